@@ -185,7 +185,7 @@ def _annotator(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
 
 def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(COUNTERS), "Read", "frames")
-    yield _topic(topics.name(COUNTERS), "Write", "`laggard mark`")
+    yield _topic(topics.name(COUNTERS), "Write", "`laggard mark`, `laggard feedback`")
     yield _topic(topics.name(ANOMALIES), "Read", "incidents, and marks that were answered")
     yield _topic(topics.name(DIAGNOSES), "Read", "`laggard why`, `incidents` and `diagnose`: what processes were doing")
     for operator in operators:
@@ -195,11 +195,13 @@ def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     if _REGRESSION in operators:
         yield _topic(topics.name(MODELS), "Read", "`laggard models`")
         yield _topic(topics.name(APPLICATIONS), "Read", "`laggard models`: metrics, and what would be if")
-        yield _topic(topics.name(APPLICATIONS), "Write", "wishes: `laggard models pin`")
+        yield _topic(topics.name(APPLICATIONS), "Write", "wishes: `laggard models pin`; `laggard feedback`")
     if _COVARIANCE in operators:
         yield _topic(topics.name(POOLS), "Read", "`laggard pools`")
+        yield _topic(topics.name(POOLS), "Write", "`laggard feedback`")
     if _TRACED in operators:
         yield _topic(topics.name(REQUESTS), "Read", "`laggard requests`")
+        yield _topic(topics.name(REQUESTS), "Write", "`laggard feedback`")
 
 
 def _page(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:

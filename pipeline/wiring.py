@@ -175,10 +175,15 @@ def inputs(settings: Settings) -> Mapping[str, Topic]:
 
 def stages(settings: Settings) -> tuple[Stage, ...]:
     """All that a worker runs: the operators, what re-keys the input of some, and what joins their anomalies."""
-    from laggard.pipeline.incidents.joining import Joining  # noqa: PLC0415 - as above
+    from laggard.pipeline.engine.rekeying import Rekeying  # noqa: PLC0415 - as above
+    from laggard.pipeline.incidents.joining import Joining  # noqa: PLC0415
 
     of_applications = _of_applications(settings, _served(settings))
-    return (*wire(settings), *of_applications, *_of_pools(settings), *_of_services(settings), Joining())
+    found = (*wire(settings), *of_applications, *_of_pools(settings), *_of_services(settings), Joining())
+    if not any(each.topic is COUNTERS and each.leads for each in found):
+        for each in [each for each in found if isinstance(each, Rekeying)][:1]:
+            each.leads = True
+    return found
 
 
 def replayed(settings: Settings, served: Served) -> tuple[Stage, ...]:

@@ -25,7 +25,7 @@ from laggard.pipeline.engine.stream import SET_BACK_FRAMES
 from laggard.pipeline.incidents.anomalies import OpenAnomaly
 from laggard.pipeline.incidents.courses import followed, opening
 from laggard.pipeline.incidents.progress import ANOMALY_FEATURES, ANOMALY_ROWS, progress
-from laggard.pipeline.incidents.tolerance import end_excused
+from laggard.pipeline.incidents.tolerance import Tolerance, end_excused
 from laggard.pipeline.incidents.trigger import Trigger
 from laggard.pipeline.records import Feedback, Frame, Wish, encode
 from laggard.pipeline.records.models import model_id
@@ -210,16 +210,20 @@ class RegressionTask(RecordTask):
 
     def _feedback(self, record: Incoming, feedback: Feedback) -> None:
         """Take what a person said: what it excuses ends, and is not told again."""
-        one = self.states.open(feedback.key, self.position)
-        tolerance = one.tolerance.after(feedback)
-        if tolerance is one.tolerance:
+        known = self.states.get(feedback.key)
+        before = Tolerance() if known is None else known.tolerance
+        tolerance = before.after(feedback, known.ts if known is not None and known.ts > 0.0 else math.inf)
+        if tolerance is before:
             self._counts.duplicates += 1
             return
-        one.tolerance = tolerance
+        one = self.states.open(feedback.key, self.position)
         one.courses, ended = end_excused(one.courses, tolerance, one.judged_ts)
+        ids = {told.course.id for told in ended}
+        one.tolerance = tolerance.grown([each for each in one.anomalies.open if each.id in ids])
         for told in ended:
             self._progress(told, feedback.key, one.judged_ts)
-            one.anomalies, one.trigger = one.anomalies.without(told.course.id), Trigger()
+        if one.anomalies.of_score is not None and one.anomalies.of_score.id in ids:
+            one.anomalies, one.trigger = one.anomalies.without(one.anomalies.of_score.id), Trigger()
         self.outputs.append(FeedbackOutput(feedback, self._stage.name, self._is_live(record)))
         self._heard(record)
 
@@ -258,7 +262,7 @@ class RegressionTask(RecordTask):
         try:
             judged = Judged(interval.ts, key, one.operator.score(*asked))
             score = judged.score
-            if score > 1.0 and one.tolerance.excused(judged.blame(), interval.ts):
+            if score > 1.0 and not one.anomalies.open and one.tolerance.excused(judged.blame(), interval.ts):
                 score = 1.0
             fires, one.trigger = one.trigger.after(interval.ts, score, QUIET_S)
         except Exception as error:  # noqa: BLE001 - an operator's error on one interval must not stop the partition

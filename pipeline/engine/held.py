@@ -93,12 +93,13 @@ class Held:
         if record.offset > position:
             self.gaps.append(Gap(position, record.offset))
         elif record.offset < position:
-            self.passed = 0
             # Whoever consumes goes on with the oldest record then; of those that come again, nothing is done twice.
             _logger.warning(
                 "%s on %s[%d] goes on at %d after %d: the topic was created anew, or its brokers have lost records",
                 self.task.stage.name, *record.partition, record.offset, position,
             )  # fmt: skip
+        if record.offset < self.passed:
+            self.passed = 0
         made = self.task.process(record)
         self.waiting.append(Waiting(now, record.ts if made else None, record.key))
 

@@ -21,7 +21,7 @@ from laggard.operators.contract import LastingScores
 from laggard.operators.ranking import Ranking
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine.namesakes import BESIDE, Namesakes
-from laggard.pipeline.engine.scopes import MOST_SCOPES, Scopes, answering, is_near
+from laggard.pipeline.engine.scopes import HOST, MOST_SCOPES, Scopes, answering, is_near
 from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask
 from laggard.pipeline.engine.states import Keyed, States
 from laggard.pipeline.engine.stream import SET_BACK_FRAMES, Stream, kept_by, score_of, suspicion_of
@@ -32,7 +32,7 @@ from laggard.pipeline.history.short_lived import just_begun, listed, matter
 from laggard.pipeline.incidents.anomalies import OpenAnomaly, blamed
 from laggard.pipeline.incidents.courses import Told, followed, kept_open, opening
 from laggard.pipeline.incidents.progress import ANOMALY_FEATURES, ANOMALY_ROWS, notice_ended, progress
-from laggard.pipeline.incidents.tolerance import end_excused
+from laggard.pipeline.incidents.tolerance import Tolerance, end_excused
 from laggard.pipeline.records import Feedback, Frame, Mark, encode
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Notice, RankingOutput, anomaly_id
 
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from laggard.pipeline.engine.observers import Observer
     from laggard.pipeline.engine.stream import Scores
     from laggard.pipeline.engine.telemetry import TaskTelemetry
-    from laggard.pipeline.incidents.tolerance import Tolerance
+    from laggard.pipeline.incidents.anomalies import Anomalies
     from laggard.pipeline.records import Received
-    from laggard.pipeline.records.outputs import Blame, Progress
+    from laggard.pipeline.records.outputs import Blame, Excuse, Progress
     from laggard.pipeline.wiring import Wired
 
 MARK_ROWS, MARK_FEATURES = 20, 10
@@ -206,8 +206,8 @@ class Task(RecordTask):
     ) -> None:
         try:
             scores = stream.score(frame)
-            if tolerance.said:
-                scores = self._tolerated(scores, frame, tolerance)
+            if tolerance.said and (said := tolerance.at(frame.ts, (frame.key, *frame.layout.names))).said:
+                scores = self._tolerated(scores, frame, said, stream.anomalies)
             kept = kept_by(scores)
             fires, trigger = stream.trigger.after(frame.ts, score_of(scores), QUIET_S)
             suspicion = suspicion_of(scores)
@@ -235,11 +235,16 @@ class Task(RecordTask):
             except Exception:
                 _logger.exception(NOT_SHOWN, type(observer).__name__, frame.key)
 
-    def _tolerated(self, scores: Scores, frame: Frame, tolerance: Tolerance) -> Tolerated:
+    def _tolerated(self, scores: Scores, frame: Frame, tolerance: Tolerance, anomalies: Anomalies) -> Tolerated:
+        """The scores without what people excused."""
+
         def blame(found: Ranking) -> Blame | None:
             return self._blame(scores, found, frame)
 
-        return Tolerated(scores, blame, lambda each: tolerance.excused(each, frame.ts))
+        def excused(each: Blame | None) -> Excuse:
+            return tolerance.excused(each, frame.ts)
+
+        return Tolerated(scores, blame, excused, anomalies, host=frame.scope == HOST)
 
     def _open(  # noqa: PLR0917 - what an anomaly is made of
         self, record: Incoming, stream: Stream, frame: Frame, scores: Scores, before: Frame | None, own: str = ""
@@ -483,21 +488,27 @@ class Task(RecordTask):
         """Take what a person said: what it excuses ends, and is not told again."""
         if not self._has_key(record, feedback.key):
             return
-        keyed = self.states.open(feedback.key, self.position)
-        tolerance = keyed.tolerance.after(feedback)
-        if tolerance is keyed.tolerance:
+        known = self.states.get(feedback.key)
+        before = Tolerance() if known is None else known.tolerance
+        tolerance = before.after(feedback, known.ts if known is not None and known.ts > 0.0 else math.inf)
+        if tolerance is before:
             self._counts.duplicates += 1
             return
+        keyed = self.states.open(feedback.key, self.position)
         keyed.tolerance = tolerance
-        self.states.heard(record.key, record.offset)
         for scope, stream in keyed.streams.items():
-            self._excuse(feedback.key, scope, stream, tolerance)
+            self._excuse(feedback.key, scope, stream, keyed)
+        self.states.heard(record.key, record.offset)
         if self.wired.leads:
             self.outputs.append(FeedbackOutput(feedback, self.wired.name, self._is_live(record)))
 
-    def _excuse(self, key: str, scope: str, stream: Stream, tolerance: Tolerance) -> None:
+    def _excuse(self, key: str, scope: str, stream: Stream, keyed: Keyed) -> None:
         """End what is excused of a stream."""
+        tolerance = keyed.tolerance
         stream.courses, ended = end_excused(stream.courses, tolerance, stream.ts)
+        ids = {told.course.id for told in ended}
+        # They may be larger by now than was told.
+        keyed.tolerance = tolerance.grown([each for each in stream.anomalies.open if each.id in ids])
         for told in ended:
             self.outputs.append(self._progress(told, key, scope, stream.ts))
             stream.excuse(told.course.id)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from laggard.operators.contract import LastingScores
 from laggard.pipeline.engine.stream import kept_by, score_of, suspicion_of
+from laggard.pipeline.explaining.causes import FIRM, causes
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS
 
 if TYPE_CHECKING:
@@ -15,48 +16,62 @@ if TYPE_CHECKING:
     from laggard.operators.contract import Open
     from laggard.operators.ranking import Ranking
     from laggard.pipeline.engine.stream import Scores
+    from laggard.pipeline.incidents.anomalies import Anomalies
     from laggard.pipeline.records.outputs import Blame, Excuse
 
 
 class Tolerated(LastingScores):
     """The scores of a frame without the anomalies that people excused. All else is as in `scores`.
 
+    What has been told already is not excused by how large it is at the moment: it goes on until it ends.
+
     Parameters:
         scores: those of the operator.
         blame: who is to blame by a ranking of them.
         excused: what people said of an anomaly that blames this.
+        anomalies: those of the stream that are open.
+        host: whether the only row is the host itself, whose causes are excused one by one.
 
     Attributes:
         usual: the ids of the anomalies that the operator keeps open itself, and that people said to be usual.
 
     """
 
-    __slots__ = ("_blame", "_excused", "_open", "_others", "_scores", "usual")
+    __slots__ = ("_blame", "_excused", "_going_on", "_open", "_others", "_scores", "usual")
 
     def __init__(
         self,
         scores: Scores,
         blame: Callable[[Ranking], Blame | None],
         excused: Callable[[Blame | None], Excuse],
+        anomalies: Anomalies,
+        *,
+        host: bool = False,
     ) -> None:
         self._scores, self._blame, self._excused = scores, blame, excused
+        self._going_on = anomalies.of_score
         self._open: dict[str, Open] = {}
+        self._others: Ranking | None = None
         self.usual: list[str] = []
+        told = {each.own for each in anomalies.open}
         for own, each in kept_by(scores).items():
-            said = excused(blame(ranking_of(scores, own)))
+            said = "" if own in told else excused(blame(ranking_of(scores, own)))
             if not said:
                 self._open[own] = each
             elif said == "usual":
                 self.usual.append(own)
-        self.sudden, self._others = score_of(scores), None
+        self.sudden = score_of(scores)
         if self.sudden > 1.0:
-            self._others = self._without(ranking_of(scores, ""))
+            found = ranking_of(scores, "")
+            self._others = self._without(without_causes(found, lambda each: excused(blame(each))) if host else found)
             self.sudden = min(self.sudden, self._others.score)
         self.suspicion = suspicion_of(scores)
         if self.suspicion > 1.0 and excused(blame(self.suspects(JUDGED_ROWS, JUDGED_FEATURES)[0])):
             self.suspicion = 0.0
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
         return getattr(self._scores, name)
 
     @property
@@ -80,12 +95,14 @@ class Tolerated(LastingScores):
         """Return a ranking without the rows that are excused, as long as these lead it."""
         while found.rows and found.score > 1.0:
             blame = self._blame(found)
-            if not self._excused(blame):
+            if not self._excused(blame) or (
+                blame is not None and self._going_on is not None and self._going_on.name == blame.name
+            ):
                 break
-            blamed = found.rows[0].row if blame is None else blame.row
-            rows = tuple(each for each in found.rows if each.row != blamed)
+            name = found.rows[0].name if blame is None else blame.name
+            rows = tuple(each for each in found.rows if each.name != name)
             if len(rows) == len(found.rows):  # what it blames is no row of it
-                rows = ()
+                rows = found.rows[1:]
             found = replace(found, rows=rows, score=rows[0].score if rows else 0.0)
         return found
 
@@ -98,3 +115,21 @@ def ranking_of(scores: Scores, own: str, rows: int = JUDGED_ROWS, features: int 
     if isinstance(scores, LastingScores):
         return scores.about(own, rows, features)
     return scores.ranking(rows=rows, features=features)
+
+
+def without_causes(found: Ranking, excused: Callable[[Ranking], Excuse]) -> Ranking:
+    """Return the ranking of a host, which has one row, without the counters of the causes that are excused.
+
+    Nothing is left of it unless another cause stands out.
+    """
+    while found.rows and found.score > 1.0 and (ails := causes(found.rows[0])):
+        if not excused(found):
+            return found
+        row, cause = found.rows[0], ails[0]
+        others = tuple(each for each in row.features if each.feature != cause.feature.feature)
+        found = replace(found, rows=(replace(row, features=others),))
+        if not any(each.feature.score >= FIRM for each in causes(found.rows[0])):
+            break
+    else:
+        return found
+    return replace(found, rows=(), score=0.0)

@@ -8,7 +8,7 @@ incidents that it wrote itself. Of feedback it counts the incidents that people 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Unpack
@@ -28,10 +28,14 @@ if TYPE_CHECKING:
     from laggard.pipeline.engine.snapshots import Migration
     from laggard.pipeline.engine.stage import TaskOptions
     from laggard.pipeline.records import Decoder
+    from laggard.pipeline.records.feedback import Feedback
     from laggard.pipeline.records.frame import KeyedBy
     from laggard.pipeline.records.outputs import Incident
 
 _JOINED: Final = {b"laggard.anomaly", b"laggard.progress", b"laggard.feedback"}
+MOST_DISMISSED: Final = 64
+"""So many incidents that people called false are remembered of a key, so that each counts once."""
+
 _MAX_KEYS: Final = 16_384
 """Keys of one task. A key that has an incident takes some 10 kB, others next to nothing."""
 
@@ -60,6 +64,7 @@ class KeyedIncidents:
         records: how many anomalies and records of their progress were taken.
         heard: the offset of the last of them.
         ts: its time, seconds since the Unix epoch.
+        dismissed: the ids of the incidents that people called false, the newest.
 
     """
 
@@ -67,6 +72,7 @@ class KeyedIncidents:
     records: int = 0
     heard: int = -1
     ts: float = 0.0
+    dismissed: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_DISMISSED))
 
     @property
     def awaited_until(self) -> float:
@@ -79,6 +85,7 @@ class KeyedIncidents:
             "records": self.records,
             "heard": self.heard,
             "ts": self.ts,
+            **({"dismissed": list(self.dismissed)} if self.dismissed else {}),
             "streams": {
                 f"{keyed_by} {'live' if live else 'replayed'}": {
                     "keyed_by": keyed_by,
@@ -92,6 +99,7 @@ class KeyedIncidents:
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:  # noqa: ARG002 - see `KeyState`
         """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
         self.records, self.heard, self.ts = int(state["records"]), int(state["heard"]), float(state["ts"])
+        self.dismissed.extend(state.get("dismissed", ()))
         for one in state["streams"].values():
             self.joiners[one["keyed_by"], bool(one["live"])].restore(one["operator"])
 
@@ -141,9 +149,7 @@ class JoiningTask(StageTask):
             self._refuse(record, str(error))
             return False
         if isinstance(found, FeedbackOutput):
-            said = found.feedback
-            if found.live and said.says == "usual" and said.incident:
-                self._observe(said.key, lambda observer: observer.dismissed(said.keyed_by, said.key))
+            self._dismiss(record, found.feedback, live=found.live)
             return False
         if not isinstance(found, Anomaly | Progress):
             return False
@@ -157,6 +163,16 @@ class JoiningTask(StageTask):
             self.states.heard(found.key, record.offset)
             self._tell(found.keyed_by, found.key, told, keyed.open(found.keyed_by))
         return found.live
+
+    def _dismiss(self, record: Incoming, said: Feedback, *, live: bool) -> None:
+        """Count an incident that people called false, once."""
+        if not (live and said.says == "usual" and said.incident and said.key == record.key):
+            return
+        known = self.states.get(said.key)
+        if known is not None and said.incident not in known.dismissed:
+            known.dismissed.append(said.incident)
+            self.states.heard(said.key, record.offset)
+            self._observe(said.key, lambda observer: observer.dismissed(said.keyed_by, said.key))
 
     def _tell(self, keyed_by: KeyedBy, key: str, incidents: Sequence[Incident], still_open: Sequence[Incident]) -> None:
         if not incidents:

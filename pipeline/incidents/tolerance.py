@@ -1,13 +1,14 @@
 """What people say of anomalies, and which anomalies are not told for it.
 
-What is said to be usual excuses later anomalies of the same name, in the same resources, up to `MARGIN` times as large.
-What is expected excuses those of the names that it tells, however large, until its time. Either holds for `KEPT_S` at
-most, and until it is withdrawn.
+What is said to be usual excuses later anomalies of the same name, up to `MARGIN` times as large: by the same counter,
+or else by another one of the same resource and unit. What is expected excuses those of the names that it tells,
+whatever they take, until its time. Either holds for `KEPT_S` at most, and until it is withdrawn.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from laggard.pipeline.records.feedback import Case, Feedback, checked_feedback, plain_feedback
@@ -15,8 +16,9 @@ from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.limits import MAX_CASES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
+    from laggard.pipeline.incidents.anomalies import OpenAnomaly
     from laggard.pipeline.incidents.courses import Course, Told
     from laggard.pipeline.records.feedback import Says
     from laggard.pipeline.records.frame import KeyedBy
@@ -30,6 +32,9 @@ MOST: Final = 64
 
 MARGIN: Final = 1.5
 
+_UNITS: Final = ("_bytes_per_s", "_characters_per_s", "_per_s", "_bytes", "_ratio")
+_SAME_UNIT: Final = {"_characters_per_s": "_bytes_per_s"}
+
 
 class Tolerance(NamedTuple):
     """What was said of one key.
@@ -41,15 +46,39 @@ class Tolerance(NamedTuple):
 
     said: tuple[Feedback, ...] = ()
 
-    def after(self, feedback: Feedback) -> Tolerance:
-        """Return it after one more; the same object if that changes nothing."""
+    def after(self, feedback: Feedback, now_ts: float = math.inf) -> Tolerance:
+        """Return it after one more; the same object if that changes nothing.
+
+        `now_ts` is the time of the key's newest frame, seconds since the Unix epoch: nothing was said after it.
+        """
         known = next((each for each in self.said if each.id == feedback.id), None)
         if feedback.says == "withdrawn":
             return self if known is None else Tolerance(tuple(each for each in self.said if each is not known))
         if known is not None:
             return self
+        feedback = replace(feedback, ts=min(feedback.ts, now_ts))
         held = (each for each in self.said if holds(each, feedback.ts))
         return Tolerance((*held, feedback)[-MOST:])
+
+    def grown(self, anomalies: Sequence[OpenAnomaly]) -> Tolerance:
+        """Return it with the excess of these anomalies, which are open, in the newest: they may be larger than told."""
+        if not self.said:
+            return self
+        *others, newest = self.said
+        worst: dict[tuple[str, str], float] = {}
+        for each in anomalies:
+            excess = abs(each.value - each.usual)
+            if excess > worst.get((each.name, each.feature), 0.0):
+                worst[each.name, each.feature] = excess
+        cases = tuple(
+            each._replace(excess=max(each.excess, worst.get((each.name, each.feature), 0.0))) for each in newest.cases
+        )
+        return Tolerance((*others, replace(newest, cases=cases)))
+
+    def at(self, ts: float, names: Collection[str]) -> Tolerance:
+        """Return what holds at a time of rows with these names."""
+        told = frozenset(names)
+        return Tolerance(tuple(each for each in self.said if holds(each, ts) and _concerns(each, told)))
 
     def excused(self, blame: Blame | None, ts: float) -> Excuse:
         """Return what was said of an anomaly that blames this at a time; empty if nothing."""
@@ -79,7 +108,51 @@ def holds_until(feedback: Feedback) -> float:
 
 def excuses(feedback: Feedback, blame: Blame | None) -> bool:
     """Return whether it speaks of an anomaly that blames this."""
-    return not feedback.cases or (blame is not None and any(_covers(each, blame) for each in feedback.cases))
+    if not feedback.cases:
+        return True
+    if blame is None:
+        return False
+    cases = [each for each in feedback.cases if not each.name or each.name == blame.name]
+    if feedback.says == "expected":
+        return bool(cases)
+    # What was said of this very counter is what counts.
+    same = [each for each in cases if each.feature and each.feature == blame.feature]
+    return any(_covers(each, blame) for each in same or cases)
+
+
+def _covers(case: Case, blame: Blame) -> bool:
+    if case.resources and not set(blame.resources) <= set(case.resources):
+        return False
+    if case.feature and case.feature != blame.feature:
+        return bool(case.resources) and _unit(case.feature) == _unit(blame.feature) and _fits(case, blame)
+    return _fits(case, blame)
+
+
+def _fits(case: Case, blame: Blame) -> bool:
+    return not abs(blame.value - blame.usual) > MARGIN * case.excess
+
+
+def _unit(feature: str) -> str:
+    unit = next((each for each in _UNITS if feature.endswith(each)), feature)
+    return _SAME_UNIT.get(unit, unit)
+
+
+def _concerns(feedback: Feedback, names: frozenset[str]) -> bool:
+    return not feedback.cases or any(not each.name or each.name in names for each in feedback.cases)
+
+
+def cases_of(evidence: Sequence[Evidence]) -> tuple[Case, ...]:
+    """Return what the evidence of an incident blames, each name and counter once, with the largest excess."""
+    found: dict[tuple[str, tuple[str, ...], str], Case] = {}
+    for each in evidence:
+        if (blame := each.blame) is None:
+            continue
+        which = blame.name, blame.resources, blame.feature
+        excess = abs(blame.value - blame.usual)
+        known = found.get(which)
+        if known is None or math.isnan(known.excess) or excess > known.excess:
+            found[which] = Case(*which, excess)
+    return tuple(found.values())
 
 
 def of_incident(incident: Incident, says: Says, ts: float, *, until_ts: float = math.nan, note: str = "") -> Feedback:
@@ -107,31 +180,3 @@ def end_excused(courses: Sequence[Course], tolerance: Tolerance, ts: float) -> t
     excuses_of = [(each, tolerance.excused(each.blame, ts)) for each in courses]
     left = tuple(each for each, excuse in excuses_of if not excuse)
     return left, [each.ended(feedback=excuse) for each, excuse in excuses_of if excuse]
-
-
-def cases_of(evidence: Sequence[Evidence]) -> tuple[Case, ...]:
-    """Return what the evidence of an incident blames, each name and counter once, with the largest excess."""
-    found: dict[tuple[str, tuple[str, ...], str], Case] = {}
-    for each in evidence:
-        if (blame := each.blame) is None:
-            continue
-        which = blame.name, blame.resources, blame.feature
-        excess = _excess(blame)
-        known = found.get(which)
-        if known is None or math.isnan(known.excess) or excess > known.excess:
-            found[which] = Case(*which, excess)
-    return tuple(found.values())
-
-
-def _covers(case: Case, blame: Blame) -> bool:
-    if case.name and case.name != blame.name:
-        return False
-    if case.feature == blame.feature and case.feature:
-        return not _excess(blame) > MARGIN * case.excess
-    if case.resources and blame.resources:
-        return set(blame.resources) <= set(case.resources)
-    return not case.feature and not case.resources
-
-
-def _excess(blame: Blame) -> float:
-    return abs(blame.value - blame.usual)

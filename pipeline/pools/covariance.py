@@ -19,22 +19,25 @@ from laggard.pipeline.engine.stage import REPLAY_HEADER
 from laggard.pipeline.engine.states import Keyed
 from laggard.pipeline.engine.stream import Stream
 from laggard.pipeline.engine.task import Task
+from laggard.pipeline.engine.tolerated import Tolerated
 from laggard.pipeline.pools.telling import blamed, deviating, moment_output, pool_sentence, whole_output
 from laggard.pipeline.pools.ticks import Ticks, Together
 from laggard.pipeline.records import UNNUMBERED, Frame, RecordError
 from laggard.pipeline.wiring import Wired
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from laggard.operators.contract import Layout, Matrix
     from laggard.operators.covariance.results import Deviation, Report
     from laggard.operators.ranking import Ranking
     from laggard.pipeline.bus import Partition
     from laggard.pipeline.engine.stage import TaskOptions
+    from laggard.pipeline.incidents.anomalies import Anomalies
+    from laggard.pipeline.incidents.tolerance import Tolerance
     from laggard.pipeline.pools.ticks import Part, Tick
     from laggard.pipeline.records import Decoder
-    from laggard.pipeline.records.outputs import Blame
+    from laggard.pipeline.records.outputs import Blame, Excuse
     from laggard.pipeline.records.pools import PoolOutput
 
 COVARIANCE: Final = "covariance"
@@ -237,14 +240,38 @@ class CovarianceTask(Task):
 
     # What is said of a tick.
 
+    def _tolerated(self, scores: streams.Scores, frame: Frame, tolerance: Tolerance, anomalies: Anomalies) -> Tolerated:
+        def excused(each: Blame | None) -> Excuse:
+            return tolerance.excused(each, frame.ts)
+
+        return ToleratedMembers(cast("Scores", scores), excused, anomalies)
+
     def _blame(self, scores: streams.Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002
-        return blamed(deviating(cast("Scores", scores).deviations))
+        return blamed(_deviating(scores))
 
     def _sentence(self, scores: streams.Scores, found: Ranking, frame: Frame) -> str:
-        return pool_sentence(deviating(cast("Scores", scores).deviations), frame.ts, young=found.young)
+        return pool_sentence(_deviating(scores), frame.ts, young=found.young)
 
     def _beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002
         return ""
+
+
+class ToleratedMembers(Tolerated):
+    """The scores of a tick without the members that people excused, and who of the others deviates."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, scores: Scores, excused: Callable[[Blame | None], Excuse], anomalies: Anomalies) -> None:
+        going_on = {each.name for each in anomalies.open}
+        found = deviating(scores.deviations)
+        self.left = tuple(each for each in found if each.name in going_on or not excused(blamed([each])))
+        Tolerated.__init__(self, scores, lambda _: None, lambda _: "", anomalies)
+        if len(self.left) < len(found):
+            self.sudden = min(self.sudden, max((each.score for each in self.left), default=1.0))
+
+
+def _deviating(scores: streams.Scores) -> tuple[Deviation, ...]:
+    return scores.left if isinstance(scores, ToleratedMembers) else deviating(cast("Scores", scores).deviations)
 
 
 def _frame_of(key: str, tick: Tick, part: Part) -> Frame:

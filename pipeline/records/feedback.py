@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 from laggard.pipeline.records import checks
 from laggard.pipeline.records.errors import RecordError, shown
 from laggard.pipeline.records.frame import UNNUMBERED, KeyedBy
-from laggard.pipeline.records.limits import MAX_CASES, MAX_NAME, MAX_NOTE, MAX_RESOURCES
+from laggard.pipeline.records.limits import MAX_CASES, MAX_NAME, MAX_NOTE, MAX_RESOURCE, MAX_RESOURCES
 from laggard.pipeline.records.strict_json import json_number
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _case(found: Any, field: str, place: str) -> Case:
     known = excess is not None and excess == excess  # noqa: PLR0124 - NaN is none
     return Case(
         name=checks.text(found.get("name", ""), f"{field}.name", place, MAX_NAME),
-        resources=checks.texts(resources, f"{field}.resources", place, MAX_NAME, shortest=1),
+        resources=checks.texts(resources, f"{field}.resources", place, MAX_RESOURCE, shortest=1),
         feature=checks.text(found.get("feature", ""), f"{field}.feature", place, MAX_NAME),
         excess=checks.amount(excess, f"{field}.excess", place) if known else math.nan,
     )

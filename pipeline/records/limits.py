@@ -39,6 +39,9 @@ MAX_DIAGNOSIS_BYTES: Final = 1_000_000
 MAX_RESOURCES: Final = 16
 """What one row takes or lacks."""
 
+MAX_RESOURCE: Final = 64
+"""Characters of the name of a resource: a few letters."""
+
 MAX_CASES: Final = 64
 """What one piece of feedback is about."""
 

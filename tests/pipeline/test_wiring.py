@@ -104,6 +104,11 @@ def test_one_operator_of_a_topic_leads() -> None:
     assert len({each.topic for each in found}) == len(leading)
 
 
+def test_without_an_operator_on_hosts_what_re_keys_leads() -> None:
+    found = stages(settings_of("operators=covariance", "pools.members=x=y"))
+    assert [(each.name, each.leads) for each in found] == [("pooling", True), ("covariance", True), ("incidents", True)]
+
+
 def test_high_use_answers_a_mark_only_where_it_comes_first() -> None:
     def answering(operators: str) -> list[str]:
         found = wire(settings_of(f"operators={operators}"))

@@ -161,7 +161,7 @@ class LibrdkafkaMember:
         if error is None or error.code() in DAMAGED:
             partition = partition_of(message)
             # After damage it is read anew from there: this would come, or be told, a second time.
-            if any(isinstance(fault, DamagedRecord) and fault.partition == partition for fault in self._faults):
+            if self._is_damaged(partition):
                 return
             if error is None:
                 if self._ends:
@@ -175,13 +175,15 @@ class LibrdkafkaMember:
                 offset = max(offset_of(message), self._passed.get(partition, 0))
                 self._pass_over(DamagedRecord(partition, offset, error.str()))
         elif error.code() == KafkaError._PARTITION_EOF:
-            self._ends[partition_of(message)] = offset_of(message)
+            if not self._is_damaged(partition := partition_of(message)):
+                self._ends[partition] = offset_of(message)
         elif error.fatal() or not passing(error):
             self._faults.append(self._told(KafkaException(error)))
 
     def _pass_over(self, damaged: DamagedRecord) -> None:
         self._seek(damaged.partition, damaged.offset + 1)
         self._passed[damaged.partition] = damaged.offset + 1
+        self._ends.pop(damaged.partition, None)
         self._faults.append(damaged)
 
     def _raise_fault(self) -> None:
@@ -200,9 +202,11 @@ class LibrdkafkaMember:
 
     def position(self, partition: Partition) -> int | None:
         """Where it goes on: librdkafka tells where it has found the end, behind all that is there."""
-        if any(isinstance(fault, DamagedRecord) and fault.partition == partition for fault in self._faults):
-            return None  # it is to be told first
         return self._ends.get(partition)
+
+    def _is_damaged(self, partition: Partition) -> bool:
+        """Whether damage is to be told of a partition, which is read anew behind it."""
+        return any(isinstance(fault, DamagedRecord) and fault.partition == partition for fault in self._faults)
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Go on at this offset."""

@@ -80,12 +80,12 @@ def feedback(reading: Reading, question: FeedbackQuestion) -> AllFeedback:
 def say(reading: Reading, _: Question, new: NewFeedback) -> OneFeedback:
     """Take what a person says."""
     now = reading.clock()
+    reading.allowance.take()
     said = _said(reading, new, now)
     try:
         value = encode(said)
     except RecordError as error:
         raise RequestError(400, f"field '{error.field}' is {error.got}", error.expected) from None
-    reading.allowance.take()
     reading.bus.append([Outgoing(reading.topics.name(TOPIC_OF[said.keyed_by]), said.key, value, said.ts)])
     return _one(PastFeedback(said, math.nan), now)
 

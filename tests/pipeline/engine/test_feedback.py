@@ -6,12 +6,13 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pytest
 
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine.task import Task
 from laggard.pipeline.incidents.tolerance import KEPT_S, MOST
-from laggard.pipeline.records import Case, Feedback, Frame, encode
+from laggard.pipeline.records import Case, Feedback, Frame, encode, make_layout
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Notice, Progress, write_output
 from tests.pipeline.engine.conftest import INPUT, moved
 from tests.pipeline.engine.test_lasting import COMPUTES, MINUTE_S, ONSET, WIRED, WRITES, Fault, frames, minute
@@ -164,3 +165,75 @@ def test_a_state_that_was_restored_in_the_middle_tells_the_same(says: Any, cut_m
     got = told(one, records[:cut])
     got += told(moved(one, new_task()), records[cut:])
     assert list(map(write_output, got)) == list(map(write_output, want))
+
+
+def test_the_snapshot_of_that_very_record_has_what_it_ended() -> None:
+    records = given(30, (COMPUTES,), USUAL)
+    cut = next(place for place, each in enumerate(records) if isinstance(each, Feedback)) + 1
+    one, two = (Task(WIRED, INPUT, snapshot_records=1) for _ in range(2))
+    told(one, records[:cut])
+    two.states.load(one.states.take(one.position))
+    two.states.loaded(one.position)
+    two.position = one.position
+    assert list(map(write_output, told(two, records[cut:]))) == list(map(write_output, told(one, records[cut:])))
+    assert not any(isinstance(each, Progress) for each in told(two, []))
+
+
+def test_another_key_that_falls_silent_is_told_after_one_was_excused() -> None:
+    other = [replace(each, key="web-2") for each in frames(400, COMPUTES)]
+    fault = [each for each in other if minute(each.ts) <= 6.0 or minute(each.ts) > 399.0]
+    calm = [replace(each, key="web-3") for each in frames(300)]
+    mine = [each for each in frames(5, COMPUTES) if minute(each.ts) <= 5.0]
+    records: list[Any] = sorted([*mine, *fault, *calm, USUAL], key=lambda each: each.ts)
+    ends = [each for each in told(new_task(), records) if isinstance(each, Progress) and each.change == "ended"]
+    assert [(each.key, each.feedback) for each in ends[:2]] == [("web-1", "usual"), ("web-2", "")]
+    assert minute(ends[1].silent_since_ts) == pytest.approx(6.0, abs=0.26)
+
+
+def test_what_was_told_as_too_large_is_told_to_its_end_and_is_not_usual_after_it() -> None:
+    small = replace(USUAL, ts=ONSET - MINUTE_S, cases=(Case("report", ("cpu",), "cpu_user_ratio", 0.2),))
+    outputs = run(90, AGAIN, small)
+    assert [name for name, _ in opened(outputs)] == ["report", "report"]
+    assert [said for _, said in ended(outputs)] == ["", ""]
+
+
+def test_what_has_grown_since_it_was_told_is_usual_as_it_is_now() -> None:
+    grows = (COMPUTES._replace(more=0.5), COMPUTES._replace(more=0.4, begin_min=3.0))
+    told_of = Case("report", ("cpu",), "cpu_user_ratio", 0.5)
+    assert len(opened(run(30, grows, replace(USUAL, cases=(told_of,))))) == 1
+
+
+def test_a_withdrawal_of_what_nobody_said_makes_no_state() -> None:
+    task = new_task()
+    told(task, [replace(USUAL, says="withdrawn")])
+    assert (len(task.states), task.telemetry.duplicates) == (0, 1)
+
+
+def host(minutes: float, *shortages: str) -> list[Frame]:
+    """The host itself: two hours of calm, then it lacks these."""
+    layout = make_layout(("web-1",), ("web-1",), ("pressure_cpu_some_ratio", "pressure_io_some_ratio", "load_1m"))
+    random = np.random.default_rng(2)
+    found = []
+    for tick in range(round((120.0 + minutes) * 12)):
+        ts = ONSET - 120 * MINUTE_S + 5.0 * tick
+        values = np.abs(random.normal([[0.01, 0.005, 1.0]], [[0.002, 0.001, 0.1]]))
+        for each in shortages:
+            values[0, layout.features.index(each)] += 0.8 * (ts > ONSET)
+        found.append(Frame("host", "web-1", "host", ts, tick, layout, values))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("shortages", "blamed"),
+    [
+        (["pressure_cpu_some_ratio"], []),
+        (["pressure_io_some_ratio"], [("disk",)]),
+        (["pressure_cpu_some_ratio", "pressure_io_some_ratio"], [("disk",)]),
+    ],
+)
+def test_of_a_host_what_it_lacks_beside_is_told(shortages: list[str], blamed: list[tuple[str, ...]]) -> None:
+    case = Case("web-1", ("cpu",), "pressure_cpu_some_ratio", 1.0)
+    said = replace(USUAL, ts=ONSET - MINUTE_S, cases=(case,))
+    records: list[Any] = sorted([*host(3, *shortages), said], key=lambda each: each.ts)
+    found = [each for each in told(new_task(), records) if isinstance(each, Anomaly)]
+    assert [each.blame.resources for each in found if each.blame] == blamed

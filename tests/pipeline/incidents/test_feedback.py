@@ -250,7 +250,10 @@ DISK = Blame("backup[1]", "backup", "io_write_bytes_per_s", 9e7, 1e7, 1e6, ("dis
         (Case("", ("disk", "cpu")), True),
         (Case("backup", (), "io_write_bytes_per_s"), True),
         (Case("backup", (), "io_read_bytes_per_s"), False),
-        (Case("backup", ("disk",), "io_read_bytes_per_s", 1.0), True),
+        (Case("backup", ("disk",), "io_read_bytes_per_s", 6e7), True),
+        (Case("backup", ("disk",), "io_read_characters_per_s", 6e7), True),
+        (Case("backup", ("disk",), "io_read_bytes_per_s", 1.0), False),
+        (Case("backup", ("disk",), "io_delay_ratio", 6e7), False),
         (Case("backup", ("disk",), "io_write_bytes_per_s", 6e7), True),
         (Case("backup", ("disk",), "io_write_bytes_per_s", 5e7), False),
     ],
@@ -259,6 +262,26 @@ def test_what_a_case_excuses(case: Case, *, excused: bool) -> None:
     said = Tolerance((Feedback("host", "web-1", NOW, "a", "usual", (case,)),))
     assert said.excused(DISK, NOW) == ("usual" if excused else "")
     assert said.excused(None, NOW) == ""
+
+
+def test_of_several_cases_that_of_the_same_counter_decides() -> None:
+    cases = (Case("backup", ("disk",)), Case("backup", ("disk",), "io_write_bytes_per_s", 5e7))
+    said = Feedback("host", "web-1", NOW, "a", "usual", cases)
+    assert Tolerance((said,)).excused(DISK, NOW) == ""
+    assert Tolerance((replace(said, cases=cases[:1]),)).excused(DISK, NOW) == "usual"
+
+
+def test_what_is_expected_is_so_however_large_and_whatever_it_takes() -> None:
+    said = Feedback("host", "web-1", NOW, "a", "expected", (Case("backup", ("cpu",), "x", 1.0),), NOW + 60.0)
+    assert Tolerance((said,)).excused(DISK, NOW) == "expected"
+    assert Tolerance((said,)).excused(replace(DISK, name="other"), NOW) == ""
+
+
+def test_nothing_is_said_in_the_future() -> None:
+    ahead = Feedback("host", "web-1", NOW + 1e9, "a", "usual")
+    before = Feedback("host", "web-1", NOW, "b", "usual")
+    said = Tolerance((before,)).after(ahead, NOW + 60.0).said
+    assert [(each.id, each.ts) for each in said] == [("b", NOW), ("a", NOW + 60.0)]
 
 
 def test_what_is_usual_outlives_what_is_expected() -> None:

@@ -332,3 +332,16 @@ def test_what_a_person_says_is_expected_ends_and_is_told_after_its_time() -> Non
     assert give(task, busy(130, 160)) == []
     (again,) = give(task, busy(160, 170))
     assert (type(again), again.ts) == (Anomaly, T0 + 160.0)
+
+
+def test_a_member_that_is_excused_hides_no_other() -> None:
+    task = new_task()
+    give(task, calm(0, 100))
+    said = Feedback("pool", "workers", T0 + 100.0, "a", "usual", (Case("b"),))
+    task.process(Incoming(INPUT, task.position, "workers", encode(said), said.ts))
+    task.outputs.clear()
+    both = calm(100, 130, **{"b[2]": 3.0, "c[3]": 2.5})
+    anomaly, *_ = (each for each in give(task, both) if isinstance(each, Anomaly))
+    assert anomaly.blame is not None
+    assert anomaly.blame.name == "c"
+    assert "`c` (pid 3)" in anomaly.sentence

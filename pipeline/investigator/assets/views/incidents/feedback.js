@@ -19,8 +19,8 @@ export class Said {
     this.page = page;
   }
 
-  async load(id, signal) {
-    const { feedback } = await get("/feedback", { incident: id }, signal);
+  async load({ id, key }, signal) {
+    const { feedback } = await get("/feedback", { incident: id, key }, signal);
     // What no worker has taken yet is kept as it was answered.
     const taken = new Set(feedback.map((each) => each.id));
     const waiting = this.#id === id ? this.#said.filter((each) => !taken.has(each.id)) : [];

@@ -59,7 +59,7 @@ export default class One {
     if (other || news.size) {
       // By its whole id, where that is known: it is found sooner.
       const account = await get("/incident", { id: other ? id : this.#account.incident.id }, signal);
-      await this.said.load(account.incident.id, signal);
+      await this.said.load(account.incident, signal);
       if (other) {
         this.leave();
         this.#reading = new AbortController();
