@@ -138,18 +138,20 @@ class Scores(LastingScores):
         return {} if self.of_lasting is None else self.of_lasting.open
 
     def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
-        """Rank the rows, worst first, and the features of each.
+        """Rank the rows, worst first, and the features of each; its score is that of the first row.
 
         A row with an open anomaly has at least the score of that, and is led by its feature.
         """
         found = self.of_gaussian.ranking(rows, features)
-        if self.frozen is None or self.of_lasting is None:
-            return replace(found, score=self.score)
+        if self.of_lasting is None:
+            return found
+        if self.frozen is None:
+            return replace(found, score=found.rows[0].score if found.rows else self.score)
         leading = dict(self.of_lasting.leading())
         ranked = [_led(row, leading.pop(row.row, None), features) for row in found.rows]
         ranked += [replace(row, features=row.features[:features]) for row in leading.values()]
         ranked.sort(key=lambda row: -row.score)
-        return replace(found, score=self.score, rows=tuple(ranked[:rows]))
+        return replace(found, score=ranked[0].score if ranked else self.score, rows=tuple(ranked[:rows]))
 
     def about(self, anomaly: str, rows: int, features: int) -> Ranking:
         """Rank what an anomaly is about: its row first, then the rows that wait.

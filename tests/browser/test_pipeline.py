@@ -53,7 +53,7 @@ def test_a_dead_letter_is_looked_into_and_sent_again_once(page: Served, tab: Pag
     tab.goto(f"{page.url}/pipeline")
     row = tab.get_by_role("region", name="Dead letters").get_by_role("row").filter(has_text=JUNK)
     expect(row).to_have_count(1)
-    row.get_by_role("link", name="cpu").click()
+    row.get_by_role("link", name="gaussian").click()
     expect(tab.get_by_role("heading", name=JUNK)).to_be_visible()
     expect(tab.get_by_role("region", name="As text")).to_have_text("junk \ufffd<script>alert(1)</script>")
     expect(tab.get_by_role("region", name="In hexadecimal digits")).to_contain_text("00000000  6a 75 6e 6b")

@@ -206,7 +206,8 @@ def view(bus: KafkaBus) -> None:
         (partition,) = bus.partitions(NAMES.name(read))
         assert bus.snapshots(operator, partition)
     publish(bus)
-    bus.append([Outgoing(NAMES.name(APPLICATIONS), "shop", b"wish", time.time())])
+    for written in (APPLICATIONS, POOLS, REQUESTS):
+        bus.append([Outgoing(NAMES.name(written), "shop", b"wish", time.time())])
 
 
 def look(bus: KafkaBus) -> None:

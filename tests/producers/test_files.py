@@ -141,7 +141,7 @@ def test_bad_lines_are_named_and_the_rest_goes_on(tmp_path, recording_of, monkey
     assert times(read) == [1.0, 3.0]
     assert [each.place for each in read] == [f"{tmp_path}/day:1", f"{tmp_path}/day:5"]
     day = tmp_path / "day"
-    kinds = "'host', 'application', 'pool', 'mark', 'request' and 'wish'"
+    kinds = "'host', 'application', 'pool', 'mark', 'request', 'wish' and 'feedback'"
     assert bad == [
         f"{day}:2: expected JSON with a value at character 1, got 'nonsense'",
         f"{day}:3: expected one of the fields {kinds}, got none of them",
