@@ -387,6 +387,7 @@ def looking() -> Looking:
 def _gaussian(settings: Settings) -> Wired:
     # Here, so that naming the operators does not load numpy and what else they need.
     from laggard.operators.deviations import MIGRATIONS, Deviations  # noqa: PLC0415
+    from laggard.operators.features import Directions  # noqa: PLC0415
     from laggard.operators.gaussian import Gaussian  # noqa: PLC0415
     from laggard.operators.lasting import Lasting, Series  # noqa: PLC0415
 
@@ -396,6 +397,7 @@ def _gaussian(settings: Settings) -> Wired:
     false_alarms_per_day = settings.per_day("gaussian.false_alarms")
     accepted_after_s = settings.seconds("gaussian.accepted_after")
     lasts = likelihood == "scale_free"
+    directions = Directions(settings.words("features.rising"), settings.words("features.falling"))
     gaussian = partial(
         Gaussian,
         context_s=context_s,
@@ -403,6 +405,7 @@ def _gaussian(settings: Settings) -> Wired:
         likelihood=likelihood,
         weights=_WEIGHTS,
         resolution=RESOLUTION,
+        directions=directions,
         waits=tuple(WAITS),
         stocks=_STOCKS,
         notices=True,
@@ -413,7 +416,7 @@ def _gaussian(settings: Settings) -> Wired:
             return Deviations(gaussian(**parameters))
         if scope == "process":
             return Deviations(gaussian(**parameters), Lasting(accepted_after_s=accepted_after_s))
-        series = Series(resolution=RESOLUTION, accepted_after_s=accepted_after_s)
+        series = Series(resolution=RESOLUTION, accepted_after_s=accepted_after_s, directions=directions)
         return Deviations(gaussian(**parameters), series)
 
     return Wired(
@@ -428,6 +431,7 @@ def _gaussian(settings: Settings) -> Wired:
             "likelihood": likelihood,
             "false_alarms_per_day": false_alarms_per_day,
             "accepted_after_s": accepted_after_s,
+            **{name: ",".join(ends) for name, ends in directions._asdict().items() if ends},
         },
         MIGRATIONS,
         of_scope={"host": {"scope": "host"}, "": {"scope": ""}},

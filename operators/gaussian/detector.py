@@ -10,6 +10,7 @@ import numpy as np
 
 from laggard.operators.calibration import Calibrated, Calibration, Level, Scale
 from laggard.operators.contract import check_shape
+from laggard.operators.features import BOTH, Directions
 from laggard.operators.gaussian.bank import Bank
 from laggard.operators.gaussian.cohorts import Cohorts
 from laggard.operators.gaussian.episodes import EPISODE_S
@@ -22,6 +23,7 @@ from laggard.operators.gaussian.likelihood import (
     paper,
     paper_counted,
     paper_rows,
+    risen,
     scale_free,
     scale_free_counted,
     scale_free_rows,
@@ -111,6 +113,8 @@ class Gaussian(Calibrated):
             named. Only `scale_free` asks for it.
         resolution: the least standard deviation of a feature, in its unit, by the end of its name: what nobody would
             notice is no anomaly, however constant the feature was. Only with `scale_free`.
+        directions: in which direction features get worse. The fall of a feature that gets worse by falling is what the
+            rise of any other one is. Only `scale_free` asks for it.
         waits: features that tell how long a row waits for others. A row in which one of them is the most unusual,
             whatever they weigh, is marked so in rankings.
         stocks: the ends of the names of features that tell how much a row holds; one that grows steadily is compared
@@ -150,6 +154,7 @@ class Gaussian(Calibrated):
         spare_rows: int = 256,
         weights: Mapping[str, float] | None = None,
         resolution: Mapping[str, float] | None = None,
+        directions: Directions = BOTH,
         waits: Collection[str] = (),
         stocks: Collection[str] = (),
         cohorts: bool = True,
@@ -173,6 +178,7 @@ class Gaussian(Calibrated):
         self.spare_rows = spare_rows
         self.weights = dict(weights or {})
         self.resolution = dict(resolution or {})
+        self.directions = directions
         self.waits = frozenset(waits)
         self.stocks = tuple(stocks) if likelihood == "scale_free" else ()
         self.episodes = episodes and likelihood == "scale_free"
@@ -416,7 +422,7 @@ class Gaussian(Calibrated):
             bases = dict(zip(columns.tolist(), prior.bases, strict=True))
         usual = self._before_rises(usual, bank.rows[:rows], bank.features[:features])
         if self._weights is None or len(self._weights.each) != features:
-            self._weights = Weights.of(bank.features[:features], self.weights, self.resolution)
+            self._weights = Weights.of(bank.features[:features], self.weights, self.resolution, self.directions)
         if floor is None:
             recurring = bank.episodes.second[:features, :rows] if self.episodes else None
             floor = floor_of(self._weights, recurring, rows)
@@ -701,7 +707,7 @@ class Scores:
         surprise = self.surprise
         if not self.share or not surprise.size:
             return surprise
-        rise = np.fmax(self.evidence - self.reference.center.T, 0.0)
+        rise = risen(self.evidence.T, self.reference).T
         total = np.nansum(rise, axis=0)
         blame: Matrix = surprise * np.divide(rise, total, out=np.ones_like(rise), where=total > 0.0) ** self.share
         return blame

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from laggard.operators.features import by_end
+from laggard.operators.features import BOTH, by_end
 from laggard.operators.gaussian.episodes import KNOWN
 from laggard.operators.gaussian.moments import Moments
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from laggard.operators.features import Directions
 
     Matrix = NDArray[np.float64]
     Vector = NDArray[np.float64]
@@ -50,6 +52,7 @@ class Weights:
         distinct: the different ones, shape (groups, 1).
         groups: the features of each.
         least: the variance that each feature has at least, shape (features,).
+        falling: the places of the features that get worse by falling.
 
     """
 
@@ -57,9 +60,16 @@ class Weights:
     distinct: Matrix
     groups: tuple[NDArray[np.intp] | slice, ...]
     least: Vector
+    falling: Sequence[int] = ()
 
     @classmethod
-    def of(cls, features: Sequence[str], weights: Mapping[str, float], resolution: Mapping[str, float]) -> Weights:
+    def of(
+        cls,
+        features: Sequence[str],
+        weights: Mapping[str, float],
+        resolution: Mapping[str, float],
+        directions: Directions = BOTH,
+    ) -> Weights:
         """Those of `features` after their names, or the ends of their names that begin with `_`; 1 where there is none.
 
         A feature's resolution is that of the longest name that it ends with, 0 where there is none.
@@ -68,9 +78,10 @@ class Weights:
         each = np.array([weights.get(name, by_end(name, ends, 1.0)) for name in features]).reshape(-1, 1)
         distinct = np.unique(each).reshape(-1, 1)
         least = np.array([by_end(name, resolution, 0.0) ** 2 for name in features])
+        _, falling = directions.one_sided(features)
         if len(distinct) == 1:
-            return cls(each, distinct, (slice(None),), least)
-        return cls(each, distinct, tuple(np.flatnonzero(each == weight) for weight in distinct), least)
+            return cls(each, distinct, (slice(None),), least, falling)
+        return cls(each, distinct, tuple(np.flatnonzero(each == weight) for weight in distinct), least, falling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +291,8 @@ def paper_rows(values: Matrix, reference: Reference) -> tuple[Vector, NDArray[np
 def scale_free(values: Matrix, reference: Reference) -> Matrix:
     """Minus the log-likelihood of each value under the Student's t of `Reference.of`.
 
-    With r = max(x - m, 0), since only what moves towards more use or more waiting counts:
+    With r = max(x - m, 0), since only what moves towards more use or more waiting counts, or max(m - x, 0) for a
+    feature that gets worse by falling:
 
         (n + 1) / 2 ln(1 + r^2 / (n s'^2))
 
@@ -320,11 +332,19 @@ def scale_free_rows(values: Matrix, reference: Reference) -> Vector:
     return worst
 
 
-def _rise(values: Matrix, reference: Reference) -> Matrix:
-    """The r / sqrt(n s'^2) of `scale_free`."""
+def risen(values: Matrix, reference: Reference) -> Matrix:
+    """The r of `scale_free`: how far each value is on the bad side of what is usual, in its unit; NaN if unknown."""
     # max(x, m) - m: a maximum with the number 0 takes three times as long.
     rise = np.maximum(values, reference.center)
     rise -= reference.center
+    if falling := reference.weights.falling:
+        rise[falling] = np.maximum(reference.center[falling] - values[falling], 0.0)
+    return rise
+
+
+def _rise(values: Matrix, reference: Reference) -> Matrix:
+    """The r / sqrt(n s'^2) of `scale_free`."""
+    rise = risen(values, reference)
     first = rise[reference.silent] if reference.silent.size else None
     rise *= reference.inverse
     if first is not None:

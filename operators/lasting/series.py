@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from laggard.operators.contract import check_shape
-from laggard.operators.features import by_end
+from laggard.operators.features import BOTH, by_end
 from laggard.operators.lasting.detector import UNITS, Lasting
 from laggard.operators.lasting.state import SCALES
 from laggard.operators.ranking import Ranking
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from laggard.operators.contract import Layout, Open
+    from laggard.operators.features import Directions
     from laggard.operators.lasting.scores import Scores
     from laggard.operators.lasting.state import State
     from laggard.operators.ranking import FeatureScore, RowScore
@@ -84,6 +85,7 @@ class _Aligned(NamedTuple):
         names: the layout of each group.
         places: the place of each row of the frame.
         columns: for each group, the place of each of its features in the frame; -1 for none.
+        harmless: for each group, the places of the quantities that are not judged: what would be better.
 
     """
 
@@ -92,20 +94,22 @@ class _Aligned(NamedTuple):
     names: tuple[_Names, ...]
     places: NDArray[np.intp]
     columns: tuple[NDArray[np.intp], ...]
+    harmless: tuple[list[int], ...]
 
 
 class Series:
     """Detector of lasting anomalies in rows of any kind, by `Lasting`.
 
-    Each feature of each row is a unit, and so is its negative: which direction is bad is unknown. Values that are
-    missing, and rows that are absent, are unknown. Scales of `Lasting` whose sub-blocks are shorter than a tick have
-    one tick for each.
+    Each feature of each row is a unit, and so is its negative, unless it is known which direction is worse. Values that
+    are missing, and rows that are absent, are unknown. Scales of `Lasting` whose sub-blocks are shorter than a tick
+    have one tick for each.
 
     Memory: that of `Lasting` for two quantities per feature, of the rows of the frame and at most `SPARE_ROWS` others.
 
     Parameters:
         resolution: a negligible difference, by the end of a feature's name; at least `RELATIVE` of its mean.
         accepted_after_s: an anomaly of this length becomes the new baseline.
+        directions: in which direction features get worse.
 
     Attributes:
         false_alarms_per_day: the budget; it may change at any time.
@@ -125,8 +129,15 @@ class Series:
 
     state_version: ClassVar[int] = 1
 
-    def __init__(self, *, resolution: Mapping[str, float] | None = None, accepted_after_s: float = 4 * 3600.0) -> None:
+    def __init__(
+        self,
+        *,
+        resolution: Mapping[str, float] | None = None,
+        accepted_after_s: float = 4 * 3600.0,
+        directions: Directions = BOTH,
+    ) -> None:
         self.false_alarms_per_day = 1.0
+        self._directions = directions
         self._resolution = dict(resolution or {})
         self._accepted_after_s = accepted_after_s
         self._groups: tuple[_Group, ...] = ()
@@ -192,9 +203,14 @@ class Series:
         )
         columns = tuple(np.array([there.get(each, -1) for each in group.features], np.intp) for group in groups)
         places = np.array([at[row] for row in layout.rows], np.intp)
-        aligned = _Aligned(groups, rows, names, places, columns)
+        aligned = _Aligned(groups, rows, names, places, columns, tuple(map(self._harmless, groups)))
         self._aligned = layout, aligned
         return aligned
+
+    def _harmless(self, group: _Group) -> list[int]:
+        """Return the places of a group's quantities that are not judged, of its features and then their negatives."""
+        rising, falling = self._directions.one_sided(group.features)
+        return [*falling, *(len(group.features) + place for place in rising)]
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of the state as plain data."""
@@ -223,6 +239,7 @@ def _values(aligned: _Aligned, number: int, values: Matrix) -> Matrix:
     mine = values[:, columns[there]]
     found[np.ix_(aligned.places, there)] = mine
     found[np.ix_(aligned.places, there + len(columns))] = -mine
+    found[:, aligned.harmless[number]] = np.nan
     return found
 
 

@@ -568,6 +568,19 @@ SETTINGS: tuple[Setting, ...] = (
         maximum="366d",
     ),
     Setting(
+        "features.rising",
+        "words",
+        "",
+        "Features of which only a rise is an anomaly, each a name or its end: `latency_s`. Of a feature that is named "
+        "nowhere a fall that lasts is one, too; of processes and hosts only rises are.",
+    ),
+    Setting(
+        "features.falling",
+        "words",
+        "",
+        "Features of which only a fall is an anomaly, likewise: `availability_ratio`.",
+    ),
+    Setting(
         "cpu.conditions",
         "words",
         "cpu,quota,io_pressure,memory_pressure",

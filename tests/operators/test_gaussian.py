@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from laggard.operators.features import Directions
 from laggard.operators.gaussian import Gaussian
 
 from .conftest import Names, lively, names, plain, restless
@@ -114,6 +115,18 @@ def test_what_moves_towards_less_use_is_no_anomaly(chance: np.random.Generator) 
     values = np.full((20, 14), 10.0)
     values[3] = -1000.0
     assert gaussian.score(ts, PROCESSES, values).ranking(20, 1).rows[0].row != "p3[3]"
+
+
+def test_of_what_gets_worse_by_falling_the_fall_is_the_anomaly(chance: np.random.Generator) -> None:
+    layout = names(list(PROCESSES.rows), [f"feature_{each}" for each in range(13)] + ["available_ratio"])
+    gaussian = Gaussian(directions=Directions(falling=("available_ratio",)))
+    ts = steady(gaussian, layout, chance)
+    values = np.full((20, 14), 10.0)
+    values[3, 13], values[4, 13], values[5, 0] = -1000.0, 1000.0, -1000.0
+    first, second = gaussian.score(ts, layout, values).ranking(2, 1).rows
+    assert (first.row, first.features[0].feature) == ("p3[3]", "available_ratio")
+    assert (first.features[0].value, first.features[0].recent) == (-1000.0, -1000.0)
+    assert first.score > 1.0 > second.score
 
 
 def test_only_data_from_before_the_question_is_used(chance: np.random.Generator) -> None:

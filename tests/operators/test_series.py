@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pytest
 
+from laggard.operators.features import Directions
 from laggard.operators.lasting import Series
 from laggard.operators.lasting.series import MOST_FEATURES, MOST_GROUPS, SPARE_ROWS
 
@@ -39,9 +40,13 @@ class Services:
     """Services whose features vary a little; 600 ticks are learned first."""
 
     def __init__(
-        self, rows: Sequence[str] = ("shop",), features: Sequence[str] = (LATENCY,), interval_s: float = 60.0
+        self,
+        rows: Sequence[str] = ("shop",),
+        features: Sequence[str] = (LATENCY,),
+        interval_s: float = 60.0,
+        series: Series | None = None,
     ) -> None:
-        self.series = Series()
+        self.series = series or Series()
         self.interval_s = interval_s
         self.ts = 1e9
         self.told: list[Told] = []
@@ -98,6 +103,24 @@ def test_a_rise_and_a_fall_are_told_from_their_onset_to_their_end(
     assert services.open == 1, "it lasts"
     assert services.run(round(2 * part + 600.0 / interval_s)) == []
     assert services.open == 0, "it is over"
+
+
+@pytest.mark.parametrize(
+    ("directions", "told"),
+    [
+        (Directions(rising=(LATENCY,)), {(LATENCY, 4.0), (AVAILABLE, 0.5), (AVAILABLE, 4.0)}),
+        (Directions(falling=("_ratio",)), {(LATENCY, 4.0), (LATENCY, 0.1), (AVAILABLE, 0.5)}),
+        (Directions((LATENCY,), (LATENCY,)), {(LATENCY, 4.0), (LATENCY, 0.1), (AVAILABLE, 0.5), (AVAILABLE, 4.0)}),
+    ],
+    ids=["rising", "falling", "both"],
+)
+def test_what_gets_better_is_not_told(directions: Directions, told: set[tuple[str, float]]) -> None:
+    found = set()
+    for feature, factor in ((LATENCY, 4.0), (LATENCY, 0.1), (AVAILABLE, 0.5), (AVAILABLE, 4.0)):
+        services = Services(features=(LATENCY, AVAILABLE), series=Series(directions=directions))
+        if services.run(8, {("shop", feature): factor}):
+            found.add((feature, factor))
+    assert found == told
 
 
 def test_one_row_and_one_feature_without_any_noise() -> None:
