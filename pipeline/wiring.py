@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topic
 
 
+UNLEARNED = OWN_SCOPES | {"limit"}
+"""The scopes of which nothing is usual: how near a limit is, `saturation` tells."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wired(Stage):
     """An operator as it is wired.
@@ -53,7 +57,7 @@ class Wired(Stage):
         answers_marks: whether a mark is answered with its ranking.
         of_scope: parameters that differ for a scope; for others at the empty one.
         hidden: scopes whose scores observers are not shown.
-        others: whether it takes frames of any other scope, too, but laggard's own.
+        others: whether it takes frames of any other scope, too, but those of which nothing is usual.
         false_alarms_per_day: the budget of a key, which the scopes that have frames share; 0 for none.
         shares: of the scopes, in relation to each other; 1 if not given.
         leads: see `Stage`.
@@ -77,7 +81,7 @@ class Wired(Stage):
 
     def takes(self, scope: str) -> bool:
         """Return whether the operator takes the frames of a scope."""
-        return scope in self.scopes or (self.others and scope not in OWN_SCOPES)
+        return scope in self.scopes or (self.others and scope not in UNLEARNED)
 
     def make_for(self, scope: str) -> Operator:
         """Make an operator for the frames of a scope."""
@@ -489,7 +493,7 @@ def machines(settings: Settings) -> Mapping[ConditionName, Callable[[], Machine]
 
 def _saturation(settings: Settings) -> Wired:
     from laggard.operators.saturation import Saturation, Users  # noqa: PLC0415 - see above
-    from laggard.pipeline.saturation.saturation import HOST, PROCESS, Saturating  # noqa: PLC0415
+    from laggard.pipeline.saturation.saturation import HOST, LIMIT, PROCESS, Saturating  # noqa: PLC0415
 
     duration_s, forecast_s = settings.seconds("saturation.duration"), settings.seconds("saturation.forecast")
     limits: Mapping[Name, float] = {
@@ -502,15 +506,20 @@ def _saturation(settings: Settings) -> Wired:
         "descriptors": settings.ratio("saturation.descriptors"),
         "pids": settings.ratio("saturation.pids"),
     }
-    host = partial(Saturation, duration_s=duration_s, limits=limits, forecast_s=forecast_s)
+    of_parts: Mapping[Name, float] = {
+        "group_memory": limits["memory"],
+        "group_pids": limits["pids"],
+        "process_descriptors": limits["descriptors"],
+    }
+    saturation = partial(Saturation, duration_s=duration_s, limits={**limits, **of_parts}, forecast_s=forecast_s)
 
     def make(*, scope: str = HOST) -> Saturation | Users:
-        return host() if scope == HOST else Users()
+        return Users() if scope == PROCESS else saturation()
 
     return Saturating(
         _SATURATION,
         COUNTERS,
-        (HOST, PROCESS),
+        (HOST, PROCESS, LIMIT),
         make,
         Saturation.state_version + Users.state_version - 1,
         {
@@ -519,7 +528,7 @@ def _saturation(settings: Settings) -> Wired:
             **{f"{name}_limit": limit for name, limit in limits.items()},
         },
         answers_marks=False,
-        of_scope={scope: {"scope": scope} for scope in (HOST, PROCESS)},
+        of_scope={scope: {"scope": scope} for scope in (HOST, PROCESS, LIMIT)},
         # Nothing of processes is unusual here: it is known for what is said of the host.
         hidden=frozenset({PROCESS}),
     )

@@ -1,10 +1,11 @@
-"""The host agent: at each tick a frame of all processes, one of the host, one of what the agent costs, its pools'."""
+"""The host agent: at each tick frames of all processes, of the host, of limits, of what the agent costs, of pools."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 import psutil
@@ -12,12 +13,15 @@ import psutil
 from laggard.pipeline.records import Frame, Layout, Mark, make_layout
 from laggard.producers.clock import Clock, Schedule, Timeline
 from laggard.producers.host import HostCounters
+from laggard.producers.limits import Limits
 from laggard.producers.processes import ProcessTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from laggard.producers.pools.pools import Members, Pools
+
+_T = TypeVar("_T")
 
 Publish = Callable[[Sequence[Frame | Mark]], None]
 """Where a tick's frames go: those of the host, then those of its pools."""
@@ -158,6 +162,7 @@ class Agent:
             watches_threads=pools is not None and pools.watches_threads,
         )
         self._pools = pools
+        self._limits = Limits(self._processes, self._clock)
         self._counters = HostCounters(self._clock, root)
         self._sources: dict[str, ProcessTable | HostCounters] = {"process": self._processes, "host": self._counters}
         self._failing: set[str] = set()
@@ -199,15 +204,14 @@ class Agent:
                     logger.exception("the %s counters could not be read", scope)
                 self._failing.add(scope)
         pools: list[Members] = []
-        if self._pools is not None and "process" in read:
-            try:
-                pools = self._pools.read(self._processes, *read["process"])
-                self._failing.discard("pool")
-            except Exception:
-                failed += 1
-                if "pool" not in self._failing:
-                    logger.exception("the pools of %s could not be read", self._host)
-                self._failing.add("pool")
+        if "process" in read:
+            of_processes = read["process"]
+            if self._pools is not None:
+                pools = self._read("pools", partial(self._pools.read, self._processes, *of_processes)) or []
+                failed += "pools" in self._failing
+            if (limits := self._read("limits", partial(self._limits.read, *of_processes))) is not None:
+                read["limit"] = limits
+            failed += "limits" in self._failing
         read["agent"] = self._layout, self._cost(begun, missed, failed)
         frames: list[Frame | Mark] = [
             Frame("host", self._host, scope, ts, self._next_sequence(ts), *each) for scope, each in read.items()
@@ -223,6 +227,18 @@ class Agent:
             self._publish_failures += 1
             logger.exception("the frames of %s at %.3f could not be published and are lost", self._host, ts)
         self._publish_s = (clock.monotonic() - started) / 1e9
+
+    def _read(self, what: str, read: Callable[[], _T]) -> _T | None:
+        """Read what is told of the processes beside their counters; None where that fails."""
+        try:
+            found = read()
+        except Exception:
+            if what not in self._failing:
+                logger.exception("the %s of %s could not be read", what, self._host)
+            self._failing.add(what)
+            return None
+        self._failing.discard(what)
+        return found
 
     def close(self) -> None:
         """Close all files."""

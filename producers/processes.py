@@ -86,6 +86,7 @@ class ProcessTable:
         watches_threads: whether threads will be watched: half of the files held are for them then.
 
     Attributes:
+        groups: where control groups are mounted.
         families: grows whenever a process comes, goes, gets another parent or calls exec.
         tick_s: seconds of a clock tick.
         unreadable_files: how many files may not be read, at the last tick; a process hidden from us counts as one.
@@ -119,9 +120,9 @@ class ProcessTable:
         self._files = HeldFiles(limit - self._thread_files.limit)
         self.families = 0
         self.tick_s = self._kernel.tick_s
-        groups = groups or f"{Path(root).with_name('sys')}/fs/cgroup"
-        self._quotas = Quotas(clock, groups)
-        self._pressures = Pressures(clock, root, groups)
+        self.groups = groups or f"{Path(root).with_name('sys')}/fs/cgroup"
+        self._quotas = Quotas(clock, self.groups)
+        self._pressures = Pressures(clock, root, self.groups)
         self._cpus = 0
         self._phases = max(1, round(REFRESH_S / interval_s))
         self._rounds = max(1, round(RETRY_S / (interval_s * self._phases)))

@@ -1,4 +1,4 @@
-"""The resources of a host, and how near each of them is to its limit."""
+"""The resources of a host, those of its groups and processes, and how near each of them is to its limit."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from laggard.operators.contract import Layout
     from laggard.operators.saturation.results import Name
 
+    Matrix = NDArray[np.float64]
     Vector = NDArray[np.float64]
 
 CONDITIONS: Final[Mapping[Name, Condition]] = {
@@ -29,6 +30,9 @@ CONDITIONS: Final[Mapping[Name, Condition]] = {
         Condition("filesystem", "used_ratio", True, "written", ""),
         Condition("descriptors", "descriptors_used_ratio", True, "descriptors", ""),
         Condition("pids", "pids_used_ratio", True, "threads", ""),
+        Condition("group_memory", "used_ratio", True, "memory", "memory"),
+        Condition("group_pids", "used_ratio", True, "threads", ""),
+        Condition("process_descriptors", "used_ratio", True, "descriptors", ""),
     )
 }
 
@@ -41,13 +45,24 @@ LIMITS: Final[Mapping[Name, float]] = {
     "filesystem": 0.95,
     "descriptors": 0.9,
     "pids": 0.9,
+    "group_memory": 0.95,
+    "group_pids": 0.9,
+    "process_descriptors": 0.9,
 }
 """From which reading on a resource is saturated."""
+
+HELD: Final[Mapping[str, Name]] = {
+    "memory": "group_memory",
+    "pids": "group_pids",
+    "descriptors": "process_descriptors",
+}
+"""By the first word of the id of a row that is about a limit."""
 
 LARGEST: Final = 1e18
 """Values beyond this, or below 0, count as not there: no host has so much of anything."""
 
 _BEGIN, _END = "filesystem_", "_used_ratio"
+_OF_LIMITS: Final = ("used_ratio", "unused_bytes")
 
 
 class Columns:
@@ -81,13 +96,39 @@ class Columns:
                 found.append((f"filesystem {mount}", CONDITIONS["filesystem"], feature, _share(column), unused))
         self._found = found
 
-    def read(self, row: Vector) -> list[Reading]:
-        """Return what is measured. `row` has the shape (features,)."""
-        row = known(row)
+    def read(self, values: Matrix) -> list[Reading]:
+        """Return what is measured. `values` has the shape (rows, features); the first row is the host's."""
+        if not len(values):
+            return []
+        row = known(values[0])
         return [
             Reading(id_, condition, feature, read(row), float(row[unused]) if unused >= 0 else np.nan)
             for id_, condition, feature, read, unused in self._found
         ]
+
+
+class Rows:
+    """The places of the readings in a layout each row of which is a limit, such as `memory /user.slice`."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self._features = [layout.features.index(each) for each in _OF_LIMITS]
+
+    def read(self, values: Matrix) -> list[Reading]:
+        """Return what is measured. `values` has the shape (rows, features)."""
+        found, told = [], known(values[:, self._features])
+        for id_, called, of_row in zip(self.layout.rows, self.layout.names, told, strict=True):
+            name = HELD.get(id_.partition(" ")[0])
+            if name is not None:
+                used, unused = of_row.tolist()
+                holder = "" if called == id_ else called  # it is called as itself where no holder is known
+                found.append(Reading(id_, CONDITIONS[name], _OF_LIMITS[0], min(used, 1.0), unused, id_, holder))
+        return found
+
+
+def places(layout: Layout) -> Columns | Rows:
+    """Return the places of the readings in the frames of this layout."""
+    return Rows(layout) if set(_OF_LIMITS) <= set(layout.features) else Columns(layout)
 
 
 def known(values: NDArray[np.float64]) -> NDArray[np.float64]:

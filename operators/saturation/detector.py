@@ -1,4 +1,4 @@
-"""A host's resources, each with its mean use, its trend, and the time since which it has been saturated."""
+"""Resources, each with its mean use, its trend, and the time since which it has been saturated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from laggard.operators.contract import LastingScores, Open, check_shape
 from laggard.operators.ranking import FeatureScore, Phase, Ranking, RowScore
-from laggard.operators.saturation.conditions import CONDITIONS, LIMITS, Columns
+from laggard.operators.saturation.conditions import CONDITIONS, LIMITS, Columns, Rows, places
 from laggard.operators.saturation.results import FORECAST, SAMPLES, Resource
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ MAX_RESOURCES: Final = 64
 
 
 class Saturation:
-    """Reports a resource of a host that is saturated for minutes, or will be full soon. Nothing is learned as usual.
+    """Reports a resource that is saturated for minutes, or will be full soon. Nothing is learned as usual.
+
+    A frame is that of a host, or one of limits: those of its control groups and processes, each a row.
 
     The reading r of a resource is the share of time for which tasks wait for it (and it is busy), or the share of it
     that is in use. Of the former, the mean
@@ -95,7 +97,7 @@ class Saturation:
         self._first_ts = self._ts = math.nan
         self._resources: dict[str, Resource] = {}
         # What follows from the last frame; never part of a snapshot.
-        self._columns: Columns | None = None
+        self._columns: Columns | Rows | None = None
         self._scored: tuple[float, Matrix, Scores] | None = None
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
@@ -109,8 +111,8 @@ class Saturation:
             return self._scored[2]
         check_shape(layout, values)
         if self._columns is None or self._columns.layout is not layout:
-            self._columns = Columns(layout)
-        readings = self._columns.read(values[0]) if len(values) else []
+            self._columns = places(layout)
+        readings = self._columns.read(values)
         passed_s = min(max(ts - self._ts, 0.0), LONGEST_S) if math.isfinite(self._ts) else 0.0
         readings = [each for each in readings if math.isfinite(each.value) or not each.condition.fills][:MAX_RESOURCES]
         after = {each.id: self._after(self._resources.get(each.id), each, ts, passed_s) for each in readings}
@@ -241,14 +243,21 @@ class Scores(LastingScores):
         opened, id_ = self._open[anomaly], anomaly.removeprefix(FORECAST)
         feature = self._feature(id_, opened.score)
         phase = Phase(high=True, begin_ts=opened.onset_ts, end_ts=self.ts, mean=self.resources[id_].mean)
-        row = RowScore("host", anomaly, opened.score, (feature,), self.age_s, "threshold", phases=(phase,))
+        of_row = self.readings[id_].row
+        row = RowScore(of_row, anomaly, opened.score, (feature,), self.age_s, "threshold", phases=(phase,))
         return Ranking(self.ts, opened.score, (row,), self.age_s, young=False)
 
-    def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:  # noqa: ARG002 - there is one row
-        """Return the host with its resources, the most saturated first."""
-        found = sorted((self._feature(each, self._score(each)) for each in self.readings), key=lambda one: -one.score)
-        row = RowScore("host", "host", self.score, tuple(found[:features]), self.age_s, "threshold")
-        return Ranking(self.ts, self.score, (row,) if found else (), self.age_s, young=False)
+    def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
+        """Return the host with its resources, or the limits, the most saturated first."""
+        found: dict[str, list[FeatureScore]] = {}
+        for id_, reading in self.readings.items():
+            found.setdefault(reading.row, []).append(self._feature(id_, self._score(id_)))
+        ranked = []
+        for row, of_row in found.items():
+            of_row.sort(key=lambda one: -one.score)
+            ranked.append(RowScore(row, row, of_row[0].score, tuple(of_row[:features]), self.age_s, "threshold"))
+        ranked.sort(key=lambda each: -each.score)
+        return Ranking(self.ts, self.score, tuple(ranked[:rows]), self.age_s, young=False)
 
     def _score(self, id_: str) -> float:
         resource, condition = self.resources[id_], self.readings[id_].condition

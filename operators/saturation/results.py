@@ -6,14 +6,26 @@ import math
 from statistics import median
 from typing import Final, Literal, NamedTuple
 
-Name = Literal["cpu", "heat", "memory_pressure", "memory", "disk", "filesystem", "descriptors", "pids"]
+Name = Literal[
+    "cpu",
+    "heat",
+    "memory_pressure",
+    "memory",
+    "disk",
+    "filesystem",
+    "descriptors",
+    "pids",
+    "group_memory",
+    "group_pids",
+    "process_descriptors",
+]
 
 Use = Literal["cpu", "memory", "disk", "written", "descriptors", "threads"]
 """The ways in which a process takes from a resource."""
 
 
 class Condition(NamedTuple):
-    """A way in which a host can be saturated.
+    """A way in which a host, a control group of it, or a process can be saturated.
 
     Attributes:
         name: in settings.
@@ -45,11 +57,14 @@ class Reading(NamedTuple):
     """A resource in a frame.
 
     Attributes:
-        id: of the resource on this host: the condition's name, for a filesystem with its mount point.
+        id: of the resource on this host: the condition's name, for a filesystem with its mount point; of a limit the id
+            of its row.
         condition: which one.
         feature: what was measured, with its base unit.
         value: the share in use, or of the time; NaN where it is not known.
         unused: what is left, in bytes; NaN where that is not known.
+        row: the id of the frame's row.
+        holder: of a limit the row of the process that holds most; empty where that is not known.
 
     """
 
@@ -58,6 +73,8 @@ class Reading(NamedTuple):
     feature: str
     value: float
     unused: float
+    row: str = "host"
+    holder: str = ""
 
 
 class Resource(NamedTuple):

@@ -9,7 +9,7 @@ from laggard.operators.saturation.results import FORECAST
 from laggard.pipeline.engine import stream as streams
 from laggard.pipeline.engine.task import Task
 from laggard.pipeline.incidents.anomalies import blamed
-from laggard.pipeline.saturation.telling import Users, blamed_user, saturation_sentence
+from laggard.pipeline.saturation.telling import Users, blamed_holder, blamed_user, saturation_sentence
 from laggard.pipeline.wiring import Wired
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Frame
     from laggard.pipeline.records.outputs import Blame
 
-HOST, PROCESS = "host", "process"
+HOST, PROCESS, LIMIT = "host", "process", "limit"
 
 
 class Scores(streams.Scores, Protocol):
@@ -44,7 +44,7 @@ class Scores(streams.Scores, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Saturating(Wired):
-    """The operators as they are wired: one for the host, one for its processes."""
+    """The operators as they are wired: one for the host, one for its limits, one for its processes."""
 
     def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> Task:
         """Make a task for a partition, without any state."""
@@ -52,10 +52,12 @@ class Saturating(Wired):
 
 
 class SaturationTask(Task):
-    """Both operators on one partition."""
+    """These operators on one partition."""
 
     def _blame(self, scores: streams.Scores, found: Ranking, frame: Frame) -> Blame | None:
         reading, _ = _about(scores, found)
+        if frame.scope == LIMIT:
+            return blamed_holder(reading)
         users = self._users(frame.key)
         user = None if users is None else blamed_user(reading, users)
         return blamed(found, HOST) if user is None else user

@@ -32,6 +32,9 @@ _SATURATED: Final[Mapping[Name, str]] = {
     "filesystem": "The filesystem `{name}` is nearly full: {} of it is in use",
     "descriptors": "The kernel is running out of file descriptors: {} of them are in use",
     "pids": "The kernel is running out of process ids: {} of them are in use",
+    "group_memory": "The control group `{name}` is running out of memory: {} of its limit is in use",
+    "group_pids": "The control group `{name}` is running out of tasks: {} of its limit are in use",
+    "process_descriptors": "`{name}` is running out of file descriptors: {} of its limit are in use",
 }
 
 _FILLING: Final[Mapping[Name, str]] = {
@@ -39,6 +42,9 @@ _FILLING: Final[Mapping[Name, str]] = {
     "filesystem": "The filesystem `{name}` will be full",
     "descriptors": "The kernel will have no file descriptors left",
     "pids": "The kernel will have no process ids left",
+    "group_memory": "The control group `{name}` will have no memory left",
+    "group_pids": "The control group `{name}` will have no tasks left",
+    "process_descriptors": "`{name}` will have no file descriptors left",
 }
 
 
@@ -94,7 +100,7 @@ def saturation_sentence(
 
     """
     condition = reading.condition
-    name = printable(reading.id.removeprefix("filesystem "))
+    name = _name(reading)
     left = "" if math.isnan(reading.unused) else f" and {readable('_bytes', reading.unused)} is left"
     if forecast:
         a_minute = readable("_ratio", 60.0 * resource.rate)
@@ -109,7 +115,21 @@ def saturation_sentence(
         share = readable("_ratio", reading.value if condition.fills else resource.mean)
         told = _SATURATED[condition.name].replace("{name}", name).replace("{}", share)
         told += f"{left}. It has been so for {readable_duration(lasted_s)}."
+    if reading.id == reading.row:  # a limit: the host's users have their own
+        return told + _holder(reading)
     return told if users is None else told + _used(condition.use, users)
+
+
+def _name(reading: Reading) -> str:
+    """Return what a resource is called: a filesystem, a control group, or a process."""
+    if reading.condition.name == "process_descriptors":
+        return _process(reading.holder or reading.id.partition(" ")[2])
+    name = reading.id.partition(" ")[2] if reading.id == reading.row else reading.id.removeprefix("filesystem ")
+    return printable(name)
+
+
+def _process(row: str) -> str:
+    return printable(row.rpartition("[")[0] or row)
 
 
 def blamed_user(reading: Reading, users: Users) -> Blame | None:
@@ -120,6 +140,26 @@ def blamed_user(reading: Reading, users: Users) -> Blame | None:
         return None
     resources = (condition.resource,) if condition.resource else ()
     return Blame(first.row, first.name, _MOST[condition.use].feature, first.now, resources=resources)
+
+
+def blamed_holder(reading: Reading) -> Blame:
+    """Return the process that holds most of what is limited, or else the control group."""
+    resources = (reading.condition.resource,) if reading.condition.resource else ()
+    row, name = reading.row, reading.id.partition(" ")[2]
+    if reading.holder:
+        row, name = reading.holder, reading.holder.rpartition("[")[0] or reading.holder
+    return Blame(row, name, reading.feature, reading.value, resources=resources)
+
+
+def _holder(reading: Reading) -> str:
+    """Say which process holds most of what is limited, where that is not said yet."""
+    pid = pid_of(reading.holder)
+    if not reading.holder:
+        return ""
+    if reading.condition.name == "process_descriptors":
+        return "" if pid is None else f" Its pid is {pid}."
+    telling = _MOST[reading.condition.use]
+    return f" {telling.begin} `{_process(reading.holder)}`" + ("." if pid is None else f" (pid {pid}).")
 
 
 def _used(use: Use, users: Users) -> str:

@@ -676,11 +676,11 @@ SETTINGS: tuple[Setting, ...] = (
             ("cpu", "60%", "the share of time for which the CPUs are busy and some task waits for one"),
             ("heat", "20%", "the share of time for which heat slows a CPU"),
             ("memory_pressure", "20%", "the share of time for which some task waits for memory"),
-            ("memory", "95%", "the share of memory that is in use"),
+            ("memory", "95%", "the share of memory that is in use, the host's or a control group's"),
             ("disk", "60%", "the share of time for which a disk is busy and some task waits for I/O"),
             ("filesystem", "95%", "the share of a filesystem that is in use"),
-            ("descriptors", "90%", "the share of the kernel's file descriptors that are in use"),
-            ("pids", "90%", "the share of the kernel's process ids that are in use"),
+            ("descriptors", "90%", "the share of file descriptors that are in use, the kernel's or a process's"),
+            ("pids", "90%", "the share of process ids that are in use, the kernel's or a control group's"),
         )
     ),
     Setting(

@@ -12,12 +12,13 @@ from laggard.operators.saturation.conditions import LIMITS
 from laggard.operators.saturation.detector import MAX_RESOURCES
 from laggard.operators.saturation.users import BEFORE_S, MAX_NAMES
 
-from .conftest import names
+from .conftest import Names, names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from laggard.operators.contract import Open
+    from laggard.operators.saturation.detector import Scores
 
 TICK_S, START = 5.0, 1e9
 
@@ -214,6 +215,55 @@ def test_of_many_filesystems_a_bounded_number_is_watched() -> None:
     host = Host({f"filesystem_/{number}_used_ratio": 0.99 for number in range(3 * MAX_RESOURCES)}).run(30)
     assert len(host.open) <= MAX_RESOURCES
     assert len(host.operator.snapshot()["resources"]) == MAX_RESOURCES
+
+
+# Limits.
+
+LIMITED = ["used_ratio", "unused_bytes"]
+
+
+def limited(operator: Saturation, ts: float, rows: Mapping[str, tuple[str, float]]) -> Scores:
+    layout = Names(tuple(rows), tuple(name for name, _ in rows.values()), tuple(LIMITED))
+    values = np.array([[used, np.nan] for _, used in rows.values()]).reshape(len(rows), len(LIMITED))
+    scores = operator.score(ts, layout, values)
+    operator.learn(ts, layout, values)
+    return scores
+
+
+def test_each_row_of_limits_is_a_resource_of_its_own() -> None:
+    operator = Saturation()
+    rows = {
+        "memory /web": ("java[7@1]", 0.97),
+        "pids /web": ("sh[8@1]", 0.5),
+        "descriptors nginx[9@1]": ("nginx[9@1]", 0.92),
+    }
+    scores = limited(operator, START, {**rows, "queue length": ("", 0.99), "memory": ("", np.nan)})
+    assert set(scores.open) == {"memory /web", "descriptors nginx[9@1]"}
+    (row,) = scores.about("memory /web", 10, 10).rows
+    assert (row.row, row.name, row.features[0].feature) == ("memory /web", "memory /web", "used_ratio")
+    reading = scores.readings["memory /web"]
+    assert (reading.condition.name, reading.row, reading.holder) == ("group_memory", "memory /web", "java[7@1]")
+    found = scores.ranking()
+    assert [each.row for each in found.rows] == ["memory /web", "descriptors nginx[9@1]", "pids /web"]
+    assert [each.row for each in scores.ranking(1, 1).rows] == ["memory /web"]
+    assert found.score == scores.score > 1.0
+    again = Saturation()
+    again.restore(operator.snapshot())
+    assert set(limited(again, START + TICK_S, rows).open) == {"memory /web", "descriptors nginx[9@1]"}
+    assert limited(operator, START + TICK_S, {"pids /web": ("sh[8@1]", 0.5)}).open == {}, "what is gone is not open"
+
+
+def test_a_limit_that_will_be_reached_is_forecast() -> None:
+    operator = Saturation()
+    for tick in range(360):
+        used = 0.5 + 0.01 * tick * TICK_S / 60.0
+        scores = limited(operator, START + tick * TICK_S, {"descriptors nginx[9@1]": ("nginx[9@1]", used)})
+    assert list(scores.open) == ["forecast descriptors nginx[9@1]"]
+    assert scores.resources["descriptors nginx[9@1]"].full_s == pytest.approx(1200.0, abs=70.0)
+
+
+def test_no_limits_are_no_anomaly() -> None:
+    assert limited(Saturation(), START, {}).ranking().rows == ()
 
 
 # Users.

@@ -11,11 +11,10 @@ from laggard.operators.deviations import Deviations
 from laggard.pipeline.engine.scopes import MOST_SCOPES, Scopes
 from laggard.pipeline.engine.stage import DeadLetter
 from laggard.pipeline.engine.task import Task
-from laggard.pipeline.own import OWN_SCOPES
 from laggard.pipeline.records import Frame, Mark, make_layout
 from laggard.pipeline.records.outputs import Anomaly, Progress, RankingOutput
 from laggard.pipeline.settings import read_settings
-from laggard.pipeline.wiring import Wired, wire
+from laggard.pipeline.wiring import UNLEARNED, Wired, wire
 from tests.pipeline.engine.conftest import INPUT, frame, record, told
 
 if TYPE_CHECKING:
@@ -81,8 +80,8 @@ def test_a_fall_is_reported_too(wired: dict[str, Wired]) -> None:
     assert "50 %" in anomaly.sentence
 
 
-@pytest.mark.parametrize("scope", sorted(OWN_SCOPES))
-def test_what_laggard_reports_about_itself_is_not_judged(wired: dict[str, Wired], scope: str) -> None:
+@pytest.mark.parametrize("scope", sorted(UNLEARNED))
+def test_what_laggard_reports_about_itself_and_limits_are_not_learned(wired: dict[str, Wired], scope: str) -> None:
     for name in ("gaussian", "cpu"):
         task = Task(wired[name], INPUT)
         told(task, [frame("h1", 1, 5.0, scope=scope)])

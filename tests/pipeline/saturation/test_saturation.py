@@ -112,6 +112,41 @@ def test_a_full_filesystem_blames_the_host_where_nobody_writes(replay: Replaying
     assert anomaly["sentence"] == "The filesystem `/var` is nearly full: 97 % of it is in use. It has been so for 0 s."
 
 
+LIMITS = make_layout(
+    ("descriptors web[1@1]", "memory /batch.service"), ("web[1@1]", "batch[3@1]"), ("used_ratio", "unused_bytes")
+)
+
+
+def with_limits(minutes: float, descriptors: float, memory: float) -> Iterator[str]:
+    """A calm host; from minute 5 on a process, and a control group, use these shares of their limits."""
+    yield from frames(5)
+    for tick in range(round(minutes * 60.0 / INTERVAL_S)):
+        ts, passed = BEGIN + 300.0 + tick * INTERVAL_S, tick * INTERVAL_S / 60.0
+        values = np.array([[min(descriptors + 0.01 * passed, 1.0), np.nan], [memory, 5e7]])
+        yield write_line(Frame("host", "web-1", "process", ts, 1000 + 3 * tick, PROCESSES, np.full((4, 2), 0.1)))
+        yield write_line(Frame("host", "web-1", "limit", ts, 1001 + 3 * tick, LIMITS, values))
+
+
+def test_a_limit_blames_who_holds_most_of_it(replay: Replaying) -> None:
+    found = replayed(replay, with_limits(30, 0.5, 0.96), "gaussian,saturation")
+    anomalies = {each["ranking"][0]["name"]: each for each in found["anomaly"]}
+    assert set(anomalies) == {"memory /batch.service", "forecast descriptors web[1@1]"}
+    memory, descriptors = anomalies["memory /batch.service"], anomalies["forecast descriptors web[1@1]"]
+    assert (memory["scope"], memory["operator"]) == ("limit", "saturation")
+    assert (memory["blame"]["row"], memory["blame"]["name"]) == ("batch[3@1]", "batch")
+    assert memory["blame"]["resources"] == ["memory"]
+    assert memory["sentence"] == (
+        "The control group `/batch.service` is running out of memory: 96 % of its limit is in use and 50 MB is left. "
+        "It has been so for 0 s. It is held most by `batch` (pid 3)."
+    )
+    assert (descriptors["blame"]["row"], descriptors["blame"]["feature"]) == ("web[1@1]", "used_ratio")
+    assert descriptors["sentence"].startswith("`web` will have no file descriptors left in about ")
+    assert descriptors["sentence"].endswith("60 % is in use. Its pid is 1.")
+    opened = [each for each in found["incident"] if each["change"] == "opened"]
+    assert sorted(each["blame"]["name"] for each in opened) == ["batch", "web"]
+    assert any("Most likely to blame" not in each["sentence"] and "`batch`" in each["sentence"] for each in opened)
+
+
 def test_it_is_off_where_it_is_not_among_the_operators(replay: Replaying) -> None:
     assert replayed(replay, frames(60, (20.0, 40.0)), "cpu")["incident"] == []
 
@@ -140,6 +175,12 @@ def said(name: Name, value: float, *users: User, unused: float = math.nan, id_: 
     return saturation_sentence(reading, resource, more.pop("lasted_s", 180.0), Using(*users), **more)
 
 
+def held(name: Name, row: str, holder: str, value: float, *, unused: float = math.nan, **more: Any) -> str:
+    resource = Resource(value, samples=more.pop("samples", ()))
+    reading = Reading(row, CONDITIONS[name], "used_ratio", value, unused, row, holder)
+    return saturation_sentence(reading, resource, 180.0, Using(HOG), **more)
+
+
 HOG = User("hog", "hog[7@1]", 1, 2e9, 1e7)
 GROWING = tuple((60.0 * step, 0.5 + 0.01 * step) for step in range(11))
 
@@ -157,6 +198,12 @@ def test_what_is_said(golden: Callable[[Path, str], None]) -> None:
         said("heat", 0.4, User("miner", "miner[9@1]", 1, 1.0, 1.0)),
         said("memory", 0.6, HOG, unused=8e9, samples=GROWING, forecast=True),
         said("descriptors", 0.6, samples=GROWING, forecast=True),
+        held("group_memory", "memory /a\x1b[2Jb.service", "java[7@1]", 0.97, unused=3e6),
+        held("group_pids", "pids /system.slice", "", 0.95),
+        held("process_descriptors", "descriptors web[7@1]", "web[7@1]", 0.92),
+        held("group_memory", "memory /b", "java[7@1]", 0.6, unused=4e8, samples=GROWING, forecast=True),
+        held("group_pids", "pids /b", "sh[7@1]", 0.6, samples=GROWING, forecast=True),
+        held("process_descriptors", "descriptors web[7@1]", "web[7@1]", 0.6, samples=GROWING, forecast=True),
     ]
     assert all(map(str.isprintable, found))
     golden(Path(__file__).parent / "golden" / "sentences.txt", "\n".join([*found, ""]))

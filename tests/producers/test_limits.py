@@ -1,0 +1,249 @@
+"""Limits of control groups and processes: as files of both versions, and as this machine's kernel has them."""
+
+from __future__ import annotations
+
+import math
+import resource
+import subprocess
+import sys
+import time as real_time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from laggard.producers.clock import Clock
+from laggard.producers.limits import LOOK_S, MAX_ROWS, Limits, inactive_bytes, open_files
+from laggard.producers.processes import ProcessTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tests.producers.conftest import Machine, Time
+
+CGROUPS = Path("/sys/fs/cgroup")
+GIB = 1 << 30
+LIMITS = "Limit                     Soft Limit           Hard Limit           Units\n"
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> Path:
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+    return tmp_path
+
+
+def group(root: Path, path: str, pids: str = "", **files: str) -> Path:
+    folder = root / path
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cgroup.procs").write_text(pids)
+    for name, text in files.items():
+        (folder / name.replace("_", ".", 1)).write_text(f"{text}\n")
+    return folder
+
+
+def read(table: ProcessTable, limits: Limits) -> Mapping[str, tuple[str, float, float]] | None:
+    """What is told, by row: its name, the share in use, what is left."""
+    found = limits.read(*table.read())
+    if found is None:
+        return None
+    layout, values = found
+    assert layout.features == ("used_ratio", "unused_bytes")
+    assert not values.flags.writeable
+    return {row: (name, *told) for row, name, told in zip(layout.rows, layout.names, values.tolist(), strict=True)}
+
+
+def test_the_memory_and_the_tasks_of_groups(machine: Machine, time: Time, groups: Path) -> None:
+    for pid, comm, rss in ((7, b"java", 900), (8, b"sh", 5), (9, b"sh", 6)):
+        machine.run(pid, comm, rss=rss)
+    group(
+        groups, "web.service", "7\n8\n9\n",
+        memory_max=str(GIB), memory_current=str(GIB * 3 // 4), memory_stat=f"anon 5\ninactive_file {GIB // 4}\nfile 9",
+        pids_max="100", pids_current="40",
+    )  # fmt: skip
+    group(groups, "free.service", memory_max="max", memory_current=str(GIB), pids_max="max", pids_current="1000")
+    group(groups, "small.service", "8\n", memory_max=str(GIB), memory_current=str(GIB // 10))
+    group(groups, "cache", memory_max=str(GIB), memory_current=str(GIB - 1), memory_stat=f"inactive_file {GIB - 9}")
+    table = ProcessTable(time.clock, 5.0, root=str(machine.root), groups=str(groups))
+    limits = Limits(table, time.clock)
+    found = read(table, limits)
+    assert found is not None
+    assert found["memory /web.service"] == ("java[7@50]", 0.5, GIB / 2)
+    name, used, unused = found["pids /web.service"]
+    assert (name.partition("[")[0], used, math.isnan(unused)) == ("sh", 0.4, True)
+    assert len(found) == 2
+    (groups / "web.service" / "memory.current").write_text(f"{GIB // 8}\n")
+    (groups / "web.service" / "pids.current").write_text("1\n")
+    time.pass_(5.0)
+    assert read(table, limits) == {}, "that they are gone is told, once"
+    time.pass_(5.0)
+    assert read(table, limits) is None
+    table.close()
+
+
+def test_new_groups_and_limits_are_found_within_a_minute(machine: Machine, time: Time, groups: Path) -> None:
+    machine.run(7)
+    table = ProcessTable(time.clock, 5.0, root=str(machine.root), groups=str(groups))
+    limits = Limits(table, time.clock)
+    assert read(table, limits) is None
+    folder = group(groups, "a/b", "7\n", memory_max="1000", memory_current="900")
+    time.pass_(LOOK_S - 1.0)
+    assert read(table, limits) is None
+    time.pass_(1.0)
+    assert read(table, limits) == {"memory /a/b": ("work[7@50]", 0.9, 100.0)}
+    (folder / "memory.max").write_text("max\n")
+    time.pass_(LOOK_S)
+    assert read(table, limits) == {}
+    table.close()
+
+
+def test_the_memory_of_groups_of_version_1(machine: Machine, time: Time, tmp_path: Path) -> None:
+    machine.run(7)
+    group(
+        tmp_path, "memory/docker/a", "7\n",
+        memory_limit_in_bytes="1000", memory_usage_in_bytes="900",
+        memory_stat="inactive_file 9\ntotal_inactive_file 100",
+    )  # fmt: skip
+    group(tmp_path, "memory/docker/b", memory_limit_in_bytes=str(2**63 - 4096), memory_usage_in_bytes=str(2**62))
+    group(tmp_path, "pids/docker/a", "7\n", pids_max="10", pids_current="8")
+    table = ProcessTable(time.clock, 5.0, root=str(machine.root), groups=str(tmp_path))
+    found = read(table, Limits(table, time.clock))
+    assert found is not None
+    assert found["memory /docker/a"] == ("work[7@50]", 0.8, 200.0)
+    assert found["pids /docker/a"][:2] == ("work[7@50]", 0.8)
+    assert len(found) == 2
+    table.close()
+
+
+def test_the_open_files_of_processes(machine: Machine, time: Time, groups: Path) -> None:
+    opened = {7: 512, 8: 512, 9: 20, 10: 200}
+    soft = {7: "1024", 8: "unlimited", 9: "30", 10: "100000"}
+    for pid, count in opened.items():
+        path = machine.run(pid)
+        for number in range(count):
+            (path / "fd" / str(number)).write_text("")
+        (path / "limits").write_text(f"{LIMITS}Max open files            {soft[pid]}        524288       files\n")
+    table = ProcessTable(time.clock, 5.0, root=str(machine.root), groups=str(groups))
+    found = read(table, Limits(table, time.clock))
+    assert found is not None
+    ((row, (name, used, unused)),) = found.items()
+    assert (row, name, used, math.isnan(unused)) == ("descriptors work[7@50]", "work[7@50]", 0.5, True)
+    table.close()
+
+
+def test_of_many_the_nearest_to_their_limits_are_told(machine: Machine, time: Time, groups: Path) -> None:
+    machine.run(7)
+    for number in range(2 * MAX_ROWS):
+        group(groups, f"g{number:03}", memory_max="1000", memory_current=str(500 + number))
+    group(groups, f"{'x' * 120}/{'x' * 120}", memory_max="1000", memory_current="999")
+    group(groups, "a\nb", memory_max="1000", memory_current="999")
+    table = ProcessTable(time.clock, 5.0, root=str(machine.root), groups=str(groups))
+    found = read(table, Limits(table, time.clock))
+    assert found is not None
+    assert list(found) == [f"memory /g{number:03}" for number in range(MAX_ROWS, 2 * MAX_ROWS)]
+    assert all(name == row for row, (name, _, _) in found.items()), "of groups without processes nobody is to blame"
+    table.close()
+
+
+def test_a_group_that_goes_while_it_is_read_is_left_out(machine: Machine, time: Time, groups: Path) -> None:
+    machine.run(7)
+    folder = group(groups, "a", memory_max="1000", memory_current="900")
+    table = ProcessTable(time.clock, 5.0, root=str(machine.root), groups=str(groups))
+    limits = Limits(table, time.clock)
+    assert read(table, limits)
+    (folder / "memory.current").unlink()
+    time.pass_(5.0)
+    assert read(table, limits) == {}
+    table.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"", 0),
+        (b"Max open files", 0),
+        (b"Max open files            unlimited            unlimited            files\n", 0),
+        (b"Max processes 5 6\nMax open files            1024  4096  files\n", 1024),
+    ],
+    ids=str,
+)
+def test_the_limit_of_open_files(text: bytes, expected: int) -> None:
+    assert open_files(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [(b"", 0), (b"inactive_file", 0), (b"inactive_file x\n", 0), (b"a 1\ninactive_file 7\n", 7)],
+    ids=str,
+)
+def test_what_is_given_back_first(text: bytes, expected: int) -> None:
+    assert inactive_bytes(text) == expected
+
+
+# The kernel of this machine.
+
+
+@pytest.fixture
+def real_group() -> Iterator[Path]:
+    """A group of this machine that may use 64 MiB."""
+    name = f"laggard-test-{uuid.uuid4().hex[:8]}"
+    version_2 = (CGROUPS / "cgroup.controllers").exists()
+    folder = CGROUPS / name if version_2 else CGROUPS / "memory" / name
+    try:
+        folder.mkdir()
+        (folder / ("memory.max" if version_2 else "memory.limit_in_bytes")).write_text(str(64 << 20))
+    except OSError as error:
+        pytest.skip(f"no control group with a limit of memory can be made here: {error}")
+    try:
+        yield folder
+    finally:
+        until = real_time.monotonic() + 5.0
+        while (folder / "cgroup.procs").read_text() and real_time.monotonic() < until:
+            real_time.sleep(0.05)
+        folder.rmdir()
+
+
+def test_the_memory_of_a_real_group(real_group: Path, tmp_path: Path) -> None:
+    holds = (
+        "import sys; from pathlib import Path; sys.stdin.readline(); held = bytearray(32 << 20)\n"
+        f"Path({str(tmp_path / 'cache')!r}).write_bytes(bytes(8 << 20)); print(flush=True); sys.stdin.readline()"
+    )
+    table = ProcessTable(Clock(), 1.0)
+    arguments = [sys.executable, "-S", "-E", "-c", holds]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        (real_group / "cgroup.procs").write_text(str(child.pid))
+        child.stdin.write("\n")
+        child.stdin.flush()
+        child.stdout.readline()
+        found = read(table, Limits(table, Clock()))
+        child.stdin.close()
+    table.close()
+    assert found is not None
+    name, used, unused = found[f"memory /{real_group.name}"]
+    assert name.endswith(f"[{child.pid}@{name.partition('@')[2]}")
+    assert 0.5 <= used <= 0.75
+    assert unused == pytest.approx((1.0 - used) * (64 << 20))
+
+
+def test_the_open_files_of_a_real_process() -> None:
+    opens = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))\n"
+        "held = [open('/dev/null') for _ in range(200)]; print(flush=True); sys.stdin.readline()"
+    )
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= 300
+    table = ProcessTable(Clock(), 1.0)
+    arguments = [sys.executable, "-S", "-E", "-c", opens]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdout.readline()
+        found = read(table, Limits(table, Clock()))
+        child.stdin.close()
+    table.close()
+    assert found is not None
+    ((name, used, _),) = [told for row, told in found.items() if f"[{child.pid}@" in row]
+    assert f"[{child.pid}@" in name
+    assert np.isclose(used, 203 / 300, atol=5 / 300)
