@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Self
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -82,6 +82,21 @@ class TopicSpec:
     partitions: int = 1
     retention_s: float | None = None
     compacted: bool = False
+
+
+class Null(bytes):
+    """No value, as a broker may have it: not the same as one without any bytes. It compares like that one."""
+
+    __slots__ = ()
+
+
+NULL: Final = Null()
+
+MOST_AHEAD_S: Final = 3000.0
+"""A record that is dated further ahead of this machine's clock is brought near; what it is about says its own time.
+
+Brokers refuse what is dated an hour ahead of theirs (`message.timestamp.after.max.ms`).
+"""
 
 
 @dataclass(frozen=True, slots=True)

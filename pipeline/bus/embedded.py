@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.bus import Bus, BusError, DamagedSnapshot, Partition, Refused, Snapshot
+from laggard.pipeline.bus import MOST_AHEAD_S, Bus, BusError, DamagedSnapshot, Partition, Refused, Snapshot
 from laggard.pipeline.bus.database import PAGE_BYTES, Database
 from laggard.pipeline.bus.log import PackedRecord, bounds, fetch, incoming, insert, offset_at, pack_headers
 from laggard.pipeline.bus.membership import EmbeddedSubscription
@@ -169,7 +169,7 @@ class EmbeddedBus(Bus):
             topic.ids[partition_number(record.key, len(topic.ids))],
             topic.compacted,
             record.key,
-            record.ts,
+            min(record.ts, time.time() + MOST_AHEAD_S),
             len(record.value),
             pack_headers(record.headers),
             pack(record.value),

@@ -11,11 +11,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, Unpack
 
-from laggard.pipeline.bus import Incoming, Partition
+from laggard.pipeline.bus import Incoming, Null, Partition
 from laggard.pipeline.engine import snapshots
 from laggard.pipeline.engine.migrations import snapshot_name
 from laggard.pipeline.engine.telemetry import TaskTelemetry
-from laggard.pipeline.records import Decoder, Frame, RecordError
+from laggard.pipeline.records import Decoder, Frame, RecordError, Request
 from laggard.pipeline.records.outputs import Published
 from laggard.pipeline.topics import ANOMALIES
 
@@ -33,6 +33,9 @@ MAX_KEYS: Final = 1024
 """Keys of one task: a host of 300 processes takes about 1 MB."""
 
 LONGEST_REASON: Final = 1000
+
+FAR_AHEAD_S: Final = 3600.0
+"""A frame or a request that is further ahead of the time of its record is refused."""
 
 REPLAY_HEADER: Final = "laggard-replay"
 """A record with this header was recorded earlier: what comes of it is not live. Its value does not matter."""
@@ -168,6 +171,9 @@ class StageTask(ABC):
         self.position = record.offset + 1
         self._counts.records += 1
         self._counts.record_bytes += len(record.value)
+        if isinstance(record.value, Null):
+            self._refuse_for_all(record, f"{self._place(record)}: expected a record, got none (null)")
+            return False
         return self._process(record)
 
     @abstractmethod
@@ -249,12 +255,21 @@ class RecordTask(StageTask):
         self._live = live
         self._decoder = Decoder()
 
+    def share(self, decoder: Decoder) -> None:
+        """Decode by this, of which others ask the same."""
+        self._decoder = decoder
+
     def _process(self, record: Incoming) -> bool:
         try:
             received = self._decoder.decode(record.value, self._place(record))
         except RecordError as error:
             self._refuse_for_all(record, str(error))
             return not recorded_earlier(record)
+        if isinstance(received, Frame | Request) and 0.0 < record.ts < received.ts - FAR_AHEAD_S:
+            # Whatever came after it would be late.
+            expected = f"a time of at most an hour after the record's own, {record.ts!r}"
+            self._refuse_for_all(record, f"{self._place(record)}: expected {expected}, got {received.ts!r}")
+            return False
         self.receive(record, received)
         return isinstance(received, Frame) and not recorded_earlier(record)
 

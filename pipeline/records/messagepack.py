@@ -47,6 +47,8 @@ def unpack_map(packed: bytes) -> dict[Any, Any]:
         ValueError: the bytes are no such map, or are beyond a limit; the message says what they are instead.
 
     """
+    if not packed:
+        raise ValueError("no bytes")
     try:
         if len(packed) > MAX_PLAIN_BYTES:
             _weigh(packed)

@@ -118,7 +118,8 @@ def test_commands(
             assert watching.stdout is not None
             first = json.loads(watching.stdout.readline())
             newer = [each for each in frames("web-3", range(160, 162), seed=2) if isinstance(each, Frame)]
-            bus.append([Outgoing(topic, "web-3", encode(replace(each, ts=each.ts + shift)), each.ts) for each in newer])
+            newer = [replace(each, ts=each.ts + shift) for each in newer]
+            bus.append([Outgoing(topic, "web-3", encode(each), each.ts) for each in newer])
             second = json.loads(watching.stdout.readline())
             watching.send_signal(signal.SIGINT)
             assert watching.wait(60) == 0

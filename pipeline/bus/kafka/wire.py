@@ -6,7 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from laggard.pipeline.bus import Incoming, Refused
+from laggard.pipeline.bus import MOST_AHEAD_S, NULL, Incoming, Null, Refused
 from laggard.pipeline.bus.partitioner import partition_number
 
 if TYPE_CHECKING:
@@ -22,10 +22,6 @@ MAX_RECORD_BYTES: Final = 8 << 20
 
 OVERHEAD_BYTES: Final = 512
 """What a record takes beside its value, key and headers: the batch around it, lengths, times."""
-
-
-MOST_AHEAD_S: Final = 3000.0
-"""Brokers refuse a record that is dated an hour ahead of their clock (`message.timestamp.after.max.ms`)."""
 
 
 class Raw(NamedTuple):
@@ -55,13 +51,13 @@ def incoming(  # noqa: PLR0917 - once for every record: names cost time
     """The record as the bus gives it.
 
     Other clients may have written it: no key is the empty one, bytes that are no UTF-8 are kept as lone surrogates (and
-    come back as those bytes), no value is an empty one.
+    come back as those bytes), no value is `NULL`.
     """
     return Incoming(
         partition,
         offset,
         "" if key is None else key.decode("utf-8", "surrogateescape"),
-        b"" if value is None else value,
+        NULL if value is None else value,
         ts_ms / 1000,
         tuple((name, b"" if content is None else content) for name, content in headers) if headers else (),
     )
@@ -93,7 +89,7 @@ def raw(record: Outgoing, partitions: int) -> Raw:
         record.topic,
         partition_number(record.key, partitions),
         key,
-        record.value,
+        None if isinstance(record.value, Null) else record.value,
         milliseconds_of(record.ts),
         list(record.headers),
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from laggard.pipeline.bus import NULL
 from laggard.pipeline.engine import states, task
 from laggard.pipeline.engine.namesakes import RUN_HEADER
 from laggard.pipeline.engine.observers import Observer
@@ -257,6 +258,29 @@ def test_what_cannot_be_used_is_a_dead_letter(key: str, value: bytes, reason: st
     assert one.position == 8
     assert one.telemetry.dead_letters == 1
     assert len(one.states) == 0
+
+
+def test_what_is_dated_far_ahead_of_its_record_makes_nothing_late() -> None:
+    one = new_task()
+    sent_ts = at(1)
+    for offset, (tick, ts) in enumerate([(0, at(0)), (1, sent_ts + 3601.0), (2, sent_ts + 3600.0)]):
+        one.process(replace(record(frame("h1", tick, 5.0, ts=ts), offset), ts=sent_ts))
+    (letter,) = only(one, DeadLetter)
+    expected = f"a time of at most an hour after the record's own, {sent_ts!r}"
+    assert letter.reason == f"t.counters[0]@1: expected {expected}, got {sent_ts + 3601.0!r}"
+    assert one.telemetry.late == 0
+    one.process(replace(record(Mark("h1", 4e9, "slow", 3), 3), ts=sent_ts))
+    assert len(only(one, RankingOutput)) == 1, "a mark tells of any moment"
+
+
+def test_no_value_is_not_an_empty_one() -> None:
+    one = new_task()
+    for offset, value in enumerate([NULL, b""]):
+        one.process(replace(record(frame("h1", 0, 5.0), offset), value=value))
+    assert [letter.reason for letter in only(one, DeadLetter)] == [
+        "t.counters[0]@0: expected a record, got none (null)",
+        "t.counters[0]@1: expected a MessagePack map, got no bytes",
+    ]
 
 
 @pytest.mark.parametrize("value", [b"", encode(frame("h2", 1, 1.0)), encode(Request("h1", 1.0, "r", 1.0))])
