@@ -159,11 +159,11 @@ def _worker(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
         yield _topic(topics.name(REQUESTS), "Read", "traced requests")
     for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read", "Write")
-    for operator in (*operators, *rekeying, INCIDENTS):
-        yield Rule("group", topics.group(operator), False, ("Read",), "sharing partitions, and how far they are read")
+    for group in _groups(topics, (*operators, *rekeying, INCIDENTS)):
+        yield Rule("group", group, False, ("Read",), "sharing partitions, and how far they are read")
         yield Rule(
             "transactional-id",
-            f"{topics.group(operator)}-",
+            f"{group}-",
             True,
             ("Write",),
             "results and offsets in one transaction, and ending those of workers that died",
@@ -190,8 +190,10 @@ def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(DIAGNOSES), "Read", "`laggard why`, `incidents` and `diagnose`: what processes were doing")
     for operator in operators:
         yield from _snapshots(topics, operator, "Read")
-        if operator not in {_REGRESSION, _COVARIANCE, _TRACED}:  # of these it is not asked
-            yield Rule("group", topics.group(operator), False, ("Describe",), "how far the operator is")
+    # Of the others it is not asked.
+    of_hosts = [each for each in operators if each not in {_REGRESSION, _COVARIANCE, _TRACED}]
+    for group in _groups(topics, of_hosts):
+        yield Rule("group", group, False, ("Describe",), "how far the operators are")
     if _REGRESSION in operators:
         yield _topic(topics.name(MODELS), "Read", "`laggard models`")
         yield _topic(topics.name(APPLICATIONS), "Read", "`laggard models`: metrics, and what would be if")
@@ -225,8 +227,8 @@ def _page(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(DEAD_LETTERS), "Read", "what could not be used")
     for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read")
-    for stage in stages:
-        yield Rule("group", topics.group(stage), False, ("Describe",), "how far the stage is")
+    for group in _groups(topics, stages):
+        yield Rule("group", group, False, ("Describe",), "how far its stages are")
 
 
 def _admin(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
@@ -241,7 +243,13 @@ def _admin(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(ANOMALIES), "Read", "`laggard reset`: likewise, and what incidents begin with")
     for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read", "Write", why="`laggard reset`: marks them as deleted")
-        yield Rule("group", topics.group(operator), False, ("Read",), "`laggard reset`")
+    for group in _groups(topics, (*operators, INCIDENTS)):
+        yield Rule("group", group, False, ("Read",), "`laggard reset`")
+
+
+def _groups(topics: Topics, stages: Sequence[str]) -> tuple[str, ...]:
+    """The groups that run these."""
+    return tuple(dict.fromkeys(map(topics.group, stages)))
 
 
 def _topic(name: str, operation: str, why: str) -> Rule:

@@ -58,13 +58,16 @@ _RESET = """
 compacted topic), and workers learn anew from all of the input that is still there. It says what will be lost and asks;
 it is refused while the group has members. `--to` says from where on results are published: by default from where the
 operator was, so that nothing is published twice; `earliest`, a time or `latest` move that. Incidents are joined anew
-with them: where anomalies are published again, out of these, beginning with what was open before.
+with them: where anomalies are published again, out of these, beginning with what was open before. Operators of one
+group (`laggard.hosts`) move together: `--operator` with one of them takes `--to here` alone.
 
 ## What can go wrong, and what happens then
 
 - A clock is far ahead: brokers of Kafka 4 refuse records dated an hour ahead, which the agent says, and passes them
-  over. Set right, it is followed at once. Where frames dated ahead were taken, those of now are late: after 12 in a row
-  that are more than an hour behind, what is usual of that host is learned anew.
+  over. Set right, it is followed at once. A frame that is dated more than an hour after its own record is a dead
+  letter; so is one from a spool whose machine has lost its clock since. Where frames dated ahead were taken all the
+  same, those of now are late: after 12 in a row that are more than an hour behind, what is usual of that host is
+  learned anew.
 - Two machines have one `host`: what is usual would be learned of both together. The worker says so, and counts it in
   `laggard_namesakes_total`.
 - Somebody writes what is no record: it becomes a dead letter, as it was received; of more than 8 MB its beginning, with

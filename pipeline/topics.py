@@ -67,6 +67,12 @@ SERVING: Final = "serving"
 POOLING: Final = "pooling"
 """What re-keys counters to the pools whose members they are of, named likewise."""
 
+HOSTS: Final = "hosts"
+"""The group of the operators that judge hosts and their processes, without the prefix."""
+
+_TOGETHER: Final[Mapping[str, str]] = dict.fromkeys(("gaussian", "cpu", "saturation"), HOSTS)
+"""Operators that one group runs, so that what they find of a host has one order, by name."""
+
 ANNOTATIONS: Final = "annotations"
 """The group of those who follow the anomalies for `laggard grafana annotate`, without the prefix."""
 
@@ -90,8 +96,12 @@ class Topics:
         return self.prefix + topic.name
 
     def group(self, operator: str) -> str:
-        """The group whose members share the operator's partitions: `laggard.gaussian`; or `ANNOTATIONS`'."""
-        return self.prefix + operator
+        """The group whose members share the operator's partitions: `laggard.hosts`; or `ANNOTATIONS`'."""
+        return self.prefix + _TOGETHER.get(operator, operator)
+
+    def former_group(self, operator: str) -> str | None:
+        """The group that an older laggard ran the operator in, if that was another one."""
+        return self.prefix + operator if operator in _TOGETHER else None
 
     def snapshots(self, operator: str) -> Topic:
         """The topic in which a bus that has no other place for them keeps the operator's snapshots."""

@@ -68,23 +68,38 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
     if not chosen:
         known = ", ".join(stage.name for stage in every)
         raise CommandError(f"no operator {name!r} is set; expected one of {known} (setting operators)", USAGE)
+    if to != HERE and (others := _beside(chosen, every, topics_of(settings))):
+        together = ", ".join((*(stage.name for stage in chosen), *others))
+        raise CommandError(f"{together} go on together; expected no --operator, or --to {HERE}", USAGE)
     check_existing(settings)
     with contextlib.ExitStack() as stack:
         if not is_kafka(settings.text("bus.location")):
             # A worker on this machine has this claim, and none can start while we have it.
             stack.enter_context(claimed(settings, "work"))
         bus = stack.enter_context(opened_bus(settings))
-        plans = _plans(bus, topics_of(settings), chosen, until if until is not None else to)
+        topics = topics_of(settings)
+        plans = _plans(bus, topics, chosen, every, until if until is not None else to)
         if not as_json:
             click.echo("\n".join(line for plan in plans for line in plan.lines(settings.text("bus.location"))))
         if not yes:
             _ask()
-        for plan in plans:
-            bus.reset(plan.group, plan.names, plan.offsets, plan.known)
+        for group, of_group in _by_group(plans).items():
+            offsets = of_group[0].offsets
+            for former in _former(bus, topics, [plan.stage for plan in of_group]):
+                if any(bus.committed(former, partition) for partition in offsets):
+                    bus.reset(former, (), offsets)  # else a worker would go on where an older laggard was
+            names = [name for plan in of_group for name in plan.names]
+            bus.reset(group, names, offsets, [each for plan in of_group for each in plan.known])
     if as_json:
         click.echo(json.dumps({"operators": [plan.to_json() for plan in plans]}))
         return
     click.echo(f"Done: {', '.join(plan.stage.name for plan in plans)} will learn anew when a worker starts.")
+
+
+def _beside(chosen: Sequence[Stage], every: Sequence[Stage], topics: Topics) -> list[str]:
+    """The names of the others that are in a group with these: there is one offset for all of it."""
+    groups = {topics.group(stage.name) for stage in chosen}
+    return [stage.name for stage in every if stage not in chosen and topics.group(stage.name) in groups]
 
 
 def _moment(to: str) -> float | None:
@@ -163,7 +178,14 @@ class Plan:
         }
 
 
-def _plans(bus: Bus, topics: Topics, chosen: Sequence[Stage], to: str | float) -> list[Plan]:
+def _by_group(plans: Sequence[Plan]) -> Mapping[str, Sequence[Plan]]:
+    found: dict[str, list[Plan]] = {}
+    for plan in plans:
+        found.setdefault(plan.group, []).append(plan)
+    return found
+
+
+def _plans(bus: Bus, topics: Topics, chosen: Sequence[Stage], every: Sequence[Stage], to: str | float) -> list[Plan]:
     """What would be done. Raises BusError, and `CommandError` while workers are live.
 
     Incidents follow the operators: what these publish once more comes at the end of the topic of anomalies, and not
@@ -172,12 +194,26 @@ def _plans(bus: Bus, topics: Topics, chosen: Sequence[Stage], to: str | float) -
     plans: list[Plan] = []
     for stage in chosen:
         if stage.name != INCIDENTS or len(chosen) == 1:
-            plans.append(_plan(bus, topics, stage, to))
+            plans.append(_plan(bus, topics, stage, every, to))
         elif any(plan.again for plan in plans):
-            plans.append(_joined_again(bus, _plan(bus, topics, stage, LATEST), to))
+            plans.append(_joined_again(bus, _plan(bus, topics, stage, every, LATEST), to))
         else:
-            plans.append(_plan(bus, topics, stage, HERE))
+            plans.append(_plan(bus, topics, stage, every, HERE))
     return plans
+
+
+def _former(bus: Bus, topics: Topics, stages: Sequence[Stage]) -> list[str]:
+    """The groups in which an older laggard ran these, as far as this user may see them."""
+    from laggard.pipeline.bus.kafka.denied import Denied  # noqa: PLC0415
+    from laggard.pipeline.engine.former import former_groups  # noqa: PLC0415
+
+    found = []
+    for group in former_groups(topics, stages):
+        with contextlib.suppress(Denied):
+            for partition in bus.partitions(topics.name(stages[0].topic)):
+                bus.committed(group, partition)
+            found.append(group)
+    return found
 
 
 def _joined_again(bus: Bus, plan: Plan, to: str | float) -> Plan:
@@ -199,25 +235,29 @@ def _joined_again(bus: Bus, plan: Plan, to: str | float) -> Plan:
     return replace(plan, known=tuple(known), learns=learns)
 
 
-def _plan(bus: Bus, topics: Topics, stage: Stage, to: str | float) -> Plan:
+def _plan(bus: Bus, topics: Topics, stage: Stage, every: Sequence[Stage], to: str | float) -> Plan:
     """What would be done with one. Raises BusError, and `CommandError` while workers are live."""
     from laggard.pipeline.bus.kafka.bus import KafkaBus  # noqa: PLC0415
+    from laggard.pipeline.engine.former import going_on  # noqa: PLC0415
     from laggard.pipeline.engine.migrations import newest_snapshots, snapshot_name  # noqa: PLC0415
     from laggard.pipeline.engine.snapshots import BASE_KEY  # noqa: PLC0415
 
     topic, group = topics.name(stage.topic), topics.group(stage.name)
-    if isinstance(bus, KafkaBus) and (members := bus.admin.client_ids(group)):
-        raise CommandError(
-            f"{len(members)} worker{'s run' if len(members) != 1 else ' runs'} in group {group}: "
-            f"{', '.join(sorted(members))}; stop what runs first",
-            BUSY,
-        )
+    together = [each for each in every if topics.group(each.name) == group]
+    for each in (group, *_former(bus, topics, together)):
+        if isinstance(bus, KafkaBus) and (members := bus.admin.client_ids(each)):
+            raise CommandError(
+                f"{len(members)} worker{'s run' if len(members) != 1 else ' runs'} in group {each}: "
+                f"{', '.join(sorted(members))}; stop what runs first",
+                BUSY,
+            )
     keys: set[str] = set()
     offsets: dict[Partition, int] = {}
     again = passed = learns = 0
     for partition in bus.partitions(topic):
         oldest, end = bus.bounds(partition)
-        committed = min(max(bus.committed(group, partition), oldest), end)
+        committed = going_on(bus, topics, together, partition, bus.committed(group, partition))
+        committed = min(max(committed, oldest), end)
         match to:
             case float():
                 offset = bus.offset_at(partition, to)

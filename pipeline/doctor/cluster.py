@@ -118,7 +118,8 @@ def rights(settings: Settings, bus: KafkaBus, names: Sequence[str]) -> Finding:
     """Which of the roles the brokers let this user play."""
     own, operators = Topics(settings.text("topics.prefix")), settings.words("operators")
     allowed = bus.admin.topic_operations(names) if names else {}
-    of_groups = {own.group(each): bus.admin.group_operations(own.group(each)) for each in (*operators, INCIDENTS)}
+    named = dict.fromkeys(own.group(each) for each in (*operators, INCIDENTS))
+    of_groups = {group: bus.admin.group_operations(group) for group in named}
     groups = {group: found for group, found in of_groups.items() if found is not None}
     lacks = {role: lacking(rules(role, own, operators), allowed, groups) for role in ROLES}
     may = [role for role, missing in lacks.items() if not missing]
@@ -158,10 +159,11 @@ def history(settings: Settings, bus: KafkaBus) -> Iterator[Finding]:
 
 
 def lags(settings: Settings, bus: KafkaBus) -> Iterator[Finding]:
-    """Whether the workers of each operator, and of what joins their anomalies, keep up."""
+    """Whether the workers of each group keep up: operators, and what joins their anomalies."""
     topics = Topics(settings.text("topics.prefix"))
-    for name, topic in inputs(settings).items():
-        yield lag(bus, topics.group(name), topics.name(topic), time.time())
+    groups = {topics.group(name): topics.name(topic) for name, topic in inputs(settings).items()}
+    for group, topic in groups.items():
+        yield lag(bus, group, topic, time.time())
 
 
 def lag(bus: KafkaBus, group: str, topic: str, now: float) -> Finding:

@@ -199,11 +199,12 @@ def _recorded(settings: Settings, bus: Bus, agent: Holder | None, worker: Holder
         yield Finding("bus", "ok", found)
     yield from clock_steps(newest - now, interval_s)
     if worker is not None:
-        for name, read in inputs(settings).items():
-            each = bus.partition_of(topics.name(read), host)
-            end, committed = bus.bounds(each)[1], bus.committed(topics.group(name), each)
+        groups = {topics.group(name): topics.name(read) for name, read in inputs(settings).items()}
+        for group, read in groups.items():
+            each = bus.partition_of(read, host)
+            end, committed = bus.bounds(each)[1], bus.committed(group, each)
             waiting = next((record.ts for record in bus.read(each, committed, committed + 1)), now)
-            yield lag(name, end - committed, now - max(waiting, worker.since))
+            yield lag(group.removeprefix(topics.prefix), end - committed, now - max(waiting, worker.since))
 
 
 def clock_steps(ahead_s: float, interval_s: float) -> Iterator[Finding]:
@@ -217,12 +218,12 @@ def clock_steps(ahead_s: float, interval_s: float) -> Iterator[Finding]:
         )
 
 
-def lag(operator: str, records: int, waited_s: float) -> Finding:
-    """Whether an operator keeps up with what is recorded."""
-    found = f"{operator} has {records} records to go, the first waits for {max(0.0, waited_s):.0f} s"
+def lag(group: str, records: int, waited_s: float) -> Finding:
+    """Whether the operators of a group keep up with what is recorded."""
+    found = f"{group} has {records} records to go, the first waits for {max(0.0, waited_s):.0f} s"
     if records and waited_s > LAG_S:
         return Finding("lag", "warning", found, "is the machine overloaded? See laggard_lag_records at /metrics")
-    return Finding("lag", "ok", f"{operator} keeps up")
+    return Finding("lag", "ok", f"{group} keeps up")
 
 
 def running(part: Part, holder: Holder | None, *, elsewhere: bool = False) -> Finding:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from laggard.pipeline.bus import Incoming, Outgoing, Partition, Snapshot
-    from laggard.pipeline.engine.stage import StageTask
+    from laggard.pipeline.engine.tasks import Tasks
     from laggard.pipeline.topics import Topics
 
 _MOST_GAPS: Final = 1000
@@ -47,11 +47,20 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one partition puts into a commit."""
+    """What one partition puts into a commit.
+
+    Attributes:
+        offset: the first that is not processed then.
+        outputs: of all tasks, in their order.
+        snapshots: of all tasks.
+        given: how many of the outputs are each task's.
+
+    """
 
     offset: int
-    outputs: tuple[Outgoing, ...]
-    snapshots: tuple[Snapshot, ...]
+    outputs: tuple[Outgoing, ...] = ()
+    snapshots: tuple[Snapshot, ...] = ()
+    given: tuple[int, ...] = ()
 
 
 def commit_of(parts: Mapping[Partition, Part]) -> Commit:
@@ -68,7 +77,8 @@ class Held:
     """A partition that a member has.
 
     Attributes:
-        task: what processes its records, with the state.
+        name: of the group, for the log.
+        tasks: what processes its records, with the states.
         committed: up to where they are committed.
         waiting: those beyond that, in order.
         gaps: where offsets were missing, until `Lookout` has looked what they were.
@@ -76,7 +86,8 @@ class Held:
 
     """
 
-    task: StageTask
+    name: str
+    tasks: Tasks
     committed: int
     waiting: list[Waiting] = field(default_factory=list)
     gaps: deque[Gap] = field(default_factory=lambda: deque(maxlen=_MOST_GAPS))
@@ -85,30 +96,29 @@ class Held:
     @property
     def pending(self) -> bool:
         """Whether something was processed and is not committed."""
-        return self.task.position != self.committed
+        return self.tasks.position != self.committed
 
     def process(self, record: Incoming, now: float) -> None:
         """Take the next record, polled `now`."""
-        position = self.task.position
+        position = self.tasks.position
         if record.offset > position:
             self.gaps.append(Gap(position, record.offset))
         elif record.offset < position:
             # Whoever consumes goes on with the oldest record then; of those that come again, nothing is done twice.
             _logger.warning(
                 "%s on %s[%d] goes on at %d after %d: the topic was created anew, or its brokers have lost records",
-                self.task.stage.name, *record.partition, record.offset, position,
+                self.name, *record.partition, record.offset, position,
             )  # fmt: skip
         if record.offset < self.passed:
             self.passed = 0
-        made = self.task.process(record)
+        made = self.tasks.process(record)
         self.waiting.append(Waiting(now, record.ts if made else None, record.key))
 
     def part(self, topics: Topics) -> Part | None:
         """What is to be committed now; None where there is nothing. What it gives is not given again."""
-        task = self.task
-        snapshots = task.states.take(task.position)
+        snapshots = self.tasks.snapshots()
         if not (self.pending or snapshots):
             return None
-        outputs = tuple(outgoing(output, topics) for output in task.outputs)
-        task.outputs.clear()
-        return Part(max(task.position, self.passed), outputs, tuple(snapshots))
+        outputs, given = self.tasks.take()
+        told = tuple(outgoing(output, topics) for output in outputs)
+        return Part(max(self.tasks.position, self.passed), told, tuple(snapshots), given)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.bus import Bus, Partition
     from laggard.pipeline.engine.held import Held
-    from laggard.pipeline.engine.telemetry import Telemetry
+    from laggard.pipeline.engine.telemetry import TaskTelemetry
 
 EVERY_S: Final = 1.0
 _logger = logging.getLogger(__name__)
@@ -28,26 +28,26 @@ class Lookout:
 
     Parameters:
         bus: where they are.
-        operator: whose member, for the log.
+        group: whose member, for the log.
         held: the member's partitions, as they are at each moment.
         recovering: those of which the state is not there yet, each with the committed offset.
-        telemetry: where to count.
+        counted: where the tasks on a partition count.
 
     """
 
     def __init__(
         self,
         bus: Bus,
-        operator: str,
+        group: str,
         held: Mapping[Partition, Held],
         recovering: Callable[[], Iterable[tuple[Partition, int]]],
-        telemetry: Telemetry,
+        counted: Callable[[Partition], Iterable[TaskTelemetry]],
     ) -> None:
         self._bus = bus
-        self._operator = operator
+        self._group = group
         self._held = held
         self._recovering = recovering
-        self._telemetry = telemetry
+        self._counted = counted
         self._seen: dict[Partition, tuple[int, int]] = {}  # the position and the end when it was last looked at
         self._empty_to: dict[Partition, int] = {}  # from the position to here there is nothing to read
         self._looking = threading.Lock()  # who closes looks too, perhaps while the thread does
@@ -57,7 +57,7 @@ class Lookout:
     def start(self) -> None:
         """Look now and then from here on."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"{self._operator} lookout", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=f"{self._group} lookout", daemon=True)
             self._thread.start()
 
     def _run(self) -> None:
@@ -66,7 +66,7 @@ class Lookout:
                 self.look()
             except Exception:
                 # Without this thread lag and losses would stand still, and nobody would know.
-                _logger.exception("%s cannot look at its partitions", self._operator)
+                _logger.exception("%s cannot look at its partitions", self._group)
 
     def look(self) -> None:
         """Look at all partitions once. What the bus cannot say now is left as it was."""
@@ -84,8 +84,11 @@ class Lookout:
                 with suppress(BusError):
                     self._look_at(partition, held, gaps[partition], oldest, end)
             elif partition not in self._held:
-                lag = max(0, end - recovering[partition])
-                self._telemetry.task(self._operator, partition).lag_records = lag
+                self._tell(partition, max(0, end - recovering[partition]))
+
+    def _tell(self, partition: Partition, lag: int) -> None:
+        for counted in self._counted(partition):
+            counted.lag_records = lag
 
     def _bounds(self, partitions: Sequence[Partition]) -> Iterator[tuple[Partition, tuple[int, int]]]:
         """What the bus can say now; who reads and commits says what is wrong."""
@@ -100,19 +103,20 @@ class Lookout:
     def _look_at(self, partition: Partition, held: Held, seen: int, oldest: int, end: int) -> None:
         gaps = [held.gaps.popleft() for _ in range(seen)]
         if missed := sum(max(0, min(oldest, gap.stop) - gap.start) for gap in gaps):
-            held.task.telemetry.missed_records += missed
+            for task in held.tasks.each:
+                task.telemetry.missed_records += missed
             _logger.warning(
                 "%s on %s[%d]: %d records were deleted before they were read; going on without them",
-                self._operator, *partition, missed,
+                self._group, *partition, missed,
             )  # fmt: skip
-        committed, position = held.committed, held.task.position
+        committed, position = held.committed, held.tasks.position
         idle = committed == position < end and self._seen.get(partition) == (position, end)
         if idle and self._empty_to.get(partition) != end and self._is_empty(partition, position, end):
             self._empty_to[partition] = end
         self._seen[partition] = position, end
         empty = position == committed and self._empty_to.get(partition) == end
         if self._held.get(partition) is held:
-            held.task.telemetry.lag_records = 0 if empty else max(0, end - committed)
+            self._tell(partition, 0 if empty else max(0, end - committed))
 
     def _is_empty(self, partition: Partition, start: int, stop: int) -> bool:
         """Whether there is nothing to read: nothing came since the last look, though there are offsets for it."""

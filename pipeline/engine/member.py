@@ -1,6 +1,6 @@
-"""A member of an operator's group: polls its partitions, runs a task for each of them, and commits.
+"""A member of a group: polls its partitions, runs the tasks of the group's stages on each of them, and commits.
 
-What a task gives out waits until its partition's offset goes with it into one transaction. A commit that the bus could
+What tasks give out waits until their partition's offset goes with it into one transaction. A commit that the bus could
 not take for now is tried again as it is, before anything else is read. Partitions of it that were fenced are taken out:
 what was done on them is void, and their states are recovered from what is committed.
 
@@ -8,9 +8,9 @@ A partition that comes is paused, recovered in a thread beside (`Recoverer`), an
 Meanwhile the member keeps polling and working on those that it has, so that a long recovery costs it neither time nor
 its place in the group.
 
-Memory: one state for each partition that the member has or recovers (see `states`), with `Pace.poll_records` records
-and what they led to since the last commit, of at most `Pace.commit_records` records and one poll; one partition's
-snapshots as bytes while it is loaded; and with a standby one state for each partition that it has not.
+Memory: each stage's states of each partition that the member has or recovers (see `states`), with `Pace.poll_records`
+records and what they led to since the last commit, of at most `Pace.commit_records` records and one poll; one
+partition's snapshots as bytes while it is loaded; and with a standby the states of each partition that it has not.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.backoff import Backoff
 from laggard.pipeline.bus import BusUnavailable, DamagedRecord, Fenced
+from laggard.pipeline.engine.former import going_on
 from laggard.pipeline.engine.held import Held, Part, commit_of
 from laggard.pipeline.engine.lookout import Lookout
 from laggard.pipeline.engine.recoverer import Recoverer
@@ -30,11 +31,12 @@ from laggard.pipeline.engine.standby import Standby
 from laggard.pipeline.topics import DEAD_LETTERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from laggard.pipeline.bus import Bus, Partition, Polled, Subscription
-    from laggard.pipeline.engine.stage import Stage, StageTask
-    from laggard.pipeline.engine.telemetry import Telemetry
+    from laggard.pipeline.engine.stage import Stage
+    from laggard.pipeline.engine.tasks import Tasks
+    from laggard.pipeline.engine.telemetry import TaskTelemetry, Telemetry
     from laggard.pipeline.topics import Topics
 
 RECOVERING_S: Final = 0.05
@@ -66,27 +68,30 @@ class Pace:
 
 
 class Member:
-    """One operator's member of its group. Its methods are for one thread, but for `recovering`.
+    """A member of the group of one or more stages. Its methods are for one thread, but for `recovering`.
 
     Parameters:
         bus: where everything is; its topics have been created.
-        stage: what it runs.
+        stages: what it runs: those of one group, which read one topic.
         topics: the names of the topics.
-        new_task: makes a task for a partition, without any state.
+        new_tasks: makes their tasks for a partition, without any state.
         pace: how much is done at once.
         standby: whether to keep the states of partitions warm that other members have.
         telemetry: where to count.
         clock: seconds on a clock that never steps.
         wall_clock: seconds since the Unix epoch, for latencies only.
 
+    Attributes:
+        name: of the group, without the prefix.
+
     """
 
     def __init__(
         self,
         bus: Bus,
-        stage: Stage,
+        stages: Sequence[Stage],
         topics: Topics,
-        new_task: Callable[[Partition], StageTask],
+        new_tasks: Callable[[Partition], Tasks],
         *,
         pace: Pace,
         standby: bool = False,
@@ -94,7 +99,9 @@ class Member:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self.stage = stage
+        self._stages = tuple(stages)
+        self._group, self._topic = topics.group(stages[0].name), topics.name(stages[0].topic)
+        self.name = self._group.removeprefix(topics.prefix)
         self._bus = bus
         self._topics = topics
         self._pace = pace
@@ -107,10 +114,12 @@ class Member:
         self._lost: dict[Partition, Backoff] = {}  # ours, but without a state, until it is held
         self._parts: dict[Partition, Part] = {}  # of the commit that is to be tried again
         self._committed_at = -math.inf
-        group, topic = topics.group(stage.name), topics.name(stage.topic)
-        warm = Standby(bus, group, topic, new_task, self._is_mine) if standby and stage.remembers else None
-        self._recoverer = Recoverer(bus, stage.name, new_task, warm, clock)
-        self._lookout = Lookout(bus, stage.name, self._held, self._recoverer.under_way, telemetry)
+        self._remembering = [stage for stage in self._stages if stage.remembers]
+        warm = (
+            Standby(bus, self._group, self._topic, new_tasks, self._is_mine) if standby and self._remembering else None
+        )
+        self._recoverer = Recoverer(bus, self.name, new_tasks, warm, clock)
+        self._lookout = Lookout(bus, self.name, self._held, self._recoverer.under_way, self._counted)
 
     def _is_mine(self, partition: Partition) -> bool:
         return partition in self._held or partition in self._lost
@@ -118,13 +127,17 @@ class Member:
     def recovering(self) -> dict[str, int]:
         """What is to be done until all states are what they were, with the records left; empty when nothing is."""
         if not self._joined:
-            return {self.stage.name: 1}
+            return {self.name: 1}
         return {
-            f"{self.stage.name} {partition.topic}[{partition.number}]": max(
-                1, self._telemetry.task(self.stage.name, partition).recovery_left_records
+            f"{self.name} {partition.topic}[{partition.number}]": max(
+                1, sum(counted.recovery_left_records for counted in self._counted(partition))
             )
             for partition in tuple(self._lost)
         }
+
+    def _counted(self, partition: Partition) -> list[TaskTelemetry]:
+        """Where each task on a partition counts."""
+        return [self._telemetry.task(stage.name, partition) for stage in self._stages]
 
     def step(self, timeout_s: float) -> bool:
         """Read what is there, waiting at most `timeout_s` for it, process and commit it.
@@ -139,19 +152,17 @@ class Member:
         """
         subscription = self._subscription
         if subscription is None:
-            topics = self._topics
-            outputs = [topics.name(topic) for topic in (*self.stage.writes, DEAD_LETTERS)]
-            self._bus.require(outputs, [self.stage.snapshots] if self.stage.remembers else [])
-            subscription = self._subscription = self._bus.subscribe(
-                topics.group(self.stage.name), [topics.name(self.stage.topic)]
-            )
+            written = dict.fromkeys(topic for stage in self._stages for topic in stage.writes)
+            outputs = [self._topics.name(topic) for topic in (*written, DEAD_LETTERS)]
+            self._bus.require(outputs, [stage.snapshots for stage in self._remembering])
+            subscription = self._subscription = self._bus.subscribe(self._group, [self._topic])
         self._try_commit(subscription)
         busy = True
         try:
             polled = subscription.poll(self._patience_s(timeout_s), self._pace.poll_records)
         except DamagedRecord as damaged:
             if (held := self._held.get(damaged.partition)) is not None:
-                held.task.damaged_record(damaged.offset, str(damaged))
+                held.tasks.damaged_record(damaged.offset, str(damaged))
         else:
             self._take(polled)
             busy = bool(polled.records)
@@ -177,12 +188,13 @@ class Member:
         for partition in polled.revoked:
             self._drop(partition)
             self._lost.pop(partition, None)
-            counted = self._telemetry.task(self.stage.name, partition)
-            counted.revocations += 1
-            counted.lost()
+            for counted in self._counted(partition):
+                counted.revocations += 1
+                counted.lost()
         for partition in polled.assigned:
             self._lose(partition)
-            self._telemetry.task(self.stage.name, partition).assignments += 1
+            for counted in self._counted(partition):
+                counted.assignments += 1
         now = self._clock()
         for record in polled.records:
             # Without a state it is read again after the recovery.
@@ -190,14 +202,15 @@ class Member:
                 held.process(record, now)
 
     def _drop(self, partition: Partition) -> None:
-        """Give up what there is of a partition's state."""
+        """Give up what there is of a partition's states."""
         self._recoverer.drop(partition)
         if (held := self._held.pop(partition, None)) is not None:
-            held.task.lost()
-            self._telemetry.task(self.stage.name, partition).lost()
+            held.tasks.lost()
+            for counted in self._counted(partition):
+                counted.lost()
 
     def _lose(self, partition: Partition) -> None:
-        """The partition is ours, but its state has to be recovered from what is committed."""
+        """The partition is ours, but its states have to be recovered from what is committed."""
         self._lost[partition] = Backoff()
         self._drop(partition)
 
@@ -207,30 +220,41 @@ class Member:
             if partition not in self._recoverer and backoff.at <= self._clock():
                 try:
                     subscription.pause(partition)
-                    self._recoverer.begin(partition, subscription.committed(partition))
+                    self._recoverer.begin(partition, self._start(subscription, partition))
                 except BusUnavailable as error:
                     # The others go on: perhaps it is only this partition's leader that is away.
                     self._telemetry.retries += 1
                     backoff.failed(self._clock())
                     if backoff.failures == SAID_AFTER:
-                        _logger.warning("%s on %s[%d] cannot be claimed yet: %s", self.stage.name, *partition, error)
+                        _logger.warning("%s on %s[%d] cannot be claimed yet: %s", self.name, *partition, error)
                 else:
                     if backoff.failures >= SAID_AFTER:
-                        _logger.warning("%s on %s[%d] is claimed now", self.stage.name, *partition)
+                        _logger.warning("%s on %s[%d] is claimed now", self.name, *partition)
                     backoff.went_well()
         if not self._held:
             self._recoverer.wait(RECOVERING_S)
-        for partition, committed, task in self._recoverer.recovered():
+        for partition, committed, tasks in self._recoverer.recovered():
             subscription.seek(partition, committed)
             subscription.resume(partition)
             self._recoverer.drop(partition)
-            task.refresh()
-            self._held[partition] = Held(task, committed)
-            task.found()
+            tasks.refresh()
+            self._held[partition] = Held(self.name, tasks, committed)
+            tasks.found()
             del self._lost[partition]
         if self._joined and not self._lost:
             self._recoverer.warm()
         self._telemetry.retries += self._recoverer.take_retries()
+
+    def _start(self, subscription: Subscription, partition: Partition) -> int:
+        """Where to go on: where the group is, or where an older laggard was."""
+        committed = subscription.committed(partition)
+        start = going_on(self._bus, self._topics, self._stages, partition, committed)
+        if start > committed:
+            _logger.warning(
+                "%s on %s[%d] goes on at %d, where an older laggard was: one group runs %s now",
+                self.name, *partition, start, ", ".join(stage.name for stage in self._stages),
+            )  # fmt: skip
+        return start
 
     def start(self) -> None:
         """Bring lag and missed records up to date from here on, in a thread of their own."""
@@ -254,9 +278,9 @@ class Member:
         """Commit that nothing but markers of transactions follows, so that who watches the group's lag sees none."""
         ends = {partition: subscription.position(partition) for partition in self._held}
         self._parts = {
-            partition: Part(end, (), ())
+            partition: Part(end)
             for partition, end in ends.items()
-            if end is not None and end > max(self._held[partition].task.position, self._held[partition].passed)
+            if end is not None and end > max(self._held[partition].tasks.position, self._held[partition].passed)
         }
         self._try_commit(subscription)
 
@@ -288,20 +312,22 @@ class Member:
 
     def _count(self, held: Held, part: Part, took_s: float) -> None:
         wall = self._wall_clock()
-        held.committed = min(part.offset, held.task.position)
+        held.committed = min(part.offset, held.tasks.position)
         held.passed = max(part.offset, held.passed)
-        telemetry = held.task.telemetry
-        telemetry.commits += 1
-        telemetry.outputs += len(part.outputs)
-        telemetry.commit_duration_seconds.add(took_s)
-        for polled_at, ts, key in held.waiting:
-            telemetry.processing_seconds.add(self._committed_at - polled_at)
-            if ts is not None:
-                telemetry.latency_seconds.add_record(key, ts, wall - ts)
+        for place, task in enumerate(held.tasks.each):
+            telemetry = task.telemetry
+            telemetry.commits += 1
+            telemetry.outputs += part.given[place] if part.given else 0
+            telemetry.commit_duration_seconds.add(took_s)
+            for polled_at, ts, key in held.waiting:
+                telemetry.processing_seconds.add(self._committed_at - polled_at)
+                if ts is not None:
+                    telemetry.latency_seconds.add_record(key, ts, wall - ts)
+            saved = [each for each in part.snapshots if each.operator == task.stage.snapshots]
+            telemetry.snapshots += len(saved)
+            telemetry.snapshot_bytes += sum(len(snapshot.value) for snapshot in saved)
         held.waiting.clear()
-        telemetry.snapshots += len(part.snapshots)
-        telemetry.snapshot_bytes += sum(len(snapshot.value) for snapshot in part.snapshots)
-        held.task.refresh()
+        held.tasks.refresh()
 
     def finish(self) -> None:
         """Commit all that was processed, with the states of all keys. Raises BusUnavailable; call again then."""
@@ -309,7 +335,7 @@ class Member:
         if subscription is None:
             return
         for held in self._held.values():
-            held.task.states.save_all(held.task.position)
+            held.tasks.save_all()
         while True:
             self._try_commit(subscription)
             self._prepare()

@@ -16,28 +16,28 @@ from typing import TYPE_CHECKING
 
 from laggard.pipeline.backoff import Backoff
 from laggard.pipeline.bus import BusUnavailable
-from laggard.pipeline.engine.recovery import Recovery
+from laggard.pipeline.engine.recovery import Recoveries
 from laggard.pipeline.engine.standby import EVERY_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from laggard.pipeline.bus import Bus, Partition
-    from laggard.pipeline.engine.stage import StageTask
     from laggard.pipeline.engine.standby import Standby
+    from laggard.pipeline.engine.tasks import Tasks
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """A partition whose task is to be brought to the committed offset."""
+    """A partition whose tasks are to be brought to the committed offset."""
 
     committed: int
     stopped: threading.Event = field(default_factory=threading.Event)
     backoff: Backoff = field(default_factory=Backoff)
-    recovery: Recovery | None = None
-    future: Future[StageTask | None] | None = None
+    recovery: Recoveries | None = None
+    future: Future[Tasks | None] | None = None
 
 
 class Recoverer:
@@ -47,8 +47,8 @@ class Recoverer:
 
     Parameters:
         bus: where snapshots and input are.
-        operator: whose, for the log.
-        new_task: makes a task without any state.
+        group: whose, for the log.
+        new_tasks: makes the tasks of a partition without any state.
         standby: may have states that are nearly there.
         clock: seconds on a clock that never steps.
 
@@ -57,19 +57,19 @@ class Recoverer:
     def __init__(
         self,
         bus: Bus,
-        operator: str,
-        new_task: Callable[[Partition], StageTask],
+        group: str,
+        new_tasks: Callable[[Partition], Tasks],
         standby: Standby | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._retries = 0
         self._bus = bus
-        self._operator = operator
-        self._new_task = new_task
+        self._group = group
+        self._new_tasks = new_tasks
         self._standby = standby
         self._clock = clock
         self._jobs: dict[Partition, _Job] = {}
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"{operator} recovery")
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"{group} recovery")
         self._warming: Future[None] | None = None
         self._warm_at = -math.inf
         self._cold = threading.Event()  # something else is to be done than keeping states warm
@@ -87,7 +87,7 @@ class Recoverer:
         return any(job.future is not None for job in self._jobs.values())
 
     def begin(self, partition: Partition, committed: int) -> None:
-        """Recover a partition's task up to the committed offset."""
+        """Recover a partition's tasks up to the committed offset."""
         self.drop(partition)
         self._jobs[partition] = _Job(committed)
         self._submit()
@@ -104,21 +104,21 @@ class Recoverer:
                 self._cold.set()
                 job.future = self._executor.submit(self._recover, partition, job)
 
-    def _recover(self, partition: Partition, job: _Job) -> StageTask | None:
-        """In the thread beside: the task, or None where it was stopped."""
+    def _recover(self, partition: Partition, job: _Job) -> Tasks | None:
+        """In the thread beside: the tasks, or None where it was stopped."""
         stopped = job.stopped.is_set
         if job.recovery is None and self._standby is not None:
             job.recovery = self._standby.take(partition)
         while not stopped():
             if job.recovery is None or not job.recovery.usable:
-                job.recovery = Recovery(self._bus, self._new_task(partition))
+                job.recovery = Recoveries(self._bus, self._new_tasks(partition))
             if job.recovery.advance(job.committed, stopped):
                 job.recovery.finish()
-                return job.recovery.task
+                return job.recovery.tasks
         return None
 
-    def recovered(self) -> Iterator[tuple[Partition, int, StageTask]]:
-        """The partitions that are there: each with the committed offset and the task; again until it is dropped.
+    def recovered(self) -> Iterator[tuple[Partition, int, Tasks]]:
+        """The partitions that are there: each with the committed offset and the tasks; again until it is dropped.
 
         Raises:
             BusError: a recovery failed, and to try again would not help.
@@ -129,19 +129,19 @@ class Recoverer:
             if future is None or not future.done():
                 continue
             try:
-                task = future.result()
+                tasks = future.result()
             except BusUnavailable as error:
                 if not job.backoff.pause_s:
-                    _logger.warning("%s on %s[%d] waits for the bus: %s", self._operator, *partition, error)
+                    _logger.warning("%s on %s[%d] waits for the bus: %s", self._group, *partition, error)
                 self._retries += 1
                 job.backoff.failed(self._clock())
                 job.future = None
             else:
-                assert task is not None  # it is stopped only when it is taken out of the jobs
+                assert tasks is not None  # it is stopped only when it is taken out of the jobs
                 if job.backoff.pause_s:
-                    _logger.warning("%s on %s[%d] goes on: the bus is there again", self._operator, *partition)
+                    _logger.warning("%s on %s[%d] goes on: the bus is there again", self._group, *partition)
                     job.backoff.went_well()
-                yield partition, job.committed, task
+                yield partition, job.committed, tasks
         self._submit()
 
     def take_retries(self) -> int:

@@ -16,8 +16,54 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus import Bus, Incoming, Snapshot
     from laggard.pipeline.engine.stage import StageTask
     from laggard.pipeline.engine.states import Loaded
+    from laggard.pipeline.engine.tasks import Tasks
 
 _logger = logging.getLogger(__name__)
+
+
+class Recoveries:
+    """Brings all tasks of a group on a partition to the committed offset, one after the other; see `Recovery`.
+
+    Parameters:
+        bus: where snapshots and input are.
+        tasks: new.
+
+    Attributes:
+        tasks: the same.
+
+    """
+
+    def __init__(self, bus: Bus, tasks: Tasks) -> None:
+        self.tasks = tasks
+        self._each = [Recovery(bus, task) for task in tasks.each]
+
+    @property
+    def usable(self) -> bool:
+        """Whether to call `advance` again can bring all further."""
+        return all(each.usable for each in self._each)
+
+    @property
+    def position(self) -> int:
+        """Up to where all are; -1 before that is known."""
+        return min(each.position for each in self._each)
+
+    def advance(self, committed: int, stopped: Callable[[], bool]) -> bool:
+        """Go on to the committed offset; gives whether all are there."""
+        for each in self._each:
+            each.joins = any(other.had_snapshots for other in self._each)
+            if not each.advance(committed, stopped):
+                return False
+        return True
+
+    def follow(self) -> None:
+        """The tasks are where their owner is."""
+        for each in self._each:
+            each.follow()
+
+    def finish(self) -> None:
+        """Make the tasks ones that go on by themselves."""
+        for each in self._each:
+            each.finish()
 
 
 class Recovery:
@@ -36,12 +82,15 @@ class Recovery:
     Attributes:
         task: the same.
         position: the next offset to be replayed; -1 before the snapshots are loaded.
+        had_snapshots: whether there were any.
+        joins: whether others of its group had some. Without any it is new, and has missed nothing.
 
     """
 
     def __init__(self, bus: Bus, task: StageTask) -> None:
         self.task = task
         self.position = -1
+        self.had_snapshots = self.joins = False
         self._bus = bus
         self._where = f"{task.stage.name} on {task.partition.topic}[{task.partition.number}]"
         self._saved: dict[str, int] = {}
@@ -93,7 +142,8 @@ class Recovery:
         self._begun = True
         loaded = task.states.load(snapshots)
         # What is in a key's snapshot is passed over below, so that to begin too early is never wrong.
-        without_base = oldest if snapshots else 0
+        self.had_snapshots = bool(snapshots)
+        without_base = oldest if snapshots or self.joins else 0
         start = without_base if loaded.base is None else loaded.base
         self._tell(loaded, start, oldest)
         for key in loaded.damaged:

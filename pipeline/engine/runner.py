@@ -1,4 +1,4 @@
-"""The runner: drives the tasks of all wired operators over a bus, in one thread of one process."""
+"""The runner: drives the tasks of all stages over a bus, in one thread of one process."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from laggard.pipeline.backoff import FIRST_PAUSE_S, Backoff
 from laggard.pipeline.bus import BusError, BusUnavailable
 from laggard.pipeline.engine.member import Member, Pace
 from laggard.pipeline.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS
+from laggard.pipeline.engine.tasks import Tasks, grouped
 from laggard.pipeline.engine.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -42,12 +43,12 @@ class _Turn:
 
     def failed(self, now: float, error: BusUnavailable) -> None:
         if not self.backoff.pause_s:
-            _logger.warning("%s waits for the bus: %s", self.member.stage.name, error)
+            _logger.warning("%s waits for the bus: %s", self.member.name, error)
         self.backoff.failed(now)
 
     def went_well(self) -> None:
         if self.backoff.pause_s:
-            _logger.warning("%s goes on: the bus is there again", self.member.stage.name)
+            _logger.warning("%s goes on: the bus is there again", self.member.name)
         self.backoff.went_well()
 
 
@@ -96,22 +97,22 @@ class Runner:
         self.telemetry = telemetry = telemetry or Telemetry()
         self._clock = clock
 
-        def member(stage: Stage) -> Member:
-            def new_task(partition: Partition) -> StageTask:
-                return stage.task(
-                    partition,
-                    snapshot_records=snapshot_records,
-                    max_keys=max_keys,
-                    live=live,
-                    observers=observers,
-                    telemetry=telemetry.task(stage.name, partition),
-                )
+        def new_task(stage: Stage, partition: Partition) -> StageTask:
+            return stage.task(
+                partition,
+                snapshot_records=snapshot_records,
+                max_keys=max_keys,
+                live=live,
+                observers=observers,
+                telemetry=telemetry.task(stage.name, partition),
+            )
 
+        def member(together: Sequence[Stage]) -> Member:
             return Member(
                 bus,
-                stage,
+                together,
                 topics,
-                new_task,
+                lambda partition: Tasks([new_task(stage, partition) for stage in together]),
                 pace=pace or Pace(),
                 standby=standby,
                 telemetry=telemetry,
@@ -119,7 +120,7 @@ class Runner:
                 wall_clock=wall_clock,
             )
 
-        self._turns = [_Turn(member(stage)) for stage in stages]
+        self._turns = [_Turn(member(together)) for together in grouped(stages, topics)]
         self._busy = False
 
     def recovering(self) -> dict[str, int]:
@@ -152,7 +153,7 @@ class Runner:
                 try:
                     turn.member.close()
                 except BusError as error:
-                    _logger.warning("%s could not leave its group: %s", turn.member.stage.name, error)
+                    _logger.warning("%s could not leave its group: %s", turn.member.name, error)
 
     def step(self, stop: threading.Event) -> None:
         """Let each member whose turn it is do what is there to do; where nothing was, wait for a moment for it."""
@@ -179,7 +180,7 @@ class Runner:
                     turn.member.finish()
                 except BusUnavailable as error:
                     if self._clock() >= deadline:
-                        _logger.warning("%s stops without its last commit: %s", turn.member.stage.name, error)
+                        _logger.warning("%s stops without its last commit: %s", turn.member.name, error)
                         break
                     self.telemetry.retries += 1
                     time.sleep(FIRST_PAUSE_S)

@@ -4,7 +4,7 @@ A standby does what a recovery does, only earlier: it loads the snapshots and re
 partition's owner has committed, again and again, with outputs withheld and nothing saved. When the partition comes to
 this member, what is left to be replayed is what was committed in the last second.
 
-It costs as much processor time and memory as having the partition, for each partition of the operator's topic that
+It costs as much processor time and memory as having the partition, for each partition of the group's topic that
 this member has not.
 """
 
@@ -15,13 +15,13 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import BusUnavailable
-from laggard.pipeline.engine.recovery import Recovery
+from laggard.pipeline.engine.recovery import Recoveries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laggard.pipeline.bus import Bus, Partition
-    from laggard.pipeline.engine.stage import StageTask
+    from laggard.pipeline.engine.tasks import Tasks
 
 EVERY_S: Final = 1.0
 CONFIRM_EVERY_S: Final = 300.0
@@ -37,7 +37,7 @@ class Standby:
         bus: where snapshots and input are.
         group: whose committed offsets are followed.
         topic: the topic's full name.
-        new_task: makes a task without any state.
+        new_tasks: makes the tasks of a partition without any state.
         mine: whether a partition is this member's now.
         clock: seconds on a clock that never steps.
 
@@ -48,7 +48,7 @@ class Standby:
         bus: Bus,
         group: str,
         topic: str,
-        new_task: Callable[[Partition], StageTask],
+        new_tasks: Callable[[Partition], Tasks],
         mine: Callable[[Partition], bool],
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -56,18 +56,19 @@ class Standby:
         self._bus = bus
         self._group = group
         self._topic = topic
-        self._new_task = new_task
+        self._new_tasks = new_tasks
         self._mine = mine
         self._clock = clock
-        self._recoveries: dict[Partition, Recovery] = {}
+        self._recoveries: dict[Partition, Recoveries] = {}
         self._confirmed_at: dict[Partition, float] = {}
 
-    def take(self, partition: Partition) -> Recovery | None:
+    def take(self, partition: Partition) -> Recoveries | None:
         """What there is of a partition; it is not followed any more."""
         recovery = self._recoveries.pop(partition, None)
         if recovery is None:
             return None
-        recovery.task.telemetry.standby_position = recovery.task.telemetry.standby_left_records = 0
+        for task in recovery.tasks.each:
+            task.telemetry.standby_position = task.telemetry.standby_left_records = 0
         return recovery if recovery.usable else None
 
     def advance(self, stopped: Callable[[], bool]) -> None:
@@ -89,21 +90,23 @@ class Standby:
     def _follow(self, partition: Partition, stopped: Callable[[], bool]) -> None:
         recovery = self._recoveries.get(partition)
         if recovery is None or not recovery.usable:
-            recovery = self._recoveries[partition] = Recovery(self._bus, self._new_task(partition))
+            recovery = self._recoveries[partition] = Recoveries(self._bus, self._new_tasks(partition))
         committed = self._bus.committed(self._group, partition)
-        telemetry = recovery.task.telemetry
         try:
             if recovery.advance(committed, stopped):
                 recovery.follow()
                 self._confirm(recovery)
         finally:
-            telemetry.recovery_left_records = 0
-            telemetry.standby_position = max(0, recovery.position)
-            telemetry.standby_left_records = committed - telemetry.standby_position
+            for task in recovery.tasks.each:
+                task.telemetry.recovery_left_records = 0
+                task.telemetry.standby_position = max(0, recovery.position)
+                task.telemetry.standby_left_records = committed - task.telemetry.standby_position
 
-    def _confirm(self, recovery: Recovery) -> None:
+    def _confirm(self, recovery: Recoveries) -> None:
         """Look which snapshots the owner has saved, so that what is in them need not be replayed a second time."""
-        task, now = recovery.task, self._clock()
-        if now - self._confirmed_at.get(task.partition, now - CONFIRM_EVERY_S) >= CONFIRM_EVERY_S:
-            self._confirmed_at[task.partition] = now
-            task.states.confirm(self._bus.snapshot_offsets(task.stage.snapshots, task.partition))
+        partition, now = recovery.tasks.partition, self._clock()
+        if now - self._confirmed_at.get(partition, now - CONFIRM_EVERY_S) >= CONFIRM_EVERY_S:
+            self._confirmed_at[partition] = now
+            for task in recovery.tasks.each:
+                if task.stage.remembers:
+                    task.states.confirm(self._bus.snapshot_offsets(task.stage.snapshots, partition))

@@ -118,7 +118,7 @@ class Task(RecordTask):
     def _frame(self, record: Incoming, frame: Frame) -> None:
         if not self._has_key(record, frame.key):
             return
-        if record.headers and frame.scope not in BESIDE and self._namesakes.found(record):
+        if self.wired.leads and record.headers and frame.scope not in BESIDE and self._namesakes.found(record):
             self._tell_namesakes(frame.key)
         if not self.wired.takes(frame.scope):
             self._observe(frame.key, lambda observer: observer.received(frame))

@@ -3,9 +3,9 @@
 A producer and a worker run as processes of their own over one embedded bus. Now and then one of them gets SIGKILL,
 wherever it is, also while it starts, and is started again. The producer goes on after the last sequence number that is
 on the bus. In the end the input, the outputs and the states are compared with those of a run that nobody disturbed: of
-the operator, and of what joins its anomalies to incidents. Where incidents stand between anomalies depends on who was
-quicker; so they are compared apart, and their states without places in the topic. One of the hosts falls silent for an
-hour now and then, which ends what it has left open.
+the operators that are the default, and of what joins their anomalies to incidents. Where incidents stand between
+anomalies depends on who was quicker; so they are compared apart, and their states without places in the topic. One of
+the hosts falls silent for an hour now and then, which ends what it has left open.
 
     python tests/evaluation/kill.py                                   # about a minute
     python tests/evaluation/kill.py --frames 100000 --seconds 600     # longer
@@ -28,15 +28,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from laggard.operators.gaussian import Gaussian
 from laggard.pipeline.bus import Outgoing, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.incidents.joining import Joining
 from laggard.pipeline.records import Decoder, Frame, Mark, encode, make_layout
+from laggard.pipeline.settings import read_settings
+from laggard.pipeline.settings.reading import Given
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
-from laggard.pipeline.wiring import Wired
+from laggard.pipeline.wiring import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,16 +47,22 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.frame import Layout
 
 HOSTS = 3
-FEATURES = tuple(f"feature_{number}" for number in range(12))
+FEATURES = (
+    "cpu_quota_throttled_ratio",
+    "cpu_user_ratio",
+    "pressure_cpu_some_ratio",
+    "memory_rss_bytes",
+    *(f"feature_{number}" for number in range(4, 12)),
+)
+RATIOS = 3
+"""So many of them are ratios: now large, now small, so that each operator has something to say."""
 TOPICS = Topics()
 INPUT = Partition(TOPICS.name(COUNTERS), 0)
-WIRED = Wired(
-    "gaussian",
-    COUNTERS,
-    ("process", "host"),
-    lambda: Gaussian(context_s=1200.0, minimum_features=5, spare_rows=8),
-    Gaussian.state_version,
-    {"context_s": 1200.0},
+WIRED = wire(
+    read_settings(
+        environ={},
+        flags=[Given("gaussian.context", "20m", "--set"), Given("gaussian.minimum_features", 5, "--set")],
+    )
 )
 JOINING = Joining()
 JOINED = Partition(TOPICS.name(ANOMALIES), 0)
@@ -70,6 +77,7 @@ def matrix(number: int, age: int) -> tuple[Layout, NDArray[np.float64]]:
     rows = tuple(f"p{row}[{row + 1}]" for row in range(age % 3, 5 + age % 4))
     layout = make_layout(rows, [row.partition("[")[0] for row in rows], FEATURES)
     values = noise.normal(100.0, 5.0, (len(rows), len(FEATURES)))
+    values[:, :RATIOS] *= 0.009 if age % 2 else 0.001
     values[noise.random(values.shape) < 0.01] = np.nan
     if number % 211 < 3:
         values[number % len(rows)] *= 40.0
@@ -113,7 +121,7 @@ def produce(path: Path, frames: int, per_s: float) -> None:
 
 def work(path: Path, stop: threading.Event) -> None:
     with EmbeddedBus(path) as bus:
-        Runner(bus, [WIRED, JOINING], TOPICS, snapshot_records=SNAPSHOT_RECORDS).run(stop)
+        Runner(bus, [*WIRED, JOINING], TOPICS, snapshot_records=SNAPSHOT_RECORDS).run(stop)
 
 
 Out = tuple[str, str, bytes, tuple[tuple[str, bytes], ...]]
@@ -126,7 +134,7 @@ class Result:
     inputs: list[bytes]
     outputs: list[Out]
     incidents: list[Out]
-    states: dict[str, tuple[int, bytes]]
+    states: dict[tuple[str, str], tuple[int, bytes]]
     counted: dict[str, int]
     joined: dict[str, dict[str, Any]]
 
@@ -138,14 +146,20 @@ def result(path: Path) -> Result:
             for topic in (ANOMALIES, DEAD_LETTERS)
             for one in bus.read(Partition(TOPICS.name(topic), 0), 0)
         ]
-        snapshots = [one for one in bus.snapshots(WIRED.snapshots, INPUT) if one.key]
+        saved = {
+            (wired.name, one.key): one for wired in WIRED for one in bus.snapshots(wired.snapshots, INPUT) if one.key
+        }
         joined = [one for one in bus.snapshots(JOINING.snapshots, JOINED) if one.key]
         return Result(
             [one.value for one in bus.read(INPUT, 0)],
             [one for one in outputs if not is_incident(one)],
             [one for one in outputs if is_incident(one)],
-            {one.key: (one.offset, one.value) for one in snapshots},
-            {one.key: decode_state(one.value, one.key)["records"] for one in snapshots},
+            {place: (one.offset, one.value) for place, one in saved.items()},
+            {
+                key: decode_state(one.value, key)["records"]
+                for (name, key), one in saved.items()
+                if name == WIRED[0].name
+            },
             {one.key: decode_state(one.value, one.key) | {"heard": None} for one in joined},
         )
 
@@ -154,9 +168,17 @@ def is_incident(one: Out) -> bool:
     return dict(one[3]).get("ce_type") == b"laggard.incident"
 
 
+def found_by(outputs: list[Out]) -> set[str]:
+    """The operators of which there are anomalies."""
+    sources = [dict(headers) for _, _, _, headers in outputs]
+    return {
+        each["ce_source"].decode().rpartition("/")[2] for each in sources if each.get("ce_type") == b"laggard.anomaly"
+    }
+
+
 def done(bus: EmbeddedBus, frames: int) -> bool:
     """Whether all is processed, and what came of it joined."""
-    if bus.committed(TOPICS.group(WIRED.name), INPUT) < frames:
+    if bus.committed(TOPICS.group(WIRED[0].name), INPUT) < frames:
         return False
     return bus.committed(TOPICS.group(JOINING.name), JOINED) >= bus.bounds(JOINED)[1]
 
@@ -247,7 +269,7 @@ def disturbed(path: Path, frames: int, seconds: float, draw: random.Random) -> t
 def settle(path: Path) -> None:
     """Let one more worker recover all states and save them: the last one may have been killed as it began."""
     with EmbeddedBus(path) as bus:
-        last = Runner(bus, [WIRED, JOINING], TOPICS, snapshot_records=SNAPSHOT_RECORDS)
+        last = Runner(bus, [*WIRED, JOINING], TOPICS, snapshot_records=SNAPSHOT_RECORDS)
         stop = threading.Event()
         while last.recovering():
             last.step(stop)
@@ -263,7 +285,8 @@ def compare(folder: Path, frames: int, seconds: float, seed: int) -> int:
     checks = {
         "every record is on the bus once": got.inputs == want.inputs and len(got.inputs) == frames,
         "every record was counted once": got.counted == due,
-        "outputs are equal": got.outputs == want.outputs and len(want.outputs) > 0,
+        "outputs are equal": got.outputs == want.outputs,
+        "each operator has found something": found_by(want.outputs) == {wired.name for wired in WIRED},
         "states are equal": got.states == want.states,
         "incidents are equal": got.incidents == want.incidents and len(want.incidents) > 0,
         "what is known of them is equal": got.joined == want.joined,

@@ -55,7 +55,7 @@ class Scene:
     ) -> None:
         self.cluster = cluster
         self.topics = Topics(prefix)
-        self.group = self.topics.group(WIRED.name)
+        self.group = self.topics.group(WIRED[0].name)
         self.workers: list[Worker] = []
         self._folder = folder
         self._settings = {
@@ -76,7 +76,7 @@ class Scene:
 
     def forget(self) -> None:
         """Delete all that was made of the input: outputs, snapshots, offsets."""
-        snapshots = (self.topics.snapshots(stage.snapshots) for stage in (WIRED, JOINING))
+        snapshots = (self.topics.snapshots(stage.snapshots) for stage in (*WIRED, JOINING))
         made = (ANOMALIES, DEAD_LETTERS, *snapshots)
         names = "|".join(re.escape(self.topics.name(topic)) for topic in made)
         self.cluster.tools.run("kafka-topics", "--delete", "--topic", names)
@@ -90,7 +90,7 @@ class Scene:
     def create(self) -> None:
         """Create the topics that are not there."""
         specs = list(self.topics.specs(partitions=self._partitions))
-        for stage in (WIRED, JOINING):
+        for stage in (*WIRED, JOINING):
             snapshots = self.topics.name(self.topics.snapshots(stage.snapshots))
             specs.append(TopicSpec(snapshots, self._partitions, compacted=True))
         self.bus.create(specs)

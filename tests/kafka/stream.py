@@ -15,7 +15,7 @@ import numpy as np
 from laggard.pipeline.bus import Incoming, Outgoing, Partition
 from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.engine.snapshots import decode_state
-from laggard.pipeline.engine.task import Task
+from laggard.pipeline.engine.tasks import Tasks
 from laggard.pipeline.incidents.joining import Joining
 from laggard.pipeline.records import Decoder, Frame, Mark, RecordError, encode
 from laggard.pipeline.settings import read_settings
@@ -33,7 +33,7 @@ HOSTS = 20
 TICK_S = 5.0
 
 SETTINGS: Mapping[str, object] = {
-    "operators": "gaussian",
+    "operators": "gaussian,cpu,saturation",
     "gaussian.context": "20m",
     "gaussian.minimum_features": 5,
     "gaussian.false_alarms": "10/minute",
@@ -41,7 +41,7 @@ SETTINGS: Mapping[str, object] = {
 }
 """How workers work on such a stream: with many anomalies and many snapshots."""
 
-WIRED = wire(read_settings(environ={}, flags=[Given(name, value, "--set") for name, value in SETTINGS.items()]))[0]
+WIRED = wire(read_settings(environ={}, flags=[Given(name, value, "--set") for name, value in SETTINGS.items()]))
 
 Told = tuple[bytes, tuple[tuple[str, bytes], ...], int]
 """An output as others see it: value, headers, time in milliseconds."""
@@ -78,13 +78,13 @@ class Result:
     Attributes:
         outputs: by topic without its prefix and key, in the order of their offsets; of incidents by `INCIDENTS` and
             key, for where they stand between anomalies depends on who was quicker.
-        states: by key, the last snapshot's content.
-        counted: by key, how many records its state has taken.
+        states: by operator and key, the last snapshot's content.
+        counted: by key, how many records its state of the first operator has taken.
 
     """
 
     outputs: dict[tuple[str, str], list[Told]]
-    states: dict[str, bytes]
+    states: dict[tuple[str, str], bytes]
     counted: dict[str, int]
 
     @property
@@ -102,9 +102,10 @@ def committed(bus: Bus, topics: Topics) -> Result:
                 place = INCIDENTS if is_incident(one.headers) else topic.name
                 outputs[place, one.key].append((one.value, one.headers, round(one.ts * 1000)))
     states = {
-        snapshot.key: snapshot.value
+        (wired.name, snapshot.key): snapshot.value
         for partition in bus.partitions(topics.name(COUNTERS))
-        for snapshot in bus.snapshots(WIRED.snapshots, partition)
+        for wired in WIRED
+        for snapshot in bus.snapshots(wired.snapshots, partition)
         if snapshot.key
     }
     return _result(outputs, states)
@@ -126,12 +127,13 @@ def read_inputs(bus: Bus, topics: Topics) -> Inputs:
 def expected(inputs: Inputs, topics: Topics) -> Result:
     """What the tasks of one partition after the other make of this, undisturbed."""
     outputs: dict[tuple[str, str], list[Told]] = defaultdict(list)
-    states: dict[str, bytes] = {}
+    states: dict[tuple[str, str], bytes] = {}
     for number, (partition, read) in enumerate(inputs.items()):
-        task, joining = Task(WIRED, partition), JOINING.task(Partition(topics.name(ANOMALIES), number))
+        tasks = Tasks([wired.task(partition) for wired in WIRED])
+        joining = JOINING.task(Partition(topics.name(ANOMALIES), number))
         for record in read:
-            task.process(record)
-        for output in task.outputs:
+            tasks.process(record)
+        for output in tasks.outputs:
             one = outgoing(output, topics)
             name = one.topic.removeprefix(topics.prefix)
             outputs[name, one.key].append((one.value, one.headers, round(one.ts * 1000)))
@@ -140,14 +142,16 @@ def expected(inputs: Inputs, topics: Topics) -> Result:
         for output in joining.outputs:
             one = outgoing(output, topics)
             outputs[INCIDENTS, one.key].append((one.value, one.headers, round(one.ts * 1000)))
-        task.states.save_all(task.position)
-        while saved := task.states.take(task.position):
-            states |= {snapshot.key: snapshot.value for snapshot in saved if snapshot.key}
+        tasks.save_all()
+        for task in tasks.each:
+            while saved := task.states.take(task.position):
+                states |= {(task.stage.name, each.key): each.value for each in saved if each.key}
     return _result(outputs, states)
 
 
-def _result(outputs: Mapping[tuple[str, str], list[Told]], states: dict[str, bytes]) -> Result:
-    counted = {key: int(decode_state(value, key)["records"]) for key, value in states.items()}
+def _result(outputs: Mapping[tuple[str, str], list[Told]], states: dict[tuple[str, str], bytes]) -> Result:
+    first = {key: value for (name, key), value in states.items() if name == WIRED[0].name}
+    counted = {key: int(decode_state(value, key)["records"]) for key, value in first.items()}
     return Result(dict(outputs), states, counted)
 
 
@@ -183,9 +187,9 @@ def differences(got: Result, want: Result) -> list[str]:
             how = f"{more} too many, {less} missing" if more or less else "another order"
             found.append(f"{place[0]} of {place[1]!r}: got {len(one)}, expected {len(other)}: {how}")
     return found + [
-        f"the state of {key}: {got.counted.get(key)} records, expected {want.counted.get(key)}"
-        for key in sorted(got.states.keys() | want.states.keys())
-        if got.states.get(key) != want.states.get(key)
+        f"the state of {key} of {name}: {got.counted.get(key)} records, expected {want.counted.get(key)}"
+        for name, key in sorted(got.states.keys() | want.states.keys())
+        if got.states.get((name, key)) != want.states.get((name, key))
     ]
 
 

@@ -61,7 +61,7 @@ def test_a_broker_is_lost(three: Cluster, new_scene: NewScene) -> None:
 def test_what_a_broker_leads_moves(three: Cluster, new_scene: NewScene) -> None:
     scene = new_scene(three)
     at_work(scene, {"kafka__client": "librdkafka"}, {"kafka__client": "librdkafka", "worker__instance": "two"})
-    names = [scene.topics.name(topic) for topic in (COUNTERS, ANOMALIES, scene.topics.snapshots(WIRED.snapshots))]
+    names = [scene.topics.name(topic) for topic in (COUNTERS, ANOMALIES, scene.topics.snapshots(WIRED[0].snapshots))]
     moved = [TopicPartition(name, number) for name in names for number in range(3)]
     with Flow(scene, FRAMES, PER_S), KafkaAdminClient(bootstrap_servers=three.internal) as admin:
         for turn in range(3):

@@ -63,7 +63,7 @@ def test_every_record_is_what_its_schema_says(printed: list[Printed]) -> None:
         assert one.key == document["host"]
         assert one.ts == pytest.approx(document["ts"], abs=0.001)
         kinds.add(document["kind"])
-    assert kinds == {"anomaly", "progress", "incident", "ranking"}
+    assert kinds == {"anomaly", "notice", "progress", "incident", "ranking"}
 
 
 def test_every_record_is_a_cloud_event(printed: list[Printed]) -> None:

@@ -11,7 +11,7 @@ import confluent_kafka
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from laggard.pipeline.bus import Partition
+from laggard.pipeline.bus import Null, Partition
 from laggard.pipeline.records import Decoder, Frame
 from laggard.pipeline.sending.sender import Sender
 from laggard.pipeline.sending.spool import Spool
@@ -63,7 +63,9 @@ def test_input_that_expires_before_it_is_read(broker: Cluster, new_scene: NewSce
     missed = {partition: int(told[str(partition.number)]) for partition in kept}
     assert all(50 < count <= 100 for count in missed.values())
     assert worker_is == "behind" or set(missed.values()) == {100}
-    assert worker.metric("laggard_missed_records_total") == sum(missed.values())
+    assert worker.metric("laggard_missed_records_total") == len(WIRED) * sum(missed.values()), (
+        "each operator misses them"
+    )
     read = {
         partition: [one for one in records if not kept[partition] - missed[partition] <= one.offset < kept[partition]]
         for partition, records in inputs.items()
@@ -74,7 +76,7 @@ def test_input_that_expires_before_it_is_read(broker: Cluster, new_scene: NewSce
 @pytest.mark.timeout(240)
 def test_a_snapshot_topic_that_is_compacted_down_to_its_newest_records(broker: Cluster, new_scene: NewScene) -> None:
     scene = new_scene(broker, partitions=1, snapshot__records=5)
-    snapshots = Partition(scene.topics.name(scene.topics.snapshots(WIRED.snapshots)), 0)
+    snapshots = Partition(scene.topics.name(scene.topics.snapshots(WIRED[0].snapshots)), 0)
     broker.tools.run(
         *("kafka-configs", "--alter", "--entity-type", "topics", "--entity-name", snapshots.topic, "--add-config"),
         "segment.ms=1000,min.cleanable.dirty.ratio=0.001,min.compaction.lag.ms=0,delete.retention.ms=0",
@@ -150,7 +152,7 @@ def test_an_input_that_is_created_anew_is_read_from_its_beginning(
     scene.send(200)  # fewer than were committed before
     # The group's offset of the topic that was deleted may be there for some time: beyond the new one's end.
     deadline = time.monotonic() + CAUGHT_UP_S
-    while worker.metric("laggard_records_total") < 1000:
+    while worker.metric("laggard_records_total") < 1000 * len(WIRED):
         worker.check()
         assert time.monotonic() < deadline, worker.said()
         time.sleep(0.1)
@@ -198,6 +200,9 @@ def test_poisoned_records_are_dead_letters_and_the_partition_goes_on(
     assert len(letters) >= 5 * len(poisons)
     # As it was received, so that it can be sent again.
     assert sum(letter.value == b"x" * 900_000 for letter in letters) == 5
+    assert sum(isinstance(letter.value, Null) for letter in letters) == 10
+    assert sum(reason.endswith("expected a record, got none (null)") for reason in reasons) == 10
+    assert sum("at most an hour after the record's own" in reason for reason in reasons) > 150
     assert sum(letter.key.encode(errors="surrogateescape") == b"\xff\xfe\x00" for letter in letters) == 5
     worker.check()
 

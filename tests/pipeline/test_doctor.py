@@ -313,20 +313,20 @@ def test_a_worker_that_does_not_keep_up(tmp_path: Path, monkeypatch: pytest.Monk
     assert "lag" not in examined(tmp_path), "no worker runs"
     holders = {"work": Holder(os.getpid(), time.time() - 10)}
     monkeypatch.setattr(installation, "holder_of", lambda _, __, part: holders.get(part))
-    assert lags(tmp_path)["gaussian"] == Finding("lag", "ok", "gaussian keeps up"), "it has only just begun"
+    assert lags(tmp_path)["hosts"] == Finding("lag", "ok", "hosts keeps up"), "it has only just begun"
     holders["work"] = Holder(os.getpid(), time.time() - 90)
-    found = lags(tmp_path)["gaussian"]
+    found = lags(tmp_path)["hosts"]
     assert found.level == "warning"
     assert lags(tmp_path)["incidents"] == Finding("lag", "ok", "incidents keeps up")
-    assert re.fullmatch(r"gaussian has 3 records to go, the first waits for (9|1\d)\d s", found.found), found.found
+    assert re.fullmatch(r"hosts has 3 records to go, the first waits for (9|1\d)\d s", found.found), found.found
     with EmbeddedBus(tmp_path / "state/laggard.db") as bus:
         (partition,) = bus.partitions("laggard.counters")
-        subscription = bus.subscribe("laggard.gaussian", ["laggard.counters"])
+        subscription = bus.subscribe("laggard.hosts", ["laggard.counters"])
         assert subscription.poll(1.0).assigned == {partition}
         subscription.commit(Commit({partition: 3}))
         joined = bus.partition_of("laggard.anomalies", "web-1")
         bus.append([Outgoing("laggard.anomalies", "web-1", b"{}", time.time() - 90.0)])
-    assert lags(tmp_path)["gaussian"].level == "ok"
+    assert lags(tmp_path)["hosts"].level == "ok"
     assert lags(tmp_path)["incidents"].level == "warning"
     with EmbeddedBus(tmp_path / "state/laggard.db") as bus:
         subscription = bus.subscribe("laggard.incidents", ["laggard.anomalies"])

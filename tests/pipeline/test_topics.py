@@ -6,7 +6,8 @@ from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, TOPICS, T
 def test_names_have_the_prefix() -> None:
     topics = Topics()
     assert topics.name(COUNTERS) == "laggard.counters"
-    assert topics.group("gaussian") == "laggard.gaussian"
+    assert topics.group("regression") == "laggard.regression"
+    assert topics.group("gaussian") == topics.group("saturation") == "laggard.hosts"
     assert Topics("eu.laggard.").name(DEAD_LETTERS) == "eu.laggard.dead_letters"
 
 

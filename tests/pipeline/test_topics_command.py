@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 slow = pytest.mark.slow
 
-SNAPSHOTS = f"snapshots.{WIRED.snapshots}"
+SNAPSHOTS = f"snapshots.{WIRED[0].snapshots}"
 CREATES = "`laggard topics create` creates what is missing"
 
 
@@ -163,16 +163,52 @@ def test_from_where_on_results_are_published(
         bus.create(Topics().specs())
         bus.append([Outgoing(topic, "web-1", b"", 1_700_000_000.0 + at) for at in range(10)])
         (partition,) = bus.partitions(topic)
-        member = bus.subscribe("laggard.gaussian", [topic])
-        member.commit(Commit({partition: 6}, (), [Snapshot(WIRED.snapshots, partition, "web-1", 6, 1.0, b"")]))
+        member = bus.subscribe("laggard.hosts", [topic])
+        member.commit(Commit({partition: 6}, (), [Snapshot(WIRED[0].snapshots, partition, "web-1", 6, 1.0, b"")]))
         member.close()
     done = Laggard(str(tmp_path / "bus.db"), "laggard.", capsys).json("reset", "--yes", "--to", to)["operators"][0]
     assert done["offsets"] == {"0": offset}
     assert (done["records_published_again"], done["records_passed_over"]) == (again, passed)
     assert (done["keys_forgotten"], done["records_learned_from"]) == (1, 10)
     with EmbeddedBus(tmp_path / "bus.db") as bus:
-        assert bus.committed("laggard.gaussian", partition) == offset
-        assert list(bus.snapshots(WIRED.snapshots, partition)) == []
+        assert bus.committed("laggard.hosts", partition) == offset
+        assert list(bus.snapshots(WIRED[0].snapshots, partition)) == []
+
+
+@pytest.mark.parametrize(("to", "offset"), [("here", 7), ("earliest", 0), ("latest", 10)])
+def test_reset_knows_where_an_older_laggard_was(
+    to: str, offset: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It had a group for each operator; no worker of this version has run yet."""
+    topic = Topics().name(COUNTERS)
+    with EmbeddedBus(tmp_path / "bus.db") as bus:
+        bus.create(Topics().specs())
+        bus.append([Outgoing(topic, "web-1", b"", 1_700_000_000.0 + at) for at in range(10)])
+        (partition,) = bus.partitions(topic)
+        for operator, position in (("gaussian", 7), ("cpu", 5)):
+            member = bus.subscribe(f"laggard.{operator}", [topic])
+            member.commit(Commit({partition: position}, (), [Snapshot(operator, partition, "web-1", 5, 1.0, b"")]))
+            member.close()
+    done = Laggard(str(tmp_path / "bus.db"), "laggard.", capsys).json("reset", "--yes", "--to", to)["operators"]
+    of_hosts = [each for each in done if each["group"] == "laggard.hosts"]
+    assert [each["operator"] for each in of_hosts] == ["gaussian", "cpu", "saturation"]
+    assert [each["offsets"] for each in of_hosts] == [{"0": offset}] * 3
+    with EmbeddedBus(tmp_path / "bus.db") as bus:
+        found = {
+            name: bus.committed(f"laggard.{name}", partition) for name in ("hosts", "gaussian", "cpu", "saturation")
+        }
+        assert found == {"hosts": offset, "gaussian": offset, "cpu": offset, "saturation": 0}
+        assert not list(bus.snapshots("gaussian", partition))
+
+
+def test_operators_that_go_on_together_move_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with EmbeddedBus(tmp_path / "bus.db") as bus:
+        bus.create(Topics().specs())
+    laggard = Laggard(str(tmp_path / "bus.db"), "laggard.", capsys)
+    code, _, err = laggard("reset", "--yes", "--operator", "cpu", "--to", "latest")
+    assert code == USAGE
+    assert err == "laggard: cpu, gaussian, saturation go on together; expected no --operator, or --to here\n"
+    assert [each["operator"] for each in laggard.json("reset", "--yes", "--operator", "cpu")["operators"]] == ["cpu"]
 
 
 @pytest.mark.slow
@@ -342,7 +378,7 @@ def test_an_operator_that_was_reset_learns_the_same_again(
         first.await_ready()
         code, _, err = laggard("reset", "--yes")
         assert code == BUSY
-        assert re.search(rf"1 worker runs in group {prefix}gaussian: {prefix}gaussian-\w+; stop what runs first", err)
+        assert re.search(rf"1 worker runs in group {prefix}hosts: {prefix}hosts-\w+; stop what runs first", err)
         scene.await_all()
         scene.stop_workers()
         results = anomalies(scene)
@@ -353,7 +389,7 @@ def test_an_operator_that_was_reset_learns_the_same_again(
         assert done["records_learned_from"] > 1500
         assert (done["records_published_again"], done["records_passed_over"]) == (0, 0)
         for partition in scene.inputs:
-            assert list(scene.bus.snapshots(WIRED.snapshots, partition)) == []
+            assert list(scene.bus.snapshots(WIRED[0].snapshots, partition)) == []
         # It learns from all that is there, and publishes nothing again: what comes is as if nothing had happened.
         scene.send(500)
         scene.worker().start()

@@ -81,7 +81,7 @@ class Up:
         """How many records the worker is done with."""
         with EmbeddedBus(self.bus) as bus:
             (partition,) = bus.partitions("laggard.counters")
-            return bus.committed("laggard.gaussian", partition)
+            return bus.committed("laggard.hosts", partition)
 
     def frames(self) -> list[Frame | Mark]:
         decoder = Decoder()

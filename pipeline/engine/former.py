@@ -1,0 +1,51 @@
+"""Where an older laggard was, which had a group for each operator, and where one group of several goes on."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.bus import BusError, BusUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.pipeline.bus import Bus, Partition
+    from laggard.pipeline.engine.stage import Stage
+    from laggard.pipeline.topics import Topics
+
+_logger = logging.getLogger(__name__)
+
+
+def former_groups(topics: Topics, stages: Sequence[Stage]) -> tuple[str, ...]:
+    """The groups that ran these stages in an older laggard, where they were others."""
+    return tuple(group for stage in stages if (group := topics.former_group(stage.name)))
+
+
+def going_on(bus: Bus, topics: Topics, stages: Sequence[Stage], partition: Partition, committed: int) -> int:
+    """Return where a group goes on: at its own offset or, where it has not begun, at that of the furthest former one.
+
+    What another one of those had still to find is lost, but nothing is told twice.
+
+    Args:
+        bus: where the offsets are.
+        topics: the names of the groups.
+        stages: those of the group.
+        partition: of which.
+        committed: the group's own offset; at most the oldest record's where it has not begun.
+
+    Raises:
+        BusUnavailable: ask again later.
+
+    """
+    groups = former_groups(topics, stages)
+    if not groups or committed > bus.bounds(partition)[0]:
+        return committed
+    try:
+        furthest = max(bus.committed(group, partition) for group in groups)
+    except BusUnavailable:
+        raise
+    except BusError as error:
+        _logger.warning("%s[%d]: where an older laggard was cannot be seen: %s", *partition, error)
+        return committed
+    return max(furthest, committed)

@@ -1,0 +1,138 @@
+"""The tasks of operators that go on together: one position, and one order of all that they give out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.engine.stage import RecordTask
+from laggard.pipeline.records import Decoder, RecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.pipeline.bus import Incoming, Partition, Snapshot
+    from laggard.pipeline.engine.stage import Output, Stage, StageTask
+    from laggard.pipeline.records import Received
+    from laggard.pipeline.topics import Topics
+
+
+class Tasks:
+    """The tasks of one group's stages on one partition.
+
+    They commit together, so that what they find stands in the order of the input and, for one record, in that of the
+    stages, whoever runs them and however often it dies: it does not depend on which of them is ahead. A record is
+    decoded once for all.
+
+    Parameters:
+        tasks: one or more, all at the same position.
+
+    Attributes:
+        each: the same, in their order.
+        outputs: what came out of all, until somebody takes it.
+
+    """
+
+    def __init__(self, tasks: Sequence[StageTask]) -> None:
+        self.each: Final = tuple(tasks)
+        self.outputs: list[Output] = []
+        self._given = [0] * len(tasks)
+        if len(tasks) > 1:
+            decoder = _Once()
+            for task in self.each:
+                if isinstance(task, RecordTask):
+                    task.share(decoder)
+
+    @property
+    def partition(self) -> Partition:
+        """Where the records come from."""
+        return self.each[0].partition
+
+    @property
+    def position(self) -> int:
+        """The first offset that was not processed."""
+        return self.each[0].position
+
+    def process(self, record: Incoming) -> bool:
+        """Let each of them take the next record; gives whether its time is when it was made, see `StageTask`."""
+        made = False
+        for task in self.each:
+            made = task.process(record)
+        self._gather()
+        return made
+
+    def damaged_record(self, offset: int, reason: str) -> None:
+        """Pass over a record that the bus could not read."""
+        for task in self.each:
+            task.damaged_record(offset, reason)
+        self._gather()
+
+    def _gather(self) -> None:
+        for place, task in enumerate(self.each):
+            if task.outputs:
+                self._given[place] += len(task.outputs)
+                self.outputs += task.outputs
+                task.outputs.clear()
+
+    def take(self) -> tuple[list[Output], tuple[int, ...]]:
+        """What came out, and how much of it of each task; it is not given again."""
+        outputs, given = self.outputs, tuple(self._given)
+        self.outputs, self._given = [], [0] * len(self.each)
+        return outputs, given
+
+    def snapshots(self) -> list[Snapshot]:
+        """The snapshots that are due; they are not given again."""
+        return [snapshot for task in self.each for snapshot in task.states.take(task.position)]
+
+    def save_all(self) -> None:
+        """Let the states of all keys be saved with the next commit."""
+        for task in self.each:
+            task.states.save_all(task.position)
+
+    def found(self) -> None:
+        """Tell the observers that the states are there."""
+        for task in self.each:
+            task.found()
+
+    def lost(self) -> None:
+        """Tell the observers that the states are given up."""
+        for task in self.each:
+            task.lost()
+
+    def refresh(self) -> None:
+        """Bring the telemetry of the states up to date."""
+        for task in self.each:
+            task.refresh()
+
+
+class _Once(Decoder):
+    """Decodes a record once, of which several tasks ask one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._value: bytes | None = None
+        self._place = ""
+        self._found: Received | RecordError | None = None
+
+    def decode(self, value: bytes, place: str) -> Received:
+        """The record that was encoded, see `Decoder`."""
+        if value is not self._value or place != self._place:
+            try:
+                self._found = super().decode(value, place)
+            except RecordError as error:
+                self._found = error
+            self._value, self._place = value, place
+        if isinstance(self._found, RecordError):
+            raise self._found
+        assert self._found is not None
+        return self._found
+
+
+def grouped(stages: Sequence[Stage], topics: Topics) -> list[tuple[Stage, ...]]:
+    """The stages of each group, in their order."""
+    groups: dict[str, list[Stage]] = {}
+    for stage in stages:
+        groups.setdefault(topics.group(stage.name), []).append(stage)
+    for group, members in groups.items():
+        if len({stage.topic for stage in members}) > 1:
+            raise ValueError(f"{group}: expected stages that read one topic, got {[each.name for each in members]}")
+    return [tuple(members) for members in groups.values()]
