@@ -49,6 +49,19 @@ def all_members(group: str) -> list[int]:
     return [pid for each, _ in below(group) for pid in members(each)]
 
 
+def some_members(group: str, most: int) -> tuple[list[int], int]:
+    """The processes of a group, and of those below it, and how many groups and processes that are; `most` or so."""
+    found: list[int] = []
+    looked = 0
+    for each, _ in below(group):
+        own = members(each)[: max(most - looked, 0)]
+        found += own
+        looked += 1 + len(own)
+        if looked >= most:
+            break
+    return found, looked
+
+
 def unified(root: str) -> str:
     """Where the groups of version 2 are, which may be beside those of version 1; empty where there are none."""
     return next((path for path in (root, f"{root}/unified") if Path(path, "cgroup.controllers").exists()), "")

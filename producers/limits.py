@@ -5,6 +5,8 @@ Sources: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of Lin
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from laggard.pipeline.records import Layout, make_layout
-from laggard.producers.groups import all_members, below
+from laggard.producers.groups import below, some_members
 from laggard.producers.kernel import content
 from laggard.producers.process import GAUGES, RATES
 
@@ -32,14 +34,33 @@ TOLD: Final = 0.25
 NEAR: Final = 0.125
 """A group that used less of its limit than this at the last look is not read before the next one."""
 
+AGAIN: Final = 0.8
+"""From this share on the limit is read at each tick: it may have been raised, as what needs more of it is seen."""
+
 MAX_ROWS: Final = 64
 """So many are told: those that are nearest to their limits."""
 
+MAX_OF_KIND: Final = 24
+"""So many of each kind are told: many processes near their limits are no reason to leave out a group."""
+
+MAX_OF_NAME: Final = 8
+"""The open files of so many processes of one name are told."""
+
 LOOK_S: Final = 60.0
-"""The time between two looks for limits, in seconds."""
+"""The time between two looks for limits, and for who holds most of one, in seconds. So often it is told, too, that no
+limit is near: who reads on later, or missed a frame, knows then that it is over."""
+
+SEEK_RATIO: Final = 0.002
+"""What looking for limits may take of one core: it is done less often on a machine with many groups."""
 
 MAX_GROUPS: Final = 512
-"""So many groups with a limit are followed."""
+"""So many groups with a limit are followed, of each controller."""
+
+MAX_LOOKED: Final = 2000
+"""At a tick so many groups and processes are looked at, in all, for who holds most of a limit."""
+
+SHARE: Final = 0.25
+"""Programs with less than this share of what is in use do not hold most of it: many hold as much."""
 
 MAX_NAME: Final = 200
 """Characters of the path of a group; one with a longer path is left out."""
@@ -50,8 +71,19 @@ UNLIMITED: Final = 1 << 60
 FEW: Final = 128
 """The limits of processes with fewer descriptors are not looked at."""
 
+SMALLEST: Final = {"memory": 8 << 20, "pids": 16, "descriptors": 256}
+"""By kind, limits that are lower are not told: what lives below them means to be near."""
+
 _MOST_BYTES: Final = 4096
-_DESCRIPTORS, _RSS = (len(RATES) + GAUGES.index(name) for name in ("descriptors", "memory_rss_bytes"))
+_DESCRIPTORS, _RSS, _THREADS = (
+    len(RATES) + GAUGES.index(name) for name in ("descriptors", "memory_rss_bytes", "threads")
+)
+_HELD: Final = {"memory": _RSS, "pids": _THREADS}
+_GONE: Final = {errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ESRCH}
+_CACHE: Final = {
+    b"total_": (b"total_inactive_file", b"total_active_file"),
+    b"": (b"inactive_file", b"active_file", b"slab_reclaimable"),
+}
 
 
 class _Controller(NamedTuple):
@@ -71,26 +103,57 @@ class _Group(NamedTuple):
     name: str
     limit: int
 
+    @property
+    def id(self) -> str:
+        return f"{self.controller.kind} {self.name}"
+
 
 class _Row(NamedTuple):
-    """What has a limit: its kind and name, the row of the process that holds most of it, and how near it is."""
+    """What has a limit: its kind and name, how near it is, how much is in use, and its group, if it is one's.
+
+    `holder` is the row of the process that holds most of it, or the row itself.
+    """
 
     id: str
     holder: str
     used: float
     unused_bytes: float
+    amount: float = np.nan
+    group: _Group | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.id.partition(" ")[0]
+
+
+class _Known(NamedTuple):
+    """What was found out at a time of the monotonic clock."""
+
+    what: str
+    at_ns: int
+
+
+class _Limit(NamedTuple):
+    """The limit of the open files of a process, and the look at which it was read."""
+
+    files: int
+    looked_ns: int
 
 
 class Limits:
     """A row for each limit of which a quarter is in use.
 
-    - `memory {group}`: the memory of a control group and those below it, as a share of its limit. What the page cache
-      has not used lately is left out: the kernel takes that first. `unused_bytes` is what is left.
+    - `memory {group}`: the memory of a control group and those below it, as a share of its limit. The page cache is
+      left out, see `cache_bytes`. `unused_bytes` is what is left.
     - `pids {group}`: its tasks, as a share of its limit.
-    - `descriptors {process}`: the open files of a process, as a share of its soft limit.
+    - `descriptors {process}`: the open files of a process, as a share of its soft limit. Those of this program are
+      left out: it holds many on purpose.
 
     The name of a row is the row of the process that holds most of it, in the frame of processes of the same tick; its
-    own id where none is known.
+    own id where none is known, or no program holds much of it. Of the program that holds most, all its processes
+    together, it is the process that does.
+
+    What cannot be read for a moment, as when the machine is out of descriptors, is told as it was last.
 
     Args:
         table: the processes.
@@ -102,13 +165,16 @@ class Limits:
         self._table = table
         self._clock = clock
         self._controllers = _controllers(table.groups)
-        self._groups: tuple[_Group, ...] = ()
-        self._opened: dict[str, int] = {}  # the limits of open files, by the id of the row
-        self._looked_ns: int | None = None
+        self._groups: dict[str, _Group] = {}  # by the id of the row
+        self._opened: dict[str, _Limit] = {}  # the limits of open files, by the row of the process
+        self._holders: dict[str, _Known] = {}
+        self._last: dict[str, _Row] = {}  # what was read at the tick before
+        self._looked_ns = self._look_ns = 0
+        self._told_ns: int | None = None
         self._layout: Layout | None = None
 
     def read(self, layout: Layout, values: Values) -> tuple[Layout, Values] | None:
-        """Read how near each limit is; None where there is nothing to tell, and there was nothing before.
+        """Read how near each limit is; None where nothing is near, and that was told less than `LOOK_S` ago.
 
         Args:
             layout: of the processes at this tick.
@@ -116,64 +182,168 @@ class Limits:
 
         """
         now_ns = self._clock.monotonic()
-        if self._looked_ns is None or now_ns - self._looked_ns >= LOOK_S * 1e9:
-            self._looked_ns, self._opened = now_ns, {}
-            self._groups = self._seek()
-        places = {process.pid: place for place, process in enumerate(self._table.processes)}
-        rows = self._descriptors(layout, values)
-        rows += [row for group in self._groups if (row := self._of_group(group, layout, values, places)) is not None]
-        rows = sorted(sorted(rows, key=lambda each: -each.used)[:MAX_ROWS], key=lambda each: each.id)
-        if not rows and (self._layout is None or not self._layout.rows):
+        if self._told_ns is None or now_ns >= self._look_ns:
+            self._look(now_ns, layout)
+        found = self._descriptors(layout, values)
+        found += [row for group in tuple(self._groups.values()) if (row := self._of_group(group)) is not None]
+        self._last = {each.id: each for each in found}
+        rows = self._with_holders(_nearest(found), layout, values, now_ns)
+        if not rows and self._is_known_as_calm(now_ns):
             return None
+        self._told_ns = now_ns
         ids, holders = tuple(each.id for each in rows), tuple(each.holder for each in rows)
         if self._layout is None or (self._layout.rows, self._layout.names) != (ids, holders):
             self._layout = make_layout(ids, holders, FEATURES)
-        told = np.array([each[2:] for each in rows], np.float64).reshape(len(rows), len(FEATURES))
+        told = np.array([(each.used, each.unused_bytes) for each in rows], np.float64).reshape(len(rows), len(FEATURES))
         told.setflags(write=False)
         return self._layout, told
 
-    def _seek(self) -> tuple[_Group, ...]:
-        found: list[_Group] = []
-        for controller in self._controllers:
-            for path, _ in below(controller.base):
-                if len(found) >= MAX_GROUPS:
-                    break
-                limit, name = _number(f"{path}/{controller.limit}"), path.removeprefix(controller.base) or "/"
-                if not 0 < limit < UNLIMITED or len(name) > MAX_NAME or not name.isprintable():
+    def _is_known_as_calm(self, now_ns: int) -> bool:
+        """Whether it was told lately that no limit is near."""
+        if self._told_ns is None or self._layout is None or self._layout.rows:
+            return False
+        return now_ns - self._told_ns < LOOK_S * 1e9
+
+    def _look(self, now_ns: int, layout: Layout) -> None:
+        """Look for limits."""
+        begun = self._clock.cpu()
+        self._groups = self._seek()
+        here = set(layout.rows)
+        self._opened = {row: each for row, each in self._opened.items() if row in here}
+        self._holders = {id_: each for id_, each in self._holders.items() if id_ in self._groups}
+        took_ns = self._clock.cpu() - begun
+        self._looked_ns, self._look_ns = now_ns, now_ns + max(round(LOOK_S * 1e9), round(took_ns / SEEK_RATIO))
+
+    def _seek(self) -> dict[str, _Group]:
+        found: dict[str, _Group] = {}
+        for base in dict.fromkeys(each.base for each in self._controllers):
+            left = {each: MAX_GROUPS for each in self._controllers if each.base == base}
+            for path, _ in below(base):
+                name = path.removeprefix(base) or "/"
+                if len(name) > MAX_NAME or not name.isprintable():
                     continue
-                if _number(f"{path}/{controller.used}") >= NEAR * limit:
-                    found.append(_Group(controller, path, name, limit))
-        return tuple(found)
+                for controller in [each for each, more in left.items() if more]:
+                    if (group := self._limited(controller, path, name)) is not None:
+                        found[group.id] = group
+                        left[controller] -= 1
+                if not any(left.values()):
+                    break
+        return found
+
+    def _limited(self, controller: _Controller, path: str, name: str) -> _Group | None:
+        """Return a group, if it has a limit and uses some of it; what cannot be read is as it was."""
+        # With a name such as `x[1]` its id would look like that of a process. The same path may end in a slash.
+        group = _Group(controller, path, f"{name}/" if name.endswith("]") else name, 0)
+        limit = _number(f"{path}/{controller.limit}")
+        if limit == 0:
+            return None
+        used = _number(f"{path}/{controller.used}")
+        if limit is None or used is None:
+            return self._groups.get(group.id)
+        is_one = SMALLEST[controller.kind] <= limit < UNLIMITED
+        return group._replace(limit=limit) if is_one and used >= NEAR * limit else None
 
     def _descriptors(self, layout: Layout, values: Values) -> list[_Row]:
-        rows = []
+        rows, own = [], _own_pid(self._table)
         processes = list(self._table.processes)
-        for place in np.flatnonzero(values[:, _DESCRIPTORS] >= FEW).tolist():
-            row = layout.rows[place]
-            if row not in self._opened:
-                self._opened[row] = open_files(_head(f"{processes[place].path}/limits"))
-            limit = self._opened[row]
-            if limit and (used := float(values[place, _DESCRIPTORS]) / limit) >= TOLD:
-                rows.append(_Row(f"descriptors {row}", row, used, np.nan))
-        return rows
+        for place in np.flatnonzero(~(values[:, _DESCRIPTORS] < FEW)).tolist():
+            row, opened = layout.rows[place], float(values[place, _DESCRIPTORS])
+            if processes[place].pid == own:
+                continue
+            id_ = f"descriptors {row}"
+            if np.isnan(opened):
+                if id_ in self._last:
+                    rows.append(self._last[id_])
+                continue
+            limit = self._opened.get(row)
+            if limit is None or limit.looked_ns != self._looked_ns or opened >= AGAIN * limit.files > 0:
+                head = _head(f"{processes[place].path}/limits")
+                files = open_files(head) if head is not None else 0 if limit is None else limit.files
+                limit = self._opened[row] = _Limit(files, self._looked_ns)
+            if limit.files >= SMALLEST["descriptors"] and (used := opened / limit.files) >= TOLD:
+                rows.append(_Row(id_, row, used, np.nan, opened))
+        by_name, counts = dict(zip(layout.rows, layout.names, strict=True)), Counter[str]()
+        kept = []
+        for each in sorted(rows, key=lambda each: -each.used):
+            name = by_name[each.holder]
+            counts[name] += 1
+            if counts[name] <= MAX_OF_NAME:
+                kept.append(each)
+        return kept
 
-    def _of_group(self, group: _Group, layout: Layout, values: Values, places: dict[int, int]) -> _Row | None:
+    def _of_group(self, group: _Group) -> _Row | None:
         used, holds_memory = _number(f"{group.path}/{group.controller.used}"), group.controller.kind == "memory"
+        if used is None:
+            return self._last.get(group.id)
+        if used >= AGAIN * group.limit:
+            limit = _number(f"{group.path}/{group.controller.limit}")
+            if limit is not None and not SMALLEST[group.controller.kind] <= limit < UNLIMITED:
+                return None
+            group = self._groups[group.id] = group._replace(limit=group.limit if limit is None else limit)
         if used < TOLD * group.limit:
             return None
         if holds_memory:
-            used = max(used - inactive_bytes(_head(f"{group.path}/memory.stat")), 0)
+            stat = _head(f"{group.path}/memory.stat")
+            if stat is None:
+                return self._last.get(group.id)
+            used = max(used - cache_bytes(stat), 0)
         if (ratio := used / group.limit) < TOLD:
             return None
-        held = [places[pid] for pid in all_members(group.path) if pid in places]
-        if holds_memory:
-            held.sort(key=lambda place: -np.nan_to_num(values[place, _RSS]))
-        else:  # tasks are many, not large: those of the most frequent name
-            counts = Counter(layout.names[place] for place in held)
-            held.sort(key=lambda place: -counts[layout.names[place]])
         unused = float(max(group.limit - used, 0)) if holds_memory else np.nan
-        id_ = f"{group.controller.kind} {group.name}"
-        return _Row(id_, layout.rows[held[0]] if held else id_, ratio, unused)
+        return _Row(group.id, group.id, ratio, unused, used, group)
+
+    def _with_holders(self, rows: list[_Row], layout: Layout, values: Values, now_ns: int) -> list[_Row]:
+        """Say who holds most of each, the nearest first: of many groups some are looked at at the next ticks."""
+        places = {row: place for place, row in enumerate(layout.rows)}
+        pids = {process.pid: place for place, process in enumerate(self._table.processes)}
+        left, told = MAX_LOOKED, []
+        for row in rows:
+            holder, known = row.holder, self._holders.get(row.id)
+            if row.group is not None:
+                is_known = known is not None and (known.what in places or known.what == row.id)
+                if known is not None and is_known and now_ns - known.at_ns < LOOK_S * 1e9:
+                    holder = known.what
+                elif left > 0:
+                    members, looked = some_members(row.group.path, left)
+                    left -= looked
+                    held = [pids[pid] for pid in members if pid in pids]
+                    holder = _holder(row, held, layout, values) or row.id
+                    self._holders[row.id] = _Known(holder, now_ns)
+                elif known is not None and is_known:
+                    holder = known.what
+            told.append(row._replace(holder=holder))
+        return sorted(told, key=lambda each: each.id)
+
+
+def _nearest(rows: list[_Row]) -> list[_Row]:
+    """Return those that are told, the nearest to its limit first."""
+    counts, kept = Counter[str](), []
+    for each in sorted(rows, key=lambda each: -each.used):
+        counts[each.kind] += 1
+        if counts[each.kind] <= MAX_OF_KIND:
+            kept.append(each)
+    return kept[:MAX_ROWS]
+
+
+def _holder(row: _Row, held: list[int], layout: Layout, values: Values) -> str:
+    """Return the row of the process that holds most of a limit, of the program that does; empty where none does."""
+    of_each = np.nan_to_num(values[held, _HELD[row.kind]])
+    amounts: dict[str, float] = {}
+    for place, amount in zip(held, of_each.tolist(), strict=True):
+        amounts[layout.names[place]] = amounts.get(layout.names[place], 0.0) + amount
+    name = max(amounts, key=lambda each: amounts[each], default="")
+    if not amounts or amounts[name] <= 0.0 or amounts[name] < SHARE * row.amount:
+        return ""
+    own = [(amount, place) for amount, place in zip(of_each.tolist(), held, strict=True) if layout.names[place] == name]
+    return layout.rows[max(own, key=lambda each: each[0])[1]]
+
+
+def _own_pid(table: ProcessTable) -> int:
+    """Return the pid of this program where the processes are read, which may be in another pid namespace."""
+    try:
+        return int(Path(f"{table.root}/self").readlink().name)
+    except (OSError, ValueError):
+        return os.getpid()
 
 
 def _controllers(root: str) -> tuple[_Controller, ...]:
@@ -198,25 +368,36 @@ def open_files(limits: bytes) -> int:
     return 0
 
 
-def inactive_bytes(stat: bytes) -> int:
-    """Parse `memory.stat`: the page cache that has not been used lately, which is given back first; 0 if not told."""
-    found = 0
-    for line in stat.splitlines():
-        name, _, number = line.partition(b" ")
-        if name in {b"inactive_file", b"total_inactive_file"} and number.isdigit():
-            found = int(number)  # in version 1 that of all groups below comes last
-    return found
+def cache_bytes(stat: bytes) -> int:
+    """Parse `memory.stat`: the page cache, and in version 2 kernel objects such as inodes; 0 if it is not told.
+
+    Both are given back before a group runs out of memory. So is what was used lately, if need be: a database that reads
+    its files has its group full of cache, and nothing is wrong. Memory of tmpfs is no part of these, nor can it be
+    given back.
+    """
+    told = {
+        name: int(number)
+        for line in stat.splitlines()
+        for name, _, number in [line.partition(b" ")]
+        if number.isdigit()
+    }
+    # Version 1 has those of the group itself, too, beside those of it and all groups below.
+    is_first = any(name.startswith(b"total_") for name in told)
+    return sum(told.get(name, 0) for name in _CACHE[b"total_" if is_first else b""])
 
 
-def _number(path: str) -> int:
-    """Read a number; 0 where there is none: `max` is no limit."""
-    text = content(path)
-    return int(text) if text.isdigit() else 0
+def _number(path: str) -> int | None:
+    """Read a number; 0 where there is none, as `max` is no limit, or a group is gone; None where it is unreadable."""
+    text = _head(path)
+    if text is None:
+        return None
+    return int(text) if (text := text.strip()).isdigit() else 0
 
 
-def _head(path: str) -> bytes:
+def _head(path: str) -> bytes | None:
+    """Read the beginning of a file; empty where it is gone; None where it cannot be read."""
     try:
-        with Path(path).open("rb") as file:
+        with Path(path).open("rb", buffering=0) as file:
             return file.read(_MOST_BYTES)
-    except OSError:
-        return b""
+    except OSError as error:
+        return b"" if error.errno in _GONE else None

@@ -87,6 +87,7 @@ class ProcessTable:
 
     Attributes:
         groups: where control groups are mounted.
+        root: where procfs is mounted.
         families: grows whenever a process comes, goes, gets another parent or calls exec.
         tick_s: seconds of a clock tick.
         unreadable_files: how many files may not be read, at the last tick; a process hidden from us counts as one.
@@ -110,7 +111,7 @@ class ProcessTable:
         self.read_errors = 0
         self._clock = clock
         self._interval_s = interval_s
-        self._root = root
+        self._root = self.root = root
         self._command_lines = command_lines
         self._watch = self._new_thread
         self._kernel = Kernel(root)

@@ -210,6 +210,12 @@ class UsersScores:
         """Return what all programs use together now, in base units."""
         return float(self.state.means[0, :, USES.index(use)].sum())
 
+    def used_by(self, name: str, use: Use) -> float:
+        """Return what the program with this name uses now, in base units; NaN where it is not known."""
+        if name not in self.state.names:
+            return math.nan
+        return float(self.state.means[0, self.state.names.index(name), USES.index(use)])
+
     def using(self, use: Use, most: int = 3) -> Sequence[User]:
         """Return the programs that use most of it now, the greatest first."""
         column = USES.index(use)

@@ -206,7 +206,7 @@ class Task(RecordTask):
     ) -> None:
         try:
             scores = stream.score(frame)
-            if tolerance.said and (said := tolerance.at(frame.ts, (frame.key, *frame.layout.names))).said:
+            if tolerance.said and (said := self._said_of(tolerance, frame)).said:
                 scores = self._tolerated(scores, frame, said, stream.anomalies)
             kept = kept_by(scores)
             fires, trigger = stream.trigger.after(frame.ts, score_of(scores), QUIET_S)
@@ -234,6 +234,10 @@ class Task(RecordTask):
                 observer.scored(self.wired.name, frame, scores, stream.anomalies)
             except Exception:
                 _logger.exception(NOT_SHOWN, type(observer).__name__, frame.key)
+
+    def _said_of(self, tolerance: Tolerance, frame: Frame) -> Tolerance:
+        """What people said of those whom a frame may blame: the host, and its rows."""
+        return tolerance.at(frame.ts, (frame.key, *frame.layout.names))
 
     def _tolerated(self, scores: Scores, frame: Frame, tolerance: Tolerance, anomalies: Anomalies) -> Tolerated:
         """The scores without what people excused."""

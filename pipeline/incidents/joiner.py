@@ -17,6 +17,8 @@ different resources. So each of these joins:
 
 A host may be short of a resource for days, by what its programs always use. So where an anomaly of the host blames a
 program, that it takes the same resource makes it part of an incident that is open, but others of it only by its name.
+A limit of a control group or a process may be near for weeks, too, and nobody beyond it competes for what it limits: an
+anomaly of a limit belongs to others by the name of the program only.
 
 One that belongs to two incidents by the first two rules makes them one: the younger closes, `merged_into` the other.
 
@@ -53,6 +55,9 @@ FELT_S: Final = 900.0
 
 MOST_NAMES: Final = 100
 """So many names of programs that an incident blamed are remembered, the newest."""
+
+_BY_NAME: Final = {"host", "limit"}
+"""An anomaly of such a scope may last for as long as programs use what they always do: others join it by name only."""
 
 MOST_CLOSED: Final = 16
 """So many incidents that closed are remembered, the newest: beside which no other of the same program may open."""
@@ -93,15 +98,17 @@ class _Open:
 
     def resources(self) -> set[str]:
         """What is taken by those that are blamed now for what they do themselves."""
-        return {each for seen in self.going_on() if seen.scope != "host" for each in _taken(seen.blame)}
+        return {each for seen in self.going_on() if seen.scope not in _BY_NAME for each in _taken(seen.blame)}
 
     def blames(self) -> bool:
         """Whether a program is blamed now."""
         return any(_program(seen) is not None for seen in self.going_on())
 
-    def same(self, program: Blame) -> bool:
-        """Whether an anomaly that blames this program is of this trouble for sure."""
-        return program.name in self.names or not self.resources().isdisjoint(_taken(program))
+    def same(self, program: Blame, scope: str) -> bool:
+        """Whether an anomaly of this scope that blames this program is of this trouble for sure."""
+        if program.name in self.names:
+            return True
+        return scope != "limit" and not self.resources().isdisjoint(_taken(program))
 
 
 class Joiner:
@@ -151,7 +158,7 @@ class Joiner:
         """Find the incident of an anomaly that is not known."""
         seen = _evidence(found)
         program = _program(seen)
-        sure = [each for each in self._open if program is not None and each.same(program)]
+        sure = [each for each in self._open if program is not None and each.same(program, seen.scope)]
         if not sure and (perhaps := self._perhaps(seen)) is not None:
             sure = [perhaps]
         if not sure:
@@ -220,11 +227,12 @@ class Joiner:
         evidence = [seen if each.anomaly == found.id else each for each in known.told.evidence]
         self._take_in(known, found, seen, evidence)
         program = _program(seen)
-        named = program is not None and seen.scope == "host"
+        named = program is not None and seen.scope in _BY_NAME
         same = [
             each
             for each in self._open
-            if each is known or (program is not None and (program.name in each.names if named else each.same(program)))
+            if each is known
+            or (program is not None and (program.name in each.names if named else each.same(program, seen.scope)))
         ]
         return [*self._merge(same[0], same[1:], found.ts), _tell(same[0], "extended", found.ts)]
 

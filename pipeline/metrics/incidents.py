@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.samples import Exemplar
 
-from laggard.pipeline.incidents.telling import blames_host
+from laggard.pipeline.explaining.explain import pid_of
 from laggard.pipeline.metrics.declared import MAX_STREAMS
 from laggard.pipeline.metrics.samples import label, member, present, sample
 
@@ -118,7 +118,7 @@ def _samples(keyed_by: str, key: str, joined: _Joined) -> Iterable[Sample]:
 def _scope(incident: Incident) -> str:
     """What the row to blame is: the scope of who saw it; where nobody is to blame, of who saw the worst."""
     said = [
-        "process" if one.scope == "host" and not blames_host(one.blame, one.scope) else one.scope
+        "process" if one.scope in {"host", "limit"} and one.blame and pid_of(one.blame.row) is not None else one.scope
         for one in incident.evidence
         if one.blame == incident.blame
     ]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from laggard.operators.saturation.results import Reading, Resource
     from laggard.pipeline.bus import Partition
     from laggard.pipeline.engine.stage import TaskOptions
+    from laggard.pipeline.incidents.tolerance import Tolerance
     from laggard.pipeline.records import Frame
     from laggard.pipeline.records.outputs import Blame
 
@@ -54,10 +55,14 @@ class Saturating(Wired):
 class SaturationTask(Task):
     """These operators on one partition."""
 
+    def _said_of(self, tolerance: Tolerance, frame: Frame) -> Tolerance:  # noqa: ARG002 - others are blamed by rows
+        """What people said of whoever it be: any program may be to blame, whatever the rows of the frame are."""
+        return tolerance
+
     def _blame(self, scores: streams.Scores, found: Ranking, frame: Frame) -> Blame | None:
         reading, _ = _about(scores, found)
         if frame.scope == LIMIT:
-            return blamed_holder(reading)
+            return blamed_holder(reading, self._users(frame.key))
         users = self._users(frame.key)
         user = None if users is None else blamed_user(reading, users)
         return blamed(found, HOST) if user is None else user

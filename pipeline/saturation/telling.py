@@ -33,8 +33,8 @@ _SATURATED: Final[Mapping[Name, str]] = {
     "descriptors": "The kernel is running out of file descriptors: {} of them are in use",
     "pids": "The kernel is running out of process ids: {} of them are in use",
     "group_memory": "The control group `{name}` is running out of memory: {} of its limit is in use",
-    "group_pids": "The control group `{name}` is running out of tasks: {} of its limit are in use",
-    "process_descriptors": "`{name}` is running out of file descriptors: {} of its limit are in use",
+    "group_pids": "The control group `{name}` is running out of tasks: {} of its limit is in use",
+    "process_descriptors": "`{name}` is running out of file descriptors: {} of its limit is in use",
 }
 
 _FILLING: Final[Mapping[Name, str]] = {
@@ -42,9 +42,9 @@ _FILLING: Final[Mapping[Name, str]] = {
     "filesystem": "The filesystem `{name}` will be full",
     "descriptors": "The kernel will have no file descriptors left",
     "pids": "The kernel will have no process ids left",
-    "group_memory": "The control group `{name}` will have no memory left",
-    "group_pids": "The control group `{name}` will have no tasks left",
-    "process_descriptors": "`{name}` will have no file descriptors left",
+    "group_memory": "The control group `{name}` will reach its limit of memory",
+    "group_pids": "The control group `{name}` will reach its limit of tasks",
+    "process_descriptors": "`{name}` will reach its limit of file descriptors",
 }
 
 
@@ -82,6 +82,9 @@ class Users(Protocol):
     def using(self, use: Use, most: int = 3) -> Sequence[User]:
         """Return the programs that use most of it now, the greatest first."""
 
+    def used_by(self, name: str, use: Use) -> float:
+        """Return what the program with this name uses now, in base units; NaN where it is not known."""
+
 
 def saturation_sentence(
     reading: Reading, resource: Resource, lasted_s: float, users: Users | None, *, forecast: bool = False
@@ -113,7 +116,7 @@ def saturation_sentence(
     else:
         # Of what tasks wait for a moment tells little.
         share = readable("_ratio", reading.value if condition.fills else resource.mean)
-        told = _SATURATED[condition.name].replace("{name}", name).replace("{}", share)
+        told = _SATURATED[condition.name].replace("{}", share).replace("{name}", name)
         told += f"{left}. It has been so for {readable_duration(lasted_s)}."
     if reading.id == reading.row:  # a limit: the host's users have their own
         return told + _holder(reading)
@@ -142,13 +145,21 @@ def blamed_user(reading: Reading, users: Users) -> Blame | None:
     return Blame(first.row, first.name, _MOST[condition.use].feature, first.now, resources=resources)
 
 
-def blamed_holder(reading: Reading) -> Blame:
-    """Return the process that holds most of what is limited, or else the control group."""
+def blamed_holder(reading: Reading, users: Users | None) -> Blame:
+    """Return the process that holds most of what is limited, or else the control group.
+
+    Of a process it says what its program holds, as `blamed_user` does, so that both are one thing to whoever reads or
+    excuses it; the share of the limit only where nobody knows what is held.
+    """
+    use = reading.condition.use
     resources = (reading.condition.resource,) if reading.condition.resource else ()
-    row, name = reading.row, reading.id.partition(" ")[2]
-    if reading.holder:
-        row, name = reading.holder, reading.holder.rpartition("[")[0] or reading.holder
-    return Blame(row, name, reading.feature, reading.value, resources=resources)
+    if not reading.holder:
+        return Blame(reading.row, reading.id.partition(" ")[2], reading.feature, reading.value, resources=resources)
+    name = reading.holder.rpartition("[")[0] or reading.holder
+    held = math.nan if users is None else users.used_by(name, use)
+    if not held > 0.0:
+        return Blame(reading.holder, name, reading.feature, reading.value, resources=resources)
+    return Blame(reading.holder, name, _MOST[use].feature, held, resources=resources)
 
 
 def _holder(reading: Reading) -> str:

@@ -237,8 +237,11 @@ def test_each_row_of_limits_is_a_resource_of_its_own() -> None:
         "pids /web": ("sh[8@1]", 0.5),
         "descriptors nginx[9@1]": ("nginx[9@1]", 0.92),
     }
-    scores = limited(operator, START, {**rows, "queue length": ("", 0.99), "memory": ("", np.nan)})
+    more = {**rows, "queue length": ("", 0.99), "memory": ("", np.nan)}
+    assert limited(operator, START, more).open == {}, "not at the first frame"
+    scores = limited(operator, START + TICK_S, more)
     assert set(scores.open) == {"memory /web", "descriptors nginx[9@1]"}
+    assert scores.open["memory /web"].onset_ts == START
     (row,) = scores.about("memory /web", 10, 10).rows
     assert (row.row, row.name, row.features[0].feature) == ("memory /web", "memory /web", "used_ratio")
     reading = scores.readings["memory /web"]
@@ -249,8 +252,14 @@ def test_each_row_of_limits_is_a_resource_of_its_own() -> None:
     assert found.score == scores.score > 1.0
     again = Saturation()
     again.restore(operator.snapshot())
-    assert set(limited(again, START + TICK_S, rows).open) == {"memory /web", "descriptors nginx[9@1]"}
-    assert limited(operator, START + TICK_S, {"pids /web": ("sh[8@1]", 0.5)}).open == {}, "what is gone is not open"
+    assert set(limited(again, START + 2 * TICK_S, rows).open) == {"memory /web", "descriptors nginx[9@1]"}
+    assert limited(operator, START + 2 * TICK_S, {"pids /web": ("sh[8@1]", 0.5)}).open == {}, "what is gone is not open"
+
+
+def test_a_limit_that_is_reached_for_a_moment_is_no_trouble() -> None:
+    operator = Saturation()
+    for tick, used in enumerate((1.0, 0.6, 0.9)):
+        assert limited(operator, START + tick * TICK_S, {"pids /web": ("sh[8@1]", used)}).open == {} or tick == 2
 
 
 def test_a_limit_that_will_be_reached_is_forecast() -> None:

@@ -41,7 +41,8 @@ def agent(machine, time, published):
 
 
 def cost(frames):
-    return dict(zip(AGENT_FEATURES, frames[2].values[0].tolist(), strict=True))
+    (frame,) = (each for each in frames if each.scope == "agent")
+    return dict(zip(AGENT_FEATURES, frame.values[0].tolist(), strict=True))
 
 
 def test_a_tick_publishes_processes_host_and_agent(machine, agent, published):
@@ -50,7 +51,7 @@ def test_a_tick_publishes_processes_host_and_agent(machine, agent, published):
     (frames,) = published
     assert all(isinstance(frame, Frame) for frame in frames)
     assert [(frame.keyed_by, frame.key, frame.scope, frame.ts) for frame in frames] == [
-        ("host", "web-1", scope, 1_700_000_000.0) for scope in ("process", "host", "agent")
+        ("host", "web-1", scope, 1_700_000_000.0) for scope in ("process", "host", "limit", "agent")
     ]
     for frame in frames:
         assert frame.values.dtype == np.float64
@@ -194,12 +195,12 @@ def test_without_a_procfs_the_agent_goes_on_and_says_so_once(time, machine, agen
     machine.root.rename(machine.root.with_name("away"))
     agent.run(Stop(time, 11))
     assert [[frame.scope for frame in frames] for frames in published] == [["host", "agent"]] * 3
-    assert {cost([None, *frames])["read_errors"] > 0 for frames in published} == {True}
+    assert {cost(frames)["read_errors"] > 0 for frames in published} == {True}
     assert caplog.text.count("the process counters could not be read") == 1
     machine.root.with_name("away").rename(machine.root)
     machine.run(7)
     agent.tick()
-    assert [frame.scope for frame in published[3]] == ["process", "host", "agent"]
+    assert [frame.scope for frame in published[3]] == ["process", "host", "limit", "agent"]
     assert cost(published[3])["read_errors"] == 0
 
 

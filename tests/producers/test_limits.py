@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import resource
 import subprocess
 import sys
 import time as real_time
 import uuid
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from laggard.producers.clock import Clock
-from laggard.producers.limits import LOOK_S, MAX_ROWS, Limits, inactive_bytes, open_files
+from laggard.producers.groups import some_members
+from laggard.producers.limits import LOOK_S, MAX_OF_KIND, MAX_OF_NAME, Limits, cache_bytes, open_files
 from laggard.producers.processes import ProcessTable
 
 if TYPE_CHECKING:
@@ -55,30 +59,33 @@ def read(table: ProcessTable, limits: Limits) -> Mapping[str, tuple[str, float, 
 
 
 def test_the_memory_and_the_tasks_of_groups(machine: Machine, time: Time, groups: Path) -> None:
-    for pid, comm, rss in ((7, b"java", 900), (8, b"sh", 5), (9, b"sh", 6)):
-        machine.run(pid, comm, rss=rss)
+    for pid, comm, rss, threads in ((7, b"java", 90_000, 12), (8, b"sh", 5, 9), (9, b"sh", 6, 10)):
+        machine.run(pid, comm, rss=rss, threads=threads)
     group(
         groups, "web.service", "7\n8\n9\n",
-        memory_max=str(GIB), memory_current=str(GIB * 3 // 4), memory_stat=f"anon 5\ninactive_file {GIB // 4}\nfile 9",
+        memory_max=str(GIB), memory_current=str(GIB * 3 // 4),
+        memory_stat=f"anon 5\ninactive_file {GIB // 8}\nactive_file {GIB // 16}\nslab_reclaimable {GIB // 16}\nfile 9",
         pids_max="100", pids_current="40",
     )  # fmt: skip
     group(groups, "free.service", memory_max="max", memory_current=str(GIB), pids_max="max", pids_current="1000")
     group(groups, "small.service", "8\n", memory_max=str(GIB), memory_current=str(GIB // 10))
-    group(groups, "cache", memory_max=str(GIB), memory_current=str(GIB - 1), memory_stat=f"inactive_file {GIB - 9}")
+    group(groups, "cache", memory_max=str(GIB), memory_current=str(GIB - 1), memory_stat=f"active_file {GIB - 9}")
     table = ProcessTable(time.clock, 5.0, root=str(machine.root), groups=str(groups))
     limits = Limits(table, time.clock)
     found = read(table, limits)
     assert found is not None
     assert found["memory /web.service"] == ("java[7@50]", 0.5, GIB / 2)
     name, used, unused = found["pids /web.service"]
-    assert (name.partition("[")[0], used, math.isnan(unused)) == ("sh", 0.4, True)
+    assert (name, used, math.isnan(unused)) == ("sh[9@50]", 0.4, True), "of the name with most threads"
     assert len(found) == 2
     (groups / "web.service" / "memory.current").write_text(f"{GIB // 8}\n")
     (groups / "web.service" / "pids.current").write_text("1\n")
     time.pass_(5.0)
-    assert read(table, limits) == {}, "that they are gone is told, once"
-    time.pass_(5.0)
+    assert read(table, limits) == {}, "that they are gone is told ..."
+    time.pass_(LOOK_S - 1.0)
     assert read(table, limits) is None
+    time.pass_(1.0)
+    assert read(table, limits) == {}, "... and again: somebody may have missed it"
     table.close()
 
 
@@ -86,12 +93,12 @@ def test_new_groups_and_limits_are_found_within_a_minute(machine: Machine, time:
     machine.run(7)
     table = ProcessTable(time.clock, 5.0, root=str(machine.root), groups=str(groups))
     limits = Limits(table, time.clock)
-    assert read(table, limits) is None
-    folder = group(groups, "a/b", "7\n", memory_max="1000", memory_current="900")
+    assert read(table, limits) == {}, "what was near before the agent began anew is told to be over"
+    folder = group(groups, "a/b", "7\n", memory_max=str(GIB), memory_current=str(GIB // 2))
     time.pass_(LOOK_S - 1.0)
     assert read(table, limits) is None
     time.pass_(1.0)
-    assert read(table, limits) == {"memory /a/b": ("work[7@50]", 0.9, 100.0)}
+    assert read(table, limits) == {"memory /a/b": ("memory /a/b", 0.5, GIB / 2)}, "no process holds much of it"
     (folder / "memory.max").write_text("max\n")
     time.pass_(LOOK_S)
     assert read(table, limits) == {}
@@ -99,18 +106,18 @@ def test_new_groups_and_limits_are_found_within_a_minute(machine: Machine, time:
 
 
 def test_the_memory_of_groups_of_version_1(machine: Machine, time: Time, tmp_path: Path) -> None:
-    machine.run(7)
+    machine.run(7, rss=50_000, threads=8)
     group(
         tmp_path, "memory/docker/a", "7\n",
-        memory_limit_in_bytes="1000", memory_usage_in_bytes="900",
-        memory_stat="inactive_file 9\ntotal_inactive_file 100",
+        memory_limit_in_bytes=str(GIB), memory_usage_in_bytes=str(GIB),
+        memory_stat=f"inactive_file 9\ntotal_inactive_file {GIB // 4}\ntotal_active_file {GIB // 8}",
     )  # fmt: skip
     group(tmp_path, "memory/docker/b", memory_limit_in_bytes=str(2**63 - 4096), memory_usage_in_bytes=str(2**62))
-    group(tmp_path, "pids/docker/a", "7\n", pids_max="10", pids_current="8")
+    group(tmp_path, "pids/docker/a", "7\n", pids_max="20", pids_current="16")
     table = ProcessTable(time.clock, 5.0, root=str(machine.root), groups=str(tmp_path))
     found = read(table, Limits(table, time.clock))
     assert found is not None
-    assert found["memory /docker/a"] == ("work[7@50]", 0.8, 200.0)
+    assert found["memory /docker/a"] == ("work[7@50]", 0.625, GIB * 0.375)
     assert found["pids /docker/a"][:2] == ("work[7@50]", 0.8)
     assert len(found) == 2
     table.close()
@@ -134,21 +141,150 @@ def test_the_open_files_of_processes(machine: Machine, time: Time, groups: Path)
 
 def test_of_many_the_nearest_to_their_limits_are_told(machine: Machine, time: Time, groups: Path) -> None:
     machine.run(7)
-    for number in range(2 * MAX_ROWS):
-        group(groups, f"g{number:03}", memory_max="1000", memory_current=str(500 + number))
-    group(groups, f"{'x' * 120}/{'x' * 120}", memory_max="1000", memory_current="999")
-    group(groups, "a\nb", memory_max="1000", memory_current="999")
+    for number in range(2 * MAX_OF_KIND):
+        group(groups, f"g{number:03}", memory_max=str(GIB), memory_current=str(GIB // 2 + number))
+    group(groups, "busy", pids_max="100", pids_current="30")
+    group(groups, f"{'x' * 120}/{'x' * 120}", memory_max=str(GIB), memory_current=str(GIB - 1))
+    group(groups, "a\nb", memory_max=str(GIB), memory_current=str(GIB - 1))
+    group(groups, "tiny", memory_max="1000", memory_current="999", pids_max="9", pids_current="9")
     table = ProcessTable(time.clock, 5.0, root=str(machine.root), groups=str(groups))
     found = read(table, Limits(table, time.clock))
     assert found is not None
-    assert list(found) == [f"memory /g{number:03}" for number in range(MAX_ROWS, 2 * MAX_ROWS)]
+    nearest = [f"memory /g{number:03}" for number in range(MAX_OF_KIND, 2 * MAX_OF_KIND)]
+    assert list(found) == [*nearest, "pids /busy"]
     assert all(name == row for row, (name, _, _) in found.items()), "of groups without processes nobody is to blame"
+    table.close()
+
+
+def test_many_little_processes_do_not_displace_others(machine: Machine, time: Time, groups: Path) -> None:
+    opens(machine, 5, 130, 300, b"db")
+    for pid in range(7, 9 + MAX_OF_NAME):
+        opens(machine, pid, 280, 300, b"little")
+    opens(machine, 6, 130, 140, b"tiny")
+    opens(machine, os.getpid(), 290, 300, b"agent")
+    table = ProcessTable(time.clock, 5.0, root=str(machine.root), groups=str(groups))
+    found = read(table, Limits(table, time.clock))
+    assert found is not None
+    counts = Counter(row.removeprefix("descriptors ").partition("[")[0] for row in found)
+    assert counts == {"db": 1, "little": MAX_OF_NAME}, "nor is a tiny limit told, or that of the agent itself"
+    table.close()
+
+
+def opens(machine: Machine, pid: int, count: int, soft: int, comm: bytes) -> Path:
+    path = machine.run(pid, comm)
+    for number in range(count):
+        (path / "fd" / str(number)).symlink_to("/dev/null")
+    (path / "limits").write_text(f"{LIMITS}Max open files            {soft}        524288       files\n")
+    return path
+
+
+def test_a_limit_that_is_raised_is_read_again(machine: Machine, time: Time, groups: Path) -> None:
+    path = opens(machine, 7, 290, 300, b"db")
+    folder = group(
+        groups, "a", "7\n", memory_max=str(GIB), memory_current=str(GIB - 1), pids_max="20", pids_current="8"
+    )
+    table = ProcessTable(time.clock, 5.0, root=str(machine.root), groups=str(groups))
+    limits = Limits(table, time.clock)
+    assert len(read(table, limits) or {}) == 3
+    (path / "limits").write_text(f"{LIMITS}Max open files            1000        524288       files\n")
+    (folder / "memory.max").write_text(f"{2 * GIB}\n")
+    time.pass_(5.0)
+    found = read(table, limits)
+    assert found is not None
+    assert found["descriptors db[7@50]"][1] == 0.29
+    assert found["memory /a"][1] == pytest.approx(0.5)
+    (folder / "memory.current").write_text(f"{2 * GIB}\n")
+    (folder / "memory.max").write_text("max\n")
+    time.pass_(5.0)
+    assert "memory /a" not in (read(table, limits) or {})
+    table.close()
+
+
+def test_what_is_unreadable_is_as_it_was(
+    machine: Machine, time: Time, groups: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.run(7)
+    group(groups, "a", "7\n", memory_max=str(GIB), memory_current=str(GIB - 1), pids_max="20", pids_current="8")
+    table = ProcessTable(time.clock, 5.0, root=str(machine.root), groups=str(groups))
+    limits = Limits(table, time.clock)
+    before = read(table, limits)
+    assert len(before or {}) == 2
+    processes = table.read()
+    opened = Path.open
+
+    def fail(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path.is_relative_to(groups):
+            raise OSError(errno.ENFILE, "too many")
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", fail)
+    for passed_s in (5.0, LOOK_S):
+        time.pass_(passed_s)
+        found = limits.read(*processes)
+        assert found is not None
+        assert set(found[0].rows) == set(before or {})
+    table.close()
+
+
+def test_who_holds_a_limit_is_looked_for_within_bounds(
+    machine: Machine, time: Time, groups: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[tuple[str, int]] = []
+
+    def look(path: str, most: int) -> tuple[list[int], int]:
+        looked.append((Path(path).name, most))
+        return some_members(path, most)
+
+    monkeypatch.setattr("laggard.producers.limits.some_members", look)
+    monkeypatch.setattr("laggard.producers.limits.MAX_LOOKED", 5)
+    for pid in (7, 8):
+        machine.run(pid, threads=10)
+    group(groups, "a", "7\n" + "999999\n" * 9, pids_max="20", pids_current="19")
+    group(groups, "b", "8\n", pids_max="20", pids_current="18")
+    table = ProcessTable(time.clock, 5.0, root=str(machine.root), groups=str(groups))
+    limits = Limits(table, time.clock)
+    found = read(table, limits)
+    assert found is not None
+    assert {row: name for row, (name, _, _) in found.items()} == {"pids /a": "work[7@50]", "pids /b": "pids /b"}
+    time.pass_(5.0)
+    found = read(table, limits)
+    assert found is not None
+    assert found["pids /b"][0] == "work[8@50]"
+    time.pass_(5.0)
+    read(table, limits)
+    assert [name for name, _ in looked] == ["a", "b"], "for a minute it is known"
+    machine.end(7)
+    time.pass_(5.0)
+    found = read(table, limits)
+    assert found is not None
+    assert found["pids /a"][0] == "pids /a", "who is gone holds nothing"
+    table.close()
+
+
+def test_a_group_that_is_called_like_a_process(machine: Machine, time: Time, groups: Path) -> None:
+    machine.run(7)
+    group(groups, "x[1]", memory_max=str(GIB), memory_current=str(GIB - 1))
+    table = ProcessTable(time.clock, 5.0, root=str(machine.root), groups=str(groups))
+    found = read(table, Limits(table, time.clock))
+    assert list(found or {}) == ["memory /x[1]/"]
+    table.close()
+
+
+def test_groups_are_sought_less_often_where_it_takes_long(machine: Machine, time: Time, groups: Path) -> None:
+    machine.run(7)
+    cpu = iter((0, 400_000_000))  # of which 0.2 % is 200 s
+    clock = Clock(lambda: time.wall, lambda: time.monotonic, lambda: time.boottime, lambda: next(cpu))
+    table = ProcessTable(time.clock, 5.0, root=str(machine.root), groups=str(groups))
+    limits = Limits(table, clock)
+    assert read(table, limits) == {}
+    time.pass_(LOOK_S)
+    assert read(table, limits) == {}
     table.close()
 
 
 def test_a_group_that_goes_while_it_is_read_is_left_out(machine: Machine, time: Time, groups: Path) -> None:
     machine.run(7)
-    folder = group(groups, "a", memory_max="1000", memory_current="900")
+    folder = group(groups, "a", memory_max=str(GIB), memory_current=str(GIB - 1))
     table = ProcessTable(time.clock, 5.0, root=str(machine.root), groups=str(groups))
     limits = Limits(table, time.clock)
     assert read(table, limits)
@@ -174,11 +310,17 @@ def test_the_limit_of_open_files(text: bytes, expected: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [(b"", 0), (b"inactive_file", 0), (b"inactive_file x\n", 0), (b"a 1\ninactive_file 7\n", 7)],
+    [
+        (b"", 0),
+        (b"inactive_file", 0),
+        (b"inactive_file x\n", 0),
+        (b"a 1\ninactive_file 7\nactive_file 5\nslab_reclaimable 3\n", 15),
+        (b"inactive_file 7\ntotal_inactive_file 8\ntotal_active_file 9\n", 17),
+    ],
     ids=str,
 )
 def test_what_is_given_back_first(text: bytes, expected: int) -> None:
-    assert inactive_bytes(text) == expected
+    assert cache_bytes(text) == expected
 
 
 # The kernel of this machine.

@@ -428,3 +428,26 @@ def test_what_is_given_up_is_closed() -> None:
     assert changes(told) == ["closed", "closed"]
     assert [each.silent_since_ts for each in told] == [T0, T0 + 5], "nobody saw it end"
     assert joiner.incidents == ()
+
+
+# Limits.
+
+
+def near(at: float, blamed: Blame) -> Anomaly:
+    """An anomaly of what is near its limit."""
+    return replace(anomaly(at, blamed, "saturation"), scope="limit")
+
+
+def test_a_limit_that_is_near_for_weeks_takes_in_nobody_else() -> None:
+    java, batch = blame("java", "memory_rss_bytes"), blame("batch", "memory_rss_bytes")
+    first = near(0, java)
+    told = joined(first, near(10, batch), extended(first, 20), anomaly(30, blame("report", "memory_rss_bytes")))
+    opened = [each.blame and each.blame.name for each in told if each.change == "opened"]
+    assert opened == ["java", "batch", "report"]
+    assert not [each for each in told if each.merged_into]
+
+
+def test_a_limit_and_its_program_are_one_trouble() -> None:
+    java = blame("java", "memory_rss_bytes")
+    assert changes(joined(near(0, java), anomaly(10, java))) == ["opened", "extended"]
+    assert changes(joined(anomaly(0, java), near(10, java))) == ["opened", "extended"]

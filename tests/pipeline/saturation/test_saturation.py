@@ -11,9 +11,14 @@ import pytest
 
 from laggard.operators.saturation.conditions import CONDITIONS
 from laggard.operators.saturation.results import Reading, Resource, User
-from laggard.pipeline.records import Frame, make_layout
+from laggard.pipeline.bus import Incoming
+from laggard.pipeline.records import Case, Feedback, Frame, encode, make_layout
 from laggard.pipeline.records.json_lines import write_line
-from laggard.pipeline.saturation.telling import blamed_user, saturation_sentence
+from laggard.pipeline.records.outputs import Anomaly, Progress
+from laggard.pipeline.saturation.telling import blamed_holder, blamed_user, saturation_sentence
+from laggard.pipeline.settings import read_settings
+from laggard.pipeline.wiring import wire
+from tests.pipeline.engine.conftest import INPUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -137,10 +142,10 @@ def test_a_limit_blames_who_holds_most_of_it(replay: Replaying) -> None:
     assert memory["blame"]["resources"] == ["memory"]
     assert memory["sentence"] == (
         "The control group `/batch.service` is running out of memory: 96 % of its limit is in use and 50 MB is left. "
-        "It has been so for 0 s. It is held most by `batch` (pid 3)."
+        "It has been so for 5 s. It is held most by `batch` (pid 3)."
     )
-    assert (descriptors["blame"]["row"], descriptors["blame"]["feature"]) == ("web[1@1]", "used_ratio")
-    assert descriptors["sentence"].startswith("`web` will have no file descriptors left in about ")
+    assert (descriptors["blame"]["row"], descriptors["blame"]["feature"]) == ("web[1@1]", "used_ratio"), "unknown here"
+    assert descriptors["sentence"].startswith("`web` will reach its limit of file descriptors in about ")
     assert descriptors["sentence"].endswith("60 % is in use. Its pid is 1.")
     opened = [each for each in found["incident"] if each["change"] == "opened"]
     assert sorted(each["blame"]["name"] for each in opened) == ["batch", "web"]
@@ -166,6 +171,9 @@ class Using:
 
     def using(self, use: Use, most: int = 3) -> Sequence[User]:
         return self._users[:most]
+
+    def used_by(self, name: str, use: Use) -> float:
+        return next((each.now for each in self._users if each.name == name), math.nan)
 
 
 def said(name: Name, value: float, *users: User, unused: float = math.nan, id_: str = "", **more: Any) -> str:
@@ -204,6 +212,7 @@ def test_what_is_said(golden: Callable[[Path, str], None]) -> None:
         held("group_memory", "memory /b", "java[7@1]", 0.6, unused=4e8, samples=GROWING, forecast=True),
         held("group_pids", "pids /b", "sh[7@1]", 0.6, samples=GROWING, forecast=True),
         held("process_descriptors", "descriptors web[7@1]", "web[7@1]", 0.6, samples=GROWING, forecast=True),
+        held("group_memory", "memory /x{}", "java[7@1]", 0.97),
     ]
     assert all(map(str.isprintable, found))
     golden(Path(__file__).parent / "golden" / "sentences.txt", "\n".join([*found, ""]))
@@ -228,3 +237,50 @@ def test_who_uses_much_of_it_is_blamed(users: Using, blamed: str | None) -> None
             2e9,
             ("memory",),
         )
+
+
+@pytest.mark.parametrize(
+    ("name", "feature"),
+    [("group_memory", "memory_rss_bytes"), ("group_pids", "threads"), ("process_descriptors", "descriptors")],
+)
+def test_who_is_at_a_limit_is_blamed_for_what_it_holds(name: Name, feature: str) -> None:
+    reading = Reading("x /y", CONDITIONS[name], "used_ratio", 0.96, math.nan, "x /y", "hog[7@1]")
+    found = blamed_holder(reading, Using(HOG))
+    assert (found.row, found.name, found.feature, found.value) == ("hog[7@1]", "hog", feature, 2e9)
+    for users in (None, Using()):
+        found = blamed_holder(reading, users)
+        assert (found.name, found.feature, found.value) == ("hog", "used_ratio", 0.96), "it is not known what it holds"
+    found = blamed_holder(reading._replace(holder=""), Using(HOG))
+    assert (found.row, found.name, found.feature) == ("x /y", "/y", "used_ratio")
+
+
+@pytest.mark.parametrize(("scope", "resource"), [("host", "cpu"), ("limit", "memory")])
+def test_what_people_call_usual_of_a_program_is_not_told_again(scope: str, resource: str) -> None:
+    """Its rows are the host, or limits: none of them is called like the program that is to blame."""
+    (wired,) = [each for each in wire(read_settings(environ={}, flags=[])) if each.name == "saturation"]
+    task, said = (
+        wired.task(INPUT),
+        Feedback("host", "web-1", BEGIN + 600.0, "a", "usual", (Case("batch", (resource,)),)),
+    )
+    for offset, one in enumerate(saturated(scope, said)):
+        task.process(Incoming(INPUT, offset, "web-1", encode(one), one.ts))
+    (opened,) = [each for each in task.outputs if isinstance(each, Anomaly)]
+    assert opened.blame is not None
+    assert (opened.scope, opened.blame.name, opened.blame.resources) == (scope, "batch", (resource,))
+    (ended,) = [each for each in task.outputs if isinstance(each, Progress) and each.change == "ended"]
+    assert (ended.id, ended.feedback) == (opened.id, "usual")
+
+
+def saturated(scope: str, said: Feedback) -> Iterator[Frame | Feedback]:
+    """20 minutes in which `batch` has the host's CPUs, or its control group, saturated; after 10 somebody speaks."""
+    used = np.array([[0.1, 0.0], [0.1, 0.0], [1.2, 0.0], [0.1, 0.0]])
+    near = np.array([[0.1, np.nan], [0.97, 5e7]])
+    for tick in range(240):
+        ts = BEGIN + tick * INTERVAL_S
+        if tick == 120:
+            yield said
+        yield Frame("host", "web-1", "process", ts, 2 * tick, PROCESSES, used)
+        if scope == "host":
+            yield Frame("host", "web-1", "host", ts, 2 * tick + 1, HOST, np.array([[0.9, 1.0, 0.5]]))
+        else:
+            yield Frame("host", "web-1", "limit", ts, 2 * tick + 1, LIMITS, near)
