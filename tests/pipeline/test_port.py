@@ -55,7 +55,10 @@ def test_from_counters_to_page(tmp_path: Path) -> None:
         bus = stack.enter_context(EmbeddedBus(tmp_path / "laggard.db"))
         bus.create(topics.specs())
 
+        published: list[Frame | Mark] = []
+
         def publish(records: Sequence[Frame | Mark]) -> None:
+            published.extend(records)
             bus.append([Outgoing(topics.name(COUNTERS), "web-1", encode(record), record.ts) for record in records])
 
         telemetry = Telemetry()
@@ -84,9 +87,10 @@ def test_from_counters_to_page(tmp_path: Path) -> None:
             agent.tick()
         agent.close()
         assert httpx.post(url + "/marks", json={"note": "slow"}).status_code == 201
+        assert len(published) > 3 * TICKS
         for operator, answers in (("gaussian", 1), ("cpu", 0)):
             counted = {
-                "laggard_records_total": 3 * TICKS + 1,
+                "laggard_records_total": len(published),
                 "laggard_outputs_total": answers,
                 "laggard_lag_records": 0,
             }
@@ -95,6 +99,7 @@ def test_from_counters_to_page(tmp_path: Path) -> None:
     scored = [(one["operator"], one["scope"]) for one, _ in page["laggard_score"] if one["host"] == "web-1"]
     assert scored == [
         ("cpu", "host"), ("cpu", "process"), ("gaussian", "host"), ("gaussian", "process"), ("saturation", "host"),
+        ("saturation", "limit"),
     ]  # fmt: skip
     young = {one["operator"]: value for one, value in page["laggard_model_young"]}
     assert young == {"cpu": 0, "gaussian": 1, "saturation": 0}
@@ -102,5 +107,5 @@ def test_from_counters_to_page(tmp_path: Path) -> None:
     assert page["laggard_agent_resident_memory_bytes"][0][1] > 1e6
     assert page["laggard_dead_letters_total"][0][1] == 0
     assert page["process_resident_memory_bytes"][0][1] > 1e6
-    most = 2 * (3 + 1) + 1  # the worst three processes, and the host; of saturation the host
+    most = 2 * (3 + 1) + 1 + 3  # the worst three processes, and the host; of saturation the host, and limits
     assert len(page.get("laggard_row_score", [])) <= most
