@@ -159,7 +159,7 @@ def _worker(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
         yield _topic(topics.name(REQUESTS), "Read", "traced requests")
     for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read", "Write")
-    for group in _groups(topics, (*operators, *rekeying, INCIDENTS)):
+    for group in topics.groups((*operators, *rekeying, INCIDENTS)):
         yield Rule("group", group, False, ("Read",), "sharing partitions, and how far they are read")
         yield Rule(
             "transactional-id",
@@ -192,7 +192,7 @@ def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
         yield from _snapshots(topics, operator, "Read")
     # Of the others it is not asked.
     of_hosts = [each for each in operators if each not in {_REGRESSION, _COVARIANCE, _TRACED}]
-    for group in _groups(topics, of_hosts):
+    for group in topics.groups(of_hosts):
         yield Rule("group", group, False, ("Describe",), "how far the operators are")
     if _REGRESSION in operators:
         yield _topic(topics.name(MODELS), "Read", "`laggard models`")
@@ -227,7 +227,7 @@ def _page(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(DEAD_LETTERS), "Read", "what could not be used")
     for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read")
-    for group in _groups(topics, stages):
+    for group in topics.groups(stages):
         yield Rule("group", group, False, ("Describe",), "how far its stages are")
 
 
@@ -243,13 +243,8 @@ def _admin(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(ANOMALIES), "Read", "`laggard reset`: likewise, and what incidents begin with")
     for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read", "Write", why="`laggard reset`: marks them as deleted")
-    for group in _groups(topics, (*operators, INCIDENTS)):
+    for group in topics.groups((*operators, INCIDENTS)):
         yield Rule("group", group, False, ("Read",), "`laggard reset`")
-
-
-def _groups(topics: Topics, stages: Sequence[str]) -> tuple[str, ...]:
-    """The groups that run these."""
-    return tuple(dict.fromkeys(map(topics.group, stages)))
 
 
 def _topic(name: str, operation: str, why: str) -> Rule:

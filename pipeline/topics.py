@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from laggard.pipeline.bus import TopicSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from laggard.pipeline.records import KeyedBy
 
@@ -98,6 +98,10 @@ class Topics:
     def group(self, operator: str) -> str:
         """The group whose members share the operator's partitions: `laggard.hosts`; or `ANNOTATIONS`'."""
         return self.prefix + _TOGETHER.get(operator, operator)
+
+    def groups(self, operators: Iterable[str]) -> tuple[str, ...]:
+        """The groups that run these operators, each once."""
+        return tuple(dict.fromkeys(map(self.group, operators)))
 
     def former_group(self, operator: str) -> str | None:
         """The group that an older laggard ran the operator in, if that was another one."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.requests.looking import Looking
     from laggard.pipeline.requests.requests import Judging
     from laggard.pipeline.settings import Settings
-    from laggard.pipeline.topics import Topic
+    from laggard.pipeline.topics import Topic, Topics
 
 
 UNLEARNED = OWN_SCOPES | {"limit"}
@@ -175,6 +175,11 @@ def inputs(settings: Settings) -> Mapping[str, Topic]:
     serving = {SERVING: COUNTERS} if _REGRESSION in operators and _serves(settings) else {}
     pooling = {POOLING: COUNTERS} if _COVARIANCE in operators and settings.table("pools.members") else {}
     return {**topics, **serving, **pooling, INCIDENTS: ANOMALIES}
+
+
+def inputs_of_groups(settings: Settings, topics: Topics) -> Mapping[str, str]:
+    """Return the full name of the topic that each group of a worker reads, by the group."""
+    return {topics.group(name): topics.name(topic) for name, topic in inputs(settings).items()}
 
 
 def stages(settings: Settings) -> tuple[Stage, ...]:

@@ -166,6 +166,7 @@ class Agent:
         self._counters = HostCounters(self._clock, root)
         self._sources: dict[str, ProcessTable | HostCounters] = {"process": self._processes, "host": self._counters}
         self._failing: set[str] = set()
+        self._failed = 0  # reads of this tick
         self._program = psutil.Process()
         self._layout = make_layout(("agent",), ("agent",), AGENT_FEATURES)
         self._sequence = -1
@@ -192,27 +193,22 @@ class Agent:
         ts = self._timeline.now()
         begun = clock.monotonic(), clock.boottime(), clock.cpu()
         read: dict[str, tuple[Layout, NDArray[np.float64]]] = {}
-        failed = 0
+        self._failed = 0
         for scope, source in self._sources.items():
-            try:
-                read[scope] = source.read()
-                self._failing.discard(scope)
-            except Exception:
-                failed += 1
+            if (counters := self._read(f"{scope} counters", source.read)) is None:
                 source.close()  # what it knows may be half of this tick's: it starts anew
-                if scope not in self._failing:
-                    logger.exception("the %s counters could not be read", scope)
-                self._failing.add(scope)
+            else:
+                read[scope] = counters
         pools: list[Members] = []
         if "process" in read:
             of_processes = read["process"]
             if self._pools is not None:
-                pools = self._read("pools", partial(self._pools.read, self._processes, *of_processes)) or []
-                failed += "pools" in self._failing
-            if (limits := self._read("limits", partial(self._limits.read, *of_processes))) is not None:
+                read_pools = partial(self._pools.read, self._processes, *of_processes)
+                pools = self._read(f"pools of {self._host}", read_pools) or []
+            limits = self._read(f"limits of {self._host}", partial(self._limits.read, *of_processes))
+            if limits is not None:
                 read["limit"] = limits
-            failed += "limits" in self._failing
-        read["agent"] = self._layout, self._cost(begun, missed, failed)
+        read["agent"] = self._layout, self._cost(begun, missed, self._failed)
         frames: list[Frame | Mark] = [
             Frame("host", self._host, scope, ts, self._next_sequence(ts), *each) for scope, each in read.items()
         ]
@@ -229,12 +225,13 @@ class Agent:
         self._publish_s = (clock.monotonic() - started) / 1e9
 
     def _read(self, what: str, read: Callable[[], _T]) -> _T | None:
-        """Read what is told of the processes beside their counters; None where that fails."""
+        """Read something, and log its name when that begins to fail; None where it fails."""
         try:
             found = read()
         except Exception:
+            self._failed += 1
             if what not in self._failing:
-                logger.exception("the %s of %s could not be read", what, self._host)
+                logger.exception("the %s could not be read", what)
             self._failing.add(what)
             return None
         self._failing.discard(what)

@@ -6,6 +6,7 @@ Source: Documentation/admin-guide/cgroup-v2.rst of Linux.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,10 @@ ROOT: Final = "/sys/fs/cgroup"
 
 MAX_GROUPS: Final = 20_000
 """So many groups are looked at for those that are followed; a machine with more of them has none found beyond."""
+
+
+SEEK_RATIO: Final = 0.002
+"""The share of one core that each search for groups may use; it runs less often on a machine with many groups."""
 
 
 def below(group: str) -> Iterator[tuple[str, bool]]:
@@ -46,11 +51,11 @@ def members(group: str) -> list[int]:
 
 def all_members(group: str) -> list[int]:
     """The processes of a group, and of those below it."""
-    return [pid for each, _ in below(group) for pid in members(each)]
+    return some_members(group, sys.maxsize)[0]
 
 
 def some_members(group: str, most: int) -> tuple[list[int], int]:
-    """The processes of a group, and of those below it, and how many groups and processes that are; `most` or so."""
+    """Return processes of a group and of those below it, and the number of groups and processes read: about `most`."""
     found: list[int] = []
     looked = 0
     for each, _ in below(group):

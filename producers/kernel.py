@@ -69,8 +69,13 @@ def _is_procfs(root: str) -> bool:
     return any(mount[1:3] == [os.fsencode(root), b"proc"] for mount in mounts)
 
 
-def _shows_this_process(root: str) -> bool:
+def own_pid(root: str) -> int | None:
+    """Return the pid of this process in the pid namespace that a procfs shows; None where it does not show it."""
     try:
-        return str(Path(f"{root}/self").readlink()) == str(os.getpid())
-    except OSError:
-        return False
+        return int(str(Path(f"{root}/self").readlink()))
+    except (OSError, ValueError):
+        return None
+
+
+def _shows_this_process(root: str) -> bool:
+    return own_pid(root) == os.getpid()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from laggard.pipeline.records import Layout, make_layout
-from laggard.producers.groups import below, some_members
-from laggard.producers.kernel import content
+from laggard.producers.groups import SEEK_RATIO, below, some_members
+from laggard.producers.kernel import content, own_pid
 from laggard.producers.process import GAUGES, RATES
 
 if TYPE_CHECKING:
@@ -49,9 +49,6 @@ MAX_OF_NAME: Final = 8
 LOOK_S: Final = 60.0
 """The time between two looks for limits, and for who holds most of one, in seconds. So often it is told, too, that no
 limit is near: who reads on later, or missed a frame, knows then that it is over."""
-
-SEEK_RATIO: Final = 0.002
-"""What looking for limits may take of one core: it is done less often on a machine with many groups."""
 
 MAX_GROUPS: Final = 512
 """So many groups with a limit are followed, of each controller."""
@@ -164,6 +161,7 @@ class Limits:
     def __init__(self, table: ProcessTable, clock: Clock) -> None:
         self._table = table
         self._clock = clock
+        self._own_pid = own_pid(table.root) or os.getpid()
         self._controllers = _controllers(table.groups)
         self._groups: dict[str, _Group] = {}  # by the id of the row
         self._opened: dict[str, _Limit] = {}  # the limits of open files, by the row of the process
@@ -244,11 +242,11 @@ class Limits:
         return group._replace(limit=limit) if is_one and used >= NEAR * limit else None
 
     def _descriptors(self, layout: Layout, values: Values) -> list[_Row]:
-        rows, own = [], _own_pid(self._table)
+        rows = []
         processes = list(self._table.processes)
         for place in np.flatnonzero(~(values[:, _DESCRIPTORS] < FEW)).tolist():
             row, opened = layout.rows[place], float(values[place, _DESCRIPTORS])
-            if processes[place].pid == own:
+            if processes[place].pid == self._own_pid:
                 continue
             id_ = f"descriptors {row}"
             if np.isnan(opened):
@@ -336,14 +334,6 @@ def _holder(row: _Row, held: list[int], layout: Layout, values: Values) -> str:
         return ""
     own = [(amount, place) for amount, place in zip(of_each.tolist(), held, strict=True) if layout.names[place] == name]
     return layout.rows[max(own, key=lambda each: each[0])[1]]
-
-
-def _own_pid(table: ProcessTable) -> int:
-    """Return the pid of this program where the processes are read, which may be in another pid namespace."""
-    try:
-        return int(Path(f"{table.root}/self").readlink().name)
-    except (OSError, ValueError):
-        return os.getpid()
 
 
 def _controllers(root: str) -> tuple[_Controller, ...]:

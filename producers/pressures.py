@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from laggard.producers.groups import ROOT, below, members, unified
+from laggard.producers.groups import ROOT, SEEK_RATIO, below, members, unified
 from laggard.producers.held import HeldFiles
 
 if TYPE_CHECKING:
@@ -36,11 +36,8 @@ MAX_GROUPS: Final = 1024
 SEEK_S: Final = 30.0
 """How often groups are looked for, at least: a process may have come into one that was empty."""
 
-SEEK_RATIO: Final = 0.002
-"""What looking for groups may take of one core, where some are made all the time ..."""
-
 SOON_S: Final = 0.4
-"""... and so long it waits at least."""
+"""The least time between two searches where groups are made all the time, in seconds; see `SEEK_RATIO`, too."""
 
 
 class Pressed(NamedTuple):

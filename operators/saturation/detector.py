@@ -134,7 +134,7 @@ class Saturation:
         fills, limit = reading.condition.fills, self.limits[reading.condition.name]
         # Nothing is known of a wait that could not be read: it must not keep an anomaly open for ever.
         value = reading.value if math.isfinite(reading.value) else 0.0
-        is_limit, is_first = reading.id == reading.row, before is None
+        is_first = before is None
         if before is None:
             before = Resource(value if fills else 0.0)  # what is full is so at once
         constant_s = 0.5 * self.duration_s
@@ -147,7 +147,7 @@ class Saturation:
             high_ts = ts - (0.0 if fills or value <= high else constant_s * math.log(value / (value - high)))
         open_ts, calm_ts = before.open_ts, before.calm_ts
         # A limit may be reached for a moment, and be no trouble: it is again at the next frame, or it is left alone.
-        if mean >= limit and not before.is_open and not (is_limit and (is_first or value < limit)):
+        if mean >= limit and not before.is_open and not (reading.is_limit and (is_first or value < limit)):
             open_ts = high_ts
         if not before.is_open or mean >= released_at(limit, fills=fills):
             calm_ts = math.nan

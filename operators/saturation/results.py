@@ -76,6 +76,11 @@ class Reading(NamedTuple):
     row: str = "host"
     holder: str = ""
 
+    @property
+    def is_limit(self) -> bool:
+        """Whether it is a limit of a control group or a process: a resource that is a row of its own."""
+        return self.id == self.row
+
 
 class Resource(NamedTuple):
     """The state of one resource.

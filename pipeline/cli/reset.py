@@ -68,7 +68,9 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
     if not chosen:
         known = ", ".join(stage.name for stage in every)
         raise CommandError(f"no operator {name!r} is set; expected one of {known} (setting operators)", USAGE)
-    if to != HERE and (others := _beside(chosen, every, topics_of(settings))):
+    topics = topics_of(settings)
+    others = [each.name for stage in chosen for each in _together(topics, stage, every) if each not in chosen]
+    if to != HERE and others:
         together = ", ".join((*(stage.name for stage in chosen), *others))
         raise CommandError(f"{together} go on together; expected no --operator, or --to {HERE}", USAGE)
     check_existing(settings)
@@ -77,7 +79,6 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
             # A worker on this machine has this claim, and none can start while we have it.
             stack.enter_context(claimed(settings, "work"))
         bus = stack.enter_context(opened_bus(settings))
-        topics = topics_of(settings)
         plans = _plans(bus, topics, chosen, every, until if until is not None else to)
         if not as_json:
             click.echo("\n".join(line for plan in plans for line in plan.lines(settings.text("bus.location"))))
@@ -96,10 +97,9 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
     click.echo(f"Done: {', '.join(plan.stage.name for plan in plans)} will learn anew when a worker starts.")
 
 
-def _beside(chosen: Sequence[Stage], every: Sequence[Stage], topics: Topics) -> list[str]:
-    """The names of the others that are in a group with these: there is one offset for all of it."""
-    groups = {topics.group(stage.name) for stage in chosen}
-    return [stage.name for stage in every if stage not in chosen and topics.group(stage.name) in groups]
+def _together(topics: Topics, stage: Stage, every: Sequence[Stage]) -> list[Stage]:
+    """Return the stages of a stage's group, which have one offset."""
+    return [each for each in every if topics.group(each.name) == topics.group(stage.name)]
 
 
 def _moment(to: str) -> float | None:
@@ -243,7 +243,7 @@ def _plan(bus: Bus, topics: Topics, stage: Stage, every: Sequence[Stage], to: st
     from laggard.pipeline.engine.snapshots import BASE_KEY  # noqa: PLC0415
 
     topic, group = topics.name(stage.topic), topics.group(stage.name)
-    together = [each for each in every if topics.group(each.name) == group]
+    together = _together(topics, stage, every)
     for each in (group, *_former(bus, topics, together)):
         if isinstance(bus, KafkaBus) and (members := bus.admin.client_ids(each)):
             raise CommandError(

@@ -19,7 +19,7 @@ from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.extras import installing
 from laggard.pipeline.provisioning import reports, wanted_topics
 from laggard.pipeline.topics import COUNTERS, INCIDENTS, Topics
-from laggard.pipeline.wiring import inputs
+from laggard.pipeline.wiring import inputs_of_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -118,8 +118,7 @@ def rights(settings: Settings, bus: KafkaBus, names: Sequence[str]) -> Finding:
     """Which of the roles the brokers let this user play."""
     own, operators = Topics(settings.text("topics.prefix")), settings.words("operators")
     allowed = bus.admin.topic_operations(names) if names else {}
-    named = dict.fromkeys(own.group(each) for each in (*operators, INCIDENTS))
-    of_groups = {group: bus.admin.group_operations(group) for group in named}
+    of_groups = {group: bus.admin.group_operations(group) for group in own.groups((*operators, INCIDENTS))}
     groups = {group: found for group, found in of_groups.items() if found is not None}
     lacks = {role: lacking(rules(role, own, operators), allowed, groups) for role in ROLES}
     may = [role for role, missing in lacks.items() if not missing]
@@ -159,10 +158,8 @@ def history(settings: Settings, bus: KafkaBus) -> Iterator[Finding]:
 
 
 def lags(settings: Settings, bus: KafkaBus) -> Iterator[Finding]:
-    """Whether the workers of each group keep up: operators, and what joins their anomalies."""
-    topics = Topics(settings.text("topics.prefix"))
-    groups = {topics.group(name): topics.name(topic) for name, topic in inputs(settings).items()}
-    for group, topic in groups.items():
+    """Report for each group of workers whether it keeps up."""
+    for group, topic in inputs_of_groups(settings, Topics(settings.text("topics.prefix"))).items():
         yield lag(bus, group, topic, time.time())
 
 

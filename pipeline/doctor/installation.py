@@ -25,7 +25,7 @@ from laggard.pipeline.kafka_settings import kafka_options
 from laggard.pipeline.settings import SETTINGS, SettingError
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.web.listen import ListenError, worker_listen
-from laggard.pipeline.wiring import inputs
+from laggard.pipeline.wiring import inputs_of_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -199,8 +199,7 @@ def _recorded(settings: Settings, bus: Bus, agent: Holder | None, worker: Holder
         yield Finding("bus", "ok", found)
     yield from clock_steps(newest - now, interval_s)
     if worker is not None:
-        groups = {topics.group(name): topics.name(read) for name, read in inputs(settings).items()}
-        for group, read in groups.items():
+        for group, read in inputs_of_groups(settings, topics).items():
             each = bus.partition_of(read, host)
             end, committed = bus.bounds(each)[1], bus.committed(group, each)
             waiting = next((record.ts for record in bus.read(each, committed, committed + 1)), now)
@@ -219,7 +218,7 @@ def clock_steps(ahead_s: float, interval_s: float) -> Iterator[Finding]:
 
 
 def lag(group: str, records: int, waited_s: float) -> Finding:
-    """Whether the operators of a group keep up with what is recorded."""
+    """Report whether a group of operators keeps up with the input."""
     found = f"{group} has {records} records to go, the first waits for {max(0.0, waited_s):.0f} s"
     if records and waited_s > LAG_S:
         return Finding("lag", "warning", found, "is the machine overloaded? See laggard_lag_records at /metrics")

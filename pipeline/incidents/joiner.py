@@ -227,7 +227,7 @@ class Joiner:
         evidence = [seen if each.anomaly == found.id else each for each in known.told.evidence]
         self._take_in(known, found, seen, evidence)
         program = _program(seen)
-        named = program is not None and seen.scope in _BY_NAME
+        named = program is not None and seen.scope == "host"
         same = [
             each
             for each in self._open

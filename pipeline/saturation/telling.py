@@ -118,7 +118,7 @@ def saturation_sentence(
         share = readable("_ratio", reading.value if condition.fills else resource.mean)
         told = _SATURATED[condition.name].replace("{}", share).replace("{name}", name)
         told += f"{left}. It has been so for {readable_duration(lasted_s)}."
-    if reading.id == reading.row:  # a limit: the host's users have their own
+    if reading.is_limit:  # what the host's programs use is another matter
         return told + _holder(reading)
     return told if users is None else told + _used(condition.use, users)
 
@@ -127,12 +127,17 @@ def _name(reading: Reading) -> str:
     """Return what a resource is called: a filesystem, a control group, or a process."""
     if reading.condition.name == "process_descriptors":
         return _process(reading.holder or reading.id.partition(" ")[2])
-    name = reading.id.partition(" ")[2] if reading.id == reading.row else reading.id.removeprefix("filesystem ")
+    name = reading.id.partition(" ")[2] if reading.is_limit else reading.id.removeprefix("filesystem ")
     return printable(name)
 
 
 def _process(row: str) -> str:
-    return printable(row.rpartition("[")[0] or row)
+    return printable(_program(row))
+
+
+def _program(row: str) -> str:
+    """Return the name of the program whose process a row is."""
+    return row.rpartition("[")[0] or row
 
 
 def blamed_user(reading: Reading, users: Users) -> Blame | None:
@@ -155,7 +160,7 @@ def blamed_holder(reading: Reading, users: Users | None) -> Blame:
     resources = (reading.condition.resource,) if reading.condition.resource else ()
     if not reading.holder:
         return Blame(reading.row, reading.id.partition(" ")[2], reading.feature, reading.value, resources=resources)
-    name = reading.holder.rpartition("[")[0] or reading.holder
+    name = _program(reading.holder)
     held = math.nan if users is None else users.used_by(name, use)
     if not held > 0.0:
         return Blame(reading.holder, name, reading.feature, reading.value, resources=resources)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import time as real_time
+import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,9 +14,11 @@ import pytest
 from laggard.producers.clock import Clock
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 SECOND = 1_000_000_000
+
+CGROUPS = Path("/sys/fs/cgroup")
 
 STAT = (
     "{pid} ({comm}) {state} {parent} 1 1 0 -1 {flags} {faults_minor} {children_faults} {faults_major} 0"
@@ -168,3 +174,29 @@ def machine(tmp_path: Path) -> Machine:
 @pytest.fixture
 def time() -> Time:
     return Time()
+
+
+@contextmanager
+def limited_group(controller: str, files: tuple[str, str], limit: str) -> Iterator[Path]:
+    """A control group of this machine with a limit; `files` are those of it in versions 2 and 1."""
+    name = f"laggard-test-{uuid.uuid4().hex[:8]}"
+    controllers = CGROUPS / "cgroup.controllers"
+    version_2 = controllers.exists() and controller in controllers.read_text().split()
+    folder = CGROUPS / name if version_2 else CGROUPS / controller / name
+    try:
+        folder.mkdir()
+        (folder / files[0 if version_2 else 1]).write_text(limit)
+    except OSError as error:
+        pytest.skip(f"no control group with a limit of {controller} can be made here: {error}")
+    try:
+        yield folder
+    finally:
+        remove_group(folder)
+
+
+def remove_group(group: Path) -> None:
+    """Remove a group whose processes have ended: the kernel may take a moment to know."""
+    until = real_time.monotonic() + 5.0
+    while (group / "cgroup.procs").read_text() and real_time.monotonic() < until:
+        real_time.sleep(0.05)
+    group.rmdir()

@@ -8,8 +8,6 @@ import os
 import resource
 import subprocess
 import sys
-import time as real_time
-import uuid
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,13 +19,13 @@ from laggard.producers.clock import Clock
 from laggard.producers.groups import some_members
 from laggard.producers.limits import LOOK_S, MAX_OF_KIND, MAX_OF_NAME, Limits, cache_bytes, open_files
 from laggard.producers.processes import ProcessTable
+from tests.producers.conftest import limited_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tests.producers.conftest import Machine, Time
 
-CGROUPS = Path("/sys/fs/cgroup")
 GIB = 1 << 30
 LIMITS = "Limit                     Soft Limit           Hard Limit           Units\n"
 
@@ -329,21 +327,8 @@ def test_what_is_given_back_first(text: bytes, expected: int) -> None:
 @pytest.fixture
 def real_group() -> Iterator[Path]:
     """A group of this machine that may use 64 MiB."""
-    name = f"laggard-test-{uuid.uuid4().hex[:8]}"
-    version_2 = (CGROUPS / "cgroup.controllers").exists()
-    folder = CGROUPS / name if version_2 else CGROUPS / "memory" / name
-    try:
-        folder.mkdir()
-        (folder / ("memory.max" if version_2 else "memory.limit_in_bytes")).write_text(str(64 << 20))
-    except OSError as error:
-        pytest.skip(f"no control group with a limit of memory can be made here: {error}")
-    try:
-        yield folder
-    finally:
-        until = real_time.monotonic() + 5.0
-        while (folder / "cgroup.procs").read_text() and real_time.monotonic() < until:
-            real_time.sleep(0.05)
-        folder.rmdir()
+    with limited_group("memory", ("memory.max", "memory.limit_in_bytes"), str(64 << 20)) as group:
+        yield group
 
 
 def test_the_memory_of_a_real_group(real_group: Path, tmp_path: Path) -> None:

@@ -15,13 +15,12 @@ import pytest
 from laggard.producers.clock import Clock
 from laggard.producers.groups import MAX_GROUPS, all_members, below, members, unified
 from laggard.producers.pressures import SEEK_S, SOON_S, Pressures
+from tests.producers.conftest import CGROUPS, remove_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.producers.conftest import Time
-
-CGROUPS = Path("/sys/fs/cgroup")
 
 
 class Host:
@@ -237,15 +236,7 @@ def real_group() -> Iterator[Path]:
         yield folder
     finally:
         if folder.exists():
-            remove(folder)
-
-
-def remove(group: Path) -> None:
-    """Remove a group whose processes have ended: the kernel may take a moment to know."""
-    until = real_time.monotonic() + 5.0
-    while (group / "cgroup.procs").read_text() and real_time.monotonic() < until:
-        real_time.sleep(0.05)
-    group.rmdir()
+            remove_group(folder)
 
 
 SYNCING = """
@@ -272,7 +263,7 @@ def test_the_kernel_of_this_machine_counts_who_waits_for_the_disk(real_group: Pa
         assert members(str(real_group)) == [child.pid]
         child.kill()
     assert 0.0 < waited <= 1.0
-    remove(real_group)
+    remove_group(real_group)
     found = pressures.read()
     if str(real_group) in found.groups:  # it was not looked for since
         assert not found.ratios["io"][found.groups.index(str(real_group))] > 0.0

@@ -6,8 +6,6 @@ import math
 import subprocess
 import sys
 import time as real_time
-import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,13 +13,13 @@ import pytest
 from laggard.producers.clock import Clock
 from laggard.producers.groups import all_members
 from laggard.producers.quotas import SEEK_S, Quotas, parse_cpu_stat
+from tests.producers.conftest import limited_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.producers.conftest import Time
-
-CGROUPS = Path("/sys/fs/cgroup")
 
 
 def group(root: Path, path: str, limit: str, *, periods: int = 0, throttled: int = 0, pids: str = "") -> Path:
@@ -112,25 +110,8 @@ def test_a_text_without_these_counters_gives_none(text: bytes) -> None:
 @pytest.fixture
 def real_group() -> Iterator[Path]:
     """A group of this machine that may use a twentieth of a CPU."""
-    name = f"laggard-test-{uuid.uuid4().hex[:8]}"
-    version_2 = b"cpu" in (CGROUPS / "cgroup.controllers").read_bytes().split() if _is_2() else False
-    folder = CGROUPS / name if version_2 else CGROUPS / "cpu" / name
-    try:
-        folder.mkdir()
-        (folder / ("cpu.max" if version_2 else "cpu.cfs_quota_us")).write_text("5000")
-    except OSError as error:
-        pytest.skip(f"no control group with a quota can be made here: {error}")
-    try:
-        yield folder
-    finally:
-        until = real_time.monotonic() + 5.0
-        while (folder / "cgroup.procs").read_text() and real_time.monotonic() < until:
-            real_time.sleep(0.05)
-        folder.rmdir()
-
-
-def _is_2() -> bool:
-    return (CGROUPS / "cgroup.controllers").exists()
+    with limited_group("cpu", ("cpu.max", "cpu.cfs_quota_us"), "5000") as group:
+        yield group
 
 
 def test_the_kernel_of_this_machine_holds_back_who_has_used_up_a_quota(real_group: Path) -> None:
