@@ -1,4 +1,4 @@
-"""What has a limit of its own, and how near it is: the memory and the tasks of control groups, files of processes.
+"""Use of individual limits: memory and tasks of control groups, open files of processes.
 
 Sources: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of Linux, getrlimit(2) (`RLIMIT_NOFILE`).
 """
@@ -29,47 +29,49 @@ if TYPE_CHECKING:
 FEATURES: Final = ("used_ratio", "unused_bytes")
 
 TOLD: Final = 0.25
-"""The share of a limit from which on it is told how near it is."""
+"""The least share of a limit in use that is reported."""
 
 NEAR: Final = 0.125
-"""A group that used less of its limit than this at the last look is not read before the next one."""
+"""A group that used less of its limit in the last search is skipped until the next one."""
 
 AGAIN: Final = 0.8
-"""From this share on the limit is read at each tick: it may have been raised, as what needs more of it is seen."""
+"""From this share on the limit itself is read again at each tick: somebody may have raised it."""
 
 MAX_ROWS: Final = 64
-"""So many are told: those that are nearest to their limits."""
+"""The most rows in a frame: those nearest to their limits."""
 
 MAX_OF_KIND: Final = 24
-"""So many of each kind are told: many processes near their limits are no reason to leave out a group."""
+"""The most rows of one kind, so that many processes near their limits do not displace a group."""
 
 MAX_OF_NAME: Final = 8
-"""The open files of so many processes of one name are told."""
+"""The most `descriptors` rows of one process name."""
 
 LOOK_S: Final = 60.0
-"""The time between two looks for limits, and for who holds most of one, in seconds. So often it is told, too, that no
-limit is near: who reads on later, or missed a frame, knows then that it is over."""
+"""The time between two searches for limits, and for the top consumer of each, in seconds.
+
+An empty frame is sent as often: a reader that missed the first one closes its anomaly then.
+"""
 
 MAX_GROUPS: Final = 512
-"""So many groups with a limit are followed, of each controller."""
+"""The most groups with a limit that are followed, by controller."""
 
 MAX_LOOKED: Final = 2000
-"""At a tick so many groups and processes are looked at, in all, for who holds most of a limit."""
+"""The most groups and processes that one tick reads to find top consumers."""
 
 SHARE: Final = 0.25
-"""Programs with less than this share of what is in use do not hold most of it: many hold as much."""
+"""The least share of the use for a program to count as the top consumer."""
 
 MAX_NAME: Final = 200
-"""Characters of the path of a group; one with a longer path is left out."""
+"""The longest path of a group in characters; longer ones are skipped."""
 
 UNLIMITED: Final = 1 << 60
-"""So large a limit is none, in version 1 of control groups."""
+"""Version 1 of control groups reports a larger limit where there is none."""
 
 FEW: Final = 128
-"""The limits of processes with fewer descriptors are not looked at."""
+"""Processes with fewer descriptors are skipped."""
 
 SMALLEST: Final = {"memory": 8 << 20, "pids": 16, "descriptors": 256}
-"""By kind, limits that are lower are not told: what lives below them means to be near."""
+"""By kind, the least limit that is reported: services with lower ones run near them on purpose."""
 
 _MOST_BYTES: Final = 4096
 _DESCRIPTORS, _RSS, _THREADS = (

@@ -1,4 +1,4 @@
-"""Where an older laggard was, which had a group for each operator, and where one group of several goes on."""
+"""Upgrade from one group for each operator to one group for several: find the offset at which to continue."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _logger = logging.getLogger(__name__)
 
 
 def former_groups(topics: Topics, stages: Sequence[Stage]) -> tuple[str, ...]:
-    """The groups that ran these stages in an older laggard, where they were others."""
+    """Return the groups that ran these stages in older versions, without those of the same name."""
     return tuple(group for stage in stages if (group := topics.former_group(stage.name)))
 
 
 def going_on(bus: Bus, topics: Topics, stages: Sequence[Stage], partition: Partition, committed: int) -> int:
-    """Return where a group goes on: at its own offset or, where it has not begun, at that of the furthest former one.
+    """Return the offset at which a group continues: its own or, before its first commit, the furthest former one.
 
-    What another one of those had still to find is lost, but nothing is told twice.
+    Results that slower former groups had not published are lost. Nothing is published twice.
 
     Args:
         bus: where the offsets are.
         topics: the names of the groups.
         stages: those of the group.
         partition: of which.
-        committed: the group's own offset; at most the oldest record's where it has not begun.
+        committed: the group's own offset; at most that of the oldest record before its first commit.
 
     Raises:
         BusUnavailable: ask again later.

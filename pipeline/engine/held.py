@@ -47,13 +47,13 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one partition puts into a commit.
+    """The part of a commit that comes from one partition.
 
     Attributes:
-        offset: the first that is not processed then.
-        outputs: of all tasks, in their order.
-        snapshots: of all tasks.
-        given: how many of the outputs are each task's.
+        offset: the first one not yet processed.
+        outputs: those of all tasks, in order.
+        snapshots: those of all tasks.
+        given: the number of outputs of each task.
 
     """
 

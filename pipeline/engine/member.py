@@ -136,7 +136,7 @@ class Member:
         }
 
     def _counted(self, partition: Partition) -> list[TaskTelemetry]:
-        """Where each task on a partition counts."""
+        """Return the counters of each task on a partition."""
         return [self._telemetry.task(stage.name, partition) for stage in self._stages]
 
     def step(self, timeout_s: float) -> bool:
@@ -246,7 +246,7 @@ class Member:
         self._telemetry.retries += self._recoverer.take_retries()
 
     def _start(self, subscription: Subscription, partition: Partition) -> int:
-        """Where to go on: where the group is, or where an older laggard was."""
+        """Return the offset at which to continue a partition; see `former`."""
         committed = subscription.committed(partition)
         start = going_on(self._bus, self._topics, self._stages, partition, committed)
         if start > committed:

@@ -39,16 +39,16 @@ class Recoveries:
 
     @property
     def usable(self) -> bool:
-        """Whether to call `advance` again can bring all further."""
+        """Whether `advance` can make progress on every task."""
         return all(each.usable for each in self._each)
 
     @property
     def position(self) -> int:
-        """Up to where all are; -1 before that is known."""
+        """The position of the slowest task; -1 before its snapshots are loaded."""
         return min(each.position for each in self._each)
 
     def advance(self, committed: int, stopped: Callable[[], bool]) -> bool:
-        """Go on to the committed offset; gives whether all are there."""
+        """Continue to the committed offset. Return whether all tasks are there."""
         for each in self._each:
             each.joins = any(other.had_snapshots for other in self._each)
             if not each.advance(committed, stopped):
@@ -56,12 +56,12 @@ class Recoveries:
         return True
 
     def follow(self) -> None:
-        """The tasks are where their owner is."""
+        """Mark all tasks as level with their owner; see `Recovery.follow`."""
         for each in self._each:
             each.follow()
 
     def finish(self) -> None:
-        """Make the tasks ones that go on by themselves."""
+        """Make all tasks ready to run; see `Recovery.finish`."""
         for each in self._each:
             each.finish()
 
@@ -82,8 +82,8 @@ class Recovery:
     Attributes:
         task: the same.
         position: the next offset to be replayed; -1 before the snapshots are loaded.
-        had_snapshots: whether there were any.
-        joins: whether others of its group had some. Without any it is new, and has missed nothing.
+        had_snapshots: whether the bus had any for this task.
+        joins: whether other tasks of the group had some. A task without snapshots is then new: it has missed no input.
 
     """
 

@@ -256,7 +256,7 @@ class RecordTask(StageTask):
         self._decoder = Decoder()
 
     def share(self, decoder: Decoder) -> None:
-        """Decode by this, of which others ask the same."""
+        """Use a decoder that other tasks use for the same records."""
         self._decoder = decoder
 
     def _process(self, record: Incoming) -> bool:

@@ -236,7 +236,7 @@ class Task(RecordTask):
                 _logger.exception(NOT_SHOWN, type(observer).__name__, frame.key)
 
     def _said_of(self, tolerance: Tolerance, frame: Frame) -> Tolerance:
-        """What people said of those whom a frame may blame: the host, and its rows."""
+        """Return the feedback that can apply to a frame: that on its key and its rows."""
         return tolerance.at(frame.ts, (frame.key, *frame.layout.names))
 
     def _tolerated(self, scores: Scores, frame: Frame, tolerance: Tolerance, anomalies: Anomalies) -> Tolerated:

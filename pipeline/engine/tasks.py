@@ -1,4 +1,4 @@
-"""The tasks of operators that go on together: one position, and one order of all that they give out."""
+"""The tasks of operators in one group: they share a position, and their outputs have one order."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ if TYPE_CHECKING:
 class Tasks:
     """The tasks of one group's stages on one partition.
 
-    They commit together, so that what they find stands in the order of the input and, for one record, in that of the
-    stages, whoever runs them and however often it dies: it does not depend on which of them is ahead. A record is
-    decoded once for all.
+    They commit together. Their outputs follow the order of the input and, for one record, that of the stages. So the
+    order does not depend on which operator is faster, on the worker, or on restarts. Each record is decoded once.
 
     Parameters:
         tasks: one or more, all at the same position.
 
     Attributes:
         each: the same, in their order.
-        outputs: what came out of all, until somebody takes it.
+        outputs: those of all tasks, until `take`.
 
     """
 
@@ -44,7 +43,7 @@ class Tasks:
 
     @property
     def partition(self) -> Partition:
-        """Where the records come from."""
+        """The input partition."""
         return self.each[0].partition
 
     @property
@@ -53,7 +52,7 @@ class Tasks:
         return self.each[0].position
 
     def process(self, record: Incoming) -> bool:
-        """Let each of them take the next record; gives whether its time is when it was made, see `StageTask`."""
+        """Process the next record in each task; see `StageTask.process`."""
         made = False
         for task in self.each:
             made = task.process(record)
@@ -74,13 +73,13 @@ class Tasks:
                 task.outputs.clear()
 
     def take(self) -> tuple[list[Output], tuple[int, ...]]:
-        """What came out, and how much of it of each task; it is not given again."""
+        """Remove and return the outputs, and the number of them of each task."""
         outputs, given = self.outputs, tuple(self._given)
         self.outputs, self._given = [], [0] * len(self.each)
         return outputs, given
 
     def snapshots(self) -> list[Snapshot]:
-        """The snapshots that are due; they are not given again."""
+        """Remove and return the snapshots that are due."""
         return [snapshot for task in self.each for snapshot in task.states.take(task.position)]
 
     def save_all(self) -> None:
@@ -105,7 +104,7 @@ class Tasks:
 
 
 class _Once(Decoder):
-    """Decodes a record once, of which several tasks ask one after the other."""
+    """Decodes a record once for several tasks that ask for it in turn."""
 
     def __init__(self) -> None:
         super().__init__()

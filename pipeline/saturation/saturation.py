@@ -56,7 +56,7 @@ class SaturationTask(Task):
     """These operators on one partition."""
 
     def _said_of(self, tolerance: Tolerance, frame: Frame) -> Tolerance:  # noqa: ARG002 - others are blamed by rows
-        """What people said of whoever it be: any program may be to blame, whatever the rows of the frame are."""
+        """Return all feedback: the blamed program is no row of a frame of the host or of limits."""
         return tolerance
 
     def _blame(self, scores: streams.Scores, found: Ranking, frame: Frame) -> Blame | None:

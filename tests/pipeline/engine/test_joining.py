@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 BOTH: tuple[Stage, ...] = (WIRED, JOINING)
 
 
-def drain(one: Runner, bus: Bus) -> None:
+def drain(one: Runner, bus: Bus, operator: str = "drift") -> None:
     """Run until all frames were scored, and all that came of them was joined."""
     for _ in range(20 * (bus.bounds(INPUT)[1] + 100)):
         done = all(
             bus.committed(TOPICS.group(name), partition) >= bus.bounds(partition)[1]
-            for name, partition in (("drift", INPUT), (INCIDENTS, JOINED))
+            for name, partition in ((operator, INPUT), (INCIDENTS, JOINED))
         )
         if done and not one.recovering():
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,6 @@ from laggard.pipeline.engine.standby import Standby
 from laggard.pipeline.engine.tasks import Tasks, grouped
 from laggard.pipeline.records import Decoder
 from laggard.pipeline.records.outputs import Anomaly, read_output
-from laggard.pipeline.topics import INCIDENTS
 from tests.pipeline.engine.conftest import (
     INPUT,
     NEVER,
@@ -33,6 +33,7 @@ from tests.pipeline.engine.conftest import (
     stream,
 )
 from tests.pipeline.engine.test_joining import TROUBLED, left
+from tests.pipeline.engine.test_joining import drain as drain_of
 from tests.pipeline.engine.test_runner import delete_before
 from tests.pipeline.incidents.test_joining import JOINED, JOINING
 
@@ -41,27 +42,18 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.bus import Bus, Partition
     from laggard.pipeline.bus.embedded import EmbeddedBus
-    from laggard.pipeline.engine.runner import Runner
     from laggard.pipeline.engine.stage import Stage
 
 FIRST, SECOND = replace(WIRED, name="gaussian"), replace(WIRED, name="cpu", answers_marks=False, leads=False)
 ALL: tuple[Stage, ...] = (FIRST, SECOND, JOINING)
 GROUP = TOPICS.group("gaussian")
+drain = partial(drain_of, operator=FIRST.name)
 MANY_AT_ONCE = Pace(commit_s=0.0, commit_records=1000, poll_records=37)
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("laggard.pipeline.engine.runner.IDLE_S", 0.0)
-
-
-def drain(one: Runner, bus: Bus) -> None:
-    places = (GROUP, INPUT), (TOPICS.group(INCIDENTS), JOINED)
-    for _ in range(20 * (bus.bounds(INPUT)[1] + 100)):
-        if not one.recovering() and all(bus.committed(group, at) >= bus.bounds(at)[1] for group, at in places):
-            return
-        one.step(NEVER)
-    raise AssertionError("does not come to the end")
 
 
 def found(bus: Bus) -> list[tuple[str, str]]:
