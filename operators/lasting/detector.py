@@ -110,7 +110,7 @@ class Lasting:
 
     For each scale W of `SCALES`, in sub-blocks of W / 4:
 
-        S = the level that three of the last four sub-blocks reach
+        S = the level that three of the last four sub-blocks reach; on the shortest scale, or the last two
         m, d = exponentially weighted mean and mean absolute deviation of the sub-blocks before these
         e = max(S - m, 0)
         P = max(P2, P1 / 2)                               P1, P2: the highest peaks of past episodes of e
@@ -124,7 +124,8 @@ class Lasting:
     peaks of an anomaly enter the record when it comes again, on all scales: work that recurs is normal the third time.
 
     An absent name uses nothing. So a program that runs for the first time has a baseline of 0. While it is new, r is
-    three times as large, and P is also that of other new names, but for CPU: a full core is a full core.
+    three times as large, and P is also that of other new names, but for CPU: a full core is a full core. After `NEW_S`
+    without an anomaly its own level is its baseline.
 
     Memory: 60 L + 132 Q bytes per unit and 8 L per row, with L levels and Q quantities (levels and the growth of
     stocks): 3 kB per process with the default features. Units are the names of the frame, the rows of names that have
@@ -260,7 +261,30 @@ class Lasting:
         self._turn(state, sums, layout, values)
         if state.anomalies:
             self._hold(state)
+        self._settle(state, sums)
         return state
+
+    def _settle(self, state: State, sums: Sums) -> None:
+        """Take the level of new names as their baseline once they have stayed for `NEW_S` without an anomaly.
+
+        Before they came they used nothing, which tells nothing of how they are when they run.
+        """
+        if not self.absent_is_nothing:
+            return
+        units, present = state.units, state.units.present
+        due = units.unsettled()[:present] & (state.last_ts - units.first_ts[:present] >= NEW_S)
+        if not due.any():
+            return
+        due &= np.isfinite(state.evidence[0].ring[0, :, :present]).any(axis=0)
+        if (frozen := _frozen(state, sums)) is not None:
+            due &= ~frozen[:present]
+        (places,) = np.nonzero(due)
+        levels = _levels([each.ring[..., places] for each in state.evidence], NEW_S)
+        state.evidence = tuple(
+            each.settled(places, level, filled=scale.window_s <= NEW_S)
+            for each, scale, level in zip(state.evidence, SCALES, levels, strict=True)
+        )
+        state.units = units.settled(places)
 
     def _align(self, ts: float, layout: Layout) -> State:
         """Return the state with the units of this frame."""
@@ -320,8 +344,8 @@ class Lasting:
         names = len(units.names)
         learned = None if (frozen := _frozen(state, sums)) is None else ~frozen
         evidence = state.evidence[number].turned(scale, quantities, learned)
-        excess = evidence.excess()
-        new = state.last_ts - units.joined_ts < NEW_S
+        excess = evidence.excess(last_two=number == 0 and self._pace(state) == 1.0)
+        new = self._new(state)
         # Growth counts only above the baseline.
         growing = excess[len(quantities.levels) :]
         growing *= excess[quantities.stocks] > evidence.deviation[quantities.stocks]
@@ -367,12 +391,13 @@ class Lasting:
         if not near.size:
             return worst, best
         record = recorded(evidence.highest[:, near], evidence.second[:, near])
-        fresh = np.flatnonzero((near < names) & (state.last_ts - units.joined_ts[near] < NEW_S))
+        fresh = np.flatnonzero((near < names) & self._new(state)[near])
         others = recorded(*state.newcomers[number])
         others[self._cpu] = 0.0
         record[:, fresh] = np.maximum(record[:, fresh], others[:, None])
-        # The past of a name is known since the first tick, absent or not; that of a row since it came.
-        since = np.where(near < names, state.begin_ts, np.maximum(units.first_ts[near], state.begin_ts))
+        # The past of a name is known since the first tick until it settles, that of a row since it came.
+        absent = (near < names) & np.isfinite(units.joined_ts[near])
+        since = np.where(absent, state.begin_ts, np.maximum(units.first_ts[near], state.begin_ts))
         young = 1.0 + YOUNG_S * self._pace(state) / np.maximum(state.last_ts - since, LEAST_AGE_S)
         record *= np.float32(RECORDED)
         record += evidence.deviation[:, near]
@@ -394,7 +419,7 @@ class Lasting:
         subjects: Callable[[Places], list[tuple[int, int]]],
         make: Callable[[int, int], Anomaly],
     ) -> None:
-        """Open the anomalies that pass the limit of a scale, or note the unit that is nearest to it."""
+        """Open the anomalies that pass the limit of a scale and last, or note the unit that is nearest to it."""
         if state.near[number] <= 1.0:
             nearest = [make(*each) for each in subjects(np.array([worst.argmax()]))]
             state.nearest = _changed(state.nearest, number, next(iter(nearest), None))
@@ -402,7 +427,16 @@ class Lasting:
         beyond = np.flatnonzero(worst > 1.0)
         beyond = beyond[np.argsort(-worst[beyond], kind="stable")]
         most = max(MOST_OPEN - len(state.anomalies), 0)
-        state.anomalies += tuple(make(*each) for each in subjects(beyond)[:most])
+        found = (make(*each) for each in subjects(beyond))
+        state.anomalies += tuple(each for each in found if math.isnan(each.calm_since))[:most]
+
+    def _new(self, state: State) -> Flags:
+        """Return which units are new: joined by a row within `NEW_S`, or names that have not settled."""
+        units = state.units
+        new: Flags = state.last_ts - units.joined_ts < NEW_S
+        if self.absent_is_nothing:
+            new[: len(units.names)] |= units.unsettled()
+        return new
 
     def _pace(self, state: State) -> float:  # noqa: ARG002 - others need it
         """Return how many times longer than a sub-block a tick is; 1 if that is not to matter."""
@@ -424,14 +458,18 @@ class Lasting:
         is_row = unit >= names
         name = units.names[int(sums.name_of[unit - names]) if is_row else unit]
         row = units.rows[unit - names] if is_row else name
-        if unit < units.present:
-            level = self.quantities.levels[self.quantities.level(quantity)]
-            taken = np.nan_to_num(values[list(sums.places[unit]), layout.features.index(level)])
-            row = layout.rows[sums.places[unit][int(taken.argmax())]]
         baseline = float(state.evidence[number].mean[quantity, unit])
         parts = state.evidence[number].ring[:, quantity, unit]
         # The second-highest: neither a burst nor a sub-block of which the fault has only a part.
-        excess = float(np.sort(parts)[-2]) - baseline
+        _, third, excess, _ = (np.sort(parts) - baseline).tolist()
+        places = sums.places[unit] if unit < units.present else [layout.rows.index(row)] if is_row else []
+        level = self.quantities.levels[self.quantities.level(quantity)]
+        taken = np.nan_to_num(values[list(places), layout.features.index(level)])
+        if unit < units.present:
+            row = layout.rows[places[int(taken.argmax())]]
+        # What only the last two sub-blocks show may be a burst that has ended. The growth of a tick says nothing of it.
+        ended = third < KEPT * excess and quantity < len(self.quantities.levels)
+        ended &= float(taken.sum()) - baseline < KEPT * excess
         calm = np.flatnonzero(~(parts[::-1] - baseline >= KEPT * excess))
         part_s = BLOCKS[number] * max(SCALES[0].part_s, state.interval_s)
         return Anomaly(
@@ -446,7 +484,7 @@ class Lasting:
             excess=excess,
             baseline=baseline,
             now=baseline + excess,
-            calm_since=math.nan,
+            calm_since=state.last_ts if number == 0 and ended else math.nan,
         )
 
     def _hold(self, state: State) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Places = NDArray[np.intp]
 
 PARTS: Final = 4
-"""The number of sub-blocks in a window. Three of them must reach a level: anything shorter is a burst."""
+"""The number of sub-blocks in a window. Three of them must reach a level; on the shortest scale, or the last two."""
 
 RECORDED: Final = 0.2
 """The weight of the record of peaks beside the deviation."""
@@ -192,13 +192,18 @@ class Evidence:
             reported=self.reported * fade,
         )
 
-    def excess(self) -> Matrix:
-        """Return e, the least excess of the highest three of four sub-blocks over the baseline; 0 if unknown."""
+    def excess(self, *, last_two: bool) -> Matrix:
+        """Return e, the least excess of the highest three of four sub-blocks over the baseline; 0 if unknown.
+
+        If `last_two`, the least excess of the last two sub-blocks counts, if that is higher.
+        """
         first, second, third, fourth = self.ring
         low, high = np.minimum(first, second), np.maximum(first, second)
         lower, higher = np.minimum(third, fourth), np.maximum(third, fourth)
         # The second-lowest: one without a value is lower than all others.
-        level = np.minimum(np.maximum(low, lower, out=low), np.minimum(high, higher, out=high), out=low)
+        level = np.minimum(np.maximum(low, lower), np.minimum(high, higher, out=high), out=low)
+        if last_two:
+            np.maximum(level, lower, out=level)
         level -= self.mean
         excess: Matrix = np.maximum(level, 0.0, out=level)
         if self.weight.min(initial=PARTS) < PARTS:
@@ -253,6 +258,30 @@ class Evidence:
         np.maximum(highest, np.maximum(before, peak), out=highest, where=again)
         np.maximum(before, peak, out=before)
         return Evidence(**found)
+
+    def settled(self, units: Places, level: Matrix, *, filled: bool) -> Evidence:
+        """Take the present level of new units as their baseline.
+
+        Args:
+            units: their places.
+            level: their level, shape (quantities, places); where it is not finite the baseline stays.
+            filled: whether they have filled the window. Otherwise it holds this level, too.
+
+        """
+        known = np.isfinite(level)
+        ring, mean, deviation = self.ring, self.mean.copy(), self.deviation.copy()
+        weight, peak = self.weight.copy(), self.peak.copy()
+        if filled:
+            apart = np.abs(ring[..., units] - level)
+            spread = np.where(np.isfinite(apart), apart, 0.0).mean(axis=0)
+        else:
+            ring, spread = ring.copy(), deviation.dtype.type(0.0)
+            ring[..., units] = np.where(known, level, ring[..., units])
+        mean[:, units] = np.where(known, level, mean[:, units])
+        deviation[:, units] = np.where(known, spread, deviation[:, units])
+        weight[:, units] = np.where(known, PARTS, weight[:, units])
+        peak[:, units] = 0.0
+        return replace(self, ring=ring, mean=mean, deviation=deviation, weight=weight, peak=peak)
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy as plain data."""

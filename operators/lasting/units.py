@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.floating]
     Vector = NDArray[np.floating]
+    Flags = NDArray[np.bool_]
     Places = NDArray[np.intp]
 
 LARGEST: Final = 1e30
@@ -36,7 +37,7 @@ class Units:
         rows: ids of the rows whose name has several in the frame.
         present: the number of names that are in the frame.
         first_ts: when each unit was first seen, seconds since the Unix epoch; -inf from the first frame on.
-        joined_ts: when a row last joined each unit; likewise.
+        joined_ts: when a row last joined each unit; likewise, and once a new name has settled.
         seen_ts: when each absent unit was last seen.
         frame_rows: ids of all rows of the frame, in its order.
         frame_names: the name of each of these rows.
@@ -63,6 +64,17 @@ class Units:
     def match(self, layout: Layout) -> bool:
         """Compare the units with a layout."""
         return self.frame_rows == tuple(layout.rows) and self.frame_names == tuple(layout.names)
+
+    def unsettled(self) -> Flags:
+        """Return the new names that run since they were first seen, shape (names,)."""
+        first_ts = self.first_ts[: len(self.names)]
+        return np.isfinite(first_ts) & (self.joined_ts[: len(self.names)] == first_ts)
+
+    def settled(self, places: Places) -> Units:
+        """Return the same with these names settled: their level is their baseline."""
+        joined_ts = self.joined_ts.copy()
+        joined_ts[places] = -np.inf
+        return replace(self, joined_ts=joined_ts)
 
     def aligned(self, layout: Layout, ts: float, last: float, spare: int) -> tuple[Units, Places]:
         """Return the units of the next frame.

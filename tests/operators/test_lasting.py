@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pytest
 
 from laggard.operators.lasting import Lasting
-from laggard.operators.lasting.detector import CALM_S, LARGEST_GAP_S, MOST_OPEN
+from laggard.operators.lasting.detector import CALM_S, LARGEST_GAP_S, MOST_OPEN, NEW_S
 from laggard.operators.lasting.state import SCALES
 from laggard.operators.lasting.units import SPARE_NAMES
 
@@ -142,11 +143,54 @@ def test_a_hog_is_told_within_90_s_once_and_until_it_ends(machine: Machine, minu
     assert ended_min + CALM_S / 60.0 <= told.end_min <= ended_min + CALM_S / 60.0 + 1.5
 
 
-def test_a_burst_is_not_told(machine: Machine) -> None:
-    machine.run(0.25, {"web[1]": 1.0})
+@pytest.mark.parametrize("seconds", [5, 15])
+def test_a_burst_is_not_told(machine: Machine, seconds: float) -> None:
+    machine.run(seconds / 60.0, {"web[1]": 1.0})
     machine.run(60)
     assert machine.told == []
     assert machine.open == []
+
+
+def test_a_minute_is_told_while_it_lasts(machine: Machine) -> None:
+    delays = set()
+    for wait_s in (0, 5, 10):
+        tried = copy.deepcopy(machine)
+        tried.run((300 + wait_s) / 60.0)
+        begin = tried.ts
+        while not tried.open:
+            tried.run(5 / 60.0, {"web[1]": 1.0})
+        delays.add(tried.ts - begin)
+    assert max(delays) <= 40.0
+
+
+SERVICE: Final = ("web[1]", "db[2]", "shop[3]")
+
+
+def test_the_level_of_a_new_program_that_stays_is_its_baseline(machine: Machine) -> None:
+    machine.become(*SERVICE)
+    machine.run(NEW_S / 60.0 + 4 * 60)
+    assert machine.told == []
+    assert machine.open == []
+    machine.run(3, {"shop[3]": 0.5})
+    assert machine.open == [("shop", CPU)]
+
+
+def test_a_new_program_does_not_settle_in_an_anomaly(machine: Machine) -> None:
+    machine.become(*SERVICE)
+    machine.run(NEW_S / 60.0 + 10, {"shop[3]": 1.0})
+    assert machine.open == [("shop", CPU)]
+    machine.run(60)
+    assert [each.unit for each in machine.told] == ["shop"]
+    machine.run(3, {"shop[3]": 0.5})
+    assert machine.open == [("shop", CPU)]
+
+
+def test_a_program_that_starts_again_and_again_does_not_settle(machine: Machine) -> None:
+    for number in range(30):
+        machine.become("web[1]", "db[2]", f"job[{10 + number}]")
+        machine.run(1)
+    state = machine.lasting._state
+    assert np.isfinite(state.units.joined_ts[state.units.names.index("job")])
 
 
 def test_what_came_before_twice_is_usual(machine: Machine) -> None:
@@ -280,9 +324,9 @@ def test_a_restart_is_no_news(machine: Machine) -> None:
 def test_after_a_gap_windows_begin_anew(machine: Machine) -> None:
     machine.run(0.25, {"web[1]": 1.0})
     machine.ts += LARGEST_GAP_S + 60.0
-    machine.run(0.5, {"web[1]": 1.0})
+    machine.run(0.25, {"web[1]": 1.0})
     assert machine.open == []
-    machine.run(0.5, {"web[1]": 1.0})
+    machine.run(0.75, {"web[1]": 1.0})
     assert machine.open == [("web", CPU)]
 
 

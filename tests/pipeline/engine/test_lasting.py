@@ -101,7 +101,7 @@ def test_what_began_suddenly_goes_on_under_the_same_id(replay: Replaying) -> Non
     assert first["change"] == "extended"
     assert minute(first["ts"]) <= 1.5
     assert {minute(each["onset_ts"]) for each in progress} == {0.0}
-    assert first["sentence"].endswith(" in user mode. It has done so for 45 s; its baseline is 0.01 cores.")
+    assert first["sentence"].endswith(" in user mode. It has done so for 30 s; its baseline is 0.01 cores.")
     # The Gaussian alone would have ended it five minutes after it had learned the new level.
     assert ended["change"] == "ended"
     assert 29.5 <= minute(ended["until_ts"]) <= 31.0
