@@ -102,6 +102,7 @@ class Alarm:
     Attributes:
         anomalies: all, in the order of their detection.
         notices: likewise, as they opened.
+        ended: the last record of each anomaly that has ended, by its id.
         first: the first record of each incident, by its id.
         last: the newest record of each.
 
@@ -114,6 +115,7 @@ class Alarm:
         self._joiner = Joiner()
         self.anomalies: list[Anomaly] = []
         self.notices: list[Notice] = []
+        self.ended: dict[str, Progress] = {}
         self.first: dict[str, Incident] = {}
         self.last: dict[str, Incident] = {}
 
@@ -125,6 +127,8 @@ class Alarm:
                 self.anomalies.append(output)
             if isinstance(output, Notice) and output.change == "opened":
                 self.notices.append(output)
+            if isinstance(output, Progress) and output.change == "ended":
+                self.ended[output.id] = output
             if isinstance(output, Anomaly | Progress):
                 for incident in self._joiner.take(output):
                     self.first.setdefault(incident.id, incident)

@@ -3,6 +3,7 @@
     python -m tests.evaluation.everyday                    # one round: 20 minutes to learn, 15 faults in 45 minutes
     python -m tests.evaluation.everyday --keep DIR         # keep the recording and the list of faults
     python -m tests.evaluation.everyday --replay DIR       # judge such a recording again, with today's laggard
+    python -m tests.evaluation.everyday --lasting          # four faults at once that last for half an hour
 
 Six small servers do regular work. Then, one after the other, one of them or a new program goes wrong for 60 to 120 s.
 New programs are stress-ng under neutral names. What else runs on the machine is watched too.
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -28,7 +30,9 @@ from laggard.pipeline.records import Decoder, Frame
 from tests.evaluation.alarm import Alarm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    from laggard.pipeline.records.outputs import Anomaly
 
 SERVERS: Final = ("webd", "cached", "indexd", "mailq", "shopd", "authd")
 FAULTS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
@@ -49,6 +53,15 @@ FAULTS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("20 descriptors/s", "mailq", ("open", "20")),
 )
 """A description, the faulty program, and how it goes wrong: an order to a server, or arguments of stress-ng."""
+LASTING: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
+    ("0.5 core", "mailq", ("hog", "0.5")),
+    ("leak of 2 MB/s", "webd", ("leak", "2e6")),
+    ("10 MB/s written", "shopd", ("write", "10e6")),
+    ("1 core, new", "solver", ("--matrix", "1")),
+)
+LASTING_S: Final = 1800.0
+OVER_S: Final = 420.0
+"""Watched so long after lasting faults have ended, in seconds."""
 
 BESIDE_S: Final = 30.0
 """A fault may be reported so long after its end, in seconds."""
@@ -107,11 +120,28 @@ def misbehave(what: str, size: float, until: float, file: Path) -> None:
             each.close()
 
 
-def make(folder: Path, rounds: int, learn_s: float, gap_s: tuple[float, float]) -> list[Fault]:
-    """Let servers work and faults happen, while laggard watches."""
+def sleep_until(ends: float) -> None:
+    """Sleep until a time of the monotonic clock."""
+    time.sleep(max(ends - time.monotonic(), 0.0))
+
+
+def begin(folder: Path, program: str, how: tuple[str, ...], seconds: float) -> Callable[[], object]:
+    """Let a server or a new program go wrong, and return what waits for its end."""
+    if program in SERVERS:
+        order = folder / f"{program}.new"
+        order.write_text(f"{how[0]} {how[1]} {seconds}")
+        order.rename(folder / f"{program}.order")
+        return partial(sleep_until, time.monotonic() + seconds)
     stress = shutil.which("stress-ng")
     if stress is None:
         raise SystemExit("everyday: stress-ng is not installed; expected it on the path (`apt install stress-ng`)")
+    copy = shutil.copy(stress, folder / program)
+    command = [copy, "--keep-name", "--temp-path", str(folder), *how, "-t", f"{seconds:.0f}"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).wait
+
+
+def make(folder: Path, rounds: int, learn_s: float, gap_s: tuple[float, float], *, lasting: bool) -> list[Fault]:
+    """Let servers work and faults happen, while laggard watches."""
     up = [sys.executable, "-P", "-m", "laggard.pipeline.cli", "up"]
     settings = {"bus.location": folder / "laggard.db", "state": folder, "host": "box", "operators": "gaussian"}
     up += [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
@@ -123,19 +153,19 @@ def make(folder: Path, rounds: int, learn_s: float, gap_s: tuple[float, float]) 
     made = []
     try:
         time.sleep(learn_s)
-        for number in range(rounds * len(FAULTS)):
+        if lasting:
+            begun = [
+                (what, program, time.time(), begin(folder, program, how, LASTING_S)) for what, program, how in LASTING
+            ]
+            for what, program, since, wait in begun:
+                wait()
+                made.append(Fault(what, program, since, time.time()))
+            time.sleep(OVER_S)
+        for number in range(0 if lasting else rounds * len(FAULTS)):
             what, program, how = FAULTS[number % len(FAULTS)]
-            seconds, begin = random.uniform(*gap_s), time.time()
-            if program in SERVERS:
-                order = folder / f"{program}.new"
-                order.write_text(f"{how[0]} {how[1]} {seconds}")
-                order.rename(folder / f"{program}.order")
-                time.sleep(seconds)
-            else:
-                copy = shutil.copy(stress, folder / program)
-                command = [copy, "--keep-name", "--temp-path", str(folder), *how, "-t", f"{seconds:.0f}"]
-                subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            made.append(Fault(what, program, begin, time.time()))
+            since = time.time()
+            begin(folder, program, how, random.uniform(*gap_s))()
+            made.append(Fault(what, program, since, time.time()))
             time.sleep(random.uniform(*gap_s))
     finally:
         watching.terminate()
@@ -158,12 +188,24 @@ def frames(path: Path) -> Iterator[Frame]:
                     yield received
 
 
+def ends(alarm: Alarm, about: Sequence[Anomaly], fault: Fault) -> str:
+    """Return when the last anomaly of a fault was over, and when it was reported so, from the end of the fault."""
+    closed = [alarm.ended[each.id] for each in about if each.id in alarm.ended]
+    if not about or len(closed) < len(about):
+        return "open" if about else ""
+    over, reported = (
+        max(times) - fault.end for times in zip(*((each.until_ts, each.ts) for each in closed), strict=True)
+    )
+    return f"{over:+.0f} s, reported {reported:+.0f} s"
+
+
 def tables(path: Path, faults: list[Fault]) -> str:
     """Return which faults laggard reports, and the other incidents, in Markdown."""
     alarm = Alarm()
     for frame in frames(path):
         alarm.take(frame)
-    lines, noticed = ["| fault | of | reported after | of its feature |", "|---|---|---|---|"], 0
+    lines = ["| fault | of | reported after | of its feature | over after its end |", "|---|---|---|---|---|"]
+    noticed = 0
     mine: set[str] = set()
     for fault in faults:
         about = [
@@ -175,7 +217,7 @@ def tables(path: Path, faults: list[Fault]) -> str:
         mine |= {each.id for each in about}
         after = f"{about[0].ts - fault.begin:.0f} s" if about else "never"
         feature = about[0].blame.feature if about and about[0].blame else ""
-        lines.append(f"| {fault.what} | {fault.program} | {after} | {feature} |")
+        lines.append(f"| {fault.what} | {fault.program} | {after} | {feature} | {ends(alarm, about, fault)} |")
     lines += ["", f"Reported: {noticed} of {len(faults)}."]
     others = [each for each in alarm.last.values() if mine.isdisjoint(seen.anomaly for seen in each.evidence)]
     return "\n".join(
@@ -192,6 +234,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, metavar="DIR")
     parser.add_argument("--replay", type=Path, metavar="DIR")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
+    parser.add_argument("--lasting", action="store_true", help="four faults at once, of half an hour")
     asked = parser.parse_args()
     if asked.serve:
         serve(asked.serve, asked.keep)
@@ -202,7 +245,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="laggard-everyday-") as temporary:
         folder = asked.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        print(tables(folder / "laggard.db", make(folder, asked.rounds, asked.learn, tuple(asked.gap))))
+        made = make(folder, asked.rounds, asked.learn, tuple(asked.gap), lasting=asked.lasting)
+        print(tables(folder / "laggard.db", made))
 
 
 if __name__ == "__main__":
