@@ -127,6 +127,11 @@ class Application:
             return math.inf
         return self.judged_ts + max(SILENT_S, SILENT_TICKS * self.intervals.length_s)
 
+    def close(self, anomaly: str) -> None:
+        """Take an anomaly, given by its id, for ended: the next one may be told at once."""
+        if self.anomalies.of_score is not None and self.anomalies.of_score.id == anomaly:
+            self.anomalies, self.trigger = self.anomalies.without(anomaly), Trigger()
+
     def fall_silent(self) -> None:
         """Give up its anomalies, whose end nobody saw: what still is so when it comes again is another one."""
         self.courses, self.trigger = (), Trigger()

@@ -23,10 +23,9 @@ from laggard.pipeline.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS, RecordTask
 from laggard.pipeline.engine.states import States
 from laggard.pipeline.engine.stream import SET_BACK_FRAMES
 from laggard.pipeline.incidents.anomalies import OpenAnomaly
-from laggard.pipeline.incidents.courses import followed, opening
+from laggard.pipeline.incidents.courses import OVER_S, followed, opening
 from laggard.pipeline.incidents.progress import ANOMALY_FEATURES, ANOMALY_ROWS, progress
 from laggard.pipeline.incidents.tolerance import Tolerance, end_excused
-from laggard.pipeline.incidents.trigger import Trigger
 from laggard.pipeline.records import Feedback, Frame, Wish, encode
 from laggard.pipeline.records.models import model_id
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, anomaly_id
@@ -222,8 +221,8 @@ class RegressionTask(RecordTask):
         one.tolerance = tolerance.grown([each for each in one.anomalies.open if each.id in ids])
         for told in ended:
             self._progress(told, feedback.key, one.judged_ts)
-        if one.anomalies.of_score is not None and one.anomalies.of_score.id in ids:
-            one.anomalies, one.trigger = one.anomalies.without(one.anomalies.of_score.id), Trigger()
+        for identity in ids:
+            one.close(identity)
         self.outputs.append(FeedbackOutput(feedback, self._stage.name, self._is_live(record)))
         self._heard(record)
 
@@ -331,8 +330,10 @@ class RegressionTask(RecordTask):
 
         open_now = one.anomalies.of_score
         going_on = "" if open_now is None else open_now.id
-        one.courses, told = followed(one.courses, judged.ts, judged.score, going_on, look)
+        one.courses, told = followed(one.courses, judged.ts, judged.score, going_on, look, calm_s=OVER_S)
         for each in told:
+            if each.change == "ended":
+                one.close(each.course.id)
             self._progress(each, key, judged.ts, "" if each.ranking is None else judged.sentence())
 
     def _end(self, key: str, one: Application) -> None:

@@ -207,11 +207,11 @@ class Stream:
                 self.operator.adopt(each)
                 self._scores = None
 
-    def excuse(self, anomaly: str) -> None:
-        """Take an anomaly for ended, which people excused."""
-        excused = next((each for each in self.anomalies.open if each.id == anomaly), None)
+    def close(self, anomaly: str) -> None:
+        """Take an anomaly for ended, which people excused or which has been calm: the next one may be told at once."""
+        closed = next((each for each in self.anomalies.open if each.id == anomaly), None)
         self.anomalies = self.anomalies.without(anomaly)
-        if excused is not None and not excused.own:
+        if closed is not None and not closed.own:
             self.trigger = Trigger()
 
     def scores(self) -> Scores | None:

@@ -14,7 +14,7 @@ import logging
 import math
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.contract import LastingScores
@@ -30,7 +30,7 @@ from laggard.pipeline.explaining.telling import lasting_sentence, sentence, stor
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, judge, narrowed
 from laggard.pipeline.history.short_lived import just_begun, listed, matter
 from laggard.pipeline.incidents.anomalies import OpenAnomaly, blamed
-from laggard.pipeline.incidents.courses import Told, followed, kept_open, opening
+from laggard.pipeline.incidents.courses import JOINED_S, Told, followed, kept_open, opening
 from laggard.pipeline.incidents.progress import ANOMALY_FEATURES, ANOMALY_ROWS, notice_ended, progress
 from laggard.pipeline.incidents.tolerance import Tolerance, end_excused
 from laggard.pipeline.records import Feedback, Frame, Mark, encode
@@ -70,10 +70,12 @@ class Task(RecordTask):
 
     Attributes:
         wired: the operator.
+        calm_s: an anomaly of a stream's score has ended when that has stayed at 1 or below for so long.
 
     """
 
     states: States[Keyed]
+    calm_s: ClassVar[float] = JOINED_S
 
     def __init__(
         self,
@@ -380,12 +382,15 @@ class Task(RecordTask):
                 return None
 
         of_score = stream.anomalies.of_score
-        left, told = followed(stream.courses, frame.ts, score_of(scores), "" if of_score is None else of_score.id, look)
+        going_on = "" if of_score is None else of_score.id
+        left, told = followed(stream.courses, frame.ts, score_of(scores), going_on, look, calm_s=self.calm_s)
         if any(course.own for course in left):
             left, more = kept_open(left, frame.ts, kept_by(scores), lambda own: partial(look, own))
             told += more
         stream.courses = left
         for each in told:
+            if each.change == "ended" and not each.course.own:
+                stream.close(each.course.id)
             said = "" if each.ranking is None else self._said(scores, each.ranking, frame, each.course.own)
             self.outputs.append(self._progress(each, frame.key, frame.scope, frame.ts, said))
 
@@ -515,7 +520,7 @@ class Task(RecordTask):
         keyed.tolerance = tolerance.grown([each for each in stream.anomalies.open if each.id in ids])
         for told in ended:
             self.outputs.append(self._progress(told, key, scope, stream.ts))
-            stream.excuse(told.course.id)
+            stream.close(told.course.id)
         notice = stream.anomalies.notices.open
         if notice is not None and tolerance.excused(notice.blame, stream.ts):
             self._end_notice(key, scope, stream, stream.ts)

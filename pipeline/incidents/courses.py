@@ -1,8 +1,9 @@
 """What becomes of a stream's anomalies once they were told: which of it is told, and when.
 
 Hysteresis: the trigger of a stream fires again only after its score has stayed at 1 or below for `QUIET_S`, and an
-anomaly has ended only after it has done so for `JOINED_S`. What comes in between is another anomaly, but the same
-trouble: `joiner` sees both of them open.
+anomaly of a host has ended only after it has done so for `JOINED_S`. What comes in between is another anomaly, but the
+same trouble: `joiner` sees both of them open. The operators of pools, services and applications decide by their newest
+ticks whether a deviation lasts, so their anomalies end after `OVER_S`, and the trigger is armed again then.
 
 All times are those of frames. A host that is off says nothing of how its anomalies went on. They count as ended once it
 has been silent for `SILENT_S` by the frames of other keys of its partition, or its state is given up; it is told that
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 JOINED_S: Final = 300.0
 """An anomaly has ended when its score has stayed at 1 or below for so long."""
+
+OVER_S: Final = 30.0
+"""The same for pools, services and applications. It leaves half of the minute after a fault to the operator. Where
+ticks are longer, the first calm one ends an anomaly."""
 
 SILENT_S: Final = 3600.0
 """Of what has been silent for so long nobody waits to hear any more: of a host by the frames of others, of an operator
@@ -136,9 +141,9 @@ class Course(NamedTuple):
             young=ranking.young,
         )
 
-    def over(self, ts: float) -> bool:
+    def over(self, ts: float, calm_s: float) -> bool:
         """Whether it has ended."""
-        return ts - self.until_ts >= JOINED_S
+        return ts - self.until_ts >= calm_s
 
     def ended(self, *, accepted: bool = False, feedback: Excuse = "") -> Told:
         """What is told of its end."""
@@ -199,7 +204,7 @@ def opening(anomaly: Anomaly | Notice, own: str = "") -> Course:
 
 
 def followed(
-    courses: Sequence[Course], ts: float, score: float, going_on: str, look: Look
+    courses: Sequence[Course], ts: float, score: float, going_on: str, look: Look, *, calm_s: float = JOINED_S
 ) -> tuple[tuple[Course, ...], list[Told]]:
     """What becomes of a stream's anomalies with its next score.
 
@@ -209,6 +214,7 @@ def followed(
         score: the stream's.
         going_on: the id of the anomaly that the score belongs to where it is above 1; empty where it opens another one.
         look: asked at most once.
+        calm_s: an anomaly has ended when its score has stayed at 1 or below for so long.
 
     Returns:
         The courses that have not ended, and what is to be told.
@@ -223,7 +229,7 @@ def followed(
             now, extended = _extended(course.after(ts, score), ts, look)
             left.append(now)
             told += extended
-        elif course.over(ts):
+        elif course.over(ts, calm_s):
             told.append(course.ended())
         else:
             left.append(course)

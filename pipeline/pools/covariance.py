@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, cast
 
-from laggard.operators.calibration import QUIET_S
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine import stream as streams
 from laggard.pipeline.engine.stage import REPLAY_HEADER
@@ -20,6 +19,7 @@ from laggard.pipeline.engine.states import Keyed
 from laggard.pipeline.engine.stream import Stream
 from laggard.pipeline.engine.task import Task
 from laggard.pipeline.engine.tolerated import Tolerated
+from laggard.pipeline.incidents.courses import OVER_S
 from laggard.pipeline.pools.telling import blamed, deviating, moment_output, pool_sentence, whole_output
 from laggard.pipeline.pools.ticks import Ticks, Together
 from laggard.pipeline.records import UNNUMBERED, Frame, RecordError
@@ -109,7 +109,7 @@ class Pool(Keyed):
         One that does not any more counts for a while, lest it be told each time that a score is about 1.
         """
         now = {(each.kind, *each.rows): ts for each in deviations}
-        kept = {each: seen_ts for each, seen_ts in self.ranked.items() if ts - seen_ts < QUIET_S}
+        kept = {each: seen_ts for each, seen_ts in self.ranked.items() if ts - seen_ts < OVER_S}
         if now.keys() <= self.ranked.keys() and (kept | now).keys() == self.ranked.keys():
             self.ranked = self.ranked | now
             return False
@@ -125,6 +125,8 @@ class Pool(Keyed):
 
 class CovarianceTask(Task):
     """The pools of one partition; parameters as those of `Task`."""
+
+    calm_s = OVER_S
 
     def __init__(self, stage: Comparing, partition: Partition, **options: Unpack[TaskOptions]) -> None:
         super().__init__(stage, partition, **options)

@@ -22,7 +22,7 @@ from laggard.pipeline.engine.stage import REPLAY_HEADER, SNAPSHOT_RECORDS
 from laggard.pipeline.engine.states import Keyed
 from laggard.pipeline.engine.stream import Stream
 from laggard.pipeline.engine.task import Task
-from laggard.pipeline.incidents.courses import SILENT_S
+from laggard.pipeline.incidents.courses import OVER_S, SILENT_S
 from laggard.pipeline.records import Feedback, Request
 from laggard.pipeline.records.limits import MAX_TS
 from laggard.pipeline.requests.causes import title
@@ -185,6 +185,8 @@ class Service(Keyed):
 
 class RequestsTask(Task):
     """The services of one partition; parameters as those of `Task`."""
+
+    calm_s = OVER_S
 
     def __init__(self, stage: Judging, partition: Partition, **options: Unpack[TaskOptions]) -> None:
         self._stage = stage

@@ -15,7 +15,7 @@ from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.engine.stream import SET_BACK_FRAMES
-from laggard.pipeline.incidents.courses import JOINED_S, SILENT_S
+from laggard.pipeline.incidents.courses import OVER_S, SILENT_S
 from laggard.pipeline.pools.covariance import MEMBER, CovarianceTask
 from laggard.pipeline.records import Case, Feedback, Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Progress, anomaly_id
@@ -85,11 +85,10 @@ def test_a_member_that_deviates_is_an_anomaly_and_the_ranking_is_told_as_it_chan
     # Another one beside it, then none: told each time, and a ranking of the same is not.
     (both,) = give(task, calm(130, 150, **{"b[2]": 3.0, "c[3]": 2.0}))
     assert [each.rows for each in both.ranking] == [("b[2]",), ("c[3]",)]
-    # A minute after one is not any more: the first of them was so last at 145 s.
-    assert give(task, calm(150, 205)) == []
-    (none,) = give(task, calm(205, 210))
+    # Half a minute after one is not any more: both were so last at 145 s.
+    assert give(task, calm(150, 145 + OVER_S)) == []
+    ended, none = give(task, calm(145 + OVER_S, 150 + OVER_S))
     assert (none.ranking, none.levels) == ((), ())
-    (ended,) = give(task, calm(210, 170.0 + JOINED_S))
     assert isinstance(ended, Progress)
     assert (ended.change, ended.until_ts) == ("ended", T0 + 145.0)
     assert ended.sentence == "It is over; it lasted 45 s. The member that deviated most was `b`."

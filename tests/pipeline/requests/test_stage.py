@@ -17,7 +17,7 @@ from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.engine.stream import SET_BACK_FRAMES
-from laggard.pipeline.incidents.courses import JOINED_S
+from laggard.pipeline.incidents.courses import OVER_S
 from laggard.pipeline.records import Case, Feedback, Frame, Mark, encode, make_layout
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Progress, anomaly_id
 from laggard.pipeline.records.requests import RequestOutput, request_id
@@ -185,10 +185,10 @@ def test_when_more_are_out_of_line_than_usual_it_is_an_anomaly() -> None:
     assert "are out of line like `l109.55` (`lock x.lock`): " in anomaly.sentence
     assert LOCK in anomaly.sentence
     assert anomaly.sentence.endswith("Too few requests were seen to be sure.")
-    ended = [each for each in give(task, calm(160, 200 + JOINED_S, 1.0)) if isinstance(each, Progress)]
+    ended = [each for each in give(task, calm(160, 190 + OVER_S)) if isinstance(each, Progress)]
     assert [each.change for each in ended] == ["ended"]
     assert ended[0].id == anomaly.id
-    assert ended[0].until_ts < T0 + 300.0
+    assert T0 + 160.0 <= ended[0].until_ts <= T0 + 170.0
 
 
 def test_what_a_person_says_is_usual_ends_and_is_not_told_again() -> None:
