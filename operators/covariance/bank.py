@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from laggard.operators.covariance.distance import tangent, whiten
+from laggard.operators.covariance.presence import NEWEST
 from laggard.operators.covariance.windows import LIFE, Windows
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class Tick:
         sums, weights, references: what becomes of the means.
         variance: over groups, of what members differ by, shape (levels + changes,).
         medians: of the siblings, in the metrics' units, shape (metrics, n).
+        differences: from them, and those given the others, shape (2 x metrics, n).
 
     """
 
@@ -98,6 +100,7 @@ class Tick:
     references: Floats
     variance: Floats
     medians: Floats
+    differences: Floats
 
 
 class Bank:
@@ -119,7 +122,7 @@ class Bank:
 
     Windows are exponential, of the same mean age as `length` ticks: O(1) state per member and metric.
 
-    Memory: for each member about (37 windows + 28) x metrics numbers of 8 bytes, and those of `Windows`.
+    Memory: for each member about (37 windows + 32) x metrics numbers of 8 bytes, and those of `Windows`.
 
     References: Wallace (1959), "Bounds on normal approximations to Student's and the chi-square distributions", Annals
     of Mathematical Statistics 30. Coles (2001), "An introduction to statistical modeling of extreme values", section 3.
@@ -192,6 +195,7 @@ class Bank:
             # Its score at its last tick; of the stretch above 1 begin, newest time and tick; best score, its stretch.
             "last": np.zeros(slots),
             "newest": np.zeros((PERSISTENCE - 1, slots)),  # what the scores of its last ticks would be by themselves
+            "recent": np.full((NEWEST - 1, self.traces, slots), np.nan),  # differences of its last ticks
             "stretch": np.zeros(slots),  # the best score of the newest stretch
             "runs": np.full((6, slots), np.nan),
         }
@@ -292,6 +296,7 @@ class Bank:
             references,
             mean_variance,
             medians,
+            difference,
         )
 
     def _levels_and_changes(self, sums: Floats, weights: Floats) -> Floats:
@@ -351,6 +356,9 @@ class Bank:
         newest = self._arrays["newest"]
         newest[1:, slots] = newest[:-1, slots]
         newest[0, slots] = tick.alone
+        recent = self._arrays["recent"]
+        recent[1:, :, slots] = recent[:-1, :, slots]
+        recent[0, :, slots] = tick.differences.T
 
     def _relate(self, tick: Tick, values: Floats) -> None:
         """Learn how metrics go together in all members alike."""
@@ -532,6 +540,13 @@ class Bank:
         weights = self._arrays["weights"][:, :p, slots]
         return np.asarray(self._arrays["sums"][:, :p, slots] / np.where(weights > 0.0, weights, np.nan))
 
+    def newest(self, tick: Tick, at: int, ticks: int) -> Floats:
+        """Mean differences of the newest ticks of a member, by its place in the last one, shape (2 x metrics,)."""
+        found = np.concatenate([tick.differences[None, :, at], self._arrays["recent"][: ticks - 1, :, tick.slots[at]]])
+        there = np.isfinite(found)
+        count = there.sum(axis=0)
+        return np.asarray(np.where(there, found, 0.0).sum(axis=0) / np.where(count, count, np.nan))
+
     def ticks(self, slots: Slots) -> Floats:
         """How many ticks members have been there."""
         return np.array(self._arrays["ticks"][slots])
@@ -578,6 +593,7 @@ class Bank:
         """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
         self.windows.restore(state["windows"])
         parts = self._empty(self.windows.slots)
+        state = {"recent": parts["recent"]} | state  # an older laggard has none
         for name, part in parts.items():
             found = np.array(state[name], part.dtype)
             if found.shape != part.shape:

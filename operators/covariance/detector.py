@@ -16,6 +16,8 @@ from laggard.operators.covariance.clustering import au_p_values, ward
 from laggard.operators.covariance.distance import pairwise
 from laggard.operators.covariance.groups import Courses
 from laggard.operators.covariance.kinds import YOUNGER, Sign, kind_of, nature
+from laggard.operators.covariance.presence import HELD_SCORE, Newest, Standing
+from laggard.operators.covariance.presence import restored as restored_standing
 from laggard.operators.covariance.published import rank
 from laggard.operators.covariance.results import Dendrogram, Deviation, Level, Report, path_of
 from laggard.operators.covariance.windows import LARGEST, LIFE
@@ -118,6 +120,7 @@ class _Node:
     kind: Kind | Literal[""] = ""
     next_kind: Kind | Literal[""] = ""
     ticks: int = 0
+    standing: Standing | None = None
 
     def take_kind(self, kind: Kind | Literal[""]) -> None:
         """Take what a tick says: what is told does not change with every tick."""
@@ -169,6 +172,8 @@ class _Look:
     known: NDArray[np.intp]  # places of those that have a slot
     tick: Tick
     limit: float
+    standings: Mapping[int, Standing | None]  # after this tick, by the places of those that stand out or did so
+    scores: Floats  # of the tick, but of what has ended and what still lasts
 
 
 class Candidate(NamedTuple):
@@ -450,6 +455,8 @@ class Covariance:
             limit = self._limit(depth.bank, len(slots))
             tick = depth.bank.look(ts, slots, found[known_places], groups, limit)
             tick = self._excuse_younger(depth, tick, [node for node in nodes if node is not None], ts, limit)
+            known_nodes = [node for node in nodes if node is not None]
+            standings = self._standings(depth.bank, tick, known_nodes, limit)
             looks.append(
                 _Look(
                     paths,
@@ -459,9 +466,19 @@ class Covariance:
                     known_places,
                     tick,
                     limit,
+                    standings,
+                    _present(tick.scores, standings),
                 )
             )
         return tuple(looks)
+
+    def _standings(self, bank: Bank, tick: Tick, nodes: Sequence[_Node], limit: float) -> dict[int, Standing | None]:
+        """What becomes at this tick of those that stand out or have done so."""
+        return {
+            at: Newest(bank, tick, at, limit, self._usual_interval_s).follow(node.standing)
+            for at, node in enumerate(nodes)
+            if node.standing is not None or tick.scores[at] > 1.0
+        }
 
     @property
     def _usual_interval_s(self) -> float:
@@ -522,6 +539,8 @@ class Covariance:
                 node.alive = changed = True
                 self._away.pop(node.path, None)
             node.until_ts = ts
+        for at, standing in look.standings.items():
+            depth.nodes[look.paths[look.known[at]]].standing = standing
         for node in depth.nodes.values():
             if node.alive and node.path not in here:
                 node.alive, changed = False, True
@@ -542,7 +561,8 @@ class Covariance:
         nobody = np.zeros(0, np.intp)
         values = np.zeros((0, len(self._features)))
         tick = depth.bank.look(ts, nobody, values, nobody, 1.0)
-        self._learn(depth, _Look((), (), np.zeros(0, np.bool_), values, nobody, tick, 1.0), ts)
+        nothing = np.zeros(0, np.bool_)
+        self._learn(depth, _Look((), (), nothing, values, nobody, tick, 1.0, {}, tick.scores), ts)
 
     def _claim(self, depth: _Depth, look: _Look, new: Sequence[int], ts: float) -> None:
         room = self.limit - len(depth.nodes)
@@ -606,14 +626,14 @@ class Covariance:
 
     def _deviations_now(self, depth: _Depth, look: _Look) -> list[Deviation]:
         found = []
-        for at in np.flatnonzero(look.tick.scores > 1.0).tolist():
+        for at in np.flatnonzero(look.scores > 1.0).tolist():
             node = depth.nodes[look.paths[look.known[at]]]
             features, kind = self._kind_now(depth, look, at)
             if not _says_more(node.kind, kind):
                 kind = node.kind or kind
             begin = float(depth.bank.begun(look.tick.slots[at : at + 1])[0])
             column = int(np.nan_to_num(look.tick.evidence[:, :, at]).max(axis=0).argmax())
-            score = float(look.tick.scores[at])
+            score = float(look.scores[at])
             found.append(
                 Deviation(
                     (node.row,),
@@ -688,7 +708,7 @@ class Covariance:
 
     def _candidates(self, depth: _Depth, look: _Look) -> list[Candidate]:
         """The worst members of a tick."""
-        scores = look.tick.scores
+        scores = look.scores
         found = []
         for at in np.argsort(-scores, kind="stable")[:MOST_LEAVES].tolist():
             if scores[at] <= 0.0:
@@ -1093,6 +1113,7 @@ class Covariance:
                             node.kind,
                             node.next_kind,
                             node.ticks,
+                            None if node.standing is None else node.standing.snapshot(),
                         ]
                         for node in depth.nodes.values()
                     ],
@@ -1117,13 +1138,26 @@ class Covariance:
         for part in state["depths"]:
             depth = _Depth(self._bank())
             depth.bank.restore(part["bank"])
-            for path, name, slot, begin_ts, wave, leaf, until_ts, alive, kind, next_kind, ticks in part["nodes"]:
+            for path, name, slot, begin_ts, wave, leaf, until_ts, alive, kind, next_kind, ticks, *standing in part[
+                "nodes"
+            ]:
                 node = _Node(tuple(path), name, int(slot), float(begin_ts), int(wave), bool(leaf), float(until_ts))
                 node.alive, node.kind, node.next_kind, node.ticks = bool(alive), kind, next_kind, int(ticks)
+                if standing and standing[0] is not None:  # an older laggard has none
+                    node.standing = restored_standing(standing[0])
                 depth.nodes[node.path] = node
             depth.waves = {tuple(parent): _Wave(int(number), int(tick)) for parent, number, tick in part["waves"]}
             self._depths.append(depth)
         self._layout, self._looked = None, None
+
+
+def _present(scores: Floats, standings: Mapping[int, Standing | None]) -> Floats:
+    """The scores of members, at most 1 of what has ended and more of what lasts."""
+    present = scores.copy()
+    for at, standing in standings.items():
+        lasts = standing is not None and standing.lasts
+        present[at] = max(present[at], HELD_SCORE) if lasts else min(present[at], 1.0)
+    return present
 
 
 def _wave_name(parent: Path, wave: int) -> str:
