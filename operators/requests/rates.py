@@ -13,6 +13,8 @@ from laggard.operators.calibration import Calibration
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from laggard.operators.contract import Layout, Matrix
 
 ALL: Final = "all"
@@ -31,6 +33,20 @@ WINDOWS: Final = (1, 6, 30)
 FEWEST: Final = 3
 """So many requests must be out of line: one or two are no alarm, whatever they are."""
 
+NEWEST: Final = (1, 2, 3, 4, 6, 8, 12)
+OVER: Final = 0.01
+"""A window counts no longer if so few outliers as in its newest ticks have this probability at the rate before."""
+
+CALM: Final = 3
+"""A cluster is no longer out of line after so many ticks at which it was not."""
+
+HELD: Final = 0.5
+HELD_SCORE: Final = 1.01
+"""A cluster that is out of line stays so, with this score at least, while its raw score is this share of the limit."""
+
+FROZEN_S: Final = 4 * 3600.0
+"""For so long the usual rate stays what it was before the trouble; what lasts longer becomes usual."""
+
 MOST_ROWS: Final = 256
 MEMORY_S: Final = 86400.0
 
@@ -42,15 +58,17 @@ _LEVEL: Final = (12.0, 2.0)  # of -ln of the probability: passed once an hour, a
 
 
 class _Row:
-    """One cluster: how many outliers there usually are, and in the last ticks."""
+    """One cluster: how many outliers there usually are, and in the last ticks; since when it is out of line, or NaN."""
 
-    __slots__ = ("lost_s", "name", "outliers", "recent", "since_ts")
+    __slots__ = ("calm", "lost_s", "name", "out_since_ts", "outliers", "recent", "since_ts")
 
     def __init__(self, name: str, ts: float) -> None:
         self.name = name
         self.outliers = 0.0
         self.lost_s = 0.0
         self.since_ts = ts
+        self.out_since_ts = math.nan
+        self.calm = 0
         self.recent: deque[tuple[float, float]] = deque(maxlen=WINDOWS[-1])
 
 
@@ -119,15 +137,21 @@ class Rates:
         requests, counted = _read(layout, values)
         age_s = 0.0 if math.isnan(self._first_ts) else ts - self._first_ts
         told, most = [], 0.0
-        for row, (name, outliers, lost_s) in counted.items():
+        # A trouble whose requests are few goes on where a tick has none of them.
+        out = {row: (each.name, 0.0, 0.0) for row, each in self._rows.items() if not math.isnan(each.out_since_ts)}
+        for row, (name, outliers, lost_s) in (out | counted).items():
             known = self._rows.get(row)
             raw, features = self._judge(known, requests, outliers, lost_s)
             most = max(most, raw)
             row_age_s = 0.0 if known is None else ts - known.since_ts
-            told.append(RowScore(row, name, self._calibration.score(raw), features, row_age_s))
+            score = self._calibration.score(raw)
+            if row in out and score >= HELD:
+                score = max(score, HELD_SCORE)
+            told.append(RowScore(row, name, score, features, row_age_s))
         told.sort(key=lambda each: (-each.score, each.row))
         young = age_s < _YOUNG_S or self._requests < _YOUNG_REQUESTS
-        return Judgement(ts, self._calibration.score(most), tuple(told), most, age_s, young)
+        score = max(self._calibration.score(most), told[0].score if told else 0.0)
+        return Judgement(ts, score, tuple(told), most, age_s, young)
 
     def _judge(
         self, known: _Row | None, requests: float, outliers: float, lost_s: float
@@ -148,6 +172,9 @@ class Rates:
             if number < FEWEST or not among:
                 continue
             share = among / (among + steady / rate)
+            counts = [*(each for each, _ in before), outliers]
+            if self._has_ended(counts, [*self._recent, requests][-len(counts) :]):
+                continue
             raw = -math.log(max(float(betainc(number, steady, share)), 1e-200))
             if raw > best:
                 best, ratio, per_request_s = raw, number / among, lost / among
@@ -158,8 +185,20 @@ class Rates:
         )
         return best, features
 
+    def _has_ended(self, before: Sequence[float], among: Sequence[float]) -> bool:
+        """Whether the newest of these ticks have clearly fewer outliers than those before lead to expect."""
+        first = next((at for at, number in enumerate(before) if number), len(before))
+        for ticks in NEWEST:
+            split = len(before) - ticks
+            if split <= first:
+                return False
+            known, share = sum(before[first:split]), sum(among[first:split]) / sum(among[first:])
+            if float(betainc(known, sum(before[split:]) + 1.0, share)) < OVER:
+                return True
+        return False
+
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
-        """Take a tick in. Of a cluster that is much more frequent than usual not all counts."""
+        """Take a tick in. Of a cluster that is more frequent than usual not all counts, while it is out none."""
         judged = self.score(ts, layout, values)
         requests, counted = _read(layout, values)
         if math.isnan(self._first_ts):
@@ -172,13 +211,20 @@ class Rates:
         self._ts = ts
         for key in counted.keys() - self._rows.keys():
             self._rows[key] = _Row(counted[key][0], ts)
+        out = {each.row for each in judged.rows if each.score > 1.0}
         for key, row in self._rows.items():
+            row.calm = 0 if key in out else row.calm + 1
+            if row.calm >= CALM:
+                row.out_since_ts = math.nan
+            elif not row.calm and math.isnan(row.out_since_ts):
+                row.out_since_ts = ts
             name, outliers, lost_s = counted.get(key, (row.name, 0.0, 0.0))
             row.name = name
             row.recent.append((outliers, lost_s))
             prior_outliers, prior_requests = _PRIOR
             expected = (prior_outliers + row.outliers) / (prior_requests + self._requests) * requests
-            learned = min(outliers, expected + 2.0 * math.sqrt(expected) + 1.0)
+            is_frozen = ts - row.out_since_ts < FROZEN_S
+            learned = min(outliers, expected if is_frozen else expected + 2.0 * math.sqrt(expected) + 1.0)
             row.outliers += learned
             row.lost_s += lost_s * learned / outliers if outliers else 0.0
         self._requests += requests
@@ -197,7 +243,16 @@ class Rates:
             "ts": self._ts,
             "first_ts": self._first_ts,
             "rows": [
-                [key, row.name, row.outliers, row.lost_s, row.since_ts, [list(each) for each in row.recent]]
+                [
+                    key,
+                    row.name,
+                    row.outliers,
+                    row.lost_s,
+                    row.since_ts,
+                    [list(each) for each in row.recent],
+                    row.out_since_ts,
+                    row.calm,
+                ]
                 for key, row in self._rows.items()
             ],
         }
@@ -209,9 +264,11 @@ class Rates:
         self._recent = deque(map(float, state["recent"]), WINDOWS[-1])
         self._ts, self._first_ts = float(state["ts"]), float(state["first_ts"])
         self._rows = {}
-        for key, name, outliers, lost_s, since_ts, recent in state["rows"]:
+        for key, name, outliers, lost_s, since_ts, recent, *out in state["rows"]:
             row = self._rows[str(key)] = _Row(str(name), float(since_ts))
             row.outliers, row.lost_s = float(outliers), float(lost_s)
+            if out:  # an older laggard has none
+                row.out_since_ts, row.calm = float(out[0]), int(out[1])
             row.recent.extend((float(one), float(other)) for one, other in recent)
 
 
