@@ -46,6 +46,15 @@ NOTICED: Final = 0.1
 UNSURE: Final = 10.0
 """The spread of so many response times is taken for twice what it seems to be."""
 
+HELD: Final = 0.5
+"""While it is slow, a response time that is longer than usual by this share of what it was by is still slow ..."""
+
+HELD_SCORE: Final = 1.01
+"""... and has at least this score."""
+
+FOLLOWED: Final = 8.0
+"""Over so many slow samples, exponentially."""
+
 CALM: Final = 5
 """So many samples that are not slow end a slow time."""
 
@@ -82,6 +91,7 @@ class Adaptive(Follower):
         self._slow = False
         self._slow_for = 0  # samples
         self._calm = 0
+        self._excess = 0.0  # by which response times were longer than usual since then, on average
         self._rebuilds = Calibration(per_day=options.false_rebuilds_per_day, prior=(6.0, 1.5))
         self._lateness = Calibration(per_day=options.false_alarms_per_day, scale="logarithmic", prior=(1.5, 0.3))
 
@@ -129,7 +139,9 @@ class Adaptive(Follower):
         if math.isnan(deviation):
             return 0.0
         usual = self.usual
-        return min(self._lateness.score(deviation), value / (SLOW * usual)) if usual > 0.0 else 0.0
+        score = min(self._lateness.score(deviation), value / (SLOW * usual)) if usual > 0.0 else 0.0
+        is_held = self._slow and value - usual >= HELD * self._excess > 0.0
+        return max(score, HELD_SCORE) if is_held else score
 
     def _deviation(self, value: float) -> float:
         """By how many spreads a response time is longer than usual; NaN where that is not known."""
@@ -190,6 +202,9 @@ class Adaptive(Follower):
             self._usual.clear()
             self._slow = False
         begins = seen.slow > 1.0 and not self._slow
+        if seen.slow > HELD_SCORE:
+            excess = value - self.usual
+            self._excess = excess if begins else self._excess + (excess - self._excess) / FOLLOWED
         if seen.slow > 1.0:
             self._slow, self._calm, self._slow_for = True, 0, 1 if begins else self._slow_for
         else:
@@ -280,6 +295,7 @@ class Adaptive(Follower):
             "slow": self._slow,
             "slow_for": self._slow_for,
             "calm": self._calm,
+            "excess": self._excess,
             "rebuilds": self._rebuilds.snapshot(),
             "lateness": self._lateness.snapshot(),
         }
@@ -290,6 +306,7 @@ class Adaptive(Follower):
         self._age, self._steps = int(state["age"]), [int(each) for each in state["steps"]]
         self._first, self._slow, self._calm = bool(state["first"]), bool(state["slow"]), int(state["calm"])
         self._slow_for = int(state["slow_for"])
+        self._excess = float(state.get("excess", 0.0))  # an older laggard has none
         self._floor, self._lowest = float(state["floor"]), float(state["lowest"])
         self._reference = float(state["reference"])
         self._residuals = deque((float(each) for each in state["residuals"]), REMEMBERED)
