@@ -77,7 +77,8 @@ def _numbers() -> list[PanelBuilder]:
         number(
             "Open incidents",
             "Incidents that have not ended: what operators see at one time that may have one cause is one. It ends "
-            "when all of it has been calm for five minutes. The table below says which; it leads to the host.",
+            "when all of it has been calm for five minutes, of pools, services and applications for half a minute. The "
+            "table below says which; it leads to the host.",
             or_zero(f"sum({worst(HOST, _OPEN)})"),
             limits=((1, RED),),
         ),
