@@ -273,11 +273,11 @@ def rows_of(name: str, there: Sequence[Fault], incidents: Sequence[Open]) -> lis
     return found
 
 
-def run(name: str, seed: int) -> list[Row]:
+def run(name: str, seed: int, lengths: Sequence[float] = MINUTES) -> list[Row]:
     """One stream for each length of its fault: after the first one the limit would be another."""
     stream = STREAMS[name]
     found = []
-    for minutes in MINUTES:
+    for minutes in lengths:
         there = faults(stream.tick_s, (minutes,))
         found += rows_of(name, there, reported(task_of(stream.stage), stream.make(seed, there, span_s(there))))
     return found
