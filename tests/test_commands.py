@@ -150,17 +150,16 @@ def test_the_tests_command_asks_for_what_tests_need(checkout: Checkout) -> None:
         checkout._program(Path(f"{checkout.log}.venv/bin/{tool}"), f'#!/bin/sh\necho "{tool}: $*" >>{{log}}\n')
     code, out, _ = checkout.run("--quick", "-k", "a b", command="tests/run")
     assert code == 0
-    assert out == "lint: ok\nformat: ok\ntypes: ok\ntypes-of-tests: ok\n"
+    assert out == "lint: ok\nformat: ok\ntypes: ok\n"
     asked = checkout.asked()
     assert asked[:2] == ["base: -m venv .venv", f"venv: -m pip {INSTALL} .[test]"]
     assert [each for each in asked[2:] if not each.startswith("pytest")] == [
         "ruff: check --output-format concise .",
         "ruff: format --check .",
-        "mypy: -p laggard",
-        "mypy: tests deploy/subscribers",
+        "mypy: .venv/typing/laggard tests deploy/subscribers",
     ]
     (tested,) = [each for each in asked if each.startswith("pytest")]  # beside the checks, whichever comes first
-    told = r"pytest: -n \S+ --dist loadfile --no-loadscope-reorder (--basetemp=\S+ )?--quick -k a b"
+    told = r"pytest: -n 2 --dist loadfile --no-loadscope-reorder (--basetemp=\S+ )?--quick -k a b"
     assert re.fullmatch(told, tested)
     assert (checkout.folder / ".venv/typing/laggard/pipeline").readlink() == Path("../../../pipeline")
     assert checkout.run()[0] == 0, "what has more installed than it needs is not installed again"
@@ -178,7 +177,7 @@ def test_a_failed_check_fails_the_command_after_all_have_run(checkout: Checkout)
         "pytest speaks",
         *("ruff speaks", "lint: failed (ruff check --output-format concise .)"),
         *("ruff speaks", "format: failed (ruff format --check .)"),
-        *("types: ok", "types-of-tests: ok"),
+        "types: ok",
     ]
     assert err.splitlines()[-1] == "failed: lint format tests"
 
