@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -34,6 +35,7 @@ settings.register_profile(
     "run", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.register_profile("long", settings.get_profile("run"), derandomize=False, max_examples=1000)
+settings.register_profile("quick", settings.get_profile("run"), max_examples=15)
 settings.load_profile("run")
 
 # A shell starts what it runs in the background with ^C ignored, and so would be whatever a test starts and interrupts.
@@ -56,6 +58,19 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--long"):
         settings.load_profile("long")
         tracefs.mount()
+    elif config.getoption("--quick"):
+        settings.load_profile("quick")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Spare the garbage collector the modules and tests: all of them stay, and to pass them costs seconds."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 _SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.(slow|long)\b", re.MULTILINE)
