@@ -33,14 +33,17 @@ FORBIDDEN_IN_OPERATORS = {
 SEEDED = {"default_rng", "Generator", "BitGenerator", "PCG64", "Philox", "SeedSequence"}
 
 
-def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
+@cache
+def imported(tree: ast.AST) -> list[tuple[int, str]]:
     """Line and dotted name of everything imported, also inside functions and for type checking only."""
+    found: list[tuple[int, str]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            found += ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"line {node.lineno}: expected an absolute import"
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+            found += ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+    return found
 
 
 def within(name: str, packages: set[str]) -> bool:

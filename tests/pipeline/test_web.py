@@ -31,6 +31,7 @@ from laggard.pipeline.web.listen import Listen, ListenError
 from laggard.pipeline.web.marks import MARKS_AT_ONCE, MAX_BODY_BYTES, Allowance, read_mark
 from laggard.pipeline.web.server import serve
 from tests.brokers.ports import free_port
+from tests.pipeline.investigator.serving import NO_AUTHORITIES
 from tests.pipeline.waiting import until
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Port:
         self.serving = serve(app, where, self.stop)
         self.url = self.serving.url
         self.number = int(self.url.rpartition(":")[2])
-        self.client = httpx.Client(base_url=self.url, timeout=120)
+        self.client = httpx.Client(base_url=self.url, timeout=120, verify=NO_AUTHORITIES)
 
     def append(self, mark: Mark) -> None:
         self.seconds += self.between_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.web.server import Serving
 
+NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""For clients that never use TLS: reading the usual authorities takes each of them 20 ms."""
+
 
 class Served:
     """A page that is served.
@@ -40,7 +44,7 @@ class Served:
         self.url = serving.url
         self.serving = serving
         self.reading = reading
-        self.client = httpx.Client(base_url=serving.url, timeout=120)
+        self.client = httpx.Client(base_url=serving.url, timeout=120, verify=NO_AUTHORITIES)
 
 
 @contextmanager
