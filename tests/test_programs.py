@@ -87,6 +87,7 @@ def test_what_debians_packages_hold_runs_wherever_it_is(tmp_path: Path) -> None:
     assert said.stdout == "[1]\n"
 
 
+@pytest.mark.slow
 def test_java_reads_the_authorities_that_are_written_for_it(tmp_path: Path) -> None:
     keytool = file_of("java").with_name("keytool")
     debian.write_java_certificates(tmp_path / "cacerts")

@@ -225,7 +225,7 @@ def eventful(operator: Gaussian | Covariance, tick: Tick) -> bool:
     return operator.score(*tick).score > 1.0
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("make", "stream", "events"),
     [(leaks_seen, partial(leaky, 400), 20), pytest.param(pool, partial(crowded, 330), 5, marks=pytest.mark.slow)],

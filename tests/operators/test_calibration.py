@@ -86,6 +86,7 @@ def test_no_more_incidents_than_the_budget_allows_and_not_many_fewer(null: str) 
         assert later >= poisson.ppf(0.001, per_day), (per_day, later)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("null", ["mixture", "bursts"])
 def test_the_first_day_keeps_the_budget_too(null: str) -> None:
     draws = [NULLS[null][1](np.random.default_rng(seed), DAY_TICKS) for seed in range(4)]
@@ -177,6 +178,7 @@ def test_scores_grow_with_the_raw_score_and_like_it(scale: Scale) -> None:
     assert level.score(math.nan) == 0.0
 
 
+@pytest.mark.slow
 def test_a_larger_budget_has_a_lower_limit() -> None:
     raws = bursts(np.random.default_rng(6), DAY_TICKS)
     limits = []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("likelihood", ["scale_free", "paper"])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 @pytest.mark.parametrize(("interval_s", "context_s"), [(1.0, 300.0), (5.0, 14400.0), (60.0, 3600.0)])
 def test_every_tick_equals_the_slow_and_obvious_version(
     likelihood: Likelihood, seed: int, interval_s: float, context_s: float
@@ -255,6 +255,7 @@ def test_a_model_says_that_it_is_young_and_how_old(chance: np.random.Generator) 
     assert not gaussian.score(ts, PROCESSES, usual(PROCESSES, chance)).ranking().young
 
 
+@pytest.mark.slow
 def test_false_alarms_of_quiet_rows_are_near_their_budget() -> None:
     """A simulated day of nothing: rows that are bursty, but always in the same way."""
     chance = np.random.default_rng(3)

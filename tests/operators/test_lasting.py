@@ -330,7 +330,7 @@ def test_after_a_gap_windows_begin_anew(machine: Machine) -> None:
     assert machine.open == [("web", CPU)]
 
 
-@pytest.mark.parametrize("interval_s", [1.0, 30.0, 60.0])
+@pytest.mark.parametrize("interval_s", [pytest.param(1.0, marks=pytest.mark.slow), 30.0, 60.0])
 def test_other_intervals_tell_the_same(interval_s: float) -> None:
     machine = Machine(interval_s=interval_s)
     machine.run(12 * 60)

@@ -86,7 +86,9 @@ class Services:
         self.series.learn(self.ts, self.layout, values)
 
 
-@pytest.mark.parametrize("interval_s", [1.0, 5.0, 60.0, 300.0])
+@pytest.mark.parametrize(
+    "interval_s", [*(pytest.param(each, marks=pytest.mark.slow) for each in (1.0, 5.0)), 60.0, 300.0]
+)
 @pytest.mark.parametrize(("feature", "factor"), [(LATENCY, 4.0), (LATENCY, 0.1), (AVAILABLE, 0.5)])
 def test_a_rise_and_a_fall_are_told_from_their_onset_to_their_end(
     interval_s: float, feature: str, factor: float
@@ -109,7 +111,11 @@ def test_a_rise_and_a_fall_are_told_from_their_onset_to_their_end(
     ("directions", "told"),
     [
         (Directions(rising=(LATENCY,)), {(LATENCY, 4.0), (AVAILABLE, 0.5), (AVAILABLE, 4.0)}),
-        (Directions(falling=("_ratio",)), {(LATENCY, 4.0), (LATENCY, 0.1), (AVAILABLE, 0.5)}),
+        pytest.param(
+            Directions(falling=("_ratio",)),
+            {(LATENCY, 4.0), (LATENCY, 0.1), (AVAILABLE, 0.5)},
+            marks=pytest.mark.slow,
+        ),
         (Directions((LATENCY,), (LATENCY,)), {(LATENCY, 4.0), (LATENCY, 0.1), (AVAILABLE, 0.5), (AVAILABLE, 4.0)}),
     ],
     ids=["rising", "falling", "both"],
@@ -174,6 +180,7 @@ def test_an_anomaly_of_each_row_is_told_for_itself_and_others_are_not_frozen() -
         scores.row("7 a@1 1.0")
 
 
+@pytest.mark.slow
 def test_noise_stays_within_the_budget() -> None:
     services = Services(rows=[f"s{each}" for each in range(40)], features=(AVAILABLE, LATENCY))
     services.run(2 * 1440)

@@ -45,7 +45,10 @@ def work(bus: EmbeddedBus) -> list[Incident]:
     return incidents(bus)[before:]
 
 
-@pytest.mark.parametrize("to", ["earliest", str(at(60)), str(at(90)), "here", "latest"])
+@pytest.mark.parametrize(
+    "to",
+    ["earliest", str(at(60)), *(pytest.param(to, marks=pytest.mark.slow) for to in (str(at(90)), "here", "latest"))],
+)
 def test_incidents_are_joined_again_where_anomalies_are_published_again(
     scene: EmbeddedBus, to: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

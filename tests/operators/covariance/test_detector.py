@@ -104,7 +104,7 @@ def far_from_zero(ticks: int, members: int) -> np.ndarray:
     return values
 
 
-@pytest.mark.parametrize("members", [1, 2, 3, 6])
+@pytest.mark.parametrize("members", [3, *(pytest.param(count, marks=pytest.mark.slow) for count in (1, 2, 6))])
 @pytest.mark.parametrize(
     "make",
     [
@@ -215,9 +215,9 @@ def leak(values: np.ndarray, member: int) -> None:
     ("harm", "kind", "feature"),
     [
         (spike, "spike", CPU),
-        (busy, "busy", CPU),
-        (stuck, "stuck", CPU),
-        (slower, "slower", WAIT),
+        pytest.param(busy, "busy", CPU, marks=pytest.mark.slow),
+        pytest.param(stuck, "stuck", CPU, marks=pytest.mark.slow),
+        pytest.param(slower, "slower", WAIT, marks=pytest.mark.slow),
         (does_less, "slower", CPU),
         (leak, "leak", HELD),
     ],

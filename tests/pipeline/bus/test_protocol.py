@@ -138,7 +138,7 @@ def wrong(found: Found) -> bool:
 @pytest.mark.parametrize(
     ("events", "most", "least"),
     [
-        (EVENTS[:3], 3, 1000),
+        pytest.param(EVENTS[:3], 3, 1000, marks=pytest.mark.slow),
         (EVENTS, 2, 1000),
         pytest.param(EVENTS, 4, 100_000, marks=[pytest.mark.long, pytest.mark.timeout(3600)]),
     ],
@@ -154,6 +154,7 @@ def test_every_record_counts_once_whatever_happens_in_between(
     assert count > least
 
 
+@pytest.mark.slow
 def test_a_member_that_trusts_its_client_commits_twice() -> None:
     """What the check is for: a client that joins anew without a word, and takes its transactional id anew, too."""
     events = EVENTS[:3]

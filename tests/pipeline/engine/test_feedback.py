@@ -154,7 +154,7 @@ def test_another_key_is_refused() -> None:
     assert "expected the record's key 'web-2', got 'web-1'" in letter.reason  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("cut_min", [4.0, 5.1, 30.0, 45.0])
+@pytest.mark.parametrize("cut_min", [5.1, *(pytest.param(cut, marks=pytest.mark.slow) for cut in (4.0, 30.0, 45.0))])
 @pytest.mark.parametrize("says", ["usual", "expected"])
 def test_a_state_that_was_restored_in_the_middle_tells_the_same(says: Any, cut_min: float) -> None:
     said = replace(USUAL, says=says, until_ts=ONSET + 50 * MINUTE_S if says == "expected" else math.nan)

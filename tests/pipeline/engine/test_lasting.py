@@ -185,7 +185,7 @@ def stream() -> tuple[list[Frame], list[Any]]:
 
 
 # Before the first goes on as what lasts, while both are open, and while the first is calm.
-@pytest.mark.parametrize("cut_min", [0.5, 5.0, 20.0, 32.0])
+@pytest.mark.parametrize("cut_min", [5.0, *(pytest.param(cut, marks=pytest.mark.slow) for cut in (0.5, 20.0, 32.0))])
 def test_a_state_that_was_restored_in_the_middle_tells_the_same(
     stream: tuple[list[Frame], list[Any]], cut_min: float
 ) -> None:

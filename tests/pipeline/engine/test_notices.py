@@ -81,8 +81,12 @@ def test_a_host_that_falls_silent_ends_its_notice() -> None:
     assert ended.ts <= ONSET + 1.5 * MINUTE_S, "as of the last frame that was heard"
 
 
-@pytest.mark.parametrize("cut_min", [-1.0, 1.5, 3.5])
-@pytest.mark.parametrize("faults", [(SLIGHT,), (SLIGHT._replace(more=0.05),), GROWS], ids=["slight", "tiny", "grows"])
+@pytest.mark.parametrize("cut_min", [1.5, *(pytest.param(cut, marks=pytest.mark.slow) for cut in (-1.0, 3.5))])
+@pytest.mark.parametrize(
+    "faults",
+    [(SLIGHT,), pytest.param((SLIGHT._replace(more=0.05),), marks=pytest.mark.slow), GROWS],
+    ids=["slight", "tiny", "grows"],
+)
 def test_a_state_that_was_restored_in_the_middle_tells_the_same(faults: Sequence[Fault], cut_min: float) -> None:
     given = [*frames(20, *faults)]
     want = run(given)[1]

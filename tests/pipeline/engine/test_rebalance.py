@@ -303,8 +303,9 @@ def test_rebalances_are_counted(shared: SharedBus) -> None:
 @pytest.mark.parametrize(
     ("seed", "options"),
     [
-        *((seed, {}) for seed in range(4)),
-        (4, {"standby": True}),
+        (0, {}),
+        *(pytest.param(seed, {}, marks=pytest.mark.slow) for seed in range(1, 4)),
+        pytest.param(4, {"standby": True}, marks=pytest.mark.slow),
         (5, {"standby": True}),
         (6, {"max_keys": 2}),
         (7, {"max_keys": 2, "standby": True}),

@@ -73,7 +73,7 @@ def test_the_stream_has_everything_in_it(bus: EmbeddedBus) -> None:
     ("length", "options", "clean"),
     [
         pytest.param(LENGTH, PLAIN, False, id="died"),
-        pytest.param(LENGTH, PLAIN, True, id="stopped"),
+        pytest.param(LENGTH, PLAIN, True, id="stopped", marks=pytest.mark.slow),
         pytest.param(LENGTH, EVICTING, False, id="evicting-died"),
         pytest.param(LONG, PLAIN, False, id="long-died", marks=pytest.mark.slow),
         pytest.param(LONG, EVICTING, False, id="long-evicting-died", marks=pytest.mark.slow),

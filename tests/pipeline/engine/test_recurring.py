@@ -49,12 +49,13 @@ def rounds(period_s: float, given: Iterator[Frame]) -> list[int]:
 
 
 # Shorter than the shortest window, of a length between two of them, and almost as long as the longest.
-@pytest.mark.parametrize("minutes", [1.0, 3.0, 10.0, 25.0])
+@pytest.mark.parametrize("minutes", [3.0, *(pytest.param(each, marks=pytest.mark.slow) for each in (1.0, 10.0, 25.0))])
 def test_it_is_usual_the_third_time(minutes: float) -> None:
     lengths_s = [minutes * 60.0 * more for more in (1.0, 0.9, 1.1, 0.8, 1.1)]
     assert rounds(HOUR_S, frames(HOUR_S, lengths_s, [1.0, 1.1, 0.9, 1.1, 1.0])) == [0, 1]
 
 
+@pytest.mark.slow
 def test_so_it_is_when_it_comes_once_a_night() -> None:
     assert rounds(24 * HOUR_S, frames(24 * HOUR_S, [1800.0] * 4, [1.0, 1.2, 0.9, 1.1], tick_s=60.0)) == [0, 1]
 

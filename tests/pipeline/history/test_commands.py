@@ -98,6 +98,7 @@ def test_a_program_gets_one_object(why: Called):
     assert told["rows"][0]["features"][0].keys() == {"feature", "value", "mean", "standard_deviation", "score"}
 
 
+@pytest.mark.slow
 def test_another_operator_is_asked(why: Called):
     asked = ["--mark", "last", "--json", "--rows", "1", "--set", "river.parameters=n_trees=4,window_size=20"]
     (code, out, _), (_, usual, _) = why(*asked, "--operator", "river"), why(*asked)

@@ -69,7 +69,7 @@ def test_few_leaves_stay_as_they_are(level: LevelOutput) -> None:
     assert folded(level) is level
 
 
-@pytest.mark.parametrize("members", [41, 320, 5000])
+@pytest.mark.parametrize("members", [41, 320, pytest.param(5000, marks=pytest.mark.slow)])
 def test_of_a_large_pool_each_that_deviates_is_drawn(members: int) -> None:
     level = level_output("", clustered(members, KINDS), KINDS)
     assert len(level.leaves) == min(members, MAX_LEAVES)

@@ -83,6 +83,7 @@ def test_a_saturated_host_is_one_incident_from_its_onset_to_its_end(replay: Repl
     )
 
 
+@pytest.mark.slow
 def test_what_is_usual_is_reported_all_the_same(replay: Replaying) -> None:
     found = replayed(replay, frames(240, (0.0, 230.0)), "gaussian,saturation")
     (opened, *_, closed) = [each for each in found["incident"] if each["operator"] == "saturation"]
@@ -102,6 +103,7 @@ def test_a_hog_and_what_the_host_feels_of_it_are_one_incident(replay: Replaying)
     assert {each["blame"]["name"] for each in found["incident"]} == {"report"}
 
 
+@pytest.mark.slow
 def test_on_a_host_that_is_always_saturated_each_hog_is_an_incident_of_its_own(replay: Replaying) -> None:
     found = replayed(replay, frames(200, (0.0, 200.0), hog=(150.0, 170.0)), "gaussian,saturation")
     blamed = {each["id"]: each["blame"]["name"] for each in found["incident"] if each["change"] == "opened"}

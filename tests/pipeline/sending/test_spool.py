@@ -306,6 +306,7 @@ def test_beyond_its_bound_the_oldest_go_and_are_counted(
     assert lines[-1] == f"the spool {path} is empty again; {sender.dropped} records were dropped so far"
 
 
+@pytest.mark.slow
 def test_the_file_gets_small_again(opened: Callable[..., Sender], remote: Remote, path: Path) -> None:
     remote.trouble = BusUnavailable("away")
     sender = opened()

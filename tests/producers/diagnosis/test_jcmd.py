@@ -195,6 +195,7 @@ def test_a_map_that_somebody_else_has_written_is_used_and_left():
             path.unlink()
 
 
+@pytest.mark.slow
 @SAMPLES
 def test_where_a_link_lies_no_map_is_asked_for(tmp_path):
     """Else the machine would write where the link leads."""
@@ -215,6 +216,7 @@ def test_where_a_link_lies_no_map_is_asked_for(tmp_path):
     )
 
 
+@pytest.mark.slow
 @SAMPLES
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes another user")
 def test_a_map_of_anybody_elses_is_not_believed_and_told():
@@ -263,6 +265,7 @@ def test_an_unknown_command_and_a_silent_machine_are_clear_errors(monkeypatch, t
             Jvm(17, root=str(tmp_path)).ask("threaddump")
 
 
+@pytest.mark.slow
 @SAMPLES
 def test_a_machine_that_ends_leaves_what_was_seen_of_it():
     with misbehaving(burning_java("-XX:+UseG1GC")) as program:

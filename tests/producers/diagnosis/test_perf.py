@@ -116,6 +116,7 @@ def test_time_in_the_kernel_has_its_functions():
     assert any("libc" in location.module for location in in_kernel.locations)
 
 
+@pytest.mark.slow
 @SAMPLES
 def test_threads_that_come_are_met():
     stop = threading.Event()

@@ -186,6 +186,7 @@ def wait_for_state(pid, wanted):
     wait_for(lambda: state(pid) == wanted, f"process {pid} is not in state {wanted}")
 
 
+@pytest.mark.slow
 def test_the_thread_that_burns_comes_first_and_the_others_wait_where_they_say():
     with misbehaving([compiled("burning")]) as program:
         found = diagnose(program.pid, samples=30)
@@ -291,6 +292,7 @@ def test_py_spy_does_not_know_a_thread_that_a_library_began_and_perf_looks():
     noted(found, f"py-spy: given up, as it tells nothing of the busiest thread {program.tid}")
 
 
+@pytest.mark.slow
 def test_cpu_time_is_that_of_the_kernel():
     with misbehaving([compiled("burning")], busy=False) as program, session_of(program.pid) as session:
         session.sample()
@@ -315,6 +317,7 @@ def wait_for_rest(program):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_one_event_keeps_what_ran_before_a_dip_from_what_ran_after():
     def burn():
         begin = program.rounds()
@@ -537,6 +540,7 @@ def alone(pid, begin="pass", *before):
     return read_diagnosis(subprocess.run(command, capture_output=True, text=True, check=True).stdout, "")
 
 
+@pytest.mark.slow
 @AS_ROOT
 def test_of_another_users_process_the_use_of_its_threads_is_told_and_what_they_wait_in_is_not():
     with misbehaving([compiled("burning")]) as program:
