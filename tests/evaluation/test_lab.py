@@ -114,7 +114,7 @@ def test_padding_follows_the_seed_and_moves() -> None:
     texts = []
     for seed in (1, 1, 2):
         file = io.StringIO()
-        write_frames(file, HOSTS, intervals(30), 1.0, seed)
+        write_frames(file, HOSTS, intervals(10), 1.0, seed)
         texts.append(file.getvalue())
     assert texts[0] == texts[1] != texts[2]
     found = [json.loads(line)["rows"] for line in texts[0].splitlines() if '"scope":"process"' in line]

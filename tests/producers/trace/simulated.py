@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
@@ -114,7 +115,10 @@ class WaitFor:
     over: Wait | None = None
     born: bool = False
 
-    @property
+    def __post_init__(self) -> None:
+        _ = self.blocked  # from the innermost on: chains of these are longer than recursion goes
+
+    @cached_property
     def blocked(self) -> int:
         return (self.over.ns if self.over else 0) + length(self.steps) + self.wakes
 
