@@ -282,7 +282,7 @@ def test_a_member_with_nothing_to_read_does_not_take_a_slow_line_for_none(
 def test_a_backlog_is_read_through_a_slow_line(options: KafkaOptions, line: tuple[Cluster, Proxy]) -> None:
     _, proxy = line
     # All of it takes longer than the timeout; one answer, on a busy machine too, does not.
-    patient = replace(options, request_timeout_s=20.0)
+    patient = replace(options, request_timeout_s=10.0)
     partition = Partition(f"{options.prefix}input", 0)
     random = np.random.default_rng(1)
     values = [random.bytes(800_000) for _ in range(30)]
@@ -290,7 +290,7 @@ def test_a_backlog_is_read_through_a_slow_line(options: KafkaOptions, line: tupl
         for value in values:
             bus.append([Outgoing(partition.topic, "key", value, NOW)])
         try:
-            proxy.bytes_per_s = 1e6
+            proxy.bytes_per_s = 2e6
             assert [record.value for record in bus.read(partition, 0)] == values
         finally:
             proxy.bytes_per_s = math.inf
