@@ -27,8 +27,8 @@ class Proxy:
 
     Attributes:
         port: where it listens.
-        cut_at_end: what becomes of the next end of a transaction: passed on with its answer lost, or lost itself. After
-            that nothing is passed on until `heal`.
+        cut_at_end: what becomes of the next commit of a transaction: passed on with its answer lost, or lost itself.
+            After that this is None, and nothing is passed on until `heal`.
         bytes_per_s: how fast a broker's answers come through each connection.
 
     """
@@ -89,7 +89,7 @@ class Proxy:
             while True:
                 (length,) = struct.unpack(">i", _exactly(client, 4))
                 request = _exactly(client, length)
-                if struct.unpack_from(">h", request) == (END_TXN,) and self.cut_at_end:
+                if self.cut_at_end and _commits(request):
                     if self.cut_at_end == "answer":
                         # From here on nothing comes back to any client, though the broker is asked.
                         self._is_cut = True
@@ -125,6 +125,12 @@ class Proxy:
         self.cut()
         for thread in self._threads:
             thread.join(5.0)
+
+
+def _commits(request: bytes) -> bool:
+    """Whether it ends a transaction by a commit: a member that starts over aborts first."""
+    key, version = struct.unpack_from(">hh", request)
+    return key == END_TXN and bool(request[-2 if version >= 3 else -1])  # from version 3 on, tags come last
 
 
 def _exactly(line: socket.socket, count: int) -> bytes:

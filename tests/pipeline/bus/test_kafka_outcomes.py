@@ -88,6 +88,13 @@ def commit_of(options: KafkaOptions) -> Commit:
     return Commit({partition: 1}, [output], [Snapshot("operator", partition, "a", 1, NOW, b"state")])
 
 
+def refuse(member: Subscription, commit: Commit, proxy: Proxy) -> None:
+    """Commit until the line was cut at the end: on a busy machine what comes before may exceed the timeout."""
+    while proxy.cut_at_end:
+        with pytest.raises(BusUnavailable, match=str(proxy.port)):
+            member.commit(commit)
+
+
 def await_results(bus: KafkaBus, options: KafkaOptions, expected: list[bytes]) -> None:
     """Wait for committed results. They are visible once their marker is written, even if the answer was lost."""
     deadline = time.monotonic() + 120
@@ -106,8 +113,7 @@ def test_a_commit_without_an_answer_is_made_once(
         commit = commit_of(options)
         proxy.cut_at_end = lost
         began = time.monotonic()
-        with pytest.raises(BusUnavailable, match=str(proxy.port)):
-            member.commit(commit)
+        refuse(member, commit, proxy)
         with pytest.raises(BusUnavailable, match=str(proxy.port)):
             member.commit(commit)
         assert time.monotonic() - began < 40.0, "nobody waits for the transaction's time"
@@ -139,8 +145,7 @@ def test_a_commit_that_was_made_is_not_made_again_for_what_is_left_of_it(
         member = reading(bus, options)
         commit = commit_of(options)
         proxy.cut_at_end = "answer"
-        with pytest.raises(BusUnavailable):
-            member.commit(commit)
+        refuse(member, commit, proxy)
         proxy.heal()
         again(lambda: member.commit(Commit(commit.offsets, commit.outputs)))
         with KafkaBus(patient(options)) as other:
