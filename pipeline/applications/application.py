@@ -99,7 +99,7 @@ class Application:
         seen: the sequence numbers of its wishes.
         tolerance: what people said of its anomalies.
         records: how many records have changed it.
-        heard: the offset of the last of them.
+        heard: see `KeyState`.
 
     """
 

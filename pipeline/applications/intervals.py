@@ -80,7 +80,6 @@ class Interval:
         metrics: the names of the values.
         values: float64, shape (metrics,): each metric's mean; NaN where it is not known.
         frame: the performance frame at its end.
-        offset: where that is in the input.
         live: whether it is about the present.
 
     """
@@ -91,7 +90,6 @@ class Interval:
     metrics: Metrics
     values: NDArray[np.float64]
     frame: Frame
-    offset: int
     live: bool
 
 
@@ -100,7 +98,6 @@ class _Measured(NamedTuple):
 
     begin_ts: float
     frame: Frame
-    offset: int
     live: bool
 
 
@@ -151,7 +148,7 @@ class Intervals:
 
     # Frames that come.
 
-    def measure(self, frame: Frame, offset: int, *, live: bool) -> Judged:
+    def measure(self, frame: Frame, *, live: bool) -> Judged:
         """Take a performance frame.
 
         Returns:
@@ -176,7 +173,7 @@ class Intervals:
             return "new"
         if self._streams and all(each.let_go_ts >= ts for each in self._streams.values()):
             return "late"
-        self._waiting.append(_Measured(before, frame, offset, live))
+        self._waiting.append(_Measured(before, frame, live))
         return "new"
 
     def tick(self, frame: Frame) -> Judged:
@@ -261,7 +258,6 @@ class Intervals:
             metrics,
             values,
             one.frame,
-            one.offset,
             one.live,
         )
         self._forget_old(end_ts)
@@ -343,7 +339,7 @@ class Intervals:
             "measured_ts": self._measured_ts,
             "length_s": self._length_s,
             "closed_ts": self._closed_ts,
-            "waiting": [[one.begin_ts, encode(one.frame), one.offset, one.live] for one in self._waiting],
+            "waiting": [[one.begin_ts, encode(one.frame), one.live] for one in self._waiting],
             "set_back": self._set_back,
             "set_back_ts": self._set_back_ts,
             "places": self.places.snapshot(),
@@ -372,8 +368,8 @@ class Intervals:
         self._measured, self._measured_ts = Seen(state["measured"]), float(state["measured_ts"])
         self._length_s, self._closed_ts = float(state["length_s"]), float(state["closed_ts"])
         self._waiting = deque(
-            _Measured(float(begin_ts), _frame(decoder, packed, place), int(offset), bool(live))
-            for begin_ts, packed, offset, live in state["waiting"]
+            _Measured(float(begin_ts), _frame(decoder, packed, place), bool(live))
+            for begin_ts, packed, live in state["waiting"]
         )
         self._set_back, self._set_back_ts = int(state["set_back"]), float(state["set_back_ts"])
         self.places.restore(state["places"])

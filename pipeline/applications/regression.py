@@ -28,7 +28,7 @@ from laggard.pipeline.incidents.progress import ANOMALY_FEATURES, ANOMALY_ROWS, 
 from laggard.pipeline.incidents.tolerance import Tolerance, end_excused
 from laggard.pipeline.records import Feedback, Frame, Wish, encode
 from laggard.pipeline.records.models import model_id
-from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, anomaly_id
+from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, frame_id
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, MODELS
 
 if TYPE_CHECKING:
@@ -104,9 +104,7 @@ class RegressionTask(RecordTask):
 
     # Records.
 
-    def receive(self, record: Incoming, received: Received) -> None:
-        """Take a record that is decoded already."""
-        self.position = record.offset + 1
+    def _receive(self, record: Incoming, received: Received) -> None:
         match received:
             case Frame() if received.keyed_by == "application":
                 if self._has_key(record, received.key):
@@ -149,7 +147,7 @@ class RegressionTask(RecordTask):
         one = self.states.open(frame.key, self.position)
         newest = one.intervals.measured_ts
         live = self._is_live(record)
-        judged = one.intervals.measure(frame, record.offset, live=live)
+        judged = one.intervals.measure(frame, live=live)
         match judged:
             case "duplicate":
                 self._counts.duplicates += 1
@@ -166,7 +164,7 @@ class RegressionTask(RecordTask):
                 self._counts.clocks_set_back += 1
                 self._end(frame.key, one)
                 one.begin_anew(self._stage.make())
-                one.intervals.measure(frame, record.offset, live=live)
+                one.intervals.measure(frame, live=live)
             case "new":
                 self._close(frame.key, one)
         self._heard(record)
@@ -191,7 +189,7 @@ class RegressionTask(RecordTask):
 
     def _heard(self, record: Incoming) -> None:
         self.states.heard(record.key, record.offset)
-        if (found := self.states.silent(record.ts, self.position)) is not None:
+        if (found := self.states.silent(record.ts)) is not None:
             key, silent = found
             self._rest(key, silent)
             self._end(key, silent)
@@ -273,9 +271,8 @@ class RegressionTask(RecordTask):
         except Exception as error:  # noqa: BLE001 - see above
             self._refuse_interval(interval, f"not learned: {_told(error)}")
             return
-        place = self._place_of(interval)
         for model in models:
-            identity = model_id(key, model.performance, place)
+            identity = model_id(key, model.performance, repr(interval.ts))
             self.outputs.append(
                 model_output(model, model_id=identity, ts=interval.ts, application=key, live=interval.live)
             )
@@ -298,7 +295,7 @@ class RegressionTask(RecordTask):
 
     def _open(self, key: str, one: Application, interval: Interval, judged: Judged) -> None:
         """Open an anomaly, and tell of it."""
-        identity = anomaly_id(self._stage.name, key, self._place_of(interval))
+        identity = frame_id(self._stage.name, interval.frame)
         blame = judged.blame()
         ranking = judged.ranking(ANOMALY_ROWS, ANOMALY_FEATURES)
         told = Anomaly(
@@ -360,12 +357,8 @@ class RegressionTask(RecordTask):
 
     def _refuse_interval(self, interval: Interval, reason: str) -> None:
         frame = interval.frame
-        measured = Incoming(self.partition, interval.offset, frame.key, encode(frame), frame.ts)
+        measured = Incoming(self.partition, self.position - 1, frame.key, encode(frame), frame.ts)
         self._refuse(measured, f"{self._place(measured)}: {reason}")
-
-    def _place_of(self, interval: Interval) -> str:
-        """Where the performance frame of an interval is: what comes of it is known by that."""
-        return f"{self.partition.topic}[{self.partition.number}]@{interval.offset}"
 
     def lost(self) -> None:
         """Tell the observers that this state is given up."""

@@ -229,7 +229,7 @@ def _joined_again(bus: Bus, plan: Plan, to: str | float) -> Plan:
         task.replay(Reader(bus, partition).stored(oldest, until))
         for key in task.states.keys():  # noqa: SIM118 - no dictionary
             if (keyed := task.states.get(key)) is not None:
-                keyed.heard = end - 1  # what is passed over is no silence
+                keyed.heard = task.states.counted - 1  # what is passed over is no silence
         known += task.states.whole(end, time.time())
         learns += max(0, until - oldest)
     return replace(plan, known=tuple(known), learns=learns)

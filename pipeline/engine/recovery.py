@@ -146,6 +146,7 @@ class Recovery:
         without_base = oldest if snapshots or self.joins else 0
         start = without_base if loaded.base is None else loaded.base
         self._tell(loaded, start, oldest)
+        counted = task.states.counted
         for key in loaded.damaged:
             if key != BASE_KEY:
                 loaded.saved[key] = oldest
@@ -153,6 +154,7 @@ class Recovery:
                 if not self._replay(self._records(oldest, committed, key), committed, stopped):
                     return False
                 loaded.saved[key] = committed
+                task.states.relearned(key, counted)
         self._saved = loaded.saved
         self.position = min(max(start, oldest), committed)
         return True
@@ -214,6 +216,8 @@ class Recovery:
                     return
                 if record.offset >= saved.get(record.key, 0):
                     yield record
+                else:
+                    self.task.skip(record)
                 if follows:
                     self.position = record.offset + 1
 

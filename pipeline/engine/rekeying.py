@@ -72,9 +72,8 @@ class RekeyingTask(RecordTask):
         super().__init__(stage, partition, states, options.get("observers", ()), options.get("telemetry"), live=live)
         self._rekeyer = stage.rekeyer()
 
-    def receive(self, record: Incoming, received: Received) -> None:
-        """Take a record that is decoded already. What nobody wants elsewhere is passed over."""
-        self.position = record.offset + 1
+    def _receive(self, record: Incoming, received: Received) -> None:
+        """Take a record; what nobody wants elsewhere is passed over."""
         if not isinstance(received, Frame) or received.keyed_by != "host" or received.scope not in SCOPES:
             return
         if received.key != record.key:

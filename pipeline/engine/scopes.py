@@ -58,7 +58,7 @@ class Scopes(Keyed):
         """
         if not self.wired.false_alarms_per_day:
             return
-        shares = {scope: self.wired.shares.get(scope, 1.0) for scope, each in self.streams.items() if each.offset >= 0}
+        shares = {scope: self.wired.shares.get(scope, 1.0) for scope, each in self.streams.items() if each.begun}
         mine = {first: self.wired.shares.get(first, 1.0)} if first else shares
         budget = self.wired.false_alarms_per_day / sum((shares | mine).values() or (1.0,))
         for scope, share in mine.items():

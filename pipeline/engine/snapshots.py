@@ -20,10 +20,27 @@ if TYPE_CHECKING:
     Migration = Callable[[dict[str, Any]], dict[str, Any]]
     """Makes a newer version's state of an older one's; a pure function, which may take its argument apart."""
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the form, and of what a task keeps of a key and of a stream. See `migrations.py` before it is raised."""
 
-MIGRATIONS: Final[Mapping[int, Migration]] = {}
+
+def _without_offsets(state: dict[str, Any]) -> dict[str, Any]:
+    """Make a state of form 2 of one of form 1, which had offsets in it. Counts of records go on from the offset."""
+    if "base" in state:
+        return {"base": state["base"], "counted": state["base"]}
+    for stream in state["streams"].values():
+        stream.pop("offset", None)
+    if "ticks" in state:
+        state["ticks"].pop("offset", None)
+        for source in state["ticks"].get("sources", ()):
+            source["waiting"] = [[ts, live, parts] for ts, _, live, parts in source["waiting"]]
+    if "intervals" in state:
+        waiting = state["intervals"]["waiting"]
+        state["intervals"]["waiting"] = [[begin_ts, frame, live] for begin_ts, frame, _, live in waiting]
+    return state
+
+
+MIGRATIONS: Final[Mapping[int, Migration]] = {1: _without_offsets}
 """By an older version, what makes the next version's state of it."""
 
 BASE_KEY: Final = ""
@@ -69,7 +86,12 @@ def encode_state(state: Mapping[str, Any], most_bytes: int = MAX_STATE_BYTES) ->
 
 
 def decode_state(value: bytes, place: str) -> dict[str, Any]:
-    """The state that was encoded, bit for bit; its arrays are copies that may be written to.
+    """The state that was encoded, bit for bit; see `read_state`."""
+    return read_state(value, place)[0]
+
+
+def read_state(value: bytes, place: str) -> tuple[dict[str, Any], bool]:
+    """The state that was encoded, and whether it was of an older form. Its arrays are copies that may be written to.
 
     Args:
         value: any bytes.
@@ -96,7 +118,7 @@ def decode_state(value: bytes, place: str) -> dict[str, Any]:
     state = read.get("state")
     if not isinstance(state, dict):
         raise SnapshotError(f"{place}: expected a map as state")
-    return _migrated(state, read["v"], place)
+    return _migrated(state, read["v"], place), read["v"] < VERSION
 
 
 def _migrated(state: dict[str, Any], version: int, place: str) -> dict[str, Any]:

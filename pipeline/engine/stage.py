@@ -168,7 +168,7 @@ class StageTask(ABC):
             Whether its time is when it was made: a mark's is the moment that it asks about.
 
         """
-        self.position = record.offset + 1
+        self._pass(record)
         self._counts.records += 1
         self._counts.record_bytes += len(record.value)
         if isinstance(record.value, Null):
@@ -179,6 +179,16 @@ class StageTask(ABC):
     @abstractmethod
     def _process(self, record: Incoming) -> bool:
         """Take a record, which is counted; see `process`."""
+
+    def _pass(self, record: Incoming) -> None:
+        """Note that the next record has come."""
+        self.position = record.offset + 1
+        self.states.counted += 1
+
+    def skip(self, record: Incoming) -> None:
+        """Pass over a record that is in its key's state already."""
+        self._pass(record)
+        self.states.skipped(record.key)
 
     def damaged_record(self, offset: int, reason: str) -> None:
         """Pass over a record that the bus could not read."""
@@ -270,12 +280,17 @@ class RecordTask(StageTask):
             expected = f"a time of at most an hour after the record's own, {record.ts!r}"
             self._refuse_for_all(record, f"{self._place(record)}: expected {expected}, got {received.ts!r}")
             return False
-        self.receive(record, received)
+        self._receive(record, received)
         return isinstance(received, Frame) and not recorded_earlier(record)
 
-    @abstractmethod
     def receive(self, record: Incoming, received: Received) -> None:
-        """Take a record that is decoded already."""
+        """Take the next record, which is decoded already."""
+        self._pass(record)
+        self._receive(record, received)
+
+    @abstractmethod
+    def _receive(self, record: Incoming, received: Received) -> None:
+        """Take a record that is decoded and counted."""
 
     def finish(self) -> None:
         """Give out what waited for more: nothing will come. For recorded data; on a bus something always may."""

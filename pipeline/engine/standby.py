@@ -109,4 +109,5 @@ class Standby:
             self._confirmed_at[partition] = now
             for task in recovery.tasks.each:
                 if task.stage.remembers:
-                    task.states.confirm(self._bus.snapshot_offsets(task.stage.snapshots, partition))
+                    saved = self._bus.snapshot_offsets(task.stage.snapshots, partition)
+                    task.states.confirm(saved, recovery.position)

@@ -2,9 +2,11 @@
 
 A snapshot of a key is taken after so many of its records, in different keys at different records, so that few fall
 together; after fewer where there are many keys, so that a recovery has not much more than `REPLAY_RECORDS` to replay.
-Positions are counted in records, not in seconds, so that a task that was interrupted takes the same snapshots as one
-that was not. Beside the snapshots the *base* is saved, the first offset that is not in some key's snapshot: replay
-begins there. A key that has fallen silent is saved once more, so that it does not hold the base back.
+Distances are counted in records, not in seconds, so that a task that was interrupted takes the same snapshots as one
+that was not. They are not counted in offsets either: those of Kafka have holes, where transactions end. So a state
+depends on the records alone, and equal states have equal bytes. Beside the snapshots the *base* is saved, the first
+offset that is not in some key's snapshot, with the number of records before it: replay begins there, and goes on
+counting. A key that has fallen silent is saved once more, so that it does not hold the base back.
 
 Of more than `max_keys` keys the one heard least recently is given up, and so is one that was silent for too long; a
 snapshot without content tells that to a later recovery. Where a key is told of by somebody who waits for how that ends,
@@ -28,7 +30,14 @@ from zlib import crc32
 
 from laggard.pipeline.bus import Partition, Snapshot
 from laggard.pipeline.engine.migrations import migrate
-from laggard.pipeline.engine.snapshots import BASE_KEY, SnapshotError, decode_state, encode_state, state_bytes
+from laggard.pipeline.engine.snapshots import (
+    BASE_KEY,
+    SnapshotError,
+    decode_state,
+    encode_state,
+    read_state,
+    state_bytes,
+)
 from laggard.pipeline.engine.stream import Operator, Sequences, Stream
 from laggard.pipeline.incidents.courses import SILENT_S
 from laggard.pipeline.incidents.tolerance import Tolerance, restored
@@ -72,7 +81,7 @@ class KeyState(Protocol):
 
     Attributes:
         records: how many records of the key have changed it.
-        heard: the offset of the last of them.
+        heard: how many records of the partition came before the last of them; see `States.counted`.
 
     """
 
@@ -107,7 +116,7 @@ class Keyed:
         tolerance: what people said of its anomalies.
         records: how many records of the key have changed it: those that were neither duplicate nor late, and late ones
             that tell of a clock that was set back.
-        heard: the offset of the last of them.
+        heard: see `KeyState`.
 
     """
 
@@ -120,7 +129,7 @@ class Keyed:
     @property
     def ts(self) -> float:
         """The time of the newest frame; 0 before there is one that the operator took."""
-        return max((stream.ts for stream in self.streams.values() if stream.offset >= 0), default=0.0)
+        return max((stream.ts for stream in self.streams.values() if stream.begun), default=0.0)
 
     @property
     def awaited_until(self) -> float:
@@ -154,6 +163,32 @@ class Keyed:
 
 
 @dataclass(slots=True)
+class _Place:
+    """A place in the partition.
+
+    Attributes:
+        offset: of a record.
+        counted: how many records come before it.
+
+    """
+
+    offset: int
+    counted: int
+
+
+@dataclass(slots=True)
+class _Unsaved(_Place):
+    """Where a key's first record is that is not in its snapshot, or some place before that.
+
+    Attributes:
+        last: the offset of its last record.
+
+    """
+
+    last: int
+
+
+@dataclass(slots=True)
 class Loaded:
     """What a task's snapshots gave.
 
@@ -182,6 +217,7 @@ class States(Generic[State]):
         max_keys: how many keys may have a state.
 
     Attributes:
+        counted: how many records of the partition came so far, each once: the measure of all distances.
         evicted: how many keys were given up.
         state_bytes: the size of the newest snapshots of all keys, before compression.
 
@@ -190,6 +226,7 @@ class States(Generic[State]):
     def __init__(
         self, stage: Stage, partition: Partition, empty: Callable[[], State], snapshot_records: int, max_keys: int
     ) -> None:
+        self.counted = 0
         self.evicted = 0
         self.state_bytes = 0
         self._gone: list[tuple[str, State]] = []
@@ -199,10 +236,12 @@ class States(Generic[State]):
         self._snapshot_records = self._every = snapshot_records
         self._max_keys = max_keys
         self._keys: dict[str, State] = {}  # the one heard least recently first
-        self._unsaved: dict[str, int] = {}  # by key, the first offset that is not in its snapshot; the least first
+        self._unsaved: dict[str, _Unsaved] = {}  # of the keys that have records beyond their snapshots; the least first
+        self._passed: list[_Place] = []  # places that a standby has passed
+        self._relearned: set[str] = set()  # keys of which it is not known when they were heard last
         self._sizes: dict[str, int] = {}
         self._unsavable: set[str] = set()
-        self._older: list[str] = []  # loaded from snapshots of an older generation
+        self._to_save: list[str] = []  # keys whose snapshots are damaged or of an older generation
         self._awaited: dict[str, None] = {}  # keys of which something has to end; the one heard least recently first
         self._due: deque[Snapshot] = deque()
         self._at_once: list[Snapshot] = []  # for the next commit, whatever its size
@@ -237,6 +276,7 @@ class States(Generic[State]):
         self._gone.append((key, keyed))
         self._unsaved.pop(key, None)
         self._unsavable.discard(key)
+        self._relearned.discard(key)
         self._awaited.pop(key, None)
         self.state_bytes -= self._sizes.pop(key, 0)
         if self._saving:
@@ -256,8 +296,8 @@ class States(Generic[State]):
         """A record changed the state of a key: note it, and save the key if it is its turn."""
         keyed = self._keys[key] = self._keys.pop(key)
         keyed.records += 1
-        keyed.heard = offset
-        self._unsaved.setdefault(key, offset)
+        keyed.heard = self.counted - 1
+        self._unsaved.setdefault(key, _Unsaved(offset, keyed.heard, offset)).last = offset
         self._awaited.pop(key, None)
         if keyed.awaited_until < math.inf:
             self._awaited[key] = None
@@ -279,23 +319,22 @@ class States(Generic[State]):
         Each only if that is too long ago. Called after each record, with the first offset that was not processed.
         """
         if self._saving and self._unsaved:
-            key, since = next(iter(self._unsaved.items()))
-            if position - since > _SILENT_ROUNDS * self._every * len(self._keys):
+            key, unsaved = next(iter(self._unsaved.items()))
+            if self.counted - unsaved.counted > _SILENT_ROUNDS * self._every * len(self._keys):
                 self._save(key, position)
         # What is given up goes into the same commit as the record that it was given up at: a replay finds it done.
         if self._keys and not self._replaying:
             key, keyed = next(iter(self._keys.items()))
-            if position - keyed.heard > FORGOTTEN_RECORDS * len(self._keys):
+            if self.counted - keyed.heard > FORGOTTEN_RECORDS * len(self._keys):
                 self._give_up(key, position)
 
-    def silent(self, ts: float, position: int) -> tuple[str, State] | None:
+    def silent(self, ts: float) -> tuple[str, State] | None:
         """A key that has fallen silent while it is waited for more of it: of those the one heard least recently.
 
         Whoever asks changes its state so that nothing waits any more, and calls `silenced`.
 
         Args:
             ts: the time of the newest record, of whatever key, seconds since the Unix epoch.
-            position: the first offset that was not processed.
 
         Returns:
             The key and its state; None where there is none, and in a replay, whose snapshots have it.
@@ -305,7 +344,7 @@ class States(Generic[State]):
             return None
         key = next(iter(self._awaited))
         keyed = self._keys[key]
-        if ts < keyed.awaited_until or position - keyed.heard <= SILENT_RECORDS * len(self._keys):
+        if ts < keyed.awaited_until or self.counted - keyed.heard <= SILENT_RECORDS * len(self._keys):
             return None
         return key, keyed
 
@@ -354,9 +393,13 @@ class States(Generic[State]):
             taken.append(snapshot)
             size += len(snapshot.value)
         if taken and not self._due:
-            base = next(iter(self._unsaved.values()), position)
-            taken.append(self._snapshot(BASE_KEY, position, taken[-1].ts, encode_state({"base": base})))
+            base = next(iter(self._unsaved.values()), _Place(position, self.counted))
+            taken.append(self._base(position, taken[-1].ts, base))
         return taken
+
+    def _base(self, position: int, ts: float, base: _Place) -> Snapshot:
+        value = encode_state({"base": base.offset, "counted": base.counted})
+        return self._snapshot(BASE_KEY, position, ts, value)
 
     def whole(self, position: int, ts: float) -> list[Snapshot]:
         """Snapshots of all that there is, as it is at this position: a recovery begins with them, and replays nothing.
@@ -367,7 +410,7 @@ class States(Generic[State]):
 
         """
         found = (self._encoded(key, position) for key in self._keys)
-        base = self._snapshot(BASE_KEY, position, ts, encode_state({"base": position}))
+        base = self._base(position, ts, _Place(position, self.counted))
         return [*(snapshot for snapshot in found if snapshot is not None), base]
 
     # Recovery.
@@ -377,27 +420,52 @@ class States(Generic[State]):
         self._replaying = True
         self._saving = False
         loaded = Loaded()
+        former: set[str] = set()
         decoder = Decoder()
         for snapshot in snapshots:
             partition = snapshot.partition
             place = f"{snapshot.operator} in {partition.topic}[{partition.number}]@{snapshot.offset}, {snapshot.key!r}"
             try:
                 if snapshot.key == BASE_KEY:
-                    loaded.base = int(decode_state(snapshot.value, place)["base"])
+                    base = decode_state(snapshot.value, place)
+                    loaded.base, self.counted = int(base["base"]), int(base["counted"])
                     continue
                 if snapshot.value != GIVEN_UP:
-                    state = decode_state(snapshot.value, place)
-                    loaded.migrated += migrate(state, self._stage, place)
+                    state, older = read_state(snapshot.value, place)
+                    loaded.migrated += migrate(state, self._stage, place) or older
+                    if older:
+                        former.add(snapshot.key)
                     self._keys[snapshot.key] = self._restored(state, decoder, place)
                     self._sizes[snapshot.key] = state_bytes(snapshot.value)
                     if snapshot.operator != self._stage.snapshots:
-                        self._older.append(snapshot.key)
+                        self._to_save.append(snapshot.key)
                 loaded.saved[snapshot.key] = snapshot.offset
             except (SnapshotError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
                 loaded.damaged[snapshot.key] = f"{place}: {type(error).__name__}: {error}"
+        for key, keyed in self._keys.items():
+            # Of an older form there may be offsets in the place of counts, which are ahead of these.
+            if loaded.base is None or (key in former and keyed.heard >= self.counted):
+                self._lose_track(key)
         self.state_bytes = sum(self._sizes.values())
         self._space()
         return loaded
+
+    def _lose_track(self, key: str) -> None:
+        """Take a key for heard just before the replay: when it was is not known."""
+        self._keys[key].heard = self.counted - 1
+        self._relearned.add(key)
+
+    def relearned(self, key: str, counted: int) -> None:
+        """A key whose snapshot is damaged was learned from its own records alone; `counted` is as it was before."""
+        self.counted = counted
+        if key in self._keys:
+            self._lose_track(key)
+            self._to_save.append(key)
+
+    def skipped(self, key: str) -> None:
+        """The replay has come past a record that is in its key's state."""
+        if key in self._relearned:
+            self._keys[key].heard = self.counted - 1
 
     def _restored(self, state: dict[str, Any], decoder: Decoder, place: str) -> State:
         keyed = self._empty()
@@ -408,27 +476,44 @@ class States(Generic[State]):
         """The replay has come to where keys may be given up by what follows: nobody has done so yet."""
         if self._replaying:
             self._replaying = False
+            self._relearned.clear()
             self._keys = dict(sorted(self._keys.items(), key=lambda item: item[1].heard))
-            self._unsaved = dict(sorted(self._unsaved.items(), key=lambda item: item[1]))
+            self._sort_unsaved()
             self._awaited = {key: None for key, keyed in self._keys.items() if keyed.awaited_until < math.inf}
 
-    def confirm(self, saved: Mapping[str, int]) -> None:
-        """Note the snapshots that somebody else has saved meanwhile: by key, the first offset that is not in it."""
+    def _sort_unsaved(self) -> None:
+        self._unsaved = dict(sorted(self._unsaved.items(), key=lambda item: item[1].offset))
+
+    def confirm(self, saved: Mapping[str, int], position: int) -> None:
+        """Note the snapshots that somebody else has saved meanwhile.
+
+        Args:
+            saved: by key, the first offset that is not in it.
+            position: where the replay is.
+
+        """
         for key in self._unsaved.keys() & saved.keys():
-            if self._keys[key].heard < saved[key]:
+            unsaved = self._unsaved[key]
+            if unsaved.last < saved[key]:
                 del self._unsaved[key]
-            else:
-                self._unsaved[key] = max(self._unsaved[key], saved[key])
-        self._unsaved = dict(sorted(self._unsaved.items(), key=lambda item: item[1]))
+                continue
+            for place in self._passed:  # there it is known how many records came before
+                if unsaved.offset < place.offset <= saved[key]:
+                    unsaved.offset, unsaved.counted = place.offset, place.counted
+        self._sort_unsaved()
+        self._passed.append(_Place(position, self.counted))
+        least = next((each.offset for each in self._unsaved.values()), position)
+        self._passed = [each for each in self._passed if each.offset > least]
 
     def loaded(self, position: int) -> None:
         """The replay is over, and has come to this position: from here on, states are saved.
 
-        What an older version saved is saved anew at once, for a generation of snapshots has to hold all keys.
+        What an older version saved is saved anew at once, for a generation of snapshots has to hold all keys; so is
+        what had a damaged snapshot.
         """
         self.follow()
         self._saving = True
-        for key in self._older:
+        for key in self._to_save:
             if key in self._keys:
                 self._save(key, position)
-        self._older.clear()
+        self._to_save.clear()

@@ -120,7 +120,6 @@ class Stream:
         ts: the newest frame's time, -inf before the first.
         interval_s: the time between the newest two frames, 0 before there are two.
         frame: the newest frame; None where there is none, or where the operator refused it.
-        offset: the newest frame's place in the input.
         trigger: when the next anomaly may be told.
         anomalies: the one that is open, and how many there were.
         courses: of the anomalies that were told and have not ended, in the order of their opening.
@@ -133,7 +132,6 @@ class Stream:
         self.ts = -math.inf
         self.interval_s = 0.0
         self.frame: Frame | None = None
-        self.offset = -1
         self.trigger = Trigger()
         self.anomalies = Anomalies()
         self.courses: tuple[Course, ...] = ()
@@ -168,6 +166,11 @@ class Stream:
         return self.set_back >= SET_BACK_FRAMES
 
     @property
+    def begun(self) -> bool:
+        """Whether there was a frame."""
+        return self.ts > -math.inf
+
+    @property
     def awaited_until(self) -> float:
         """Until when it is waited for the next frame, to see how its anomalies go on; infinite where it has none."""
         waits = self.courses or self.anomalies.notices.open
@@ -188,14 +191,14 @@ class Stream:
         """How unusual a frame is, after `learn`. Changes nothing."""
         return self.operator.score(frame.ts, frame.layout, frame.values)
 
-    def accept(self, frame: Frame, offset: int, scores: Scores, trigger: Trigger) -> None:
+    def accept(self, frame: Frame, scores: Scores, trigger: Trigger) -> None:
         """Make this the newest frame, after `learn`. What it opens is told to `anomalies` by whoever knows it."""
         if frame.sequence in self._sequences:
             self._sequences.restart()
         self._sequences.add(frame.sequence)
         self.interval_s = frame.ts - self.ts if math.isfinite(self.ts) else 0.0
         self.ts = frame.ts
-        self.frame, self.offset, self._scores, self.trigger = frame, offset, scores, trigger
+        self.frame, self._scores, self.trigger = frame, scores, trigger
         if self.anomalies.open:
             self.anomalies = self.anomalies.after(frame, over=trigger.armed, kept=kept_by(scores))
         self.set_back, self._set_back_ts = 0, -math.inf
@@ -228,7 +231,6 @@ class Stream:
             "ts": self.ts,
             "interval_s": self.interval_s,
             "frame": None if self.frame is None else encode(self.frame),
-            "offset": self.offset,
             "armed": self.trigger.armed,
             "calm_since": self.trigger.calm_since,
             "sequences": self._sequences.snapshot(),
@@ -241,7 +243,6 @@ class Stream:
         """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
         self.operator.restore(state["operator"])
         self.ts, self.interval_s = float(state["ts"]), float(state["interval_s"])
-        self.offset = int(state["offset"])
         self.trigger = Trigger(bool(state["armed"]), state["calm_since"])
         self.anomalies = restored(state)
         self.courses = tuple(map(restored_course, state.get("courses", ())))

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, ClassVar, Final, cast
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.contract import LastingScores
 from laggard.operators.ranking import Ranking
-from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine.namesakes import BESIDE, Namesakes
 from laggard.pipeline.engine.scopes import HOST, MOST_SCOPES, Scopes, answering, is_near
 from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask
@@ -34,12 +33,12 @@ from laggard.pipeline.incidents.courses import JOINED_S, Told, followed, kept_op
 from laggard.pipeline.incidents.progress import ANOMALY_FEATURES, ANOMALY_ROWS, notice_ended, progress
 from laggard.pipeline.incidents.tolerance import Tolerance, end_excused
 from laggard.pipeline.records import Feedback, Frame, Mark, encode
-from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Notice, RankingOutput, anomaly_id
+from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Notice, RankingOutput, frame_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from laggard.pipeline.bus import Partition
+    from laggard.pipeline.bus import Incoming, Partition
     from laggard.pipeline.engine.observers import Observer
     from laggard.pipeline.engine.stream import Scores
     from laggard.pipeline.engine.telemetry import TaskTelemetry
@@ -99,9 +98,7 @@ class Task(RecordTask):
 
     # Records.
 
-    def receive(self, record: Incoming, received: Received) -> None:
-        """Take a record that is decoded already."""
-        self.position = record.offset + 1
+    def _receive(self, record: Incoming, received: Received) -> None:
         match received:
             case Frame():
                 self._frame(record, received)
@@ -143,7 +140,7 @@ class Task(RecordTask):
                     self.states.heard(record.key, record.offset)
                 self._refuse_late(record, frame.ts, stream.ts, stream.set_back)
             case "new":
-                if is_first := stream.offset < 0:
+                if is_first := not stream.begun:
                     keyed.share(frame.scope)
                 self._take(record, stream, frame, keyed.tolerance)
                 if is_first:
@@ -167,7 +164,7 @@ class Task(RecordTask):
         if frame.ts >= stream.awaited_until:
             self._fall_silent(frame.key, frame.scope, stream)
         before = stream.frame
-        self._learn(stream)
+        self._learn(record, stream)
         self._score(record, stream, frame, before, tolerance)
 
     def _has_key(self, record: Incoming, key: str) -> bool:
@@ -193,15 +190,15 @@ class Task(RecordTask):
                 self.wired.name, key, by_s, scope,
             )  # fmt: skip
 
-    def _learn(self, stream: Stream) -> None:
-        """Let the operator learn the newest frame, now that there is another one."""
-        frame, offset = stream.frame, stream.offset
+    def _learn(self, record: Incoming, stream: Stream) -> None:
+        """Let the operator learn the newest frame, now that the record of another one has come."""
+        frame = stream.frame
         try:
             stream.learn()
         except Exception as error:  # noqa: BLE001 - an operator's error on one frame must not stop the partition
             assert frame is not None
-            learned = Incoming(self.partition, offset, frame.key, b"", frame.ts)
-            self._refuse_frame(learned, frame, f"not learned: {_told(error)}")
+            learned = replace(record, value=b"", ts=frame.ts)
+            self._refuse_frame(learned, frame, f"the frame before, of {frame.ts!r}, was not learned: {_told(error)}")
 
     def _score(
         self, record: Incoming, stream: Stream, frame: Frame, before: Frame | None, tolerance: Tolerance
@@ -216,7 +213,7 @@ class Task(RecordTask):
         except Exception as error:  # noqa: BLE001 - see above
             self._refuse_frame(record, frame, f"not scored: {_told(error)}")
             return
-        stream.accept(frame, record.offset, scores, trigger)
+        stream.accept(frame, scores, trigger)
         if isinstance(scores, Tolerated):
             stream.adopt(scores.usual)
         if stream.courses:
@@ -256,9 +253,8 @@ class Task(RecordTask):
         self, record: Incoming, stream: Stream, frame: Frame, scores: Scores, before: Frame | None, own: str = ""
     ) -> None:
         """Open an anomaly, and tell of it; `before` is the frame before, `own` the operator's id of what it keeps."""
-        place = f"{self._place(record)} {own}" if own else self._place(record)
         began_ts = kept_by(scores)[own].onset_ts if own else frame.ts
-        opened = OpenAnomaly(anomaly_id(self.wired.name, frame.key, place), began_ts, self._is_live(record), own=own)
+        opened = OpenAnomaly(frame_id(self.wired.name, frame, own), began_ts, self._is_live(record), own=own)
         try:
             found = ranking_of(scores, own)
             blame = self._blame(scores, found, frame)
@@ -297,7 +293,7 @@ class Task(RecordTask):
         found, onset_ts = scores.suspects(JUDGED_ROWS, JUDGED_FEATURES)
         ranking = narrowed(found, ANOMALY_ROWS, ANOMALY_FEATURES)
         return Notice(
-            id=anomaly_id(self.wired.name, frame.key, f"{self._place(record)} notice"),
+            id=frame_id(self.wired.name, frame, "notice"),
             operator=self.wired.name,
             parameters=self.wired.parameters,
             keyed_by=frame.keyed_by,
@@ -453,7 +449,7 @@ class Task(RecordTask):
 
     def _end_silent(self, ts: float) -> None:
         """Tell so of a key that has been silent until now, the time of the frame of another one."""
-        if (found := self.states.silent(ts, self.position)) is not None:
+        if (found := self.states.silent(ts)) is not None:
             key, keyed = found
             self._rest(key, keyed)
             for scope, stream in keyed.streams.items():

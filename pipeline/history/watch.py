@@ -61,13 +61,18 @@ class Watch:
             for kept in self._frames.values():
                 kept.clear()
         for record in self._reader.stored(self._task.position, end):
+            former = self._newest()
             self._task.replay((record,))
-            keyed = self._task.states.get(self.host)
-            for scope, stream in ({} if keyed is None else keyed.streams).items():
-                if stream.frame is not None and stream.offset == record.offset:
-                    self._frames[scope].append(stream.frame)
+            for scope, frame in self._newest().items():
+                if frame is not None and frame is not former.get(scope):
+                    self._frames[scope].append(frame)
         self._task.position = end
         return self.ts > before
+
+    def _newest(self) -> dict[str, Frame | None]:
+        """Return the newest frame of each scope."""
+        keyed = self._task.states.get(self.host)
+        return {} if keyed is None else {scope: stream.frame for scope, stream in keyed.streams.items()}
 
     def answer(self, rows: int, features: int) -> Answer | None:
         """What is unusual in the newest frame, None where there is none."""

@@ -62,8 +62,8 @@ class KeyedIncidents:
         joiners: by what the key names, of what is live and of what was replayed apart; with `streams` in the place of
             an operator's, so that migrations find them.
         records: how many anomalies and records of their progress were taken.
-        heard: the offset of the last of them.
-        ts: its time, seconds since the Unix epoch.
+        heard: see `KeyState`.
+        ts: the time of the last of them, seconds since the Unix epoch.
         dismissed: the ids of the incidents that people called false, the newest.
 
     """
@@ -132,9 +132,13 @@ class JoiningTask(StageTask):
         states = States(stage, partition, KeyedIncidents, every, _MAX_KEYS)
         super().__init__(stage, partition, states, options.get("observers", ()), options.get("telemetry"))
 
+    def _pass(self, record: Incoming) -> None:
+        """Note that the next record has come; where incidents stand between others depends on who was quicker."""
+        self.position = record.offset + 1
+        self.states.counted += _is_joined(record)
+
     def _process(self, record: Incoming) -> bool:
-        kind = next((value for name, value in record.headers if name == "ce_type"), None)
-        made = (kind is None or kind in _JOINED) and self._take(record)
+        made = _is_joined(record) and self._take(record)
         self.states.look_after_silent(self.position)
         for key, keyed in self.states.take_gone():
             for (keyed_by, _), joiner in keyed.joiners.items():
@@ -193,6 +197,11 @@ class JoiningTask(StageTask):
         """Tell the observers that this state is given up."""
         keys = self.states.keys()
         self._observe(self.partition.topic, lambda observer: observer.parted(keys))
+
+
+def _is_joined(record: Incoming) -> bool:
+    kind = next((value for name, value in record.headers if name == "ce_type"), None)
+    return kind is None or kind in _JOINED
 
 
 def _show(observer: Observer, *, keyed_by: KeyedBy, key: str, incidents: Sequence[Incident], opened: int = 0) -> None:

@@ -153,13 +153,13 @@ class CovarianceTask(Task):
             return
         pool = cast("Pool", self.states.open(frame.key, self.position))
         live = self._is_live(record)
-        judged = pool.ticks.take(frame, record.offset, live=live)
+        judged = pool.ticks.take(frame, live=live)
         if judged == "set_back":
             stream = pool.streams[MEMBER]
             self._tell_set_back(frame.key, frame.scope, stream.ts - frame.ts)
             self._end(frame.key, MEMBER, stream)
             pool.begin_anew(MEMBER, self.wired.make())
-            judged = pool.ticks.take(frame, record.offset, live=live)
+            judged = pool.ticks.take(frame, live=live)
         if judged == "duplicate":
             self._counts.duplicates += 1
             return
@@ -173,7 +173,7 @@ class CovarianceTask(Task):
     def _tick(self, key: str, pool: Pool, tick: Tick) -> None:
         """Judge a tick, then learn it."""
         headers = () if tick.live else ((REPLAY_HEADER, b""),)
-        record = Incoming(self.partition, tick.offset, key, b"", tick.ts, headers)
+        record = Incoming(self.partition, self.position - 1, key, b"", tick.ts, headers)
         try:
             part = self._together.joined(tick.parts)
         except RecordError as error:
@@ -196,7 +196,6 @@ class CovarianceTask(Task):
                     worst,
                     operator=self.wired.name,
                     pool=frame.key,
-                    place=self._place(record),
                     ts=frame.ts,
                     members=members,
                     age_s=ranking.age_s,
@@ -217,7 +216,7 @@ class CovarianceTask(Task):
             for tick in pool.ticks.rest():
                 self._tick(key, pool, tick)
             stream = pool.streams[MEMBER]
-            record, frame = Incoming(self.partition, stream.offset, key, b"", stream.ts), stream.frame
+            record, frame = Incoming(self.partition, self.position - 1, key, b"", stream.ts), stream.frame
             try:
                 if (told := self.whole(key)) is not None:
                     self.outputs.append(told)
@@ -235,10 +234,9 @@ class CovarianceTask(Task):
         if pool is None or (frame := pool.streams[MEMBER].frame) is None:
             return None
         stream = pool.streams[MEMBER]
-        place = self._place(Incoming(self.partition, stream.offset, key, b"", frame.ts))
-        self._learn(stream)
+        self._learn(Incoming(self.partition, self.position - 1, key, b"", frame.ts), stream)
         report = cast("Operator", stream.operator).report()
-        return whole_output(report, operator=self.wired.name, pool=key, place=place, live=self._live)
+        return whole_output(report, operator=self.wired.name, pool=key, live=self._live)
 
     # What is said of a tick.
 

@@ -136,23 +136,22 @@ def moment_output(
     *,
     operator: str,
     pool: str,
-    place: str,
     ts: float,
     members: int,
     age_s: float,
     young: bool,
     live: bool,
 ) -> PoolOutput:
-    """What is told of a pool at a tick, which is at this place of the input."""
+    """What is told of a pool at a tick."""
     told = tuple(ranked(each, ts) for each in deviations[:MAX_RANKED])
-    identity = pool_id(operator, pool, place)
+    identity = pool_id(operator, pool, repr(ts))
     return PoolOutput(identity, ts, operator, pool, members, age_s, young, False, told, (), live)
 
 
-def whole_output(report: Report, *, operator: str, pool: str, place: str, live: bool) -> PoolOutput:
-    """What is told of the whole life of a pool; its newest tick is at this place of the input."""
+def whole_output(report: Report, *, operator: str, pool: str, live: bool) -> PoolOutput:
+    """What is told of the whole life of a pool."""
     return PoolOutput(
-        id=pool_id(operator, pool, f"{place} whole"),
+        id=pool_id(operator, pool, f"{report.ts!r} whole"),
         ts=report.ts,
         operator=operator,
         pool=pool,

@@ -68,14 +68,12 @@ class Tick(NamedTuple):
 
     Attributes:
         ts: seconds since the Unix epoch.
-        offset: of the last frame in it in the input.
         live: whether all of it is about the present.
         parts: its frames: those of a source in the order of their coming.
 
     """
 
     ts: float
-    offset: int
     live: bool
     parts: tuple[Part, ...]
 
@@ -141,7 +139,7 @@ class Ticks:
 
     # Frames that come.
 
-    def take(self, frame: Frame, offset: int, *, live: bool) -> Judged:
+    def take(self, frame: Frame, *, live: bool) -> Judged:
         """Take a frame.
 
         Returns:
@@ -167,13 +165,13 @@ class Ticks:
         part = Part(frame.layout, frame.values)
         if frame.ts == source.heard_ts:
             last = source.waiting.pop()
-            source.waiting.append(Tick(last.ts, offset, last.live and live, (*last.parts, part)))
+            source.waiting.append(Tick(last.ts, last.live and live, (*last.parts, part)))
         else:
             source.hear(frame.ts)
             self._heard_ts = max(self._heard_ts, frame.ts)
             if frame.ts <= self._closed_ts:
                 return "new"  # the tick that it is of has closed: it tells only that its source is there
-            source.waiting.append(Tick(frame.ts, offset, live, (part,)))
+            source.waiting.append(Tick(frame.ts, live, (part,)))
         self._held_cells += _cells(part)
         if source.is_ready:
             self._unready.pop(frame.hosts, None)
@@ -212,7 +210,6 @@ class Ticks:
             self._forget(key)
         return Tick(
             ts,
-            max(each.offset for each in taken),
             all(each.live for each in taken),
             tuple(part for each in taken for part in each.parts),
         )
@@ -237,7 +234,7 @@ class Ticks:
 
         def packed(told: Tick) -> list[Any]:
             parts = [[layouts.setdefault(part.layout.packed, len(layouts)), part.values] for part in told.parts]
-            return [told.ts, told.offset, told.live, parts]
+            return [told.ts, told.live, parts]
 
         sources = [
             {
@@ -262,8 +259,8 @@ class Ticks:
         layouts = [read_layout(packed, place) for packed in state["layouts"]]
 
         def told(found: list[Any]) -> Tick:
-            ts, offset, live, parts = found
-            return Tick(float(ts), int(offset), bool(live), tuple(Part(layouts[at], values) for at, values in parts))
+            ts, live, parts = found
+            return Tick(float(ts), bool(live), tuple(Part(layouts[at], values) for at, values in parts))
 
         self._sources = {
             tuple(each["hosts"]): Source(

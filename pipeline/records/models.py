@@ -19,12 +19,12 @@ RESOURCES: Final[tuple[Resource, ...]] = get_args(Resource)
 MAX_FAMILY: Final = 10_000
 
 
-def model_id(application: str, performance: str, position: str) -> str:
-    """The id of a model of a performance metric that was built at an input position.
+def model_id(application: str, performance: str, interval: str) -> str:
+    """The id of a model of a performance metric; `interval` is the one that it was built at.
 
     The same arguments give the same id, so that a reader can always tell what it has seen before.
     """
-    return derived_id("model", application, performance, position)
+    return derived_id("model", application, performance, interval)
 
 
 @dataclass(frozen=True, slots=True)

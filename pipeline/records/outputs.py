@@ -15,7 +15,7 @@ from laggard.pipeline.records.errors import RecordError, shown
 from laggard.pipeline.records.features import features_json, read_features
 from laggard.pipeline.records.feedback import Feedback, checked_feedback, plain_feedback
 from laggard.pipeline.records.fields import Fields
-from laggard.pipeline.records.frame import UNNUMBERED, KeyedBy
+from laggard.pipeline.records.frame import UNNUMBERED, Frame, KeyedBy
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.limits import MAX_NAME, MAX_RESOURCES, MAX_SEQUENCE
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput, read_model, read_prediction
@@ -50,12 +50,20 @@ EXCUSES: Final[tuple[Excuse, ...]] = get_args(Excuse)
 BASES: Final[tuple[Basis, ...]] = ("itself", "name", "starts", "all", "threshold")
 
 
-def anomaly_id(operator: str, key: str, position: str) -> str:
-    """The id of what an operator found about a key at an input position (`laggard.counters[3]@1042`).
+def anomaly_id(operator: str, key: str, found: str) -> str:
+    """The id of what an operator found about a key; `found` tells it from all else of that key.
 
     The same arguments give the same id, so that a reader can always tell what it has seen before.
     """
-    return derived_id(operator, key, position)
+    return derived_id(operator, key, found)
+
+
+def frame_id(operator: str, frame: Frame, found: str = "") -> str:
+    """The id of what an operator found in a frame; `found` tells it from what else it found there.
+
+    It depends on the frame alone, not on where that is in a topic: the frame may come to another place.
+    """
+    return anomaly_id(operator, frame.key, f"{frame.scope} {frame.ts!r} {frame.sequence} {found}".rstrip())
 
 
 def incident_id(anomaly: str) -> str:

@@ -24,12 +24,12 @@ MAX_RANKED: Final = 100
 """So many deviations are told at most, the worst."""
 
 
-def pool_id(operator: str, pool: str, position: str) -> str:
-    """The id of what an operator says of a pool at an input position (`laggard.pools[3]@1042`).
+def pool_id(operator: str, pool: str, tick: str) -> str:
+    """The id of what an operator says of a pool; `tick` tells it from what else it says of it.
 
     The same arguments give the same id, so that a reader can always tell what it has seen before.
     """
-    return derived_id("pool", operator, pool, position)
+    return derived_id("pool", operator, pool, tick)
 
 
 @dataclass(frozen=True, slots=True)

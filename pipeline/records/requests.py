@@ -130,12 +130,12 @@ def bounded(spent: Iterable[Spent]) -> tuple[Spent, ...]:
     return (*ranked[: MAX_SPENT - 1], summed)
 
 
-def request_id(operator: str, service: str, position: str) -> str:
-    """The id of what an operator says of the request at an input position (`laggard.requests[3]@1042`).
+def request_id(operator: str, service: str, request: str) -> str:
+    """The id of what an operator says of a request; `request` tells it from all others of the service.
 
     The same arguments give the same id, so that a reader can always tell what it has seen before.
     """
-    return derived_id("request", operator, service, position)
+    return derived_id("request", operator, service, request)
 
 
 @dataclass(frozen=True, slots=True)

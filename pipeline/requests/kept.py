@@ -18,28 +18,20 @@ _logger = logging.getLogger(__name__)
 
 
 class Kept:
-    """Requests in the order of their coming, encoded: that takes a tenth of the memory.
-
-    Attributes:
-        offsets: the place of each in the input.
-
-    """
+    """Requests in the order of their coming, encoded: that takes a tenth of the memory."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self.offsets: deque[int] = deque()
         self._encoded: deque[bytes] = deque()
         self._most_bytes = most_bytes
         self._bytes = 0
         self._told = False
 
-    def add(self, offset: int, request: Request) -> None:
+    def add(self, request: Request) -> None:
         """Keep one more."""
         encoded = encode(request)
-        self.offsets.append(offset)
         self._encoded.append(encoded)
         self._bytes += len(encoded)
         while self._bytes > self._most_bytes:
-            self.offsets.popleft()
             self._bytes -= len(self._encoded.popleft())
             if not self._told:
                 self._told = True

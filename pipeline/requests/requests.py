@@ -204,9 +204,7 @@ class RequestsTask(Task):
 
     # Requests.
 
-    def receive(self, record: Incoming, received: Received) -> None:
-        """Take a record that is decoded already."""
-        self.position = record.offset + 1
+    def _receive(self, record: Incoming, received: Received) -> None:
         match received:
             case Request():
                 self._request(record, received)
@@ -245,7 +243,7 @@ class RequestsTask(Task):
         if self._kept is None:
             self._judge(record, service, request)
         else:
-            self._kept[request.service].add(record.offset, request)
+            self._kept[request.service].add(request)
         self.states.heard(record.key, record.offset)
         self._end_silent(end_ts)
 
@@ -265,13 +263,12 @@ class RequestsTask(Task):
         if judged.outlier:
             try:
                 cluster = service.name_of(judged)
-                place = self._place(record)
-                told = request_output(request, judged, cluster, operator=self.wired.name, place=place, live=live)
+                told = request_output(request, judged, cluster, operator=self.wired.name, live=live)
                 self.outputs.append(told)
             except Exception as error:  # noqa: BLE001 - see above
                 self._refuse(record, f"{self._place(record)}: an outlier that cannot be told: {_told(error)}")
         lost = lost_s(request, judged) if judged.outlier else 0.0
-        service.ticks.count(record.offset, live=live, cluster=judged.cluster, lost_s=lost)
+        service.ticks.count(live=live, cluster=judged.cluster, lost_s=lost)
         self._observe(request.service, lambda observer: observer.requested(self.wired.name, request, judged, cluster))
 
     # Ticks.
@@ -279,7 +276,7 @@ class RequestsTask(Task):
     def _tick(self, key: str, service: Service, tick: Tick) -> None:
         """Judge how many outliers there were, then learn that."""
         headers = () if tick.live else ((REPLAY_HEADER, b""),)
-        record = Incoming(self.partition, tick.offset, key, b"", tick.ts, headers)
+        record = Incoming(self.partition, self.position - 1, key, b"", tick.ts, headers)
         frame = frame_of(key, tick, {number: named.name for number, named in service.names.items()})
         self._take(record, service.streams[REQUEST], frame, service.tolerance)
 
@@ -294,10 +291,10 @@ class RequestsTask(Task):
             service = self.service(key)
             assert service is not None
             self._rest(key, service)
-        for key, kept in (self._kept or {}).items():
-            self._tell_whole(key, kept)
+        for kept in (self._kept or {}).values():
+            self._tell_whole(kept)
 
-    def _tell_whole(self, key: str, kept: Kept) -> None:
+    def _tell_whole(self, kept: Kept) -> None:
         """Tell who is out of line among all requests of a service."""
         assert self._stage.whole is not None
         found = self._stage.whole(lambda: map(traced, kept.requests()))
@@ -305,11 +302,10 @@ class RequestsTask(Task):
         for each in found.clusters:
             name = title(each.evidence)
             names[each.number] = f"{name} ({each.number})" if name in names.values() else name
-        for at, (offset, request) in enumerate(zip(kept.offsets, kept.requests(), strict=True)):
+        for at, request in enumerate(kept.requests()):
             if (judged := found.outliers.get(at)) is not None:
-                place = self._place(Incoming(self.partition, offset, key, b"", request.ts))
                 cluster, name = names[judged.cluster], self.wired.name
-                self.outputs.append(request_output(request, judged, cluster, operator=name, place=place, live=False))
+                self.outputs.append(request_output(request, judged, cluster, operator=name, live=False))
 
     # What is said of a tick.
 

@@ -52,13 +52,11 @@ def lost_s(request: Request, judged: Judged) -> float:
     return max(request.duration_s - usual_s, 0.0) if usual_s else 0.0
 
 
-def request_output(
-    request: Request, judged: Judged, cluster: str, *, operator: str, place: str, live: bool
-) -> RequestOutput:
-    """What is told of an outlying request at this place of the input; `cluster` is the name of those it is like."""
+def request_output(request: Request, judged: Judged, cluster: str, *, operator: str, live: bool) -> RequestOutput:
+    """What is told of an outlying request; `cluster` is the name of those it is like."""
     assert judged.evidence is not None
     return RequestOutput(
-        id=request_id(operator, request.service, place),
+        id=request_id(operator, request.service, f"{request.host} {request.request} {request.ts!r}"),
         ts=request.ts,
         operator=operator,
         service=request.service,

@@ -55,7 +55,6 @@ class Tick(NamedTuple):
 
     Attributes:
         ts: its end, seconds since the Unix epoch.
-        offset: of the last request in it in the input.
         live: whether all of it is about the present.
         requests: how many ended.
         outlying: by the number of their cluster, those out of line.
@@ -63,7 +62,6 @@ class Tick(NamedTuple):
     """
 
     ts: float
-    offset: int
     live: bool
     requests: int
     outlying: Mapping[int, Counted]
@@ -82,7 +80,6 @@ class Ticks:
     newest_ts: float = -math.inf
     set_back: int = 0
     _number: int = 0  # of the tick that is open: its begin in units of `TICK_S`
-    _offset: int = -1
     _live: bool = True
     _requests: int = 0
     _outlying: dict[int, Counted] = field(default_factory=dict)
@@ -122,9 +119,8 @@ class Ticks:
                 self._number = number
         return closed
 
-    def count(self, offset: int, *, live: bool, cluster: int, lost_s: float) -> None:
+    def count(self, *, live: bool, cluster: int, lost_s: float) -> None:
         """Count a request that was heard of; of one that is out of line the number of its cluster, else 0."""
-        self._offset = offset
         self._live = self._live and live
         self._requests += 1
         if cluster and (cluster in self._outlying or len(self._outlying) < MOST_CLUSTERS):
@@ -135,7 +131,7 @@ class Ticks:
         """The tick that is open, closed now; None where nothing is in it."""
         if not self._requests:
             return None
-        tick = Tick((self._number + 1) * TICK_S, self._offset, self._live, self._requests, self._outlying)
+        tick = Tick((self._number + 1) * TICK_S, self._live, self._requests, self._outlying)
         self._live, self._requests, self._outlying = True, 0, {}
         return tick
 
@@ -145,7 +141,6 @@ class Ticks:
             "newest_ts": self.newest_ts,
             "set_back": self.set_back,
             "number": self._number,
-            "offset": self._offset,
             "live": self._live,
             "requests": self._requests,
             "outlying": [[number, *counted] for number, counted in self._outlying.items()],
@@ -154,7 +149,7 @@ class Ticks:
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
         self.newest_ts, self.set_back = float(state["newest_ts"]), int(state["set_back"])
-        self._number, self._offset = int(state["number"]), int(state["offset"])
+        self._number = int(state["number"])
         self._live, self._requests = bool(state["live"]), int(state["requests"])
         self._outlying = {
             int(number): Counted(int(requests), float(lost_s)) for number, requests, lost_s in state["outlying"]

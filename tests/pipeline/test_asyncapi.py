@@ -237,8 +237,8 @@ def test_the_example_is_what_would_be_sent() -> None:
     read_back = read_output(value, "anomalies.md")
     assert isinstance(read_back, Anomaly)
     assert read_back.to_json() == json.loads(value)
-    (place,) = re.findall(r"`(laggard\.counters\[\d+\]@\d+)`", PAGE)
-    assert read_back.id == anomaly_id(read_back.operator, read_back.key, place)
+    (found,) = re.findall(r"`(process [\d.]+ \d+)`", PAGE)
+    assert read_back.id == anomaly_id(read_back.operator, read_back.key, found)
     example(PAGE, outgoing(read_back, Topics()))
 
 

@@ -68,7 +68,7 @@ def test_the_budget_of_a_host_is_shared(likelihood: str, sudden: float, lasting:
     layout = make_layout(("a[1]",), ("a",), ("cpu_user_ratio",))
     for scope, stream in host.streams.items():
         frame = Frame("host", "web-1", scope, 1e9, 1, layout, np.zeros((1, 1)))
-        stream.accept(frame, 1, stream.score(frame), Trigger())
+        stream.accept(frame, stream.score(frame), Trigger())
     host.share()
     of_processes, of_host = (stream.operator for stream in host.streams.values())
     assert isinstance(of_processes, Deviations)

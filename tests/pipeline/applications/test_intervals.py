@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 def give(intervals: Intervals, frames: Iterable[Frame]) -> list[Interval]:
     """What closes as these come; nothing may be late."""
     found: list[Interval] = []
-    for number, frame in enumerate(frames):
+    for frame in frames:
         if frame.scope == "performance":
-            assert intervals.measure(frame, number, live=True) == "new"
+            assert intervals.measure(frame, live=True) == "new"
         else:
             assert intervals.tick(frame) == "new"
         found += intervals.closed()
@@ -179,7 +179,7 @@ def test_what_comes_again_is_a_duplicate() -> None:
     intervals = Intervals()
     frames = [measured(0, sequence=1), tick(5, 1.0, sequence=7), tick(6, 1.0), measured(10, sequence=2)]
     give(intervals, frames)
-    assert [intervals.measure(frames[0], 9, live=True), intervals.tick(frames[1]), intervals.tick(frames[2])] == [
+    assert [intervals.measure(frames[0], live=True), intervals.tick(frames[1]), intervals.tick(frames[2])] == [
         "duplicate"
     ] * 3
     (interval,) = give(intervals, [tick(11, 5.0)])
@@ -198,7 +198,7 @@ def test_what_belongs_to_a_closed_interval_is_late_and_what_came_out_of_order_is
 def test_performance_whose_ticks_were_let_go_is_late_but_begins_the_next_interval() -> None:
     intervals = Intervals()
     give(intervals, [measured(0), measured(10), *(tick(ts, 1.0) for ts in range(5, 205, 5))])
-    assert intervals.measure(measured(20), 9, live=True) == "late"
+    assert intervals.measure(measured(20), live=True) == "late"
     give(intervals, [measured(ts) for ts in range(140, 141)])
     assert spans(give(intervals, [measured(150), *(tick(ts, 1.0) for ts in range(205, 215, 5))])) == [(140.0, 150.0)]
 
@@ -214,11 +214,11 @@ def test_a_long_pause_of_the_performance_is_no_interval() -> None:
 def test_performance_that_is_no_newer_is_late_and_after_some_of_it_the_clock_was_set_back() -> None:
     intervals = Intervals()
     give(intervals, [measured(0), measured(10)])
-    assert intervals.measure(measured(10, performance={SLOW: 3.0}), 5, live=True) == "late"
-    assert intervals.measure(measured(5), 5, live=True) == "late"
+    assert intervals.measure(measured(10, performance={SLOW: 3.0}), live=True) == "late"
+    assert intervals.measure(measured(5), live=True) == "late"
     intervals = Intervals()
     give(intervals, [measured(100_000)])
-    judged = [intervals.measure(measured(10.0 * n), n, live=True) for n in range(12)]
+    judged = [intervals.measure(measured(10.0 * n), live=True) for n in range(12)]
     assert judged == ["late"] * 11 + ["set_back"]
 
 
@@ -290,13 +290,10 @@ def stream_of(seed: int, length: int, *, late: bool = True) -> list[Frame]:
 
 
 def outcome(intervals: Intervals, number: int, frame: Frame) -> list[Any]:
-    judged = intervals.measure(frame, number, live=True) if frame.scope == "performance" else intervals.tick(frame)
+    judged = intervals.measure(frame, live=True) if frame.scope == "performance" else intervals.tick(frame)
     return [
         judged,
-        *(
-            (each.begin_ts, each.ts, each.metrics.ids, each.values.tobytes(), each.offset)
-            for each in intervals.closed()
-        ),
+        *((each.begin_ts, each.ts, each.metrics.ids, each.values.tobytes()) for each in intervals.closed()),
     ]
 
 
@@ -319,9 +316,9 @@ def test_intervals_follow_each_other_and_their_means_are_those_of_the_ticks_in_t
     """Against the plainest way: all ticks of a host that were taken, looked through for each interval."""
     taken: dict[str, list[Frame]] = {}
     intervals, last_ts = Intervals(), -math.inf
-    for number, frame in enumerate(stream_of(seed, 300, late=False)):
+    for frame in stream_of(seed, 300, late=False):
         if frame.scope == "performance":
-            intervals.measure(frame, number, live=True)
+            intervals.measure(frame, live=True)
         elif intervals.tick(frame) == "new":
             taken.setdefault(f"{frame.scope} {frame.hosts[0]}", []).append(frame)
         for interval in intervals.closed():

@@ -357,7 +357,7 @@ def left(bus: EmbeddedBus) -> tuple[Any, ...]:
         for topic in (MODELS, ANOMALIES, DEAD_LETTERS)
         for one in bus.read(Partition(TOPICS.name(topic), 0), 0)
     ]
-    states = {one.key: (one.offset, one.value) for one in bus.snapshots("regression", INPUT) if one.key}
+    states = {one.key: (one.offset, one.value) for one in bus.snapshots(STAGE.snapshots, INPUT) if one.key}
     return outputs, states
 
 
@@ -419,7 +419,7 @@ def test_a_state_says_which_version_it_is_of() -> None:
     give(task, run_of([0.2]))
     snapshot = task.states.take(task.position)[0]
     state = decode_state(snapshot.value, "here")
-    assert (state["operator"], state["state_version"], snapshot.operator) == ("regression", 1, "regression")
+    assert (state["operator"], state["state_version"], snapshot.operator) == ("regression", 1, "regression.2")
     assert set(state["streams"]) == {"application"}
 
 

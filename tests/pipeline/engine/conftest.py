@@ -15,7 +15,9 @@ from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.bus import Bus, BusUnavailable, Incoming, Outgoing, Partition, Subscription
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.member import Pace
+from laggard.pipeline.engine.migrations import snapshot_name
 from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.engine.snapshots import VERSION
 from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import UNNUMBERED, Frame, Mark, encode, make_layout
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
@@ -197,7 +199,7 @@ def result(bus: Bus, operator: str = "drift") -> Result:
         for partition in bus.partitions(TOPICS.name(topic))
         for one in bus.read(partition, 0)
     ]
-    snapshots = [one for one in bus.snapshots(operator, INPUT) if one.key]
+    snapshots = [one for one in bus.snapshots(snapshot_name(operator, VERSION), INPUT) if one.key]
     return Result(
         outputs,
         {one.key: one.value for one in snapshots},

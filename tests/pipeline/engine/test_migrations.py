@@ -44,6 +44,7 @@ def from_1(state: dict[str, Any]) -> dict[str, Any]:
 
 
 OLDER = WIRED
+OLDER_NAME = WIRED.snapshots
 NEWER = replace(WIRED, make=Newer, state_version=2, migrations={1: from_1})
 
 
@@ -122,22 +123,22 @@ def test_a_host_that_is_silent_after_the_upgrade_keeps_its_state(bus: EmbeddedBu
 def test_the_generation_that_got_furthest_is_taken(bus: EmbeddedBus) -> None:
     append(bus, frames(0, 10))
     through(bus, OLDER)
-    assert {each.operator for each in newest_snapshots(bus, NEWER, INPUT)} == {"drift"}
+    assert {each.operator for each in newest_snapshots(bus, NEWER, INPUT)} == {OLDER.snapshots}
     append(bus, frames(10, 20))
     through(bus, NEWER)
-    assert {each.operator for each in newest_snapshots(bus, NEWER, INPUT)} == {"drift.2"}
-    assert {each.operator for each in newest_snapshots(bus, NEWER, INPUT, 10)} == {"drift"}, "of that moment"
-    assert {each.operator for each in newest_snapshots(bus, OLDER, INPUT)} == {"drift"}
+    assert {each.operator for each in newest_snapshots(bus, NEWER, INPUT)} == {NEWER.snapshots}
+    assert {each.operator for each in newest_snapshots(bus, NEWER, INPUT, 10)} == {OLDER.snapshots}, "of that moment"
+    assert {each.operator for each in newest_snapshots(bus, OLDER, INPUT)} == {OLDER.snapshots}
     append(bus, frames(20, 30))
     through(bus, OLDER)
-    assert {each.operator for each in newest_snapshots(bus, NEWER, INPUT)} == {"drift"}
+    assert {each.operator for each in newest_snapshots(bus, NEWER, INPUT)} == {OLDER.snapshots}
 
 
 def test_a_newer_state_under_an_older_name_is_rebuilt_and_said(
     bus: EmbeddedBus, other_bus: EmbeddedBus, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No version writes that; whatever does, nothing crashes."""
-    monkeypatch.setattr(type(NEWER), "snapshots", property(lambda _: "drift"))
+    monkeypatch.setattr(type(NEWER), "snapshots", property(lambda _: OLDER_NAME))
     append(bus, frames(0, 30))
     through(bus, NEWER)
     append(bus, frames(30, 60))
@@ -178,15 +179,15 @@ def test_a_record_of_a_newer_major_version_is_a_dead_letter_that_says_what_to_do
 
 def test_an_older_form_is_migrated(monkeypatch: pytest.MonkeyPatch) -> None:
     value = encode_state({"base": 7})
-    monkeypatch.setattr(snapshots, "VERSION", 3)
-    with pytest.raises(SnapshotError, match="here: expected form 3, got 1: an older laggard wrote it"):
+    monkeypatch.setattr(snapshots, "VERSION", 4)
+    with pytest.raises(SnapshotError, match="here: expected form 4, got 2: an older laggard wrote it"):
         decode_state(value, "here")
     monkeypatch.setattr(
-        snapshots, "MIGRATIONS", {1: lambda old: {"from": old["base"]}, 2: lambda old: {"start": old["from"] + 1}}
+        snapshots, "MIGRATIONS", {2: lambda old: {"from": old["base"]}, 3: lambda old: {"start": old["from"] + 1}}
     )
     assert decode_state(value, "here") == {"start": 8}
-    assert WIRED.generation == 3
-    assert WIRED.snapshots == "drift.3"
+    assert WIRED.generation == 4
+    assert WIRED.snapshots == "drift.4"
 
 
 def test_what_a_newer_form_adds_beside_the_state_is_passed_over() -> None:

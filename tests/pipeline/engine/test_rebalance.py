@@ -19,7 +19,7 @@ from laggard.pipeline.engine.recoverer import Recoverer
 from laggard.pipeline.engine.telemetry import Telemetry
 from laggard.pipeline.metrics.exporter import Exporter
 from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS
-from tests.pipeline.engine.conftest import INPUT, NEVER, TOPICS, append, frame, runner, settle, stop, stream
+from tests.pipeline.engine.conftest import INPUT, NEVER, TOPICS, WIRED, append, frame, runner, settle, stop, stream
 from tests.pipeline.engine.shared_bus import SharedBus
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def left(bus: Bus) -> tuple[dict[str, list[tuple[bytes, Any]]], dict[str, bytes]
         for partition in bus.partitions(TOPICS.name(topic)):
             for each in bus.read(partition, 0):
                 outputs.setdefault(f"{topic.name} {each.key}", []).append((each.value, each.headers))
-    states = {each.key: each.value for one in BOTH for each in bus.snapshots("drift", one) if each.key}
+    states = {each.key: each.value for one in BOTH for each in bus.snapshots(WIRED.snapshots, one) if each.key}
     return outputs, states, {each: bus.committed(GROUP, each) for each in BOTH}
 
 

@@ -232,7 +232,7 @@ def test_operators_have_groups_and_states_of_their_own(bus: EmbeddedBus) -> None
     assert [task.operator for task in one.telemetry.tasks() if task.records == LENGTH] == ["drift", "counting"]
     both = [
         {one.key: set(decode_state(one.value, one.key)["streams"]) for one in bus.snapshots(name, INPUT) if one.key}
-        for name in ("drift", "counting.3")
+        for name in (WIRED.snapshots, other.snapshots)
     ]
     assert both == [
         {"h0": {"process", "host"}, "h1": {"process", "host"}, "h2": {"process", "host"}},
@@ -357,7 +357,7 @@ def unreadable(bus: EmbeddedBus) -> None:
 
 
 def junk(key: str, bus: EmbeddedBus) -> None:
-    (newest,) = (each for each in bus.snapshots("drift", INPUT) if each.key == key)
+    (newest,) = (each for each in bus.snapshots(WIRED.snapshots, INPUT) if each.key == key)
     with closing(bus.subscribe(TOPICS.group("drift"), [INPUT.topic])) as other:
         other.poll(0.0)
         other.commit(Commit({}, (), [replace(newest, value=b"junk")]))
@@ -406,7 +406,7 @@ def test_a_state_of_another_version_is_learned_again(
     assert "expected state version 3 of drift, got 1" in caplog.text
     assert one.telemetry.tasks()[0].snapshots_unusable == len(want.states)
     assert result(bus).outputs == want.outputs
-    assert {each.key for each in bus.snapshots("drift.3", INPUT) if each.key} == want.states.keys()
+    assert {each.key for each in bus.snapshots(newer.snapshots, INPUT) if each.key} == want.states.keys()
 
 
 def test_input_that_was_deleted_before_it_could_be_replayed_is_counted(
@@ -482,7 +482,9 @@ def test_partitions_are_tasks_of_their_own(tmp_path: Path) -> None:
                 for partition in bus.partitions(TOPICS.name(topic)):
                     for each in bus.read(partition, 0):
                         outputs.setdefault(f"{topic.name} {each.key}", []).append(each.value)
-            states = {each.key: each.value for number in inputs for each in bus.snapshots("drift", number) if each.key}
+            states = {
+                each.key: each.value for number in inputs for each in bus.snapshots(WIRED.snapshots, number) if each.key
+            }
             return outputs, states, len([task for task in one.telemetry.tasks() if task.topic == INPUT.topic])
 
     want = on_two_partitions("undisturbed.db", 0)

@@ -53,7 +53,7 @@ def of(task: Task) -> Scopes:
 def budgets(task: Task) -> dict[str, float]:
     found: dict[str, float] = {}
     for scope, stream in of(task).streams.items():
-        if stream.offset >= 0:
+        if stream.begun:
             assert isinstance(stream.operator, Deviations)
             found[scope] = round(stream.operator.false_alarms_per_day, 6)
     return found

@@ -270,7 +270,11 @@ def recovered(saved: dict[str, Any], records: list[Any]) -> Task:
     """A task that begins with these snapshots and records."""
     one = new_task(snapshot_records=8)
     loaded = one.states.load(saved.values())
-    one.replay(each for each in records if each.offset >= loaded.saved.get(each.key, 0))
+    for each in records[loaded.base or 0 :]:
+        if each.offset >= loaded.saved.get(each.key, 0):
+            one.replay([each])
+        else:
+            one.skip(each)
     one.states.loaded(len(records))
     one.position = len(records)
     return one

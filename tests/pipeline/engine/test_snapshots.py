@@ -141,7 +141,7 @@ def test_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
         (zstandard.compress(b"\xdd\xff\xff\xff\xff"), "MessagePack"),
         (zstandard.compress(msgpack.packb([1])), "a map with the version"),
         (zstandard.compress(msgpack.packb({"state": {}})), "a map with the version"),
-        (zstandard.compress(msgpack.packb({"v": 2, "state": {}})), "form 1, got 2"),
+        (zstandard.compress(msgpack.packb({"v": 3, "state": {}})), "form 2, got 3"),
         (wrapped(3), "a map as state"),
         (wrapped({"a": msgpack.ExtType(2, b"")}), "extension 1, got 2"),
         (wrapped({"a": msgpack.ExtType(1, b"\x93")}), "MessagePack"),

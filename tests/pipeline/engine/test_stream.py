@@ -14,7 +14,7 @@ def take(stream: Stream, tick: int, value: float = 5.0) -> None:
     one = frame("h", tick, value)
     stream.learn()
     scores = stream.score(one)
-    stream.accept(one, tick, scores, stream.trigger.after(one.ts, scores.score, 60.0)[1])
+    stream.accept(one, scores, stream.trigger.after(one.ts, scores.score, 60.0)[1])
 
 
 def test_sequences_are_told_from_gaps() -> None:
@@ -98,7 +98,7 @@ def test_a_producer_that_counts_anew_is_followed() -> None:
         take(stream, tick)
     again = frame("h", 11, 1.0, sequence=8)
     assert stream.judge(again) == "new"
-    stream.accept(again, 11, stream.score(again), Trigger())
+    stream.accept(again, stream.score(again), Trigger())
     assert stream.judge(again) == "duplicate"
     assert stream.judge(frame("h", 12, 1.0, sequence=9)) == "new"
 

@@ -256,7 +256,9 @@ def test_an_operator_that_is_new_in_its_group_has_missed_nothing(bus: EmbeddedBu
     counted = {each.operator: each for each in two.telemetry.tasks()}
     assert (counted["gaussian"].missed_records, counted["cpu"].missed_records) == (0, 0)
     stop(two)
-    assert [decode_state(each.value, each.key)["records"] for each in bus.snapshots("cpu", INPUT) if each.key] == [4]
+    assert [
+        decode_state(each.value, each.key)["records"] for each in bus.snapshots(SECOND.snapshots, INPUT) if each.key
+    ] == [4]
 
 
 def test_all_states_are_kept_warm(bus: EmbeddedBus) -> None:

@@ -128,7 +128,7 @@ def test_a_whole_is_bounded_and_its_leaves_say_who_deviates() -> None:
     levels = tuple(Level(f"host-{at}", dendrogram, (*deviations, younger)) for at in range(MAX_LEVELS + 5))
     alone = Level("alone", None, ())
     report = Report(TS, 100, (alone, *levels), (*[ONE] * (MAX_RANKED + 5), younger), 60.0, young=True)
-    output = whole_output(report, operator="covariance", pool="p", place="x[0]@1", live=False)
+    output = whole_output(report, operator="covariance", pool="p", live=False)
     assert (len(output.ranking), len(output.levels), output.members) == (MAX_RANKED, MAX_LEVELS - 1, 100)
     assert {each.kind for each in output.ranking} == {"leak"}
     leaves = output.levels[0].leaves

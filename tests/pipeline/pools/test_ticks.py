@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Frame
 
 
-def fed(ticks: Ticks, frames: Iterable[Frame], first: int = 0) -> list[Tick]:
+def fed(ticks: Ticks, frames: Iterable[Frame]) -> list[Tick]:
     """The ticks that close as these frames come."""
     closed: list[Tick] = []
-    for offset, frame in enumerate(frames, first):
-        assert ticks.take(frame, offset, live=True) == "new"
+    for frame in frames:
+        assert ticks.take(frame, live=True) == "new"
         closed += ticks.closed()
     return closed
 
@@ -46,9 +46,9 @@ def test_a_frame_of_all_members_is_a_tick_at_once_when_it_is_known_that_no_parts
     ticks = Ticks()
     frames = [told(5.0 * number, {"a": number, "b": 0}) for number in range(8)]
     closed_at = []
-    for offset, frame in enumerate(frames):
-        ticks.take(frame, offset, live=True)
-        closed_at.append([tick.offset for tick in ticks.closed()])
+    for frame in frames:
+        ticks.take(frame, live=True)
+        closed_at.append([round((tick.ts - T0) / 5.0) for tick in ticks.closed()])
     # The first ones are seen to be whole by the next one each.
     assert closed_at == [[], [0], [1], [2, 3], [4], [5], [6], [7]]
 
@@ -59,13 +59,12 @@ def test_parts_of_one_time_are_one_tick_that_is_live_if_all_are() -> None:
     closed = fed(ticks, frames)
     assert times(closed) == [0.0, 5.0, 10.0]
     assert [members(tick) for tick in closed] == [dict.fromkeys("abc", float(number)) for number in range(3)]
-    assert [tick.offset for tick in closed] == [2, 5, 8]
     (last,) = ticks.rest()
     assert members(last) == dict.fromkeys("abc", 3.0)
     # Live is one that is so in all parts.
     ticks = Ticks()
     for live, row in ((True, "a"), (False, "b")):
-        ticks.take(told(0.0, {row: 0}), 0, live=live)
+        ticks.take(told(0.0, {row: 0}), live=live)
     (tick,) = ticks.rest()
     assert not tick.live
 
@@ -74,7 +73,7 @@ def test_a_part_behind_its_tick_is_late_and_from_then_on_parts_are_waited_for() 
     ticks = Ticks()
     fed(ticks, [told(5.0 * number, {"a": 0}) for number in range(SURE_TICKS + 2)])
     ts = 5.0 * (SURE_TICKS + 1)
-    assert ticks.take(told(ts, {"b": 0}), 9, live=True) == "late"
+    assert ticks.take(told(ts, {"b": 0}), live=True) == "late"
     assert fed(ticks, [told(ts + 5.0, {"a": 0}), told(ts + 5.0, {"b": 0})]) == []
     (tick,) = fed(ticks, [told(ts + 10.0, {"a": 0})])
     assert set(members(tick)) == {"a", "b"}
@@ -136,27 +135,27 @@ def test_a_slow_host_sets_the_pace_and_of_a_quick_one_the_newest_counts() -> Non
 def test_what_is_late_and_what_comes_twice() -> None:
     ticks = Ticks()
     fed(ticks, hosts(10, {"a": 0.0, "b": 1.0}))
-    assert ticks.take(told(45.0, {"a/w[1@1]": 9}, "a"), 99, live=True) == "duplicate"
-    assert ticks.take(told(44.0, {"a/w[1@1]": 9}, "a"), 99, live=True) == "late"  # older than what a told last
+    assert ticks.take(told(45.0, {"a/w[1@1]": 9}, "a"), live=True) == "duplicate"
+    assert ticks.take(told(44.0, {"a/w[1@1]": 9}, "a"), live=True) == "late"  # older than what a told last
     assert ticks.earliest_ts(told(44.0, {"a/w": 9}, "a")) == T0 + 45.0
     # Another one is late when its tick closed too long ago.
-    assert ticks.take(told(46.0 - GRACE_S, {"c/w": 9}, "c"), 99, live=True) == "late"
-    assert ticks.take(told(46.5 - GRACE_S, {"c/w": 9}, "c"), 99, live=True) == "new"
+    assert ticks.take(told(46.0 - GRACE_S, {"c/w": 9}, "c"), live=True) == "late"
+    assert ticks.take(told(46.5 - GRACE_S, {"c/w": 9}, "c"), live=True) == "new"
     assert [*ticks.closed()] == []
 
 
 def test_a_clock_that_was_ahead_and_is_set_back_is_noticed() -> None:
     ticks = Ticks()
     fed(ticks, [told(1e6 + 5.0 * number, {"a": 0}) for number in range(5)])
-    judged = [ticks.take(told(5.0 * number, {"a": 0}), 99, live=True) for number in range(SET_BACK_FRAMES)]
+    judged = [ticks.take(told(5.0 * number, {"a": 0}), live=True) for number in range(SET_BACK_FRAMES)]
     assert judged == ["late"] * (SET_BACK_FRAMES - 1) + ["set_back"]
     # One that is right in between is told from a clock.
     ticks = Ticks()
     fed(ticks, [told(1e6 + 5.0 * number, {"a": 0}) for number in range(5)])
     for number in range(2 * SET_BACK_FRAMES):
-        assert ticks.take(told(5.0 * number, {"a": 0}), 99, live=True) == "late"
+        assert ticks.take(told(5.0 * number, {"a": 0}), live=True) == "late"
         if number % 5 == 0:
-            assert ticks.take(told(1e6 + 100.0 + number, {"a": 0}), 99, live=True) == "new"
+            assert ticks.take(told(1e6 + 100.0 + number, {"a": 0}), live=True) == "new"
 
 
 def test_bounds_hold_without_the_ones_that_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,12 +190,10 @@ def test_written_down_and_read_back_at_any_moment_it_goes_on_alike(seed: int) ->
     frames += draw.choices(frames, k=3)
     draw.shuffle(frames[-6:])
     one, other = Ticks(), Ticks()
-    for offset, frame in enumerate(frames):
-        assert one.take(frame, offset, live=True) == other.take(frame, offset, live=True)
+    for frame in frames:
+        assert one.take(frame, live=True) == other.take(frame, live=True)
         first, second = list(one.closed()), list(other.closed())
-        assert [(tick.ts, tick.offset, members(tick)) for tick in first] == [
-            (tick.ts, tick.offset, members(tick)) for tick in second
-        ]
+        assert [(tick.ts, members(tick)) for tick in first] == [(tick.ts, members(tick)) for tick in second]
         if draw.random() < 0.2:
             state = decode_state(encode_state(other.snapshot()), "here")
             other = Ticks()
@@ -216,7 +213,7 @@ def test_parts_are_one_matrix_of_all_rows_and_features() -> None:
         told(0.0, {"a[1]": {"y": 4.0}}),
         told(0.0, {"b": {"x": NAN, "y": 5.0}}),  # the last value counts
     ):
-        parts.take(frame, 0, live=True)
+        parts.take(frame, live=True)
     (tick,) = parts.rest()
     together = Together()
     layout, values = together.joined(tick.parts)
@@ -230,9 +227,7 @@ def test_parts_are_one_matrix_of_all_rows_and_features() -> None:
 def test_what_is_too_much_for_a_frame_is_refused() -> None:
     parts = Ticks()
     for host in "ab":
-        parts.take(
-            told(0.0, {f"{host}{number}": {f"{host}{number}": 1.0} for number in range(1500)}, host), 0, live=True
-        )
+        parts.take(told(0.0, {f"{host}{number}": {f"{host}{number}": 1.0} for number in range(1500)}, host), live=True)
     (tick,) = parts.rest()
     with pytest.raises(RecordError, match="rows x features"):
         Together().joined(tick.parts)

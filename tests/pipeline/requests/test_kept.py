@@ -14,21 +14,19 @@ if TYPE_CHECKING:
 
 def test_they_come_back_as_often_as_they_are_asked_for() -> None:
     kept, requests = Kept(), [*calm(0, 5), locked(6)]
-    for offset, each in enumerate(requests):
-        kept.add(2 * offset, each)
+    for each in requests:
+        kept.add(each)
     assert list(kept.requests()) == list(kept.requests()) == requests
-    assert list(kept.offsets) == [2 * offset for offset in range(len(requests))]
 
 
 def test_beyond_a_bound_the_first_ones_are_let_go_and_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     requests = list(calm(0, 5))
     kept = Kept(most_bytes=10 * len(encode(requests[0])) + 5)
-    for offset, each in enumerate(requests):
-        kept.add(offset, each)
+    for each in requests:
+        kept.add(each)
     left = list(kept.requests())
     assert left == requests[-len(left) :]
     assert 8 <= len(left) <= 11
-    assert list(kept.offsets) == list(range(len(requests) - len(left), len(requests)))
     assert [record.message for record in caplog.records] == [
         "'shop' has more requests than are kept; those that came first are left out"
     ]

@@ -16,13 +16,13 @@ from laggard.pipeline.requests.ticks import ALL, FEATURES, MOST_CLUSTERS, TICK_S
 ENDS = st.lists(st.tuples(st.floats(0.0, 1e4), st.integers(0, 3), st.booleans()), max_size=60)
 
 
-def counted(ticks: Ticks, ends: list[tuple[float, int, bool]], start: int = 0) -> list[Tick]:
+def counted(ticks: Ticks, ends: list[tuple[float, int, bool]]) -> list[Tick]:
     closed = []
-    for offset, (end, cluster, live) in enumerate(ends, start):
+    for end, cluster, live in ends:
         ticks.judge(end)
         if (tick := ticks.hear(end)) is not None:
             closed.append(tick)
-        ticks.count(offset, live=live, cluster=cluster, lost_s=1.0 if cluster else 0.0)
+        ticks.count(live=live, cluster=cluster, lost_s=1.0 if cluster else 0.0)
     return closed
 
 
@@ -41,7 +41,6 @@ def test_every_request_is_in_one_tick(ends: list[tuple[float, int, bool]]) -> No
     assert all(each.lost_s == each.requests for each in outlying)
     if ends and len(closed) == 1:
         assert closed[0].live == all(live for _, _, live in ends)
-        assert closed[0].offset == len(ends) - 1
 
 
 @given(ENDS, st.integers(0, 60))
@@ -50,7 +49,7 @@ def test_what_is_written_down_goes_on_alike(ends: list[tuple[float, int, bool]],
     want = counted(whole, ends)
     got = counted(first, ends[:cut])
     second.restore(json.loads(json.dumps(first.snapshot())))
-    got += counted(second, ends[cut:], len(ends[:cut]))
+    got += counted(second, ends[cut:])
     assert got == want
     assert second.snapshot() == whole.snapshot()
 
@@ -58,21 +57,21 @@ def test_what_is_written_down_goes_on_alike(ends: list[tuple[float, int, bool]],
 def test_a_tick_closes_with_the_first_end_beyond_it() -> None:
     ticks = Ticks()
     assert ticks.hear(100.0) is None
-    ticks.count(0, live=True, cluster=0, lost_s=0.0)
+    ticks.count(live=True, cluster=0, lost_s=0.0)
     assert ticks.hear(109.9) is None
-    ticks.count(1, live=True, cluster=2, lost_s=0.5)
-    assert ticks.hear(110.0) == Tick(110.0, 1, True, 2, {2: Counted(1, 0.5)})
-    ticks.count(2, live=True, cluster=0, lost_s=0.0)
+    ticks.count(live=True, cluster=2, lost_s=0.5)
+    assert ticks.hear(110.0) == Tick(110.0, True, 2, {2: Counted(1, 0.5)})
+    ticks.count(live=True, cluster=0, lost_s=0.0)
     assert ticks.hear(105.0) is None  # it is over: this one counts in the tick that is open
-    ticks.count(3, live=True, cluster=0, lost_s=0.0)
-    assert ticks.hear(990.0) == Tick(120.0, 3, True, 2, {})  # and in between there was none
+    ticks.count(live=True, cluster=0, lost_s=0.0)
+    assert ticks.hear(990.0) == Tick(120.0, True, 2, {})  # and in between there was none
 
 
 def test_it_is_open_while_something_is_in_no_closed_tick() -> None:
     ticks = Ticks()
     ticks.hear(100.0)
     found = [ticks.is_open]
-    ticks.count(0, live=True, cluster=0, lost_s=0.0)
+    ticks.count(live=True, cluster=0, lost_s=0.0)
     found.append(ticks.is_open)
     ticks.close()
     assert [*found, ticks.is_open] == [False, True, False]
@@ -93,8 +92,8 @@ def test_so_many_clusters_are_counted_in_a_tick() -> None:
     ticks = Ticks()
     ticks.hear(1.0)
     for number in range(1, MOST_CLUSTERS + 11):
-        ticks.count(number, live=True, cluster=number, lost_s=1.0)
-    ticks.count(999, live=True, cluster=1, lost_s=1.0)
+        ticks.count(live=True, cluster=number, lost_s=1.0)
+    ticks.count(live=True, cluster=1, lost_s=1.0)
     tick = ticks.close()
     assert tick is not None
     assert (len(tick.outlying), tick.requests) == (MOST_CLUSTERS, MOST_CLUSTERS + 11)
@@ -103,7 +102,7 @@ def test_so_many_clusters_are_counted_in_a_tick() -> None:
 
 def test_a_tick_is_a_frame_that_the_operator_reads() -> None:
     assert (ALL, FEATURES) == (rates.ALL, rates.FEATURES)
-    tick = Tick(110.0, 7, True, 50, {3: Counted(2, 0.5), 1: Counted(1, 0.25)})
+    tick = Tick(110.0, True, 50, {3: Counted(2, 0.5), 1: Counted(1, 0.25)})
     frame = frame_of("shop", tick, {1: "lock x.lock"})
     assert (frame.keyed_by, frame.key, frame.scope, frame.ts) == ("service", "shop", "request", 110.0)
     assert (frame.layout.rows, frame.layout.names) == (("all", "1", "3"), ("all", "lock x.lock", "3"))
