@@ -10,7 +10,7 @@ serve. The worker runs `serving`, `regression` and what joins anomalies.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -61,11 +61,6 @@ def records(start: int, stop: int) -> Iterator[Outgoing]:
         yield Outgoing(INPUT.topic, name, encode(Frame("host", name, "process", ts, number, layout, values)), ts)
 
 
-def without_places(state: dict[str, Any]) -> None:
-    for one in state["intervals"]["waiting"]:
-        one[2] = None
-
-
 def holds(want: Result) -> dict[str, bool]:
     return {
         "both applications have a state": sorted(want.states) == ["blog", "shop"],
@@ -80,7 +75,6 @@ CASE: Final = Case(
     records,
     (MODELS, ANOMALIES),
     "application",
-    without_places,
     holds,
 )
 

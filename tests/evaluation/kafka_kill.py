@@ -206,7 +206,7 @@ def compare(folder: Path, given: argparse.Namespace) -> int:
         "every host's frames are in the input in their order": len(order) == HOSTS
         and all(_in_order(numbers) for numbers in order.values()),
         "every record was counted once": got.counted == due(given.frames),
-        "outputs and states are equal": not wrong and want.told > joined > 0 and len(want.states) == len(WIRED) * HOSTS,
+        "outputs and states are equal": not wrong and want.told > joined > 0 and len(want.states) > len(WIRED) * HOSTS,
         "a client that is not laggard's reads the same": got_printed == as_printed(want),
         "so many kills": done["killed"] >= given.kills,
     }

@@ -74,13 +74,6 @@ def values_of(draw: np.random.Generator, rows: int, load: float) -> np.ndarray[A
     return values
 
 
-def without_places(state: dict[str, Any]) -> None:
-    for source in state["ticks"]["sources"]:
-        for told in source["waiting"]:
-            told[1] = None
-    state["streams"][MEMBER]["offset"] = None
-
-
 def holds(want: Result) -> dict[str, bool]:
     kinds = {one["kind"] for one in want.told[ANOMALIES.name]}
     return {
@@ -96,7 +89,6 @@ CASE: Final = Case(
     records,
     (ANOMALIES,),
     "pool",
-    without_places,
     holds,
 )
 

@@ -102,10 +102,10 @@ def committed(bus: Bus, topics: Topics) -> Result:
                 place = INCIDENTS if is_incident(one.headers) else topic.name
                 outputs[place, one.key].append((one.value, one.headers, round(one.ts * 1000)))
     states = {
-        (wired.name, snapshot.key): snapshot.value
-        for partition in bus.partitions(topics.name(COUNTERS))
-        for wired in WIRED
-        for snapshot in bus.snapshots(wired.snapshots, partition)
+        (stage.name, snapshot.key): snapshot.value
+        for stage in (*WIRED, JOINING)
+        for partition in bus.partitions(topics.name(stage.topic))
+        for snapshot in bus.snapshots(stage.snapshots, partition)
         if snapshot.key
     }
     return _result(outputs, states)
@@ -143,7 +143,8 @@ def expected(inputs: Inputs, topics: Topics) -> Result:
             one = outgoing(output, topics)
             outputs[INCIDENTS, one.key].append((one.value, one.headers, round(one.ts * 1000)))
         tasks.save_all()
-        for task in tasks.each:
+        joining.states.save_all(joining.position)
+        for task in (*tasks.each, joining):
             while saved := task.states.take(task.position):
                 states |= {(task.stage.name, each.key): each.value for each in saved if each.key}
     return _result(outputs, states)

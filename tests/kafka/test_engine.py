@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from collections import defaultdict
@@ -19,7 +18,6 @@ from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.engine.member import Pace
 from laggard.pipeline.engine.runner import Runner
-from laggard.pipeline.engine.snapshots import decode_state, encode_state
 from laggard.pipeline.incidents.joiner import Joiner
 from laggard.pipeline.incidents.joining import Joining
 from laggard.pipeline.records import Frame, Mark, encode
@@ -171,30 +169,19 @@ class Group:
 
 
 def left(bus: Bus, topics: Topics) -> Any:
-    """Outputs by topic and key in their order, and states; without what is each test's own.
-
-    Those are the prefix of the topics, and ids and places, which follow from it or from offsets.
-    """
+    """Outputs by topic and key in their order, without the prefix of each test's topics; and states."""
     outputs: dict[str, list[bytes]] = {}
     for topic in (ANOMALIES, DEAD_LETTERS):
         for partition in bus.partitions(topics.name(topic)):
             for each in bus.read(partition, 0):
                 value = each.value.replace(topics.prefix.encode(), b"")
-                outputs.setdefault(f"{topic.name} {each.key}", []).append(re.sub(rb'"id":"[0-9a-f-]+",', b"", value))
-    states = {}
-    for partition in bus.partitions(topics.name(COUNTERS)):
-        for saved in bus.snapshots(WIRED.snapshots, partition):
-            if not saved.key:
-                continue
-            state = decode_state(saved.value, saved.key)
-            del state["heard"]
-            for one in state["streams"].values():
-                del one["offset"]
-                for course in one.get("courses", ()):
-                    del course["id"]
-                if incident := one.get("incidents", {}).get("open"):
-                    del incident["id"]
-            states[saved.key] = encode_state(state)
+                outputs.setdefault(f"{topic.name} {each.key}", []).append(value)
+    states = {
+        saved.key: saved.value
+        for partition in bus.partitions(topics.name(COUNTERS))
+        for saved in bus.snapshots(WIRED.snapshots, partition)
+        if saved.key
+    }
     return outputs, states
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laggard.pipeline.engine.runner import TURN_S
-from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.incidents.joiner import Joiner
 from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, read_output, write_output
 from laggard.pipeline.topics import INCIDENTS
@@ -61,13 +60,9 @@ def incidents(bus: Bus) -> list[Incident]:
     return [each for each in published(bus) if isinstance(each, Incident)]
 
 
-def left(bus: Bus) -> tuple[list[tuple[str, bytes, Any]], dict[str, dict[str, Any]]]:
-    """The incidents, and the states: without places in the topic, where incidents stand between anomalies."""
-    states = {
-        each.key: decode_state(each.value, each.key) | {"heard": None}
-        for each in bus.snapshots(JOINING.snapshots, JOINED)
-        if each.key
-    }
+def left(bus: Bus) -> tuple[list[tuple[str, bytes, Any]], dict[str, bytes]]:
+    """The incidents, and the states."""
+    states = {each.key: each.value for each in bus.snapshots(JOINING.snapshots, JOINED) if each.key}
     told = [(each.key, each.value, each.headers) for each in bus.read(JOINED, 0) if b'"kind":"incident"' in each.value]
     return told, states
 
