@@ -61,7 +61,7 @@ def test_each_frame_ranking_and_incident_is_there_once_whoever_ends(
     rekeyed, want = left(lambda: 1 << 30)
     got = left(lambda: draw.randrange(5, 60))
     assert len(rekeyed) == FRAMES
-    assert [each["kind"] for each in want.told] == ["anomaly", "pool", "pool", "progress"]
+    assert [each["kind"] for each in want.told] == ["anomaly", "pool", "progress", "pool"]
     assert [[len(one["rows"]) for one in each["ranking"]] for each in want.told if each["kind"] == "pool"] == [[1], []]
     assert want.told[0]["blame"]["row"] == "web-2/gunicorn[2@1]"
     assert [each["change"] for each in want.incidents] == ["opened", "closed"]
