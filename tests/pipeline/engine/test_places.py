@@ -133,7 +133,7 @@ class Made:
 @pytest.mark.usefixtures("_distances")
 def test_it_is_the_same_at_any_offsets_and_with_any_commits(name: str) -> None:
     want = Made(name, records(name))
-    assert len(want.outputs) >= 10
+    assert len(want.outputs) >= 5
     assert min(map(len, want.saved.values())) > 1
     for seed, every in ((1, 7), (2, 100)):
         got = Made(name, spread(records(name), seed), every)
