@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from laggard.operators.regression import Regression
 from tests.operators.conftest import size
 from tests.operators.test_contract import REGRESSIONS, each_of, with_wishes
 
@@ -15,8 +16,6 @@ from .streams import RT, THR, Interval, Names, restless, run, stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from laggard.operators.regression import Regression
 
 
 @pytest.fixture(params=each_of(REGRESSIONS))
@@ -107,3 +106,15 @@ def test_performance_of_any_kind_never_gives_a_score_that_is_not_a_number(make: 
         assert np.isfinite(judgement.score)
         assert judgement.score >= 0.0
         operator.learn(ts, names, values, odd)
+
+
+def test_the_state_of_an_older_laggard_is_read() -> None:
+    operator, restored = Regression(), Regression()
+    *before, newest = stream(40, 5)
+    for interval in before:
+        operator.learn(*interval)
+    state = operator.snapshot()
+    for follower in state["followers"].values():
+        del follower["excess"]
+    restored.restore(state)
+    assert restored.score(*newest) == operator.score(*newest)

@@ -89,3 +89,21 @@ def test_a_state_goes_on_where_it_was_written_down() -> None:
 def test_other_frames_are_refused(layout: _Layout, expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
         Rates().score(0.0, layout, np.zeros((1, len(layout.features))))
+
+
+def test_a_trouble_of_an_hour_is_above_the_budget_throughout_and_not_long_after() -> None:
+    chance = np.random.default_rng(6)
+    rates = Rates()
+    _fed(rates, chance, range(720), {"1": 0.003})
+    assert min(_fed(rates, chance, range(720, 1_080), {"1": 0.003, "7": 0.05})) > 1.0
+    assert max(_fed(rates, chance, range(1_080, 1_200), {"1": 0.003})[1:]) <= 1.0
+
+
+def test_the_state_of_an_older_laggard_is_read() -> None:
+    rates, restored = Rates(), Rates()
+    chance = np.random.default_rng(7)
+    _fed(rates, chance, range(300), {"1": 0.003})
+    state = rates.snapshot()
+    restored.restore(state | {"rows": [row[:6] for row in state["rows"]]})
+    layout, values = _tick(200, {"1": 9})
+    assert restored.score(3_000.0, layout, values) == rates.score(3_000.0, layout, values)
