@@ -460,17 +460,19 @@ class Lasting:
         row = units.rows[unit - names] if is_row else name
         baseline = float(state.evidence[number].mean[quantity, unit])
         parts = state.evidence[number].ring[:, quantity, unit]
-        # The second-highest: neither a burst nor a sub-block of which the fault has only a part.
-        _, third, excess, _ = (np.sort(parts) - baseline).tolist()
+        _, third, second, highest = (np.sort(parts) - baseline).tolist()
+        # Only the last two sub-blocks are high: the fault may have but a part of the first one.
+        brief = number == 0 and third < KEPT * second
+        # Else the second-highest: neither a burst nor a sub-block of which the fault has only a part.
+        excess = 0.5 * (second + highest) if brief else second
         places = sums.places[unit] if unit < units.present else [layout.rows.index(row)] if is_row else []
         level = self.quantities.levels[self.quantities.level(quantity)]
         taken = np.nan_to_num(values[list(places), layout.features.index(level)])
         if unit < units.present:
             row = layout.rows[places[int(taken.argmax())]]
-        # What only the last two sub-blocks show may be a burst that has ended. The growth of a tick says nothing of it.
-        ended = third < KEPT * excess and quantity < len(self.quantities.levels)
-        ended &= float(taken.sum()) - baseline < KEPT * excess
-        calm = np.flatnonzero(~(parts[::-1] - baseline >= KEPT * excess))
+        # It may be a burst that has ended. The growth of a tick says nothing of it.
+        ended = brief and quantity < len(self.quantities.levels) and float(taken.sum()) - baseline < KEPT * excess
+        calm = np.flatnonzero(~(parts[::-1] - baseline >= KEPT * (highest if brief else excess)))
         part_s = BLOCKS[number] * max(SCALES[0].part_s, state.interval_s)
         return Anomaly(
             unit=row if is_row else name,
@@ -484,7 +486,7 @@ class Lasting:
             excess=excess,
             baseline=baseline,
             now=baseline + excess,
-            calm_since=state.last_ts if number == 0 and ended else math.nan,
+            calm_since=state.last_ts if ended else math.nan,
         )
 
     def _hold(self, state: State) -> None:

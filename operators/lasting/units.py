@@ -68,7 +68,8 @@ class Units:
     def unsettled(self) -> Flags:
         """Return the new names that run since they were first seen, shape (names,)."""
         first_ts = self.first_ts[: len(self.names)]
-        return np.isfinite(first_ts) & (self.joined_ts[: len(self.names)] == first_ts)
+        found: Flags = np.isfinite(first_ts) & (self.joined_ts[: len(self.names)] == first_ts)
+        return found
 
     def settled(self, places: Places) -> Units:
         """Return the same with these names settled: their level is their baseline."""

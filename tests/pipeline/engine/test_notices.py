@@ -46,12 +46,12 @@ def test_what_is_suspicious_is_told_and_is_no_anomaly() -> None:
 
 def test_what_uses_a_little_more_for_a_minute_is_told_with_its_onset() -> None:
     """Far too little for the last seconds."""
-    (opened, ended), _ = run([*frames(30, SLIGHT._replace(more=0.05))])
+    (opened, ended), _ = run([*frames(30, SLIGHT._replace(more=0.06))])
     assert minute(opened.onset_ts) == pytest.approx(0.0, abs=0.26)
     assert ended.onset_ts == opened.onset_ts
     assert ended.sentence.startswith(f"It is over; it lasted {readable_duration(ended.until_ts - opened.onset_ts)}.")
     assert opened.sentence.startswith(
-        "`report` (pid 2) uses 0.06 cores in user mode. It has done so for 45 s; its base"
+        "`report` (pid 2) uses 0.07 cores in user mode. It has done so for 30 s; its base"
     )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Told
     from tests.pipeline.conftest import Called, Replaying
 
-LASTS, CALM = 156, 162
+LASTS, CALM = 153, 162
 """Ticks: from which on what is wrong lasts, and from which on the last 15 seconds are calm again."""
 
 
@@ -66,10 +66,10 @@ def evidence(output):
 
 def test_anomalies_are_joined_to_incidents(wired):
     replay, told, _ = taken(wired, frames("web-1", range(260)))
-    anomaly, opened, _, extended, grown, ended, closed = told
+    anomaly, opened, extended, grown, _, ended, closed = told
     assert [type(each) for each in told] == [
-        *(Anomaly, Incident, RankingOutput),
-        *(Progress, Incident),  # it lasts
+        *(Anomaly, Incident),
+        *(Progress, Incident, RankingOutput),  # it lasts
         *(Progress, Incident),
     ]
     assert (opened.change, opened.evidence[0].anomaly, opened.live) == ("opened", anomaly.id, False)
@@ -98,11 +98,15 @@ def test_every_host_and_tick_has_one_score(wired):
 def test_the_score_of_a_tick_is_told_before_the_ranking_of_a_mark_behind_it(wired):
     _, told, _ = taken(wired, frames("web-1", range(158)), scores=True)
     place = next(number for number, each in enumerate(told) if isinstance(each, RankingOutput))
-    before, _, extended, grown, after = told[place - 1 : place + 4]
+    before, _, after = told[place - 1 : place + 2]
     assert isinstance(before, ScoreOutput)
-    assert (type(extended), type(grown)) == (Progress, Incident), "at this tick it lasts"
     assert isinstance(after, ScoreOutput)
-    assert (before.ts, extended.ts, after.ts) == (at(155), at(LASTS), at(LASTS))
+    assert (before.ts, after.ts) == (at(155), at(156))
+    place = next(number for number, each in enumerate(told) if isinstance(each, Progress))
+    extended, grown, score = told[place : place + 3]
+    assert (type(extended), type(grown)) == (Progress, Incident), "at this tick it lasts"
+    assert isinstance(score, ScoreOutput)
+    assert (extended.ts, score.ts) == (at(LASTS), at(LASTS))
     # A frame of that tick that comes behind the mark is told once more only if it is worse.
     records = list(frames("web-1", range(158)))
     marked = next(number for number, each in enumerate(records) if isinstance(each, Mark))
@@ -138,7 +142,7 @@ def test_a_mark_without_a_frame_near_it_has_no_rows(wired):
 
 
 def test_json(recording, replay: Replaying):
-    (anomaly, incident, ranking, extended, grown), err = replay.json(recording)
+    (anomaly, incident, extended, grown, ranking), err = replay.json(recording)
     assert (incident["kind"], incident["change"], incident["evidence"][0]["anomaly"]) == (
         "incident",
         "opened",

@@ -329,9 +329,9 @@ def test_on_a_bus_that_keeps_only_the_newest_snapshots_wishes_are_known_and_mode
         stage = regressing(page.reading.settings)
         drain(Runner(bus, (stage,), TOPICS), bus, [stage.name], [name])
         end = bus.bounds(partition)[1]
-        newest = bus.snapshots(stage.name, partition)
+        newest = bus.snapshots(stage.snapshots, partition)
         assert {each.key for each in newest} >= {"shop"}
-        bus.reset(TOPICS.group(stage.name), [stage.name], {partition: end}, newest)
+        bus.reset(TOPICS.group(stage.name), [stage.snapshots], {partition: end}, newest)
     with served(other, **SETTINGS) as page:
         assert [each["metric"] for each in asked(page, "/configuration")["banned"]] == [WAITS]
         late = asked(page, "/tracking", **{"from": before["ts"][-3]})
