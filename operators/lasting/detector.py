@@ -281,7 +281,7 @@ class Lasting:
         (places,) = np.nonzero(due)
         levels = _levels([each.ring[..., places] for each in state.evidence], NEW_S)
         state.evidence = tuple(
-            each.settled(places, level, filled=scale.window_s <= NEW_S)
+            each.settled(places, level, self.quantities.stocks, NEW_S / scale.part_s)
             for each, scale, level in zip(state.evidence, SCALES, levels, strict=True)
         )
         state.units = units.settled(places)

@@ -259,19 +259,20 @@ class Evidence:
         np.maximum(before, peak, out=before)
         return Evidence(**found)
 
-    def settled(self, units: Places, level: Matrix, *, filled: bool) -> Evidence:
-        """Take the present level of new units as their baseline.
+    def settled(self, units: Places, level: Matrix, stocks: slice, parts: float) -> Evidence:
+        """Take the present level of new units as their baseline. The peaks of stocks were those over nothing.
 
         Args:
             units: their places.
             level: their level, shape (quantities, places); where it is not finite the baseline stays.
-            filled: whether they have filled the window. Otherwise it holds this level, too.
+            stocks: the places of the stocks among the levels.
+            parts: the number of sub-blocks since they came. Those of the window before that hold this level, too.
 
         """
         known = np.isfinite(level)
         ring, mean, deviation = self.ring, self.mean.copy(), self.deviation.copy()
         weight, peak = self.weight.copy(), self.peak.copy()
-        if filled:
+        if parts >= PARTS:
             apart = np.abs(ring[..., units] - level)
             spread = np.where(np.isfinite(apart), apart, 0.0).mean(axis=0)
         else:
@@ -279,9 +280,13 @@ class Evidence:
             ring[..., units] = np.where(known, level, ring[..., units])
         mean[:, units] = np.where(known, level, mean[:, units])
         deviation[:, units] = np.where(known, spread, deviation[:, units])
-        weight[:, units] = np.where(known, PARTS, weight[:, units])
+        weight[:, units] = np.where(known, max(parts, PARTS), weight[:, units])
         peak[:, units] = 0.0
-        return replace(self, ring=ring, mean=mean, deviation=deviation, weight=weight, peak=peak)
+        highest, second = self.highest.copy(), self.second.copy()
+        highest[stocks, units] = second[stocks, units] = 0.0
+        return replace(
+            self, ring=ring, mean=mean, deviation=deviation, weight=weight, peak=peak, highest=highest, second=second
+        )
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy as plain data."""

@@ -175,6 +175,16 @@ def test_the_level_of_a_new_program_that_stays_is_its_baseline(machine: Machine)
     assert machine.open == [("shop", CPU)]
 
 
+def test_what_a_new_program_holds_is_no_peak_of_it() -> None:
+    machine = Machine()
+    machine.run(10)
+    machine.become(*SERVICE)
+    machine.run(NEW_S / 60.0 + 15)
+    assert machine.open == []
+    machine.run(12, rss=lambda seconds: min(seconds / 600.0, 1.0) * 600.0 * MIB, of="shop[3]")
+    assert machine.open == [("shop", RSS)]
+
+
 def test_a_new_program_does_not_settle_in_an_anomaly(machine: Machine) -> None:
     machine.become(*SERVICE)
     machine.run(NEW_S / 60.0 + 10, {"shop[3]": 1.0})
