@@ -102,3 +102,12 @@ def seen_world(world: Path) -> Iterator[Served]:
     """A page on that world, for which it is the time of its end. To be read only."""
     with served_world(world) as page:
         yield page
+
+
+def until(tab: Page, holds: Callable[[], bool]) -> None:
+    """Wait; the page's policy lets no `wait_for_function` in."""
+    for _ in range(WITHIN_MS // 50):
+        if holds():
+            return
+        tab.wait_for_timeout(50)
+    pytest.fail(f"not within {WITHIN_MS} ms; the address is {tab.url}")

@@ -18,7 +18,7 @@ from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.topics import COUNTERS, Topics
-from tests.browser.conftest import NARROW, WITHIN_MS
+from tests.browser.conftest import NARROW, until
 from tests.pipeline.investigator.serving import served
 
 if TYPE_CHECKING:
@@ -136,15 +136,6 @@ def chosen(tab: Page) -> Locator:
 def params(tab: Page) -> dict[str, str]:
     found: dict[str, str] = tab.evaluate("Object.fromEntries(new URLSearchParams(location.search))")
     return found
-
-
-def until(tab: Page, holds: Callable[[], bool]) -> None:
-    """Wait; the page's policy lets no `wait_for_function` in."""
-    for _ in range(WITHIN_MS // 50):
-        if holds():
-            return
-        tab.wait_for_timeout(50)
-    pytest.fail(f"not within {WITHIN_MS} ms; the address is {tab.url}")
 
 
 def asked(tab: Page) -> float:

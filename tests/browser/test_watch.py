@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laggard.pipeline.investigator.guard import CONTENT_SECURITY_POLICY
+from tests.browser.conftest import until
 from tests.browser.watch import Watch
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def pages() -> Iterator[str]:
 def test_what_goes_wrong_in_a_page_is_told(tab: Page, watch: Watch, path: str, wrong: str) -> None:
     with pages() as url:
         tab.goto(url + path)
-        tab.wait_for_timeout(200)
+        until(tab, lambda: bool(watch.wrong))
     with pytest.raises(AssertionError, match=wrong):
         watch.check()
     watch.expects(wrong)
@@ -94,6 +95,6 @@ def test_a_tab_that_a_link_opens_is_watched_too(tab: Page, watch: Watch) -> None
         tab.goto(f"{url}/opens")
         with tab.context.expect_page() as opened:
             tab.get_by_role("link").click()
-        opened.value.wait_for_timeout(200)
+        until(opened.value, lambda: bool(watch.wrong))
     assert watch.wrong == ["error: broken"]
     watch.expects("broken")
