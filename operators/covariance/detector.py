@@ -473,7 +473,7 @@ class Covariance:
         return tuple(looks)
 
     def _standings(self, bank: Bank, tick: Tick, nodes: Sequence[_Node], limit: float) -> dict[int, Standing | None]:
-        """What becomes at this tick of those that stand out or have done so."""
+        """Return the standings after this tick of members that deviate or have deviated."""
         return {
             at: Newest(bank, tick, at, limit, self._usual_interval_s).follow(node.standing)
             for at, node in enumerate(nodes)

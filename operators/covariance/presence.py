@@ -1,4 +1,4 @@
-"""Whether what set a member apart is still so: windows remember a deviation for long after it has ended.
+"""Present deviations of members: windows remember a deviation long after it has ended.
 
 A member stands out from when its windows say so until its newest ticks say that it is over. Until then its deviation is
 remembered as large as it was, so that neither a window that flickers nor a pool that gets used to it ends it.
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Mark = tuple[int, int]
-    """What sets a member apart: the place of a trace, and 0 for above or 1 for below."""
+    """A deviation: the place of its trace, and 0 for above or 1 for below."""
 
 HELD: Final = 0.4
 """A deviation lasts while it is this share of what it was."""
 
 CLEAR: Final = 4.0
-"""It is judged over the fewest ticks in which it is so many times what members differ by."""
+"""A deviation is judged over the fewest ticks in which it exceeds the spread of members this many times."""
 
 NEWEST_S: Final = 15.0
 NEWEST: Final = 3
 """The fewest ticks: those of the newest 15 s, one to three."""
 
 FOLLOWED: Final = 48.0
-"""What it was follows what it is within so many ticks where that becomes less, as under a load that falls."""
+"""The time constant, in ticks, with which a remembered deviation shrinks, as under a load that falls."""
 
 HELD_SCORE: Final = 1.01
 """The least score while it lasts."""
 
 FORGOTTEN: Final = 192
-"""What has ended is forgotten once the windows have been calm for so many ticks."""
+"""An ended deviation is forgotten once the windows have been calm for this many ticks."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Standing:
     Attributes:
         lasts: whether it does so now.
         marks: by what: where it was before, and by how much it has been beyond that.
-        calm: for so many ticks the windows have said nothing.
+        calm: the number of ticks for which the windows have been calm.
 
     """
 
@@ -65,7 +65,7 @@ class Standing:
 
 
 def restored(state: list[Any]) -> Standing:
-    """What `snapshot` gave."""
+    """Read a `snapshot`."""
     lasts, marks, calm = state
     read = {(int(trace), int(below)): (float(base), float(excess)) for trace, below, base, excess in marks}
     return Standing(bool(lasts), read, int(calm))
@@ -111,7 +111,7 @@ class Newest:
         return now
 
     def _marks(self, *, changes: bool) -> Iterator[tuple[Mark, tuple[float, float]]]:
-        """What sets it apart by its windows and is still so, with where it was before, and how far it is from there.
+        """Yield the present deviations by the windows, with the level before and the distance from it.
 
         Without `changes`, and what no few ticks show: beside what has ended, what is usual looks like either.
         """

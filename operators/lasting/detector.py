@@ -279,6 +279,8 @@ class Lasting:
         if (frozen := _frozen(state, sums)) is not None:
             due &= ~frozen[:present]
         (places,) = np.nonzero(due)
+        if not places.size:
+            return
         levels = _levels([each.ring[..., places] for each in state.evidence], NEW_S)
         state.evidence = tuple(
             each.settled(places, level, self.quantities.stocks, NEW_S / scale.part_s)
@@ -467,7 +469,9 @@ class Lasting:
         excess = 0.5 * (second + highest) if brief else second
         places = sums.places[unit] if unit < units.present else [layout.rows.index(row)] if is_row else []
         level = self.quantities.levels[self.quantities.level(quantity)]
-        taken = np.nan_to_num(values[list(places), layout.features.index(level)])
+        taken = np.zeros(len(places))
+        if level in layout.features:
+            taken = np.nan_to_num(values[list(places), layout.features.index(level)])
         if unit < units.present:
             row = layout.rows[places[int(taken.argmax())]]
         # It may be a burst that has ended. The growth of a tick says nothing of it.
