@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from laggard.producers.foreign import head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,8 +90,7 @@ class Filling:
 
     def _text(self, name: str) -> str:
         try:
-            with Path(self._root, name).open("rb") as file:
-                return os.fsdecode(file.read(_MOST_BYTES))
+            return os.fsdecode(head(f"{self._root}/{name}", _MOST_BYTES))
         except OSError:
             return ""
 

@@ -5,12 +5,11 @@ Source: Documentation/admin-guide/cgroup-v2.rst of Linux.
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from laggard.producers.kernel import content
+from laggard.producers.foreign import content, folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +20,9 @@ ROOT: Final = "/sys/fs/cgroup"
 MAX_GROUPS: Final = 20_000
 """So many groups are looked at for those that are followed; a machine with more of them has none found beyond."""
 
+
+PROCESSES_BYTES: Final = 1 << 19
+"""So much of a group's list of processes is read: 65,536 of them at least."""
 
 SEEK_RATIO: Final = 0.002
 """The share of one core that each search for groups may use; it runs less often on a machine with many groups."""
@@ -33,10 +35,8 @@ def below(group: str) -> Iterator[tuple[str, bool]]:
         if not waiting:
             break
         path = waiting.pop()
-        children: list[str] = []
         try:
-            with os.scandir(path) as entries:
-                children = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+            children = folders(path)
         except OSError:  # gone in between
             continue
         yield path, bool(children)
@@ -45,7 +45,7 @@ def below(group: str) -> Iterator[tuple[str, bool]]:
 
 def members(group: str) -> list[int]:
     """The processes of a group itself; but for those that our pid namespace does not have."""
-    found = (int(word) for word in content(f"{group}/cgroup.procs").split() if word.isdigit())
+    found = (int(word) for word in content(f"{group}/cgroup.procs", PROCESSES_BYTES).split() if word.isdigit())
     return [pid for pid in found if pid > 0]
 
 

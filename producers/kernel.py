@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
+from typing import Final
+
+from laggard.producers.foreign import content, link
+
+MOUNTS_BYTES: Final = 1 << 20
+"""So much of a list of mounts is read: some thousands of them."""
 
 
 class Kernel:
@@ -45,14 +50,6 @@ def cpu_clock(pid: int) -> int:
     return (~pid << 3) | 2
 
 
-def content(path: str) -> bytes:
-    """What a small file holds, stripped; empty where it cannot be read."""
-    try:
-        return Path(path).read_bytes().strip()
-    except OSError:
-        return b""
-
-
 def is_of_another_namespace(root: str) -> bool:
     """Whether a procfs is mounted there that shows another pid namespace than ours, such as a host's in a container."""
     return _is_procfs(root) and not _shows_this_process(root)
@@ -65,14 +62,14 @@ def _release() -> tuple[int, ...]:
 
 def _is_procfs(root: str) -> bool:
     """Whether a procfs is mounted there, and no copy of one lies there."""
-    mounts = [line.split() for line in content("/proc/self/mounts").splitlines()]
+    mounts = [line.split() for line in content("/proc/self/mounts", MOUNTS_BYTES).splitlines()]
     return any(mount[1:3] == [os.fsencode(root), b"proc"] for mount in mounts)
 
 
 def own_pid(root: str) -> int | None:
     """Return the pid of this process in the pid namespace that a procfs shows; None where it does not show it."""
     try:
-        return int(str(Path(f"{root}/self").readlink()))
+        return int(link(f"{root}/self"))
     except (OSError, ValueError):
         return None
 

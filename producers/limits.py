@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from laggard.pipeline.records import Layout, make_layout
+from laggard.producers.foreign import content, head
 from laggard.producers.groups import SEEK_RATIO, below, some_members
-from laggard.producers.kernel import content, own_pid
+from laggard.producers.kernel import own_pid
 from laggard.producers.process import GAUGES, RATES
 
 if TYPE_CHECKING:
@@ -389,7 +390,6 @@ def _number(path: str) -> int | None:
 def _head(path: str) -> bytes | None:
     """Read the beginning of a file; empty where it is gone; None where it cannot be read."""
     try:
-        with Path(path).open("rb", buffering=0) as file:
-            return file.read(_MOST_BYTES)
+        return head(path, _MOST_BYTES)
     except OSError as error:
         return b"" if error.errno in _GONE else None

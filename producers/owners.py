@@ -6,11 +6,11 @@ documentation (Docker and podman: the systemd and the cgroupfs driver; Kubernete
 
 from __future__ import annotations
 
+import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from laggard.producers.kernel import content
+from laggard.producers.foreign import opened, read, reading
 from laggard.producers.proc import printable
 
 if TYPE_CHECKING:
@@ -54,22 +54,30 @@ class Users:
     """
 
     def __init__(self, root: str = "/proc") -> None:
-        self._places = (f"{root}/1/root/etc/passwd", "/etc/passwd")
-        self._stamp: tuple[str, int, int] | None = None
+        self._first = f"{root}/1"
+        self._stamp: tuple[int, int, int] | None = None
         self._names: dict[int, str] = {}
 
     def refresh(self) -> None:
         """Read the file again if it has changed."""
-        for place in self._places:
-            try:
-                found = Path(place).stat()
-            except OSError:
-                continue
-            stamp = place, found.st_mtime_ns, found.st_ino
+        try:
+            file = self._open()
+        except OSError:
+            return
+        try:
+            found = os.fstat(file)
+            stamp = found.st_dev, found.st_ino, found.st_mtime_ns
             if stamp != self._stamp:
                 self._stamp = stamp
-                self._names = parse_passwd(content(place)[:MAX_PASSWD_BYTES])
-            return
+                self._names = parse_passwd(read(file, MAX_PASSWD_BYTES))
+        finally:
+            os.close(file)
+
+    def _open(self) -> int:
+        try:
+            return opened(self._first, "etc/passwd", 0)
+        except OSError:  # not permitted
+            return reading("/etc/passwd")
 
     def name(self, uid: int) -> str:
         """What a user is called."""

@@ -14,6 +14,10 @@ PF_KTHREAD = 0x00200000
 PF_FORKNOEXEC = 0x00000040
 """The one of a process that was forked and has called no exec: it goes on with its parent's program."""
 
+COMMAND_BYTES = 800
+"""So much of a command line is read: at most four bytes for each character that is told."""
+
+_COMMAND_LENGTH = 200
 _STAT_FIELDS = 22  # of `stat` behind the comm: all that is used, up to rss
 _DELAY_FIELD = 39  # delayacct_blkio_ticks, counted behind the comm from 0
 _IO_KEYS = [b"rchar:", b"wchar:", b"syscr:", b"syscw:", b"read_bytes:", b"write_bytes:", b"cancelled_write_bytes:"]
@@ -248,11 +252,10 @@ def parse_switches(text: bytes, file: str = "status") -> tuple[int, int]:
 def parse_command(text: bytes) -> str:
     """Parse `/proc/PID/cmdline`: the arguments joined by spaces, what cannot be printed replaced by `?`.
 
-    Returns at most 200 characters; the empty string for kernel threads and zombies.
+    Returns at most 200 characters, out of its first `COMMAND_BYTES`; the empty string for kernel threads and zombies.
     """
-    # At most four bytes a character: what lies behind is cut anyway.
-    line = text[:800].rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
-    return printable(line)[:200]
+    line = text[:COMMAND_BYTES].rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+    return printable(line)[:_COMMAND_LENGTH]
 
 
 def printable(text: str) -> str:

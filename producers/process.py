@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laggard.producers.cpu_time import CpuTime
+from laggard.producers.foreign import content, link, names
 from laggard.producers.held import BUFFER
-from laggard.producers.kernel import content, cpu_clock
+from laggard.producers.kernel import cpu_clock
 from laggard.producers.owners import parse_container, parse_uid
 from laggard.producers.proc import (
+    COMMAND_BYTES,
     PF_KTHREAD,
     Io,
     ProcError,
@@ -247,7 +249,7 @@ class Process(Task):
 
     def read_command(self) -> str:
         """Read its command line; empty where there is none or it may not be read."""
-        return parse_command(content(f"{self.path}/cmdline"))
+        return parse_command(content(f"{self.path}/cmdline", COMMAND_BYTES))
 
     def read_container(self) -> str:
         """Read which container it runs in; empty where that may not be read."""
@@ -368,7 +370,7 @@ class Process(Task):
     def _list_descriptors(self, *, counted: bool) -> None:
         path = f"{self.path}/fd"
         try:
-            numbers = os.listdir(path)  # noqa: PTH208 - names
+            numbers = names(path)
         except OSError:
             Path(self.path).stat()  # raises if it is gone
             self.denied.add(FD)
@@ -385,7 +387,7 @@ def _count_sockets(path: str, numbers: list[str]) -> float:
     count = 0
     for number in numbers:
         try:
-            count += os.readlink(f"{path}/{number}").startswith("socket:")  # noqa: PTH115 - hot
+            count += link(f"{path}/{number}").startswith("socket:")
         except FileNotFoundError:
             continue  # closed since the listing
         except PermissionError:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laggard.pipeline.records import Layout, make_layout
+from laggard.producers.foreign import names
 from laggard.producers.groups import all_members, members
 from laggard.producers.held import OUT_OF_DESCRIPTORS, HeldFiles, raise_descriptor_limit
 from laggard.producers.kernel import Kernel
@@ -276,11 +277,11 @@ class ProcessTable:
 
     def _list(self) -> set[str]:
         try:
-            entries = os.listdir(self._root)  # noqa: PTH208 - names
+            entries = names(self._root)
         except OSError as error:
             if not self._shed_if_short(error):
                 raise
-            entries = os.listdir(self._root)  # noqa: PTH208 - names
+            entries = names(self._root)
         if entries != self._entries:  # mostly they are the same, in the same order
             self._entries = entries
             self._pids = {entry for entry in entries if entry.isdecimal() and entry.isascii()}

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from laggard.producers.foreign import content
 from laggard.producers.groups import ROOT, below
 from laggard.producers.held import HeldFiles
-from laggard.producers.kernel import content
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

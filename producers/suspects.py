@@ -7,11 +7,10 @@ and how many pages had to be brought back for it.
 
 from __future__ import annotations
 
-import os
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from laggard.producers.kernel import content
+from laggard.producers.foreign import content, names
 from laggard.producers.proc import PF_KTHREAD, ProcError, parse_io, parse_stat
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class Suspects:
 
     def look(self) -> None:
         """Look at every process once."""
-        listed = [int(entry) for entry in os.listdir(self._root) if entry.isdecimal()]  # noqa: PTH208 - names
+        listed = [int(entry) for entry in names(self._root) if entry.isdecimal()]
         found: dict[int, _Process] = {}
         left = MAX_TASKS
         for pid in listed:
@@ -96,7 +95,7 @@ def _ordered(values: dict[int, tuple[float, ...]]) -> Iterable[int]:
 def blocked_threads(path: str) -> int:
     """How many threads of a process, below procfs, wait for a device."""
     try:
-        tasks = os.listdir(f"{path}/task")  # noqa: PTH208 - names
+        tasks = names(f"{path}/task", MAX_TASKS)
     except OSError:
         return 0
     # `stat` of a thread has its state behind the last parenthesis.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from laggard.producers.foreign import names
 from laggard.producers.held import BUFFER, OUT_OF_DESCRIPTORS
 from laggard.producers.proc import Schedstat, parse_schedstat, parse_switches
 
@@ -105,7 +106,7 @@ class Threads:
         for tid, task in list(self._tasks.items()):
             self._update(tid, task)
         if len(self._tasks) != count:  # one that came instead of one that ended changes nothing before the loop above
-            for tid in os.listdir(self._path):  # noqa: PTH208 - names
+            for tid in names(self._path):
                 if tid not in self._tasks and tid != self._pid:
                     self._tasks[tid] = task = Task(f"{self._path}/{tid}", self._files)
                     self._update(tid, task)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from laggard.producers.foreign import content, names
 from laggard.producers.held import HeldFiles
-from laggard.producers.kernel import Kernel, content, cpu_clock, is_of_another_namespace
+from laggard.producers.kernel import Kernel, cpu_clock, is_of_another_namespace
 from laggard.producers.pressures import RESOURCES
 from laggard.producers.proc import ProcError, parse_pressure, parse_stat
 
@@ -192,7 +193,7 @@ class Utilisation:
             if start == self._last_start:
                 return None
             self._last_start = start
-        entries = set(os.listdir(self._root))  # noqa: PTH208 - names
+        entries = set(names(self._root))
         started = [int(entry) for entry in entries - self._entries if entry.isdecimal()]
         self._entries, self._unlisted_s = entries, since_s
         if not started:

@@ -12,7 +12,7 @@ import zipfile
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -120,6 +120,49 @@ def test_what_operators_may_not_do_is_found() -> None:
     assert list(forbidden_in_operators(ast.parse(source))) == [
         *("1: open", "3: expected a seed", "2: expected a seeded generator"),
     ]
+
+
+# What reads files here, and whose they are.
+READERS: Final = {
+    "access_log": "the user's logs",
+    "cpu_limits.py": "the kernel's, below /sys",
+    "diagnosis": "",
+    "files.py": "the user's recordings",
+    "foreign.py": "everybody else's",
+    "held.py": "the kernel's, kept open",
+    "lines.py": "the user's pipes",
+    "prometheus": "the user's token",
+    "trace": "the user's traces, and the kernel's below tracefs",
+}
+READS: Final = {
+    *("open", "os.open", "os.listdir", "os.scandir", "os.readlink", "os.walk"),
+    *("Path.open", "Path.read_bytes", "Path.read_text", "Path.readlink", "Path.iterdir", "Path.glob"),
+}
+
+
+def unbounded_reads(tree: ast.AST) -> Iterator[str]:
+    """What opens a file or lists a folder, however large it is."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name("open")):
+                yield f"{node.lineno}: open"
+            case ast.Call(func=ast.Attribute(value=ast.Name("os"), attr=name)) if f"os.{name}" in READS:
+                yield f"{node.lineno}: os.{name}"
+            case ast.Call(func=ast.Attribute(value=value, attr=name)) if f"Path.{name}" in READS and not (
+                isinstance(value, ast.Attribute) or (isinstance(value, ast.Name) and value.id in {"os", "self"})
+            ):
+                yield f"{node.lineno}: .{name}"
+
+
+def test_what_others_control_is_read_in_one_place() -> None:
+    producers = [path for path in MODULES if path.parts[0] == "producers" and path.parts[1] not in READERS]
+    wrong = {str(path): list(unbounded_reads(tree_of(path))) for path in producers}
+    assert {path: found for path, found in wrong.items() if found} == {}
+
+
+def test_reads_without_a_bound_are_found() -> None:
+    source = "open(a)\nos.listdir(a)\nPath(a, b).read_text()\npath.open()\nself.open()\nself._files.open(a)\nnames(a)"
+    assert list(unbounded_reads(ast.parse(source))) == ["1: open", "2: os.listdir", "3: .read_text", "4: .open"]
 
 
 def test_only_the_wiring_knows_concrete_operators() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from laggard.pipeline.records.diagnosis import Location
 from laggard.producers.diagnosis.frames import FramesError
 from laggard.producers.diagnosis.symbols import SymbolFiles, kernel_symbols
-from laggard.producers.kernel import content
+from laggard.producers.foreign import content
 from laggard.producers.proc import ProcError, printable
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from laggard.producers.diagnosis.children import Child
 from laggard.producers.diagnosis.contract import ProfilerError, Sample
 from laggard.producers.diagnosis.states import may_signal, thread_states
 from laggard.producers.diagnosis.symbols import SymbolFiles
-from laggard.producers.kernel import content
+from laggard.producers.foreign import content
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

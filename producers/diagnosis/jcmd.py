@@ -22,7 +22,7 @@ from laggard.producers.diagnosis import perf
 from laggard.producers.diagnosis.contract import ProfilerError, Sample
 from laggard.producers.diagnosis.jvm import Jvm
 from laggard.producers.diagnosis.states import thread_states
-from laggard.producers.kernel import content
+from laggard.producers.foreign import content
 from laggard.producers.proc import printable
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from laggard.producers.diagnosis.contract import ProfilerError, Unsuited
 from laggard.producers.diagnosis.states import may_signal
-from laggard.producers.kernel import content
+from laggard.producers.foreign import content
 
 WAIT_S = 1.5
 """So long a machine is waited for: one that is starved of CPU time, or stopped, answers later or never."""

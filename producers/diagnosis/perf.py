@@ -21,7 +21,8 @@ from laggard.producers.diagnosis.addresses import AddressSpace, kernel_location
 from laggard.producers.diagnosis.contract import ProfilerError, Sample
 from laggard.producers.diagnosis.events import ANY, Events, open_event
 from laggard.producers.diagnosis.symbols import SymbolFiles, kernel_symbols
-from laggard.producers.kernel import content, cpu_clock
+from laggard.producers.foreign import content
+from laggard.producers.kernel import cpu_clock
 from laggard.producers.proc import ProcError, parse_schedstat
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from laggard.pipeline.records.diagnosis import Location
 from laggard.producers.clock import Clock
 from laggard.producers.diagnosis.children import Child
 from laggard.producers.diagnosis.contract import ProfilerError, Sample, Unsuited
-from laggard.producers.kernel import content
+from laggard.producers.foreign import content
 from laggard.producers.proc import printable
 
 if TYPE_CHECKING:

@@ -20,8 +20,9 @@ from laggard.producers.diagnosis.symbols import SymbolFiles
 from laggard.producers.diagnosis.threads import Threads
 from laggard.producers.diagnosis.unwinding import Unwinder
 from laggard.producers.diagnosis.use import PhaseRecord, phases
+from laggard.producers.foreign import content
 from laggard.producers.held import BUFFER, OUT_OF_DESCRIPTORS
-from laggard.producers.kernel import Kernel, content
+from laggard.producers.kernel import Kernel
 from laggard.producers.proc import PF_KTHREAD, ProcError, parse_stat, printable
 
 if TYPE_CHECKING:

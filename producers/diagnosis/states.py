@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from laggard.producers.kernel import content
+from laggard.producers.foreign import content
 from laggard.producers.proc import ProcError, parse_stat
 
 

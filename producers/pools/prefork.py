@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from laggard.producers.foreign import link
 from laggard.producers.pools.grouping import SETTLED_S, Member
 from laggard.producers.pools.names import part, role
 from laggard.producers.proc import PF_FORKNOEXEC, PF_KTHREAD
@@ -90,7 +90,7 @@ def _is_same_program(process: Process, parent: Process) -> bool:
     if process.stat.comm == parent.stat.comm:
         return True
     try:
-        own, other = (Path(f"{each.path}/exe").readlink() for each in (process, parent))
+        own, other = (link(f"{each.path}/exe") for each in (process, parent))
     except OSError:
         return False
     return own == other

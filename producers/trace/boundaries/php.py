@@ -12,12 +12,16 @@ import re
 from pathlib import Path
 from typing import Final
 
+from laggard.producers.foreign import lines, names, opened
 from laggard.producers.trace.boundaries import usdt
 from laggard.producers.trace.boundaries.elf import Program, ProgramError
 from laggard.producers.trace.boundaries.probes import Probe
 from laggard.producers.trace.events import Kind
 
 SERVICE: Final = "php"
+
+MAPS_BYTES: Final = 4 << 20
+"""So much of a process's list of mappings is read."""
 
 _PROGRAM: Final = re.compile(r"(php-fpm|php|libphp)[\d.]*(\.so)?")
 _STARTUP, _SHUTDOWN = "request__startup", "request__shutdown"
@@ -54,16 +58,21 @@ def php_probes(path: Path, service: str = SERVICE, *, number: int = 0) -> list[P
 
 
 def running_interpreters(root: str = "/proc") -> list[Path]:
-    """The programs and libraries of PHP that processes run now, each once: php-fpm, php, and Apache's module."""
+    """The programs and libraries of PHP that processes run now, each once: php-fpm, php, and Apache's module.
+
+    Those that belong to root or to us: anybody may call a program of their own `php`.
+    """
     found: dict[tuple[int, int], Path] = {}
-    for process in os.listdir(root):  # noqa: PTH208 - names alone
+    for process in names(root):
         if not process.isdigit():
             continue
         with contextlib.suppress(OSError):
             for path in _mapped(f"{root}/{process}/maps"):
+                status = _status(f"{root}/{process}", path)
+                if status.st_uid not in (0, os.geteuid()):
+                    continue
                 # As we see it, also where the process has another root.
                 seen = Path(f"{root}/{process}/root{path}")
-                status = seen.stat()
                 plain = Path(path)
                 with contextlib.suppress(OSError):
                     if os.path.samestat(plain.stat(), status):
@@ -72,9 +81,16 @@ def running_interpreters(root: str = "/proc") -> list[Path]:
     return sorted(found.values())
 
 
+def _status(process: str, path: str) -> os.stat_result:
+    descriptor = opened(process, path, os.geteuid())
+    try:
+        return os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _mapped(maps: str) -> list[str]:
     """Paths of executable mappings that are of PHP."""
-    with open(maps, errors="replace") as file:  # noqa: PTH123
-        lines = [line.split(maxsplit=5) for line in file]
-    paths = {parts[5].strip() for parts in lines if len(parts) == 6 and "x" in parts[1]}
+    found = (os.fsdecode(line).split(maxsplit=5) for line in lines(maps, MAPS_BYTES))
+    paths = {parts[5] for parts in found if len(parts) == 6 and "x" in parts[1]}
     return sorted(path for path in paths if _PROGRAM.fullmatch(path.rpartition("/")[2]))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import os
 import re
 import socket
 import struct
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from laggard.producers.foreign import head, lines, link, names
 from laggard.producers.trace.events import EVENT, NO_TEXT, Kind
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _LISTENING: Final = 0x0A  # TCP_LISTEN
 # <linux/netlink.h>, <linux/sock_diag.h>, <linux/unix_diag.h>
 _HEADER_BYTES, _REQUEST, _DUMP, _SOCK_DIAG, _BY_FAMILY, _SHOW_PEER, _PEER = 16, 1, 0x300, 4, 20, 4, 2
+_TABLE_BYTES: Final = 16 << 20  # of a table of sockets: 100,000 of them
 _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
 
 
@@ -87,7 +88,7 @@ def read_known(root: str = "/proc", *, without: int = 0) -> Known:
     threads: list[Thread] = []
     descriptors: list[Descriptor] = []
     sockets: dict[str, Mapping[int, str]] = {}
-    for process in sorted(int(name) for name in os.listdir(root) if name.isdigit()):  # noqa: PTH208 - names alone
+    for process in sorted(int(name) for name in names(root) if name.isdigit()):
         if process == without:
             continue
         # Processes end while we look.
@@ -99,23 +100,24 @@ def read_known(root: str = "/proc", *, without: int = 0) -> Known:
 
 
 def _threads(root: str, process: int) -> Iterable[Thread]:
-    for name in os.listdir(f"{root}/{process}/task"):  # noqa: PTH208
-        with contextlib.suppress(OSError), open(f"{root}/{process}/task/{name}/comm", "rb") as file:  # noqa: PTH123
-            yield Thread(int(name), process, file.read().rstrip(b"\n").decode(errors="replace"))
+    for name in names(f"{root}/{process}/task"):
+        with contextlib.suppress(OSError):
+            comm = head(f"{root}/{process}/task/{name}/comm")
+            yield Thread(int(name), process, comm.rstrip(b"\n").decode(errors="replace"))
 
 
 def _descriptors(root: str, process: int, sockets: dict[str, Mapping[int, str]]) -> Iterable[Descriptor]:
     folder = f"{root}/{process}/fd"
-    for name in os.listdir(folder):  # noqa: PTH208
+    for name in names(folder):
         with contextlib.suppress(OSError):
-            leads = os.readlink(f"{folder}/{name}")  # noqa: PTH115
+            leads = link(f"{folder}/{name}")
             found = _SOCKET.fullmatch(leads)
             if found is None:
                 text = plain_target(leads)
             else:
-                space = os.readlink(f"{root}/{process}/ns/net")  # noqa: PTH115
+                space = link(f"{root}/{process}/ns/net")
                 if space not in sockets:
-                    sockets[space] = _sockets(f"{root}/{process}/net", own=space == os.readlink("/proc/self/ns/net"))  # noqa: PTH115
+                    sockets[space] = _sockets(f"{root}/{process}/net", own=space == link("/proc/self/ns/net"))
                 text = sockets[space].get(int(found[1]), "socket")
             yield Descriptor(process, int(name), text)
 
@@ -130,15 +132,19 @@ def _sockets(folder: str, *, own: bool) -> Mapping[int, str]:
     """
     found: dict[int, str] = {}
     for protocol in ("tcp", "tcp6", "udp", "udp6"):
-        with contextlib.suppress(OSError), open(f"{folder}/{protocol}") as file:  # noqa: PTH123
-            found |= parse_internet_sockets(file.read())
-    with contextlib.suppress(OSError), open(f"{folder}/unix", errors="replace") as file:  # noqa: PTH123
-        found |= parse_unix_sockets(file.read())
+        with contextlib.suppress(OSError):
+            found |= parse_internet_sockets(_text(f"{folder}/{protocol}"))
+    with contextlib.suppress(OSError):
+        found |= parse_unix_sockets(_text(f"{folder}/unix"))
     if own:
         with contextlib.suppress(OSError):
             peers = _unix_peers()
             found |= {one: found[peer] for one, peer in peers.items() if one not in found and peer in found}
     return found
+
+
+def _text(path: str) -> str:
+    return b"\n".join(lines(path, _TABLE_BYTES)).decode(errors="replace")
 
 
 def _unix_peers() -> dict[int, int]:
