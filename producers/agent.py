@@ -191,7 +191,7 @@ class Agent:
         clock = self._clock
         missed = self._schedule.begin()
         ts = self._timeline.now()
-        begun = clock.monotonic(), clock.boottime(), clock.cpu()
+        begun = clock.monotonic(), clock.boottime(), clock.cpu() + self._processes.cpu_ns
         read: dict[str, tuple[Layout, NDArray[np.float64]]] = {}
         self._failed = 0
         for scope, source in self._sources.items():

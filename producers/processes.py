@@ -6,10 +6,12 @@ last tick nothing is read but its CPU clock; what is left of the arithmetic is d
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -19,9 +21,10 @@ from laggard.producers.groups import all_members, members
 from laggard.producers.held import OUT_OF_DESCRIPTORS, HeldFiles, raise_descriptor_limit
 from laggard.producers.kernel import Kernel
 from laggard.producers.owners import Users
+from laggard.producers.patience import HangingError, Patience
 from laggard.producers.pools.thread import Thread
 from laggard.producers.pressures import Pressures
-from laggard.producers.proc import PF_FORKNOEXEC, PF_KTHREAD, ProcError, parse_name
+from laggard.producers.proc import PF_FORKNOEXEC, PF_KTHREAD, ProcError, Stat, parse_name
 from laggard.producers.process import GAUGES, MAX_THREADS, RATES, Process
 from laggard.producers.quotas import Quotas
 from laggard.producers.suspects import blocked_threads
@@ -37,6 +40,8 @@ SHARED = ("cpu_quota_throttled_ratio", "io_pressure_ratio", "memory_pressure_rat
 """What is not a process's own: the share of periods in which the CPU quota of its control group, or of one above that,
 was used up, 0 without a quota; the share of time in which some task of its control group waited for I/O, or memory, if
 it may have been one of its own, else 0; and how many CPUs are online."""
+
+logger = logging.getLogger(__name__)
 
 FEATURES = RATES + GAUGES + SHARED
 
@@ -55,11 +60,25 @@ _SIGNS = {
 }
 """By resource: of those that share a control group, the ones that had any of this may have waited for it."""
 
+MOST_HANGING: Final = 32
+"""So many processes whose files do not answer are waited for; then nothing of their users' is read until one does."""
+
 _SIGN_COLUMNS = {resource: [RATES.index(sign) for sign in signs] for resource, signs in _SIGNS.items()}
 
 _START_SLACK_TICKS = 2  # a start is rounded down to a clock tick
 _CPU = [RATES.index(name) for name in ("cpu_user_ratio", "cpu_system_ratio", "cpu_children_ratio")]
 _OF_CHILDREN = _CPU[-1]
+
+
+class _Look(NamedTuple):
+    """What was read of a process that ran."""
+
+    process: Process
+    at_ns: int
+    boot_ns: int
+    before: Stat
+    uid: int | None
+    values: tuple[float, ...]
 
 
 class ProcessTable:
@@ -71,7 +90,8 @@ class ProcessTable:
       start, at least one interval: what a process does in its first moments is no faster than what it does to the
       tick, and many short lives do not look like many busy cores.
     - a changed name: the counters are still those of the same process.
-    A counter that goes backwards has no rate (NaN) at that tick.
+    A counter that goes backwards has no rate (NaN) at that tick. A process whose files do not answer has no row until
+    they do, see `patience`.
 
     The kernel gives a parent all CPU time of a child's life at the moment at which that is waited for. What was in the
     child's own row before is left out, so that who waits for a process that computed for an hour did not compute for
@@ -131,6 +151,9 @@ class ProcessTable:
         self._tick = 0
         self._processes: dict[str, Process] = {}
         self._hidden: set[str] = set()
+        self._new: list[Process] = []  # those that are looked at for the first time
+        self._patience = Patience()
+        self._hanging: dict[str, int | None] = {}  # the owners of those whose files do not answer
         self._entries: list[str] = []
         self._pids: set[str] = set()
         self._listed: tuple[float, float] | None = None  # when the last tick began: monotonic, boot time in seconds
@@ -164,6 +187,11 @@ class ProcessTable:
         """Those of the last tick, in the order of its rows."""
         return self._processes.values()
 
+    @property
+    def cpu_ns(self) -> int:
+        """CPU time that reading took in a thread of its own so far, in nanoseconds."""
+        return self._patience.cpu_ns
+
     def process(self, pid: int) -> Process | None:
         """The process with this number, if there is one."""
         return self._processes.get(str(pid))
@@ -185,6 +213,10 @@ class ProcessTable:
         pids = self._list()
         for pid in self._processes.keys() - pids:
             self._remove(pid)
+        for process in self._patience.late():
+            process.release()
+            self._hanging.pop(str(process.pid), None)
+        pids = self._answering(pids)
         self._wake_orphans()
         self._now_s[:] = started
         self._read_known()
@@ -201,35 +233,82 @@ class ProcessTable:
             self._remove(pid)
         self._quotas.close()
         self._pressures.close()
+        self._patience.close()
         self._listed = None
 
+    def _answering(self, pids: set[str]) -> set[str]:
+        """Those of whose files an answer may come."""
+        if not self._hanging:
+            return pids
+        pids = pids - self._hanging.keys()
+        if self._patience.hanging < MOST_HANGING:
+            return pids
+        owners = set(self._hanging.values())
+        left = {pid for pid in pids if _owner(f"{self._root}/{pid}") in owners}
+        for pid in left & self._processes.keys():
+            self._remove(pid)
+        return pids - left
+
+    def _hangs(self, process: Process) -> None:
+        """Leave out a process whose files do not answer."""
+        pid = str(process.pid)
+        logger.warning("%s does not answer: process %s is left out until it does", process.path, pid)
+        self._hanging[pid] = _owner(process.path)
+        self.read_errors += 1
+
+    def _look_at(self, process: Process, phase: int, *, retry: bool) -> _Look | None:
+        """Read a process; None where it slept."""
+        refresh = process.phase == phase
+        try:
+            if process.sleeps() and (not refresh or process.untouched()):
+                return None
+            at_ns = self._clock.monotonic()
+            before, uid = process.stat, process.uid
+            values = process.read(retry=refresh and retry)
+        except OSError as error:
+            self._shed_if_short(error)  # for the next one
+            raise
+        if process.stat.comm != before.comm or not process.command:
+            self._name(process)
+        return _Look(process, at_ns, 0, before, uid, values)
+
+    def _look_at_new(self, process: Process) -> _Look:
+        at_ns, boot_ns = self._clock.monotonic(), self._clock.boottime()
+        before = process.stat
+        try:
+            values = process.read(retry=True)
+        except OSError as error:
+            process.release()
+            self._shed_if_short(error)
+            raise
+        self._name(process)
+        return _Look(process, at_ns, boot_ns, before, None, values)
+
     def _read_known(self) -> None:
-        clock = self._clock.monotonic
         round_, phase = divmod(self._tick, self._phases)
-        retry = round_ % self._rounds == 0
+        look = partial(self._look_at, phase=phase, retry=round_ % self._rounds == 0)
         slots: list[int] = []
         values: list[tuple[float, ...]] = []
         times: list[int] = []
-        for pid, process in list(self._processes.items()):
-            refresh = process.phase == phase
-            try:
-                if process.sleeps() and (not refresh or process.untouched()):
-                    continue
-                now = clock()
-                before, uid = process.stat, process.uid
-                read = process.read(retry=refresh and retry)
-            except (OSError, ProcError) as error:
-                self._remove(pid)  # gone; if its pid is in use again, it is a new process below
-                self._shed_if_short(error)
+        known = list(self._processes.items())
+        for (pid, process), found in zip(known, self._patience.each([each for _, each in known], look), strict=True):
+            if found is None:
                 continue
+            if isinstance(found, HangingError):
+                self._remove(pid, hangs=True)
+                self._hangs(process)
+                continue
+            if isinstance(found, (OSError, ProcError)):
+                self._remove(pid)  # gone; if its pid is in use again, it is a new process below
+                continue
+            if isinstance(found, Exception):
+                raise found
+            before, stat = found.before, process.stat
             self.read_errors += process.malformed
             slots.append(process.slot)
-            values.append(read)
-            times.append(now)
-            stat = process.stat
-            if stat.comm != before.comm or not process.command:
-                self._name(process)
-            if process.uid != uid:
+            values.append(found.values)
+            times.append(found.at_ns)
+            if process.uid != found.uid:
                 self._layout = None
             ended = stat.state == b"Z"
             if ended:
@@ -242,30 +321,30 @@ class ProcessTable:
 
     def _read_new(self, pids: set[str]) -> None:
         self._hidden &= pids
-        for pid in pids - self._processes.keys():
-            if pid in self._hidden and self._tick % (self._phases * self._rounds):
+        new = pids - self._processes.keys()
+        if self._tick % (self._phases * self._rounds):
+            new -= self._hidden
+        self._new = [Process(int(pid), f"{self._root}/{pid}", self._kernel, self._files) for pid in new]
+        for process, found in zip(self._new, self._patience.each(self._new, self._look_at_new), strict=True):
+            pid = str(process.pid)
+            if isinstance(found, HangingError):
+                self._hangs(process)
                 continue
-            process = Process(int(pid), f"{self._root}/{pid}", self._kernel, self._files)
-            try:
-                now, now_boot = self._clock.monotonic() / 1e9, self._clock.boottime() / 1e9
-                read = process.read(retry=True)
-            except PermissionError:
+            if isinstance(found, Exception):
                 process.release()
-                self._hidden.add(pid)
+                if isinstance(found, PermissionError):
+                    self._hidden.add(pid)
+                elif isinstance(found, ProcError):
+                    self.read_errors += 1
+                elif not isinstance(found, OSError):  # gone since the listing
+                    raise found
                 continue
-            except ProcError:
-                process.release()
-                self.read_errors += 1
-                continue
-            except OSError as error:
-                process.release()  # gone since the listing
-                self._shed_if_short(error)
-                continue
+            now, now_boot = found.at_ns / 1e9, found.boot_ns / 1e9
             self.read_errors += process.malformed
             self._hidden.discard(pid)
             self._add(pid, process)
             slot = process.slot
-            self._now[slot] = read
+            self._now[slot] = found.values
             self._now_s[slot] = now
             self._before[slot] = np.nan
             if self._listed is not None:
@@ -295,7 +374,9 @@ class ProcessTable:
         held = self._files, self._thread_files
         for files in held:
             files.limit = files.held // 2
-        for process in self._processes.values():
+        for process in (*self._processes.values(), *self._new):
+            if str(process.pid) in self._hanging:
+                continue
             if all(files.held <= files.limit for files in held):
                 break
             process.release()
@@ -318,11 +399,11 @@ class ProcessTable:
         process.phase = process.pid % self._phases
         self._processes[pid] = process
         self._families_changed = True
-        self._name(process)
 
-    def _remove(self, pid: str) -> None:
+    def _remove(self, pid: str, *, hangs: bool = False) -> None:
         process = self._processes.pop(pid)
-        process.release()
+        if not hangs:  # who hangs still reads its files
+            process.release()
         self._free.append(process.slot)
         self._ended[process.pid] = process.stat.parent, float(self._now[process.slot, _CPU].sum())
         self._lost_parents.add(process.pid)
@@ -438,7 +519,10 @@ class ProcessTable:
         """Whether a thread of a process waits for a device. Of one that has not run its state is that of before."""
         if process.stat.threads <= 1 or process.stat.state == b"D":
             return process.stat.state == b"D"
-        return process.stat.threads <= MAX_THREADS and blocked_threads(process.path) > 0
+        if process.stat.threads > MAX_THREADS:
+            return False
+        (blocked,) = self._patience.each([process.path], blocked_threads)
+        return not isinstance(blocked, Exception) and blocked > 0
 
     def _rates(self) -> NDArray[np.float64]:
         slots, rates = self._slots, len(RATES)
@@ -462,3 +546,11 @@ class ProcessTable:
         self._before_s[:] = self._now_s
         values.setflags(write=False)
         return values
+
+
+def _owner(path: str) -> int | None:
+    """Whose a process is; None where it is gone."""
+    try:
+        return Path(path).stat().st_uid
+    except OSError:
+        return None

@@ -11,6 +11,7 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.producers.foreign import content, names
+from laggard.producers.patience import HangingError, Patience
 from laggard.producers.proc import PF_KTHREAD, ProcError, parse_io, parse_stat
 
 if TYPE_CHECKING:
@@ -32,37 +33,42 @@ class Suspects:
 
     Args:
         root: where procfs is mounted.
+        patience: with whom files are read; several may share it, one after the other.
 
     """
 
-    def __init__(self, root: str = "/proc") -> None:
+    def __init__(self, root: str = "/proc", patience: Patience | None = None) -> None:
         self._root = root
+        self._patience = patience or Patience()
+        self._hanging: set[int] = set()  # whose files did not answer at the last look
+        self._left = 0  # threads at which it still may look in this round
         self._processes: dict[int, _Process] = {}
 
     def look(self) -> None:
         """Look at every process once."""
         listed = [int(entry) for entry in names(self._root) if entry.isdecimal()]
-        found: dict[int, _Process] = {}
-        left = MAX_TASKS
-        for pid in listed:
-            path = f"{self._root}/{pid}"
-            try:
-                stat = parse_stat(content(f"{path}/stat"), file=f"{path}/stat")
-            except ProcError:  # gone
-                continue
-            if stat.flags & PF_KTHREAD:
-                continue
-            blocked = int(stat.state == b"D")
-            if 1 < stat.threads <= left:
-                left -= stat.threads
-                blocked = blocked_threads(path)
-            before = self._processes.get(pid)
-            values = (stat.faults_major, _io_bytes(path), stat.rss_pages)
-            if before is None or before.start_ticks != stat.start_ticks:
-                found[pid] = _Process(stat.start_ticks, blocked, values, values)
-            else:
-                found[pid] = _Process(stat.start_ticks, before.blocked + blocked, before.first, values)
-        self._processes = found
+        self._hanging.difference_update(self._patience.late())
+        listed = [pid for pid in listed if pid not in self._hanging]
+        self._left = MAX_TASKS
+        looks = dict(zip(listed, self._patience.each(listed, self._look_at), strict=True))
+        self._hanging |= {pid for pid, process in looks.items() if isinstance(process, HangingError)}
+        self._processes = {pid: process for pid, process in looks.items() if isinstance(process, _Process)}
+
+    def _look_at(self, pid: int) -> _Process | None:
+        """What a process did; None for one of the kernel. Raises `ProcError` for one that is gone."""
+        path = f"{self._root}/{pid}"
+        stat = parse_stat(content(f"{path}/stat"), file=f"{path}/stat")
+        if stat.flags & PF_KTHREAD:
+            return None
+        blocked = int(stat.state == b"D")
+        if 1 < stat.threads <= self._left:
+            self._left -= stat.threads
+            blocked = blocked_threads(path)
+        before = self._processes.get(pid)
+        values = (stat.faults_major, _io_bytes(path), stat.rss_pages)
+        if before is None or before.start_ticks != stat.start_ticks:
+            return _Process(stat.start_ticks, blocked, values, values)
+        return _Process(stat.start_ticks, before.blocked + blocked, before.first, values)
 
     def worst(self, resource: str, most: int, among: Collection[int] | None = None) -> tuple[int, ...]:
         """The ids of at most so many processes, by turns the one that waits most and the one that takes most.

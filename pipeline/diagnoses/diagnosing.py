@@ -166,6 +166,7 @@ class Diagnosing:
     def step(self) -> None:
         """Do what is due: look at the host, at one process, and tell what was found."""
         now, begun, spent_s = self._clock.monotonic(), self._clock.cpu(), self._budget.spent_s
+        aside_s = self._triggers.aside_s
         if self._looked_ns is None or now - self._looked_ns >= self._look_s * 1e9:
             self._look(now)
         pid = min(self._looks, key=lambda each: self._looks[each].session.delay_s(), default=None)
@@ -174,6 +175,7 @@ class Diagnosing:
         self._tell()
         # What sessions took is counted by themselves.
         self._own_s += max(0.0, (self._clock.cpu() - begun) / 1e9 - (self._budget.spent_s - spent_s))
+        self._own_s += self._triggers.aside_s - aside_s
 
     def delay_s(self) -> float:
         """Seconds until the next step is due."""

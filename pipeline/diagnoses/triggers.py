@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 import numpy as np
 
 from laggard.producers.groups import all_members, members
+from laggard.producers.patience import Patience
 from laggard.producers.pressures import Pressures
 from laggard.producers.quotas import Quotas
 from laggard.producers.suspects import Suspects
@@ -169,6 +170,7 @@ class Triggers:
         self._quotas = Quotas(clock, groups)
         self._pressures = Pressures(clock, root, groups)
         self._suspects: Suspects | None = None
+        self._patience = Patience()
         self._suspected_ns = 0  # CPU time that looks at who waits have taken
         self._undecided = False
         self._suspect_at_s = self._looked_at_s = -math.inf
@@ -177,8 +179,14 @@ class Triggers:
         self._changes: list[Change] = []
         self.forget()
 
+    @property
+    def aside_s(self) -> float:
+        """CPU time that it took in threads of its own so far, in seconds."""
+        return self._patience.cpu_ns / 1e9
+
     def close(self) -> None:
         """Close all files; the next look opens them again."""
+        self._patience.close()
         self._utilisation.close()
         self._quotas.close()
         self._pressures.close()
@@ -328,7 +336,7 @@ class Triggers:
             self._suspects = None
         self._undecided = bool(undecided)
         if undecided:
-            self._suspects = self._suspects or Suspects(self._root)
+            self._suspects = self._suspects or Suspects(self._root, self._patience)
             if due:
                 self._look_at(self._suspects, at_s)
 
@@ -341,8 +349,9 @@ class Triggers:
         if at_s == self._looked_at_s:
             return  # of several events that begin at once
         self._looked_at_s = at_s
-        begun = self._clock.cpu()
+        begun, aside_ns = self._clock.cpu(), self._patience.cpu_ns
         suspects.look()
-        took_ns = self._clock.cpu() - begun
-        self._suspected_ns += took_ns
+        own_ns = self._clock.cpu() - begun
+        took_ns = own_ns + self._patience.cpu_ns - aside_ns
+        self._suspected_ns += own_ns
         self._suspect_at_s = at_s + max(SUSPECT_S, took_ns / 1e9 / SUSPECT_RATIO)

@@ -3,7 +3,7 @@
 Run it: `python tests/benchmarks/agent.py [--processes 200 285] [--intervals 1 5 60] [--seconds 20]`. It starts
 processes until the machine has as many as asked for, kernel threads included: they sleep, but one in ten wakes four
 times a second. The agent and a loop over psutil's `Process.oneshot()`, with all attributes of the agent's that psutil
-knows, tick in turns on the same processes. CPU time is that of the one thread, in the kernel and out of it.
+knows, tick in turns on the same processes. CPU time is that of all threads, in the kernel and out of it.
 
 Beside them: what the watch for processes that are to be looked into takes at its two looks a second, as on a busy host;
 on an idle one it does not ask for processes.
@@ -66,15 +66,15 @@ def measure(interval: float, ticks: int) -> str:
     for _ in range(ticks):
         for _ in range(round(interval / triggers.LOOK_S)):
             time.sleep(triggers.LOOK_S)
-            begun = time.thread_time()
+            begun = time.process_time()
             watch.look()
-            watch_s += time.thread_time() - begun
-        begun = time.thread_time()
+            watch_s += time.process_time() - begun
+        begun = time.process_time()
         agent.tick()
-        done = time.thread_time()
+        done = time.process_time()
         psutil_tick(known)
         agent_s += done - begun
-        psutil_s += time.thread_time() - done
+        psutil_s += time.process_time() - done
     agent.close()
     watch.close()
     count_rows = sum(rows) / ticks

@@ -184,7 +184,7 @@ def test_its_own_cost(machine, time, agent, published):
     agent.tick()
     first, second = map(cost, published)
     assert math.isnan(first["cpu_ratio"])
-    assert second["cpu_ratio"] == pytest.approx(0.002)
+    assert second["cpu_ratio"] == pytest.approx(0.002, abs=0.001)  # reading is not by this clock
     assert second["memory_rss_bytes"] > 1e6
     assert second["tick_duration_s"] == 0  # in a test's time
     assert second["held_files"] == 4
