@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from laggard.pipeline.trusted import check, check_folder, open_trusted
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -78,7 +80,7 @@ class Claim:
 
     Raises:
         Claimed: another process holds it.
-        OSError: the file cannot be made.
+        OSError: the file cannot be made, or others could have written it, or what is in the state directory.
 
     """
 
@@ -86,9 +88,17 @@ class Claim:
         self._since = time.time()
         paths = _paths(location, state, part)
         paths[0].parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_folder(paths[0].parent)
+        with suppress(FileNotFoundError):
+            check_folder(state)
         for path in paths:
             # It is written to: where others may write to the folder too, a link would lead to a file of their choice.
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                check(self._descriptor, path)
+            except OSError:
+                os.close(self._descriptor)
+                raise
             if _locked(self._descriptor):
                 break
             holder = _read(self._descriptor)
@@ -130,7 +140,7 @@ def _locked(descriptor: int) -> bool:
 def holder_of(location: str, state: Path, part: Part) -> Holder | None:
     """Who runs this part on this bus, the first of several; None for nobody.
 
-    Raises `OSError` when the file may not be read.
+    Raises `OSError` when the file may not be read, or others could have written it.
     """
     for path in _paths(location, state, part):
         if (holder := _holder(path)) is not None:
@@ -140,7 +150,7 @@ def holder_of(location: str, state: Path, part: Part) -> Holder | None:
 
 def _holder(path: Path) -> Holder | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_trusted(path)
     except FileNotFoundError:
         return None
     try:

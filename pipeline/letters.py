@@ -20,6 +20,7 @@ from laggard.pipeline.records import Decoder, Frame, RecordError
 from laggard.pipeline.records.checked import fields_of
 from laggard.pipeline.records.messagepack import unpack_map
 from laggard.pipeline.topics import DEAD_LETTERS
+from laggard.pipeline.trusted import read_trusted, write_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +36,7 @@ MOST_REMEMBERED: Final = 10_000
 """Letters that are known to have been sent again."""
 
 _PER_LINE: Final = 16
+_MAX_BYTES: Final = 4 << 20
 _SHOWN_ROWS: Final = 20
 
 
@@ -153,13 +155,11 @@ class Replayed:
     def _write(self, known: Mapping[str, float]) -> None:
         kept = dict(sorted(known.items(), key=lambda each: each[1])[-MOST_REMEMBERED:])
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = self._path.with_name(f"{self._path.name}.new")
-        new.write_text(json.dumps(kept), encoding="utf-8")
-        new.replace(self._path)
+        write_trusted(self._path, json.dumps(kept))
 
     def _read(self) -> dict[str, float]:
         try:
-            found = json.loads(self._path.read_text(encoding="utf-8"))
+            found = json.loads(read_trusted(self._path, _MAX_BYTES))
             return {str(name): float(ts) for name, ts in found.items()}
         except (OSError, ValueError, AttributeError, TypeError):
             return {}

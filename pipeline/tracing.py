@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import BusError
 from laggard.pipeline.records import RecordError, Request
+from laggard.pipeline.trusted import read_trusted, write_trusted
 from laggard.producers.trace.own import OWN_EVERY_S, OWN_FEATURES, own_frame
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ STATUS: Final = "trace.json"
 MOST_SERVICES: Final = 100
 """So many are told by name."""
 
+_MAX_BYTES: Final = 1 << 20
 _OTHERS: Final = "..."
 
 _logger = logging.getLogger(__name__)
@@ -90,15 +92,13 @@ class Figures:
 
     def write(self, path: Path) -> None:
         """Keep them where `laggard trace status` finds them; in one piece, whoever reads meanwhile."""
-        beside = path.with_suffix(f".{self.pid}")
-        beside.write_text(json.dumps(asdict(self)))
-        beside.replace(path)
+        write_trusted(path, json.dumps(asdict(self)))
 
 
 def read_figures(path: Path, pid: int) -> Figures | None:
     """What a process that traces has written last; None where it has not yet."""
     with suppress(OSError, ValueError, TypeError):
-        found = Figures(**json.loads(path.read_text()))
+        found = Figures(**json.loads(read_trusted(path, _MAX_BYTES)))
         if found.pid == pid:
             return found
     return None

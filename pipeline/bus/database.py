@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import BusError, BusUnavailable
+from laggard.pipeline.trusted import Untrusted, check_beside, check_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,11 +94,17 @@ class Database:
         """
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            real = self.path.resolve()
+            check_folder(real.parent)
+            for end in ("", "-wal", "-shm", "-journal"):  # SQLite believes what it finds under these names
+                check_beside(real.with_name(f"{real.name}{end}"))
             with _MAKING:  # nobody here may lock the file before we have closed it
                 try:
-                    os.close(os.open(self.path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+                    os.close(os.open(real, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
                 except FileExistsError:
                     self._check_file()
+        except Untrusted as error:
+            raise BusError(f"{error.filename}: the bus cannot be used: {error.strerror}") from error
         except OSError as error:
             kind = BusUnavailable if error.errno in _PASSING else BusError
             raise kind(f"{self.path}: expected a file that this user may write: {error}") from error

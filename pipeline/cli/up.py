@@ -63,7 +63,10 @@ def up(settings: Settings, duration_s: float | None) -> int:
     with claimed(settings, "up"):
         take_name("up")
         for part in parts:
-            holder = holder_of(settings.text("bus.location"), settings.path("state"), part)
+            try:
+                holder = holder_of(settings.text("bus.location"), settings.path("state"), part)
+            except OSError as error:
+                raise CommandError(f"{error.filename}: {error.strerror}") from None
             if holder is not None:
                 raise CommandError(str(Claimed(part, settings.text("bus.location"), holder)), BUSY)
         _try_ports(settings)

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.diagnosis_json import read_diagnosis, write_diagnosis
+from laggard.pipeline.trusted import read_trusted, write_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from laggard.pipeline.records.diagnosis import Diagnosis
+
+_MAX_BYTES = 64 << 20
 
 _logger = logging.getLogger(__name__)
 
@@ -35,7 +38,7 @@ class Unfinished:
     def read(self) -> list[Diagnosis]:
         """What is there; what cannot be read is said and left out."""
         try:
-            lines = self._path.read_bytes().splitlines()
+            lines = read_trusted(self._path, _MAX_BYTES).splitlines()
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -54,9 +57,7 @@ class Unfinished:
         lines = [write_diagnosis(each) for each in diagnoses]
         try:
             if lines:
-                beside = self._path.with_name(f"{self._path.name}.new")
-                beside.write_text("".join(f"{line}\n" for line in lines))
-                beside.replace(self._path)
+                write_trusted(self._path, "".join(f"{line}\n" for line in lines))
             else:
                 self._path.unlink(missing_ok=True)
         except OSError as error:

@@ -24,6 +24,7 @@ from laggard.pipeline.investigator.access import page_listen
 from laggard.pipeline.kafka_settings import kafka_options
 from laggard.pipeline.settings import SETTINGS, SettingError
 from laggard.pipeline.topics import COUNTERS, Topics
+from laggard.pipeline.trusted import Untrusted
 from laggard.pipeline.web.listen import ListenError, worker_listen
 from laggard.pipeline.wiring import inputs_of_groups
 
@@ -68,6 +69,10 @@ def examine_installation(settings: Settings, proc: Path = Path("/proc")) -> Iter
     try:
         agent, worker = holder_of(location, state, "agent"), holder_of(location, state, "work")
         measuring, serving = holder_of(location, state, "measure"), holder_of(location, state, "serve")
+    except Untrusted as error:
+        found, _, advice = str(error.strerror).partition("; ")
+        yield Finding("bus", "problem", f"{error.filename}: {found}", advice)
+        return
     except PermissionError as error:
         yield Finding("bus", "problem", f"{error.filename} may not be read", "ask as the user that laggard runs as")
         return

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from laggard.pipeline.settings.declared import BY_NAME, SETTINGS
 from laggard.pipeline.settings.kinds import Address
+from laggard.pipeline.trusted import open_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -156,7 +157,8 @@ def read_settings(
 
     Args:
         config: the configuration file, which must exist; by default `$LAGGARD_CONFIG`, else the first one there of
-            `./laggard.toml`, `~/.config/laggard/laggard.toml` and `/etc/laggard/laggard.toml`.
+            `./laggard.toml`, `~/.config/laggard/laggard.toml` and `/etc/laggard/laggard.toml`. It is refused where
+            other users could have written it, see `trusted.py`.
         environ: the environment, `os.environ` by default.
         flags: what the command line gives, the last one wins.
 
@@ -337,7 +339,7 @@ def _from_file(path: Path, problems: list[str]) -> Iterator[Given]:
     import tomllib  # noqa: PLC0415 - most machines have no configuration file
 
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_trusted(path), "rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             problems.append(f"{path}: expected a configuration file of at most {MAX_FILE_BYTES} bytes")
