@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from laggard.producers.redaction import redact
+
 PF_KTHREAD = 0x00200000
 """The flag of `stat` that marks a kernel thread (include/linux/sched.h)."""
 
@@ -250,12 +252,12 @@ def parse_switches(text: bytes, file: str = "status") -> tuple[int, int]:
 
 
 def parse_command(text: bytes) -> str:
-    """Parse `/proc/PID/cmdline`: the arguments joined by spaces, what cannot be printed replaced by `?`.
+    """Parse `/proc/PID/cmdline`: the arguments joined by spaces, secrets hidden, other than printable ones `?`.
 
     Returns at most 200 characters, out of its first `COMMAND_BYTES`; the empty string for kernel threads and zombies.
     """
-    line = text[:COMMAND_BYTES].rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
-    return printable(line)[:_COMMAND_LENGTH]
+    line = text[:COMMAND_BYTES].rstrip(b"\0").decode("utf-8", "replace")
+    return printable(redact(line).replace("\0", " "))[:_COMMAND_LENGTH]
 
 
 def printable(text: str) -> str:
@@ -269,7 +271,7 @@ def parse_name(comm: bytes, kernel_thread: bool) -> str:
     """Name a process by its comm, without the part of a kernel worker's that changes with what it works on."""
     if kernel_thread and comm.startswith(b"kworker/"):
         return "kworker"
-    return printable(comm.decode("utf-8", "replace")) or "?"
+    return printable(redact(comm.decode("utf-8", "replace"))) or "?"
 
 
 def parse_system_stat(text: bytes, file: str = "/proc/stat") -> SystemStat:

@@ -119,7 +119,13 @@ def settings_options(command: Callable[P, R]) -> Callable[P, R]:
 
 def given_settings() -> Settings:
     """The settings as the command line gives them; a flag of its own wins over `--set`. Raises `SettingError`."""
-    return read_settings(_config(), flags=_given())
+    settings = read_settings(_config(), flags=_given())
+    enabled, more = settings.flag("redaction.enabled"), settings.words("redaction.names")
+    if more or not enabled:
+        from laggard.producers.redaction import configure  # noqa: PLC0415 - by default it is as it should be
+
+        configure(enabled=enabled, more=more)
+    return settings
 
 
 def with_settings(command: Callable[Concatenate[Settings, P], R]) -> Callable[P, R]:

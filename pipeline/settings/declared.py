@@ -156,6 +156,12 @@ def _check_eps(eps: Value) -> None:
         raise ValueError("auto, or a duration above 0 such as 25ms")
 
 
+def _check_names(names: Value) -> None:
+    assert isinstance(names, tuple)
+    if len(names) > _MOST_NAMES or not all(re.fullmatch(r"(?=.*[A-Za-z0-9])[\w.-]{2,64}", str(each)) for each in names):
+        raise ValueError(f"at most {_MOST_NAMES} names of 2 to 64 letters, digits, -, _ and .")
+
+
 def _check_key(name: str, whose: str) -> None:
     from laggard.pipeline.records.limits import MAX_KEY  # noqa: PLC0415 - most runs have none of them
 
@@ -241,6 +247,8 @@ def _check_token_url(url: Value) -> None:
 
 
 _SHORTEST_WINDOW, _LONGEST_WINDOW = 4, 10_000
+
+_MOST_NAMES = 100
 
 DEFAULT_OPERATORS = ("gaussian", "cpu", "saturation", "covariance", "requests")
 
@@ -430,7 +438,8 @@ SETTINGS: tuple[Setting, ...] = (
         "agent.command_lines",
         "flag",
         "true",
-        "Whether the command lines of processes are recorded. They may hold what should stay private.",
+        "Whether the command lines of processes are recorded. Secrets in them are hidden, see `redaction.enabled`; "
+        "what else they hold may still be private.",
     ),
     Setting(
         "agent.spool_bytes",
@@ -440,6 +449,22 @@ SETTINGS: tuple[Setting, ...] = (
         "Beyond that the oldest goes, and is counted. Diagnoses and pools have 64 MiB each of their own. `laggard "
         "measure` keeps as much.",
         minimum="64MiB",
+    ),
+    Setting(
+        "redaction.enabled",
+        "flag",
+        "true",
+        "Whether `***` stands in the place of secrets in command lines, and in names of threads and traced requests, "
+        "before they are recorded: values of names that say secret (`--db-password=...`, `?token=...`), passwords in "
+        "addresses, Bearer tokens, keys of well-known services.",
+    ),
+    Setting(
+        "redaction.names",
+        "words",
+        "",
+        "Names that say secret, beside those that are built in (see below). A name that ends with one of them is "
+        "meant, in any case; `_` may be `-`, `.`, a blank or nothing.",
+        check=_check_names,
     ),
     Setting(
         "diagnosis.enabled",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from laggard.pipeline.settings.declared import SETTINGS
 from laggard.pipeline.settings.reading import CONFIG_VARIABLE
 from laggard.pipeline.settings.sources import EVERY, KINDS
+from laggard.producers.redaction import NAMES, PROGRAMS
 
 if TYPE_CHECKING:
     from laggard.pipeline.settings.declared import Setting
@@ -84,6 +85,40 @@ def settings_page() -> str:
         "| setting | kind | default | bounds | what it is |",
         "|---|---|---|---|---|",
         *map(_row, SETTINGS),
+        "",
+        "## Secrets",
+        "",
+        *textwrap.wrap(
+            "What processes and clients say is recorded, shown on the page and sent to Kafka. Before that `***` takes "
+            "the place of secrets in command lines, in names of processes and threads, and in what traced requests and "
+            "their spans ask for (whose queries are dropped anyway), unless `redaction.enabled` is false. Of access "
+            "logs only times and statuses are kept, of stacks the names of functions. Hidden are:",
+            118,
+        ),
+        "",
+        "- the value of a name that ends with one of these, or with one of `redaction.names`, as `--NAME=VALUE`,",
+        "  `--NAME VALUE`, `NAME=VALUE`, `NAME: VALUE`, `?NAME=VALUE` or in JSON; those of up to four letters only as",
+        "  a word of their own:",
+        *textwrap.wrap(
+            f"{', '.join(f'`{name}`' for name in NAMES)};", 118, initial_indent="  ", subsequent_indent="  "
+        ),
+        "- what follows a letter that stands for a password:",
+        *textwrap.wrap(
+            "; ".join(
+                f"{', '.join(f'`-{each}`' for each in letters)} of {names.replace('|', ', ')}"
+                for names, letters, _ in PROGRAMS
+            )
+            + ";",
+            118,
+            initial_indent="  ",
+            subsequent_indent="  ",
+        ),
+        "- the password in an address, `postgres://shop:***@db/shop`; Bearer tokens; JSON web tokens; private keys",
+        "  in PEM; keys by their shape: of Amazon, Google, GitHub, GitLab, Slack, Stripe, Vault, npm, PyPI, Docker,",
+        "  SendGrid, DigitalOcean, and `sk-...`.",
+        "",
+        "A secret that stands alone, as in `login alice hunter2`, is not known as one: set",
+        "`agent.command_lines = false` where programs are called so.",
         "",
         "## Sources",
         "",

@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 from laggard.pipeline.records import Request, Segment, Spent
 from laggard.pipeline.records.limits import MAX_KEY, MAX_NAME, MAX_SEGMENTS, MAX_SYSCALLS
 from laggard.pipeline.records.requests import bounded
+from laggard.producers.redaction import redact
 from laggard.producers.trace.otlp import Span, SpanKind, spans_in
 from laggard.producers.trace.steady import asked_for, steady
 from laggard.producers.trace.told import Told
@@ -360,7 +361,7 @@ def asked(span: Span) -> str:
     method = attributes.get("http.request.method") or attributes.get("http.method", "")
     route = attributes.get("http.route", "")
     if route:
-        return f"{method} {route}".strip()
+        return redact(f"{method} {route}".strip())
     return asked_for(span.name)
 
 
@@ -383,7 +384,7 @@ def operation(span: Span) -> str:
     else:
         method = get("http.request.method") or get("http.method") or ""
         found = f"{method} {get('url.template') or ''}".strip()
-    return (found or asked_for(steady(span.name)))[:MAX_NAME]
+    return (redact(found) or asked_for(steady(span.name)))[:MAX_NAME]
 
 
 def target(span: Span) -> str:

@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from laggard.producers.redaction import redact
+
 _NUMBERED: Final = re.compile(r"^(pipe|socket|anon_inode|memfd|net|mnt|pid|user|uts|ipc|cgroup):\[?[\w.\[\] -]*\]?$")
 _NUMBER: Final = re.compile(r"[-_#/ :]+\d+$")
 _ADDRESS: Final = re.compile(r":\d+$")
@@ -67,10 +69,10 @@ def steady_thread(name: str) -> str:
 
 @lru_cache(maxsize=4_096)
 def asked_for(text: str) -> str:
-    """What was asked for, without ids and query.
+    """What was asked for, without ids, query and secrets.
 
     >>> asked_for("GET /orders/4711/items?page=2")
     'GET /orders/*/items'
     """
     text = text.split("?", 1)[0].split("#", 1)[0]
-    return "/".join("*" if _SEGMENT.match(part) else part for part in text.split("/"))
+    return redact("/".join("*" if _SEGMENT.match(part) else part for part in text.split("/")))

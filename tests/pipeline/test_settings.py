@@ -14,9 +14,13 @@ import pytest
 from laggard.pipeline.settings import SETTINGS, Address, Given, SettingError, parse_assignment, read_settings
 from laggard.pipeline.settings.documents import sample_file, settings_page
 from laggard.pipeline.settings.kinds import READERS
+from laggard.producers.proc import parse_command
+from laggard.producers.redaction import configure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tests.pipeline.conftest import Called
 
 ROOT = Path(__file__).parents[2]
 
@@ -333,3 +337,22 @@ def test_every_setting_is_used() -> None:
                 if isinstance(node, ast.Constant) and isinstance(node.value, str)
             }
     assert not [setting.name for setting in SETTINGS if setting.name not in used | {"state"}]
+
+
+def test_names_that_say_secret_are_bounded(tmp_path: Path) -> None:
+    expected = "expected at most 100 names of 2 to 64 letters, digits, -, _ and ."
+    for names in ("a", "...", "shop pin", "x" * 65, ",".join(f"name{number}" for number in range(101))):
+        assert problems(tmp_path, LAGGARD_REDACTION_NAMES=names)[0].endswith(expected), names
+    settings = read_settings(environ=environment(tmp_path, LAGGARD_REDACTION_NAMES="shop_pin, kennwort"))
+    assert settings.words("redaction.names") == ("shop_pin", "kennwort")
+
+
+def test_every_command_hides_what_the_settings_name(laggard: Called) -> None:
+    line = b"x\0--shop-pin=1234\0--password=hunter2"
+    try:
+        laggard("why", "--set", "redaction.names=shop_pin")
+        assert parse_command(line) == "x --shop-pin=*** --password=***"
+        laggard("why", "--set", "redaction.enabled=false")
+        assert parse_command(line) == "x --shop-pin=1234 --password=hunter2"
+    finally:
+        configure()
