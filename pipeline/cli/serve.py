@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -11,9 +14,25 @@ from laggard.pipeline.cli.options import duration_option, setting_flag, with_set
 from laggard.pipeline.cli.part import session, supervised_option
 
 if TYPE_CHECKING:
+    from laggard.pipeline.investigator.tokens import Token
     from laggard.pipeline.settings import Settings
 
 REPORT_S = 1.0
+
+
+def asking(token: Token, url: str) -> str:
+    """What a person has to know of a token that was generated: as a link once, then where it is kept."""
+    sentence = f"It asks for a token, because {token.why}: the one in {token.path}"
+    return f"{sentence}, or once by this link: {token.link(url)}" if token.new and not _is_shared() else f"{sentence}."
+
+
+def _is_shared() -> bool:
+    """Whether standard output is a file that others may read."""
+    try:
+        mode = os.fstat(sys.stdout.fileno()).st_mode
+    except (OSError, ValueError):
+        return True
+    return stat.S_ISREG(mode) and bool(mode & 0o077)
 
 
 @click.command()
@@ -34,6 +53,7 @@ def serve(settings: Settings, duration_s: float | None, supervised: bool) -> Non
         from laggard.pipeline.investigator.guard import MOST_CONNECTIONS, guarded  # noqa: PLC0415
         from laggard.pipeline.investigator.live import News  # noqa: PLC0415
         from laggard.pipeline.investigator.reading import Reading  # noqa: PLC0415
+        from laggard.pipeline.investigator.tokens import token_of  # noqa: PLC0415
         from laggard.pipeline.web.listen import ListenError  # noqa: PLC0415
         from laggard.pipeline.web.server import serve as serve_app  # noqa: PLC0415
         from laggard.pipeline.wiring import asked  # noqa: PLC0415
@@ -48,12 +68,15 @@ def serve(settings: Settings, duration_s: float | None, supervised: bool) -> Non
                 listen = page_listen(settings)
                 reading = Reading(bus, topics_of(settings), settings, asked(settings))
                 news = News(reading)
-                app = guarded(create_app(reading, news), listen, settings)
+                token = token_of(settings)
+                app = guarded(create_app(reading, news), listen, settings, "" if token is None else token.value)
                 serving = serve_app(app, listen, running.stop, MOST_CONNECTIONS, news.close)
             except ListenError as error:
                 raise CommandError(str(error), BUSY) from None
             running.claim.tell(serving.url)
             running.say(f"laggard serves its page at {serving.url}. ^C stops it.")
+            if token is not None:
+                running.say(asking(token, serving.url))
             if lacking:
                 running.say(f"It is still empty: {lacking}.")
             running.manager.ready()

@@ -18,6 +18,7 @@ from laggard.pipeline.cli.exits import BUSY, USAGE, CommandError
 from laggard.pipeline.cli.measure import check_supervised, told_of
 from laggard.pipeline.cli.options import duration_option, same_settings, setting_flag, to_type, with_settings
 from laggard.pipeline.cli.part import claimed
+from laggard.pipeline.cli.serve import asking
 from laggard.pipeline.cli.trace import told_of as traced_of
 from laggard.pipeline.cli.trace import traces
 from laggard.pipeline.explaining.units import counted
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from laggard.pipeline.claims import Part
+    from laggard.pipeline.investigator.tokens import Token
     from laggard.pipeline.settings import Settings
 
 NOT_ROOT = "not root, so I/O and descriptors of other users' processes are not seen"
@@ -69,9 +71,9 @@ def up(settings: Settings, duration_s: float | None) -> int:
                 raise CommandError(f"{error.filename}: {error.strerror}") from None
             if holder is not None:
                 raise CommandError(str(Claimed(part, settings.text("bus.location"), holder)), BUSY)
-        _try_ports(settings)
+        token = _try_ports(settings)
         _try_bus(settings)
-        terminal = Terminal(settings)
+        terminal = Terminal(settings, token)
         supervised = ["--supervised", *same_settings()]
         supervisor = Supervisor(
             {
@@ -102,14 +104,19 @@ def parts_of(settings: Settings) -> tuple[Part, ...]:
     return (*parts, "trace") if traces(settings) else parts
 
 
-def _try_ports(settings: Settings) -> None:
-    """Say at once where the worker or the page could not listen, before the agent runs. Raises `CommandError`."""
+def _try_ports(settings: Settings) -> Token | None:
+    """Say at once where the worker or the page could not listen, before the agent runs. Raises `CommandError`.
+
+    Returns the token that the page will ask for, where one is generated.
+    """
     from laggard.pipeline.investigator.access import page_listen  # noqa: PLC0415 - for a moment only
+    from laggard.pipeline.investigator.tokens import token_of  # noqa: PLC0415
     from laggard.pipeline.web.listen import ListenError, worker_listen  # noqa: PLC0415
 
     try:
         worker_listen(settings).bind().close()
         page_listen(settings).bind().close()
+        return token_of(settings)
     except ListenError as error:
         raise CommandError(str(error), BUSY) from None
 
@@ -121,7 +128,7 @@ def _try_bus(settings: Settings) -> None:
     bus_of(settings).close()
 
 
-def introduction(settings: Settings, url: str, page: str) -> str:
+def introduction(settings: Settings, url: str, page: str, token: Token | None = None) -> str:
     """What runs, where its data lies, and what to type next."""
     location = settings.text("bus.location")
     interval_s = settings.seconds("agent.interval")
@@ -132,6 +139,7 @@ def introduction(settings: Settings, url: str, page: str) -> str:
         to_type(settings, "watch"): "the same, live",
     }
     width = max(map(len, commands))
+    asked = [] if token is None else [f"           {asking(token, page)}"]
     measured: list[str] = []
     if settings.sources:
         from laggard.pipeline.settings.sources import key_of  # noqa: PLC0415 - most machines have none
@@ -145,6 +153,7 @@ def introduction(settings: Settings, url: str, page: str) -> str:
             f"laggard watches {settings.text('host')}: every process and the host itself, every {interval_s:g} s.",
             f"  data     {Path(location).absolute()} ({bounds})",
             f"  page     {page}",
+            *asked,
             f"  metrics  {url}/metrics",
             *measured,
             *note,
@@ -176,9 +185,10 @@ def status(reports: Mapping[str, Mapping[str, Any]]) -> str:
 class Terminal:
     """What `up` prints: an introduction once all parts run, what goes wrong, and on a terminal how it goes."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, token: Token | None = None) -> None:
         self.manager = Notifier(os.environ)
         self._settings = settings
+        self._token = token
         self._live = sys.stdout.isatty()
         self._introduced = False
         self._status = ""
@@ -199,7 +209,8 @@ class Terminal:
         if not self._introduced and all(part in reports for part in parts_of(self._settings)):
             self._introduced = True
             self.manager.ready()
-            click.echo(introduction(self._settings, str(reports["work"]["url"]), str(reports["serve"]["url"])))
+            url, page = str(reports["work"]["url"]), str(reports["serve"]["url"])
+            click.echo(introduction(self._settings, url, page, self._token))
         self._ticks = int(reports.get("agent", {}).get("ticks", 0))
         if self._live and self._introduced:
             self._draw(f"{time.strftime('%H:%M:%S')}  {status(reports)}")

@@ -43,6 +43,7 @@ class Access:
     Parameters:
         settings: `serve.*`.
         clock: seconds on a clock that never steps.
+        generated: the token where `serve.token` is empty; empty for none.
 
     Attributes:
         hosts: names by which the page is called, in lower case.
@@ -50,8 +51,8 @@ class Access:
 
     """
 
-    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
-        token, read_token = settings.text("serve.token"), settings.text("serve.read_token")
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic, *, generated: str = "") -> None:
+        token, read_token = settings.text("serve.token") or generated, settings.text("serve.read_token")
         check_token(token, "serve.token")
         check_token(read_token, "serve.read_token")
         if token and token == read_token:

@@ -58,9 +58,18 @@ PAGE_HEADERS: Final = SECURITY_HEADERS | {
 _SESSIONS: Final = (PREFIX + OPEN, PREFIX + END)
 
 
-def guarded(app: ASGIApp, listen: Listen, settings: Settings) -> ASGIApp:
-    """The application behind what says who may ask. Raises `ListenError` for settings that cannot be meant."""
-    return PageGuard(app, listen, Access(settings), Sessions(), Buckets(REQUESTS_AT_ONCE, REQUESTS_PER_S))
+def guarded(app: ASGIApp, listen: Listen, settings: Settings, token: str = "") -> ASGIApp:
+    """The application behind what says who may ask. Raises `ListenError` for settings that cannot be meant.
+
+    Args:
+        app: what is behind it.
+        listen: where it is served.
+        settings: `serve.*`.
+        token: what was generated where `serve.token` is empty; empty for none.
+
+    """
+    access = Access(settings, generated=token)
+    return PageGuard(app, listen, access, Sessions(), Buckets(REQUESTS_AT_ONCE, REQUESTS_PER_S))
 
 
 class PageGuard(Secured):

@@ -964,8 +964,8 @@ SETTINGS: tuple[Setting, ...] = (
         "serve.token",
         "text",
         "",
-        "What a person types, or a program sends as `Authorization: Bearer TOKEN`, to see and to change; empty asks "
-        "for nothing.",
+        "What a person types, or a program sends as `Authorization: Bearer TOKEN`, to see and to change; where it is "
+        "empty, see `serve.require_token`.",
         secret=True,
     ),
     Setting(
@@ -974,6 +974,15 @@ SETTINGS: tuple[Setting, ...] = (
         "",
         "The same for those who may see everything and change nothing.",
         secret=True,
+    ),
+    Setting(
+        "serve.require_token",
+        "choice",
+        "auto",
+        "Whether the page asks for a token where none is set and no proxy says who asks. `auto`: where laggard runs as "
+        "root and people have accounts on the machine, or where users do not see each other's processes (`hidepid`). "
+        "It is generated, and kept in the file `serve.token` in the directory `state`.",
+        choices=("auto", "always", "never"),
     ),
     Setting(
         "serve.hosts",

@@ -74,6 +74,7 @@ def running_server(bus: Path, folder: Path) -> Iterator[tuple[str, subprocess.Po
     """`laggard serve` on a bus, with its state in a folder; gives where it is, and its process."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LAGGARD_")}
     environment |= {"LAGGARD_STATE": str(folder), "LAGGARD_SERVE_LISTEN": "127.0.0.1:0"}
+    environment |= {"LAGGARD_SERVE_REQUIRE_TOKEN": "never"}
     command = [sys.executable, "-P", "-m", "laggard.pipeline.cli", "serve", "--bus", str(bus)]
     log = folder / "serve.log"
     with log.open("wb") as output:

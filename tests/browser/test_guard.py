@@ -103,6 +103,25 @@ def test_a_person_opens_the_page_by_a_token_and_locks_it(
         expect(each.get_by_role("button", name="Lock")).to_be_visible()
 
 
+def test_the_link_that_is_printed_once_opens_the_page_and_is_forgotten(
+    locked: Served, tab: Page, expects: Callable[[str], None]
+) -> None:
+    expects(r": 401")
+    tab.goto(f"{locked.url}/pools?host=web-1#token={TOKEN}")
+    lock = tab.get_by_role("button", name="Lock")
+    expect(lock).to_be_visible()
+    assert tab.url == f"{locked.url}/pools?host=web-1"
+    assert TOKEN not in tab.content() + str(tab.evaluate("[{...sessionStorage}, {...localStorage}, document.cookie]"))
+    lock.click()
+    expect(tab.get_by_label("Token")).to_be_visible()
+    # Pasted where the page is already, it loads nothing anew.
+    tab.goto(f"{tab.url}#token=the-wrong-one-and-long")
+    expect(tab.get_by_text("the token is wrong")).to_be_visible()
+    tab.goto(f"{tab.url}#token={TOKEN}")
+    expect(lock).to_be_visible()
+    assert "#" not in tab.url
+
+
 def test_a_session_that_ends_elsewhere_locks_the_page(
     locked: Served, tab: Page, expects: Callable[[str], None]
 ) -> None:

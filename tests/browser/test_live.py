@@ -64,6 +64,7 @@ def up(folder: Path) -> Iterator[str]:
         [
             *(*LAGGARD, "up", "--bus", bus, "--interval", "500ms"),
             *("--set", "web.listen=127.0.0.1:0", "--set", "serve.listen=127.0.0.1:0", "--set", "host=web-1"),
+            *("--set", "serve.require_token=never"),  # whoever has an account here
         ],
         stdout=subprocess.DEVNULL,
         cwd=folder,

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,8 @@ class Up:
         self.process = subprocess.Popen(
             [
                 *(*LAGGARD, "up", "--bus", str(self.bus), "--interval", "500ms"),
-                *("--set", "web.listen=127.0.0.1:0", "--set", "serve.listen=127.0.0.1:0", "--set", "host=web-1", *more),
+                *("--set", "web.listen=127.0.0.1:0", "--set", "serve.listen=127.0.0.1:0", "--set", "host=web-1"),
+                *("--set", "serve.require_token=never", *more),  # whoever has an account here
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -225,6 +227,25 @@ def test_a_port_that_is_taken_ends_it_at_once(start: Callable[..., Up], setting:
     assert (code, out) == (BUSY, "")
     assert err.startswith(f"laggard: {setting}: cannot listen on 127.0.0.1:")
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_generated_token_is_told_once_as_a_link(start: Callable[..., Up]) -> None:
+    asks = ("--set", "serve.require_token=always")
+    up = start(*asks)
+    lines = up.introduced()
+    (at,) = (number for number, line in enumerate(lines) if line.startswith("  page "))
+    page, told = lines[at].split()[1], lines[at + 1]
+    kept = up.bus.parent / "serve.token"
+    link = f"{page}/#token={kept.read_text().strip()}"
+    why = "It asks for a token, because serve.require_token says so: the one in"
+    assert told == f"           {why} {kept}, or once by this link: {link}\n"
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"{page}/api/v1/cluster")
+    assert up.ended(signal.SIGINT)[::2] == (0, "")
+    lines = start(*asks).introduced()
+    assert lines[at + 1] == f"           {why} {kept}.\n"
+    assert "#token" not in "".join(lines)
 
 
 @pytest.mark.slow

@@ -75,7 +75,9 @@ class Page {
     window.addEventListener(SESSION, () => {
       if (this.#locked || !proof()) this.#open();
     });
-    await this.#open();
+    window.addEventListener("hashchange", () => this.#followed());
+    await this.#followed();
+    if (!this.#listening) await this.#open();
   }
 
   async #open() {
@@ -184,7 +186,8 @@ class Page {
     const { path, params } = read();
     this.path = path;
     this.params = params;
-    this.#show();
+    if (this.#locked) this.update(); // nothing is shown before a person opens it
+    else this.#show();
   }
 
   /** Another host: what was chosen on the one before is not there. */
@@ -288,14 +291,25 @@ class Page {
 
   async #unlock(event) {
     event.preventDefault();
+    if (await this.#opened(new FormData(event.target).get("token"))) await this.#open();
+  }
+
+  /** Open a session by the link that laggard prints once, where this is one. */
+  async #followed() {
+    const token = tokenOfLink();
+    if (token && (await this.#opened(token))) await this.#open();
+  }
+
+  /** Open a session by a token; says so where that does not work. */
+  async #opened(token) {
     try {
-      await openSession(new FormData(event.target).get("token"));
+      await openSession(token);
     } catch (error) {
       this.say(error.message, "error");
-      return;
+      return false;
     }
     this.#said = undefined;
-    await this.#open();
+    return true;
   }
 
   async #end() {
@@ -368,9 +382,19 @@ class Page {
         <label>Token <input name="token" type="password" autocomplete="current-password" required /></label>
         <button>Open</button>
       </form>
-      <p>It is the setting <code>serve.token</code>, or <code>serve.read_token</code> to look only.</p>
+      <p>
+        It is the setting <code>serve.token</code>, or <code>serve.read_token</code> to look only. Where neither is set, it is in the file
+        <code>serve.token</code> in laggard's state directory: <code>sudo cat /var/lib/laggard/serve.token</code>
+      </p>
     </section>`;
   }
+}
+
+/** The token of the link that laggard prints once; the address and the history forget it at once. */
+function tokenOfLink() {
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (token) history.replaceState(history.state, "", location.pathname + location.search);
+  return token;
 }
 
 /** Go on from what is shown; the address stays, for it says what that is. */
