@@ -48,9 +48,9 @@ def serve(settings: Settings, duration_s: float | None, supervised: bool) -> Non
     """
     with session(settings, "serve", supervised=supervised, duration_s=duration_s) as running:
         from laggard.pipeline.cli.opening import bus_of, check_existing, topics_of  # noqa: PLC0415 - not for a refused claim
-        from laggard.pipeline.investigator.access import page_listen  # noqa: PLC0415
+        from laggard.pipeline.investigator.access import Access, page_listen  # noqa: PLC0415
         from laggard.pipeline.investigator.app import create_app  # noqa: PLC0415
-        from laggard.pipeline.investigator.guard import MOST_CONNECTIONS, guarded  # noqa: PLC0415
+        from laggard.pipeline.investigator.guard import MOST_REQUESTS, guarded  # noqa: PLC0415
         from laggard.pipeline.investigator.live import News  # noqa: PLC0415
         from laggard.pipeline.investigator.reading import Reading  # noqa: PLC0415
         from laggard.pipeline.investigator.tokens import token_of  # noqa: PLC0415
@@ -70,7 +70,9 @@ def serve(settings: Settings, duration_s: float | None, supervised: bool) -> Non
                 news = News(reading)
                 token = token_of(settings)
                 app = guarded(create_app(reading, news), listen, settings, "" if token is None else token.value)
-                serving = serve_app(app, listen, running.stop, MOST_CONNECTIONS, news.close)
+                serving = serve_app(
+                    app, listen, running.stop, MOST_REQUESTS, ending=news.close, shared=Access(settings).trusts
+                )
             except ListenError as error:
                 raise CommandError(str(error), BUSY) from None
             running.claim.tell(serving.url)

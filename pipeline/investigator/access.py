@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.web.errors import RequestError, too_often
 from laggard.pipeline.web.guard import digest, name_of, same
-from laggard.pipeline.web.limits import Bucket, Buckets
+from laggard.pipeline.web.limits import Bucket, Buckets, client_of
 from laggard.pipeline.web.listen import Listen, ListenError, check_token
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Access:
             RequestError: it is wrong, or wrong ones were shown too often.
 
         """
-        wrong = self._wrong.of(_limited(peer))
+        wrong = self._wrong.of(client_of(peer))
         wait_s = max(wrong.wait_s(), 0.0 if peer in self._known else self._all_wrong.wait_s())
         if wait_s:
             raise too_often("too many wrong tokens", "the right one, later", wait_s)
@@ -142,17 +142,6 @@ class Access:
 def page_listen(settings: Settings) -> Listen:
     """Where the page is served. Raises `ListenError` where that is nowhere, or open to anybody."""
     return Listen.resolve_page(settings.address("serve.listen"), asks=Access(settings).asks)
-
-
-def _limited(peer: str) -> str:
-    """What counts as one address: of IPv6 a network of 64 bits, which is what one customer gets."""
-    try:
-        address = ipaddress.ip_address(peer)
-    except ValueError:
-        return peer
-    if isinstance(address, ipaddress.IPv6Address) and not address.ipv4_mapped:
-        return str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))
-    return peer
 
 
 def _host(word: str) -> str:

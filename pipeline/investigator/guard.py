@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.web.listen import Listen
 
-MOST_CONNECTIONS: Final = 256
+MOST_REQUESTS: Final = 256
+"""That are answered at once; each page that is open has one that goes on."""
 
 MAX_QUERY_BYTES: Final = 8 * 1024
 MAX_HEADER_BYTES: Final = 16 * 1024

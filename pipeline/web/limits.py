@@ -1,14 +1,18 @@
-"""How often something may be done: token buckets, one or one for each of many."""
+"""How often something may be done, and how much at once: by each client, and by all together."""
 
 from __future__ import annotations
 
+import ipaddress
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from laggard.pipeline.web.errors import RequestError
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 MOST_KEYS = 4096
 """That are remembered at once; the one that was heard of least recently is forgotten, and starts afresh."""
@@ -80,3 +84,55 @@ class Buckets:
                     self._buckets.popitem(last=False)
             self._buckets.move_to_end(key)
             return bucket
+
+
+class Slots:
+    """How much goes on at once. One client has at most half of it. For one thread.
+
+    Parameters:
+        most: how much, of all clients together.
+        name: what goes on, for errors: `requests`.
+
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        self._most, self._name = most, name
+        self._held: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return self._held.total()
+
+    @contextmanager
+    def hold(self, client: str, *, shared: bool = False) -> Iterator[None]:
+        """Hold a slot of a client.
+
+        Args:
+            client: by which it is counted.
+            shared: whether many clients are behind this one, as behind a proxy; then only the bound over all counts.
+
+        Raises:
+            RequestError: status 503: none is left.
+
+        """
+        most = self._most if shared else self._most // 2
+        if len(self) >= self._most or self._held[client] >= most:
+            expected = f"at most {self._most} at once, {self._most // 2} by one client"
+            raise RequestError(503, f"too many {self._name} at once", expected, {"Retry-After": "5"})
+        self._held[client] += 1
+        try:
+            yield
+        finally:
+            self._held[client] -= 1
+            if not self._held[client]:
+                del self._held[client]
+
+
+def client_of(peer: str) -> str:
+    """Return what counts as one client: of IPv6 a network of 64 bits, which is what one customer gets."""
+    try:
+        address = ipaddress.ip_address(peer)
+    except ValueError:
+        return peer
+    if isinstance(address, ipaddress.IPv6Address) and not address.ipv4_mapped:
+        return str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))
+    return peer

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from laggard.pipeline.cli.opening import bus_of, topics_of
-from laggard.pipeline.investigator.access import page_listen
+from laggard.pipeline.investigator.access import Access, page_listen
 from laggard.pipeline.investigator.app import create_app
-from laggard.pipeline.investigator.guard import MOST_CONNECTIONS, guarded
+from laggard.pipeline.investigator.guard import MOST_REQUESTS, guarded
 from laggard.pipeline.investigator.live import News
 from laggard.pipeline.investigator.reading import Reading
 from laggard.pipeline.settings import Given, read_settings
@@ -59,7 +59,7 @@ def served(bus: Path, **given: str) -> Iterator[Served]:
         listen = page_listen(settings)
         news = News(reading)
         app = guarded(create_app(reading, news), listen, settings)
-        serving = serve(app, listen, stop, MOST_CONNECTIONS, news.close)
+        serving = serve(app, listen, stop, MOST_REQUESTS, ending=news.close, shared=Access(settings).trusts)
         try:
             page = Served(serving, reading)
             with page.client:
