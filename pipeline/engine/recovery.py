@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import DamagedRecord, DamagedSnapshot
 from laggard.pipeline.engine.migrations import newest_snapshots
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from laggard.pipeline.engine.stage import StageTask
     from laggard.pipeline.engine.states import Loaded
     from laggard.pipeline.engine.tasks import Tasks
+
+MOST_REASONS: Final = 20
+"""Snapshots of a task that cannot be used, of which the log has the reason."""
 
 _logger = logging.getLogger(__name__)
 
@@ -147,15 +151,14 @@ class Recovery:
         start = without_base if loaded.base is None else loaded.base
         self._tell(loaded, start, oldest)
         counted = task.states.counted
-        for key in loaded.damaged:
-            if key != BASE_KEY:
-                loaded.saved[key] = oldest
-                self._saved = loaded.saved
-                if not self._replay(self._records(oldest, committed, key), committed, stopped):
-                    return False
+        self._saved = loaded.saved
+        if damaged := [key for key in loaded.damaged if key != BASE_KEY]:
+            loaded.saved.update(dict.fromkeys(damaged, oldest))
+            if not self._replay(self._records_of(damaged, oldest, committed), committed, stopped):
+                return False
+            for key in damaged:
                 loaded.saved[key] = committed
                 task.states.relearned(key, counted)
-        self._saved = loaded.saved
         self.position = min(max(start, oldest), committed)
         return True
 
@@ -171,8 +174,10 @@ class Recovery:
         telemetry.snapshots_unusable += len(loaded.damaged)
         if loaded.migrated:
             _logger.warning("%s: %d snapshots of an older version were migrated", self._where, loaded.migrated)
-        for reason in loaded.damaged.values():
+        for reason in islice(loaded.damaged.values(), MOST_REASONS):
             _logger.warning("%s: a snapshot cannot be used; learning from the input again: %s", self._where, reason)
+        if len(loaded.damaged) > MOST_REASONS:
+            _logger.warning("%s: %d more snapshots cannot be used", self._where, len(loaded.damaged) - MOST_REASONS)
 
     def _snapshots(self, committed: int) -> Sequence[Snapshot]:
         task = self.task
@@ -204,6 +209,13 @@ class Recovery:
                 start = damaged.offset + 1
             else:
                 return
+
+    def _records_of(self, keys: Sequence[str], start: int, stop: int) -> Iterator[Incoming]:
+        """The records of some keys, in one pass however many they are."""
+        if len(keys) == 1:
+            return self._records(start, stop, keys[0])
+        wanted = frozenset(keys)
+        return (record for record in self._records(start, stop) if record.key in wanted)
 
     def _replay(self, records: Iterator[Incoming], committed: int, stopped: Callable[[], bool]) -> bool:
         """Take the records that are not in their key's snapshot; gives whether it came to the end."""

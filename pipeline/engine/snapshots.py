@@ -2,7 +2,10 @@
 
 A snapshot is one zstandard frame around one MessagePack map: `v`, the version of this form, and `state`; other fields
 are passed over. An array is an extension of type 1 that holds `[dtype, shape, bytes]`, little-endian, in C order.
-Reading takes no more memory than `MAX_STATE_BYTES` and a small multiple of it, whatever the bytes are.
+
+Whatever the bytes are, reading takes no more memory than three times `MAX_STATE_BYTES`, and some 90 bytes for each of
+`MAX_ITEMS`. All that is declared is checked before anything is made of it: an item of one byte takes up to 88, and a
+list whose header says that it is long takes its memory at once.
 """
 
 from __future__ import annotations
@@ -46,8 +49,11 @@ MIGRATIONS: Final[Mapping[int, Migration]] = {1: _without_offsets}
 BASE_KEY: Final = ""
 """The key of the snapshot that holds the base, see `states`; no record that has a state has this key."""
 
-MAX_STATE_BYTES: Final = 256 << 20
+MAX_STATE_BYTES: Final = 128 << 20
 """Of a state before compression."""
+
+MAX_ITEMS: Final = 1 << 20
+"""Numbers, texts, lists, maps and arrays of a state; an array is one. What laggard writes has less than 10,000."""
 
 MAX_DEPTH: Final = 32
 MAX_DIMENSIONS: Final = 8
@@ -57,6 +63,8 @@ _DTYPES: Final = {
     name: np.dtype(name) for name in ("<f8", "<f4", "<i8", "<i4", "<i2", "|i1", "<u8", "<u4", "<u2", "|u1", "|b1")
 }
 _LEVEL: Final = 1
+_HEAD_BYTES: Final = 96
+_NO_ARRAY: Final = "expected an array as dtype, shape and bytes"
 
 
 class SnapshotError(ValueError):
@@ -107,18 +115,24 @@ def read_state(value: bytes, place: str) -> tuple[dict[str, Any], bool]:
         if size > MAX_STATE_BYTES:
             raise SnapshotError(f"{place}: expected at most {MAX_STATE_BYTES:,} bytes, the header says {size:,}")
         packed = zstandard.ZstdDecompressor(max_window_size=MAX_STATE_BYTES).decompress(value, max_output_size=size)
-    except zstandard.ZstdError as error:
+    except (zstandard.ZstdError, MemoryError) as error:
         raise SnapshotError(f"{place}: expected a whole zstandard frame: {error}") from None
     try:
+        _check_items(packed)
         read = msgpack.unpackb(packed, raw=False, strict_map_key=True, ext_hook=_array, max_ext_len=len(packed))
-    except (ValueError, msgpack.UnpackException, RecursionError) as error:
+    except Exception as error:  # noqa: BLE001 - msgpack raises many kinds, BufferError and MemoryError among them
         raise SnapshotError(f"{place}: expected MessagePack: {error or type(error).__name__}") from None
     if not isinstance(read, dict) or not isinstance(read.get("v"), int):
         raise SnapshotError(f"{place}: expected a map with the version of its form")
     state = read.get("state")
     if not isinstance(state, dict):
         raise SnapshotError(f"{place}: expected a map as state")
-    return _migrated(state, read["v"], place), read["v"] < VERSION
+    try:
+        return _migrated(state, read["v"], place), read["v"] < VERSION
+    except SnapshotError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a migration expects what that version wrote
+        raise SnapshotError(f"{place}: expected a state of form {read['v']}: {type(error).__name__}: {error}") from None
 
 
 def _migrated(state: dict[str, Any], version: int, place: str) -> dict[str, Any]:
@@ -171,14 +185,74 @@ def _extension(array: np.ndarray[Any, Any], path: str) -> msgpack.ExtType:
     return msgpack.ExtType(_ARRAY, msgpack.packb([name, list(array.shape), data.tobytes()], use_bin_type=True))
 
 
+def _check_items(packed: bytes) -> None:
+    """Raise where this is not one whole value, or one of too many items; makes nothing of it."""
+    if len(packed) > MAX_ITEMS:
+        if not _are_few(packed):
+            raise ValueError(f"expected one value of at most {MAX_ITEMS:,} items")
+        return
+    # It is too short to have more, if each is there.
+    unpacker = msgpack.Unpacker(max_buffer_size=len(packed), read_size=1)
+    unpacker.feed(packed)
+    unpacker.skip()
+
+
+def _are_few(packed: bytes) -> bool:
+    """Whether this is one whole MessagePack value of at most `MAX_ITEMS` items."""
+    at, left = 0, 1
+    for seen in range(MAX_ITEMS):
+        if not left or left > min(len(packed) - at, MAX_ITEMS - seen):  # each has a byte at least
+            break
+        head = packed[at]
+        at += 1
+        left -= 1
+        if head <= 0x7F or head >= 0xE0:
+            continue
+        if head <= 0x8F:
+            left += 2 * (head & 0x0F)
+        elif head <= 0x9F:
+            left += head & 0x0F
+        elif head <= 0xBF:
+            at += head & 0x1F
+        else:
+            width, follows, items = _HEADS[head]
+            length = int.from_bytes(packed[at : at + width], "big")
+            at += width + follows + (0 if items else length)
+            left += items * length
+    return not left and at == len(packed)
+
+
+_HEADS: Final = {
+    **{head: (0, 0, 0) for head in (0xC0, 0xC1, 0xC2, 0xC3)},
+    **{0xC4: (1, 0, 0), 0xC5: (2, 0, 0), 0xC6: (4, 0, 0)},  # bytes
+    **{0xC7: (1, 1, 0), 0xC8: (2, 1, 0), 0xC9: (4, 1, 0)},  # extensions
+    **{0xCA: (0, 4, 0), 0xCB: (0, 8, 0), 0xCC: (0, 1, 0), 0xCD: (0, 2, 0), 0xCE: (0, 4, 0), 0xCF: (0, 8, 0)},
+    **{0xD0: (0, 1, 0), 0xD1: (0, 2, 0), 0xD2: (0, 4, 0), 0xD3: (0, 8, 0)},
+    **{0xD4: (0, 2, 0), 0xD5: (0, 3, 0), 0xD6: (0, 5, 0), 0xD7: (0, 9, 0), 0xD8: (0, 17, 0)},
+    **{0xD9: (1, 0, 0), 0xDA: (2, 0, 0), 0xDB: (4, 0, 0)},  # text
+    **{0xDC: (2, 0, 1), 0xDD: (4, 0, 1), 0xDE: (2, 0, 2), 0xDF: (4, 0, 2)},  # lists and maps
+}
+"""By the first byte of an item: of how many bytes its length is, what follows beside, and how many items are each."""
+
+
 def _array(code: int, data: bytes) -> np.ndarray[Any, Any]:
     if code != _ARRAY:
         raise ValueError(f"expected extension {_ARRAY}, got {code}")
-    match msgpack.unpackb(data, raw=False, max_ext_len=0):
-        case [str(name), list(shape), bytes(raw)] if name in _DTYPES and len(shape) <= MAX_DIMENSIONS:
-            dtype = _DTYPES[name]
-            if all(type(length) is int and length >= 0 for length in shape):
-                if math.prod(shape) * dtype.itemsize != len(raw):
-                    raise ValueError(f"an array of {name} with shape {shape} does not have {len(raw)} bytes")
-                return np.frombuffer(raw, dtype).reshape(shape).copy()
-    raise ValueError("expected an array as dtype, shape and bytes")
+    # The head alone is read so: what is behind it may be long, and is no MessagePack but for its own length.
+    unpacker = msgpack.Unpacker(read_size=_HEAD_BYTES, max_buffer_size=_HEAD_BYTES, max_str_len=3)
+    unpacker.feed(data[:_HEAD_BYTES])
+    if unpacker.read_array_header() != 3 or (name := unpacker.unpack()) not in _DTYPES:
+        raise ValueError(_NO_ARRAY)
+    dimensions = unpacker.read_array_header()
+    if dimensions > MAX_DIMENSIONS:
+        raise ValueError(_NO_ARRAY)
+    shape = [unpacker.unpack() for _ in range(dimensions)]
+    width = {0xC4: 1, 0xC5: 2, 0xC6: 4}.get(data[unpacker.tell()], 0)
+    begin = unpacker.tell() + 1 + width
+    length = int.from_bytes(data[begin - width : begin], "big")
+    if not width or len(data) - begin != length or not all(type(each) is int and each >= 0 for each in shape):
+        raise ValueError(_NO_ARRAY)
+    dtype = _DTYPES[name]
+    if math.prod(shape) * dtype.itemsize != length:
+        raise ValueError(f"an array of {name} with shape {shape} does not have {length} bytes")
+    return np.frombuffer(data, dtype, offset=begin).reshape(shape).copy()

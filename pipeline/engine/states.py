@@ -70,6 +70,9 @@ SILENT_RECORDS: Final = 200
 """A key has fallen silent when all keys had so many records each meanwhile, beside the time that has passed: one other
 key's clock, which may be wrong, is not enough."""
 
+LONGEST_REASON: Final = 1000
+"""Characters that are told of why a snapshot cannot be used."""
+
 _SILENT_ROUNDS: Final = 4
 """A key that was not saved while all keys together had records for so many rounds of snapshots has fallen silent."""
 
@@ -204,6 +207,16 @@ class Loaded:
     saved: dict[str, int] = field(default_factory=dict)
     damaged: dict[str, str] = field(default_factory=dict)
     migrated: int = 0
+
+
+def _base_of(snapshot: Snapshot, place: str) -> tuple[int, int]:
+    """Where the replay begins, and how many records come before. Raises `SnapshotError` where that cannot be."""
+    state = decode_state(snapshot.value, place)
+    base, counted = state["base"], state["counted"]
+    if not (type(base) is type(counted) is int and 0 <= counted <= base <= snapshot.offset):
+        expected = f"a base of at most {snapshot.offset}, and a count of at most that"
+        raise SnapshotError(f"{place}: expected {expected}, got {base!r} and {counted!r}")
+    return base, counted
 
 
 class States(Generic[State]):
@@ -427,8 +440,7 @@ class States(Generic[State]):
             place = f"{snapshot.operator} in {partition.topic}[{partition.number}]@{snapshot.offset}, {snapshot.key!r}"
             try:
                 if snapshot.key == BASE_KEY:
-                    base = decode_state(snapshot.value, place)
-                    loaded.base, self.counted = int(base["base"]), int(base["counted"])
+                    loaded.base, self.counted = _base_of(snapshot, place)
                     continue
                 if snapshot.value != GIVEN_UP:
                     state, older = read_state(snapshot.value, place)
@@ -440,8 +452,8 @@ class States(Generic[State]):
                     if snapshot.operator != self._stage.snapshots:
                         self._to_save.append(snapshot.key)
                 loaded.saved[snapshot.key] = snapshot.offset
-            except (SnapshotError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-                loaded.damaged[snapshot.key] = f"{place}: {type(error).__name__}: {error}"
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one of them, the others are loaded
+                loaded.damaged[snapshot.key] = f"{place}: {type(error).__name__}: {error}"[:LONGEST_REASON]
         for key, keyed in self._keys.items():
             # Of an older form there may be offsets in the place of counts, which are ahead of these.
             if loaded.base is None or (key in former and keyed.heard >= self.counted):

@@ -142,7 +142,7 @@ def groups(faster: float = 1.0) -> tuple[Group, ...]:
         Group(
             "laggard-pipeline",
             60.0 / faster,
-            (_down(faster), _lag_growing(faster), _host_silent(faster), _dead_letters(faster)),
+            (_down(faster), _lag_growing(faster), _host_silent(faster), _dead_letters(faster), _unusable(faster)),
         ),
         Group("laggard-budget", 900.0 / faster, (_over_budget(faster),)),
         Group("laggard-recordings", 60.0 / faster, _recordings(faster)),
@@ -336,6 +336,26 @@ def _dead_letters(faster: float) -> Alert:
         description=(
             "Records keep coming that are damaged, too late, of a version that this laggard does not know, or that the "
             "operator refused. They are in the topic of dead letters, each with its reason; nothing is learned of them."
+        ),
+        dashboard=PIPELINE_DASHBOARD,
+    )
+
+
+def _unusable(faster: float) -> Alert:
+    window = span(3600 / faster)
+    counted = "laggard_snapshots_unusable_total"
+    # A worker counts them as it starts: what a new series begins with is no increase.
+    return Alert(
+        "LaggardSnapshotsUnusable",
+        "warning",
+        TASK,
+        f"round(sum {by(TASK)} (({counted} unless {counted} offset {window}) or increase({counted}[{window}]))) > 0",
+        wait_s=0.0,
+        keep_s=1800.0 / faster,
+        summary=f"{{operator}} could not restore {{measured as count}} snapshots of {{topic}} in {window}",
+        description=(
+            "What was learned of as many hosts, applications, pools or services is lost. It is learned anew from the "
+            "records that are still there. The log of the worker has the reasons."
         ),
         dashboard=PIPELINE_DASHBOARD,
     )
