@@ -25,6 +25,8 @@ _EXTEND_EVERY_S: Final = 10.0
 class Notifier:
     """The service manager behind `NOTIFY_SOCKET`; without one, or when it does not listen, nothing happens.
 
+    `laggard up` is one for its parts: it says `fd:N`, a connected socket that the part inherits.
+
     Args:
         environ: where the manager's variables are.
 
@@ -38,7 +40,14 @@ class Notifier:
         address = environ.get("NOTIFY_SOCKET", "")
         self._address = "\0" + address[1:] if address.startswith("@") else address if address.startswith("/") else ""
         self._status = ""
-        if self._address and environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()):
+        self._descriptor: int | None = None
+        if address.startswith("fd:"):
+            with suppress(ValueError, OSError):
+                os.set_blocking(descriptor := int(address.removeprefix("fd:")), False)
+                os.set_inheritable(descriptor, False)
+                self._descriptor = descriptor
+        told = self._address or self._descriptor is not None
+        if told and environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()):
             with suppress(ValueError):
                 self.watchdog_s = int(environ.get("WATCHDOG_USEC", "")) / 1e6 or None
 
@@ -66,6 +75,10 @@ class Notifier:
         self._send(f"EXTEND_TIMEOUT_USEC={seconds * 1e6:.0f}")
 
     def _send(self, message: str) -> None:
+        if self._descriptor is not None:
+            with suppress(OSError):
+                os.write(self._descriptor, message.encode(errors="replace"))
+            return
         if not self._address:
             return
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
@@ -77,19 +90,23 @@ class Heartbeat(threading.Event):
     """What ends a part, as an event; that the main thread looks at it is the sign of life of the part.
 
     So the manager's watchdog sees a main loop that hangs, and nothing else keeps it quiet. To be made in the main
-    thread.
+    thread. Of a part that works in other threads the loops of these count, see `turns`.
 
     Args:
         notifier: who is told.
 
     Attributes:
         progress: called in the main thread once a second or so; says whether the part is up by now.
+        turns: likewise; how often the loops have turned that do the part's work, where that is not the main thread's.
+            There is no sign of life while it stays the same.
 
     """
 
     def __init__(self, notifier: Notifier) -> None:
         super().__init__()
         self.progress: Callable[[], bool] | None = None
+        self.turns: Callable[[], int] | None = None
+        self._turns = -1
         self._notifier = notifier
         self._main = threading.get_ident()
         self._beat_s = min(_BEAT_S, (notifier.watchdog_s or 2 * _BEAT_S) / 2)
@@ -126,7 +143,10 @@ class Heartbeat(threading.Event):
         if now < self._next or threading.get_ident() != self._main:
             return
         self._next = now + self._beat_s
-        self._notifier.alive()
+        turns = self._turns + 1 if self.turns is None else self.turns()
+        if turns != self._turns:
+            self._turns = turns
+            self._notifier.alive()
         if self.progress is None or super().is_set():
             return
         up = self.progress()

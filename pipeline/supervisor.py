@@ -1,9 +1,10 @@
-"""`laggard up`: starts the parts as processes, starts one again that dies, and stops all of them.
+"""`laggard up`: starts the parts as processes, starts one again that dies or hangs, and stops all of them.
 
 It holds no state and imports little. A part is one child process in a session of its own, so that ^C reaches the
 supervisor alone, which then stops the parts in order. Two pipes connect them: a part writes one JSON object a line on
 its standard output, its *report*, and reads its standard input, where nothing ever comes but the end: then the
 supervisor has gone, however it went, and the part stops too. The standard error of a part is passed on, line by line.
+Signs of life come over a socket of their own, see `laggard.pipeline.watchdog`.
 """
 
 from __future__ import annotations
@@ -19,18 +20,27 @@ import time
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
+from laggard.pipeline.watchdog import Watchdog
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+
+    from laggard.pipeline.watchdog import MemoryLimit
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 STEADY_S = 60.0
-"""After it has run this long, a part that dies is started again after the first pause, not a longer one."""
+"""After it has worked this long, a part that dies is started again after the first pause, not a longer one."""
+
+MOST_FAILURES = 20
+"""A part that dies so often in a row without working for `STEADY_S` is given up, after 7 minutes at least."""
 
 STOPPING_S = 60.0
 """The time that a part has to stop before it is killed, in seconds. On a busy disk the last write is slow."""
 
 _LOOK_S = 1.0
+_LONGEST_LOOK_S = 1.5
+"""What counts at most from one look to the next: where more has passed, we did not run either, nor may the parts."""
 _ENDING_S = 0.2
 _READ_BYTES = 65536
 
@@ -44,6 +54,9 @@ class Console(Protocol):
     def show(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
         """The newest report of each part that has reported, after every one that came."""
 
+    def alive(self) -> None:
+        """The supervisor's own sign of life: once a second."""
+
 
 @dataclass(slots=True)
 class _Child:
@@ -51,10 +64,14 @@ class _Child:
 
     name: str
     arguments: Sequence[str]
+    watchdog: Watchdog
     process: subprocess.Popen[bytes] | None = None
     pending: dict[IO[bytes], bytes] = field(default_factory=dict)
     reported: bool = False
     started: float = 0.0
+    alive: float = 0.0
+    killed_as: str = ""
+    failures: int = 0
     pause_s: float = FIRST_PAUSE_S
     start_at: float = 0.0
 
@@ -66,19 +83,28 @@ class Supervisor:
         parts: name and command line of each, in the order of starting; they are stopped in the reverse order.
         console: what hears of deaths, of the parts' own errors and of their reports.
         final: exit codes that say that starting again cannot help. They count for a part that has never reported.
+        memory: how much a part may hold, by its name; where none is said, as much as it likes.
 
     Attributes:
         restarts: how often a part was started again.
 
     """
 
-    def __init__(self, parts: Mapping[str, Sequence[str]], console: Console, final: Collection[int] = ()) -> None:
+    def __init__(
+        self,
+        parts: Mapping[str, Sequence[str]],
+        console: Console,
+        final: Collection[int] = (),
+        memory: Mapping[str, MemoryLimit] | None = None,
+    ) -> None:
         self.restarts = 0
-        self._children = [_Child(name, arguments) for name, arguments in parts.items()]
+        limits = memory or {}
+        self._children = [_Child(name, arguments, Watchdog(limits.get(name))) for name, arguments in parts.items()]
         self._reports: dict[str, dict[str, Any]] = {}
         self._console = console
         self._final = frozenset(final)
         self._stops = 0
+        self._looked = time.monotonic()
         self._selector = selectors.DefaultSelector()
         # Writing to it ends the wait for news at once, also from a signal handler. It stays open until the process
         # ends: `stop` may be called at any time.
@@ -93,26 +119,34 @@ class Supervisor:
     def run(self, duration_s: float = math.inf) -> int:
         """Run until `stop`, or for `duration_s`, or until a part shows that it cannot be started at all.
 
+        A part that dies, hangs, is stopped or holds too much memory is started again, after ever longer pauses, until
+        it is given up. The others go on, unless none is left.
+
         Returns:
-            0 after a clean stop; the exit code of the part that could not be started; 1 where one did not stop well.
+            0 after a clean stop; the exit code of the part that could not be started; 1 where one did not stop well or
+            was given up.
 
         """
         end = time.monotonic() + duration_s
+        self._looked = time.monotonic()
         code = 0
         try:
-            while not self._stops and not code and time.monotonic() < end:
+            while not self._stops and not code and time.monotonic() < end and not all(map(_given_up, self._children)):
                 for child in self._children:
                     if child.process is None and time.monotonic() >= child.start_at:
                         self._start(child)
                 self._listen(min([end, *(child.start_at for child in self._children if child.process is None)]))
+                self._look()
                 code = next((gone for child in self._children if (gone := self._mourn(child))), 0)
         finally:
             stopped = [self._end(child) for child in reversed(self._children)]
             self._selector.close()
-        return code or int(not all(stopped))
+        return code or int(not all(stopped) or any(map(_given_up, self._children)))
 
     def _start(self, child: _Child) -> None:
-        child.started = time.monotonic()
+        child.started = child.alive = time.monotonic()
+        child.killed_as = ""
+        environment, inherited = child.watchdog.begin(os.environ)
         try:
             child.process = subprocess.Popen(
                 child.arguments,
@@ -120,10 +154,15 @@ class Supervisor:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
+                env=environment,
+                pass_fds=(inherited.fileno(),),
             )
         except OSError as error:
+            child.watchdog.end()
             self._again(child, f"cannot be started ({error.strerror})")
             return
+        finally:
+            inherited.close()
         for stream in (child.process.stdout, child.process.stderr):
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
@@ -174,6 +213,27 @@ class Supervisor:
         else:
             self._console.say(f"{child.name}: {text.rstrip()}")
 
+    def _look(self) -> None:
+        """Once a second, kill each part that does not work."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK_S:
+            return
+        passed_s, self._looked = min(now - self._looked, _LONGEST_LOOK_S), now
+        self._console.alive()
+        for child in self._children:
+            if child.process is None or child.process.poll() is not None:
+                continue
+            alive = child.watchdog.is_alive()
+            if alive:
+                child.alive = now
+            self._kill(child, child.watchdog.look(child.process.pid, passed_s, alive=alive))
+
+    def _kill(self, child: _Child, reason: str) -> None:
+        """Kill a part for a reason, if there is one; its end is seen as any other's."""
+        if reason and not child.killed_as and child.process is not None:
+            child.killed_as = f"{reason} and was killed"
+            child.process.kill()
+
     def _mourn(self, child: _Child) -> int:
         """See whether a part has died: plan its next start, or give the exit code that says that there is no use."""
         if child.process is None or child.process.poll() is None:
@@ -182,13 +242,23 @@ class Supervisor:
         self._close(child)
         if code in self._final and not child.reported:
             return code
-        self._again(child, f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}")
+        died = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+        self._again(child, child.killed_as or died)
         return 0
 
     def _again(self, child: _Child, what: str) -> None:
         now = time.monotonic()
-        if now - child.started >= STEADY_S:
-            child.pause_s = FIRST_PAUSE_S
+        # A part that hung until it was killed did not work all that time.
+        if child.alive - child.started >= STEADY_S:
+            child.pause_s, child.failures = FIRST_PAUSE_S, 0
+        child.failures += 1
+        if child.failures >= MOST_FAILURES:
+            child.start_at = math.inf
+            self._console.say(
+                f"{child.name} {what}, {child.failures} times in a row, and is not started again; the other parts go "
+                "on. Remove the cause, then start laggard again"
+            )
+            return
         self._console.say(f"{child.name} {what}; it starts again in {child.pause_s:g} s")
         self.restarts += 1
         child.start_at = now + child.pause_s
@@ -200,6 +270,7 @@ class Supervisor:
         if process is None:
             return True
         process.terminate()
+        process.send_signal(signal.SIGCONT)  # one that is stopped would not hear of it
         latest = time.monotonic() + STOPPING_S
         while process.poll() is None and self._stops < 2 and time.monotonic() < latest:
             self._listen(latest)
@@ -224,7 +295,12 @@ class Supervisor:
         if child.process.stdin is not None:
             child.process.stdin.close()
         child.pending.clear()
+        child.watchdog.end()
         child.process = None
+
+
+def _given_up(child: _Child) -> bool:
+    return child.process is None and child.start_at == math.inf
 
 
 def _signal_name(number: int) -> str:

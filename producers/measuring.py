@@ -28,6 +28,8 @@ CLOSING_S: Final = 8.0
 """So long the end waits for sources that are just reading."""
 
 _LOOK_S: Final = 0.5
+_TURN_S: Final = 5.0
+"""A source that waits for its time shows so often that it does."""
 
 _logger = logging.getLogger(__name__)
 
@@ -81,6 +83,11 @@ class Measuring:
         return sum(each.failing for each in self._runs)
 
     @property
+    def turns(self) -> int:
+        """How often the loops of sources have turned: it stays the same only where all of them hang."""
+        return sum(each.turns for each in self._runs)
+
+    @property
     def has_read(self) -> bool:
         """Whether each source was read once."""
         return all(each.reads for each in self._runs)
@@ -119,6 +126,7 @@ class SourceRun:
         place: application or pool, and name, for the log.
         frames: how many frames of it were published.
         reads: how often it was read.
+        turns: how often it was read, or has waited for a while for its time.
         failing: whether something of it could not be read at the last time.
 
     """
@@ -128,6 +136,7 @@ class SourceRun:
         self.place = f"{timed.source.key}/{timed.source.name}"
         self.frames = 0
         self.reads = 0
+        self.turns = 0
         self.failing = False
         self._publish = publish
         self._clock = clock
@@ -142,9 +151,10 @@ class SourceRun:
         """Read until stopped or finished, and close the source."""
         try:
             while not stop.is_set() and not self.source.finished:
+                self.turns += 1
                 delay_s = self._schedule.delay_s()
                 if delay_s > 0:
-                    stop.wait(delay_s)
+                    stop.wait(min(delay_s, _TURN_S))
                     continue
                 self._schedule.begin()
                 while self.tick() and not stop.is_set():
@@ -177,6 +187,7 @@ class SourceRun:
             if arrives:
                 self.source.published()
         self.reads += 1
+        self.turns += 1
         return taken.more
 
     def _own_frame(self, ts: float, taken: Taken, read_s: float) -> Frame:

@@ -71,6 +71,7 @@ def measure(settings: Settings, duration_s: float | None, supervised: bool) -> N
         told = told_of((each.source.keyed_by, each.source.key) for each in sources)
         running.say(f"laggard measure publishes {told}. ^C stops it.")
         running.stop.progress = lambda: measuring.has_read
+        running.stop.turns = lambda: measuring.turns
         measuring.run(running.stop)
 
 

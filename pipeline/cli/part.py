@@ -42,13 +42,15 @@ class Session:
         stop: set when the part has to stop, by ^C, SIGTERM, the end of its time, or the end of its supervisor.
         claim: of this part on its bus.
         supervised: whether `laggard up` started it.
-        manager: the service manager that started it, if one did.
+        manager: the service manager that started it, if one did; for a supervised part its supervisor.
 
     """
 
     def __init__(self, claim: Claim, *, supervised: bool) -> None:
-        # The manager of a supervised part is its supervisor's.
-        self.manager = Notifier({} if supervised else os.environ)
+        self.manager = Notifier(os.environ)
+        if supervised:
+            # It names a descriptor of this process: programs that it starts have others of the same number.
+            os.environ.pop("NOTIFY_SOCKET", None)
         self.stop = Heartbeat(self.manager)
         self.claim = claim
         self.supervised = supervised

@@ -83,6 +83,7 @@ def serve(settings: Settings, duration_s: float | None, supervised: bool) -> Non
                 running.say(f"It is still empty: {lacking}.")
             running.manager.ready()
             running.stop.progress = lambda: True
+            running.stop.turns = lambda: serving.turns
             try:
                 while True:
                     running.report(url=serving.url)

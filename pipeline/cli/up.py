@@ -25,6 +25,7 @@ from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.notify import Notifier
 from laggard.pipeline.own import take_name
 from laggard.pipeline.supervisor import Supervisor
+from laggard.pipeline.watchdog import MemoryLimit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,15 @@ name sources of performance, `measure` comes behind, and where they name what is
 WORDS: dict[Part, tuple[str, ...]] = {"trace": ("trace", "run")}
 """How a part is started, where that is not by its name alone."""
 
+MEMORY: dict[Part, str] = {
+    "agent": "agent.memory_bytes",
+    "measure": "measure.memory_bytes",
+    "serve": "serve.memory_bytes",
+    "trace": "trace.memory_bytes",
+    "work": "worker.memory_bytes",
+}
+"""The setting that says how much memory a part may hold."""
+
 
 @click.command()
 @with_settings
@@ -54,6 +64,9 @@ def up(settings: Settings, duration_s: float | None) -> int:
     so does the page, in a browser (setting serve.listen).
     Where the settings name `[[sources]]`, `laggard measure` runs beside them; where they say what is to be traced
     (`trace.*`), `laggard trace` does.
+
+    A part that dies, hangs, is stopped or holds too much memory (worker.memory_bytes and its like) is started again.
+    After 20 failures in a row it is given up, and the others go on.
     """
     if "://" in settings.text("bus.location"):
         raise CommandError(
@@ -82,6 +95,7 @@ def up(settings: Settings, duration_s: float | None) -> int:
             },
             terminal,
             final={USAGE, BUSY},
+            memory={part: MemoryLimit(settings.size(name), name) for part, name in MEMORY.items()},
         )
 
         def stop(*_: object) -> None:
@@ -201,11 +215,7 @@ class Terminal:
         click.echo(f"laggard: {line.replace(': laggard: ', ': ', 1)}", err=True)
 
     def show(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
-        """Introduce the parts when all run; then draw the line of how it goes.
-
-        The worker reports once a second: so this is a sign of life, too.
-        """
-        self.manager.alive()
+        """Introduce the parts when all run; then draw the line of how it goes."""
         if not self._introduced and all(part in reports for part in parts_of(self._settings)):
             self._introduced = True
             self.manager.ready()
@@ -214,6 +224,10 @@ class Terminal:
         self._ticks = int(reports.get("agent", {}).get("ticks", 0))
         if self._live and self._introduced:
             self._draw(f"{time.strftime('%H:%M:%S')}  {status(reports)}")
+
+    def alive(self) -> None:
+        """Tell the service manager that the supervisor's loop turns."""
+        self.manager.alive()
 
     def end(self) -> None:
         """Say that all is stopped."""

@@ -451,6 +451,14 @@ SETTINGS: tuple[Setting, ...] = (
         minimum="64MiB",
     ),
     Setting(
+        "agent.memory_bytes",
+        "size",
+        "256MiB",
+        "How much memory the agent may hold: `laggard up` starts it again when it holds more, before the host swaps. "
+        "It does not limit an agent that was started alone.",
+        minimum="64MiB",
+    ),
+    Setting(
         "redaction.enabled",
         "flag",
         "true",
@@ -531,11 +539,25 @@ SETTINGS: tuple[Setting, ...] = (
         minimum="1000",
     ),
     Setting(
+        "trace.memory_bytes",
+        "size",
+        "2GiB",
+        "How much memory `laggard trace` may hold, see `agent.memory_bytes`.",
+        minimum="128MiB",
+    ),
+    Setting(
         "sources",
         "tables",
         "",
         "Where the performance of applications, and members of pools, come from, for `laggard measure`: a table "
         "`[[sources]]` for each source, see below.",
+    ),
+    Setting(
+        "measure.memory_bytes",
+        "size",
+        "512MiB",
+        "How much memory `laggard measure` may hold, see `agent.memory_bytes`.",
+        minimum="128MiB",
     ),
     Setting(
         "worker.instance",
@@ -551,6 +573,13 @@ SETTINGS: tuple[Setting, ...] = (
         "false",
         "With Kafka: whether this worker follows partitions that others have, so that it takes them over at once. "
         "Costs as much CPU time again.",
+    ),
+    Setting(
+        "worker.memory_bytes",
+        "size",
+        "2GiB",
+        "How much memory the worker may hold, see `agent.memory_bytes`.",
+        minimum="128MiB",
     ),
     Setting(
         "gaussian.context",
@@ -1010,6 +1039,13 @@ SETTINGS: tuple[Setting, ...] = (
         "*",
         "Who of those that a proxy names may set marks, pin metrics and replay dead letters: names, or patterns such "
         "as `*@example.com`. All others see everything and change nothing.",
+    ),
+    Setting(
+        "serve.memory_bytes",
+        "size",
+        "1GiB",
+        "How much memory the page may hold, see `agent.memory_bytes`.",
+        minimum="128MiB",
     ),
     Setting(
         "web.listen",

@@ -54,6 +54,11 @@ class Serving:
         self._thread = threading.Thread(target=self._run, args=(opened,), name="web", daemon=True)
         self._thread.start()
 
+    @property
+    def turns(self) -> int:
+        """How often its loop has turned: once a second, unless an answer holds it up."""
+        return self._server.turns
+
     def close(self) -> None:
         """Stop, and wait until requests in flight have ended."""
         self._server.end()
@@ -180,6 +185,7 @@ class _Server(uvicorn.Server):
         self._ending = ending
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended = asyncio.Event()
+        self.turns = 0
 
     def end(self) -> None:
         """End at once. For any thread."""
@@ -192,6 +198,7 @@ class _Server(uvicorn.Server):
     async def main_loop(self) -> None:
         self._loop = asyncio.get_running_loop()
         while not await self.on_tick(0) and not self._stop.is_set():
+            self.turns += 1
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), _TICK_S)
 

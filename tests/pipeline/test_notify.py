@@ -28,9 +28,17 @@ class Manager:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.socket.bind("\0" + address[1:] if address.startswith("@") else address)
+        if address == "inherited":
+            self.socket, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self.address = f"fd:{self._theirs.fileno()}"
+        else:
+            self.socket = self._theirs = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self.socket.bind("\0" + address[1:] if address.startswith("@") else address)
         self.socket.settimeout(60.0)
+
+    def close(self) -> None:
+        self.socket.close()
+        self._theirs.close()
 
     def heard(self) -> list[str]:
         """All that came."""
@@ -51,12 +59,12 @@ class Manager:
         return found
 
 
-@pytest.fixture(params=["path", "abstract"])
+@pytest.fixture(params=["path", "abstract", "inherited"])
 def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]:
-    address = str(tmp_path / "notify") if request.param == "path" else f"@laggard-test-{os.getpid()}"
-    found = Manager(address)
+    addresses = {"path": str(tmp_path / "notify"), "abstract": f"@laggard-test-{os.getpid()}"}
+    found = Manager(addresses.get(request.param, request.param))
     yield found
-    found.socket.close()
+    found.close()
 
 
 def test_messages(manager: Manager) -> None:
@@ -88,7 +96,7 @@ def test_the_watchdog(manager: Manager, variables: dict[str, str], expected: flo
     assert manager.heard() == ([] if expected is None else ["WATCHDOG=1"])
 
 
-@pytest.mark.parametrize("address", ["", "vsock:2:1234", "/nowhere/at/all"])
+@pytest.mark.parametrize("address", ["", "vsock:2:1234", "/nowhere/at/all", "fd:x", "fd:99999"])
 def test_nobody_listens(address: str) -> None:
     notifier = Notifier({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1"})
     for _ in range(3):
@@ -150,6 +158,21 @@ def test_only_the_main_loop_is_a_sign_of_life(manager: Manager, monkeypatch: pyt
     assert max(waits) <= 0.1, "at least twice in the time it has"
     # After each such wait, however long the machine made it.
     assert sum(each > 0.09 for each in waits) <= manager.heard().count("WATCHDOG=1") <= len(waits) + 1
+
+
+def test_loops_of_other_threads_are_the_sign_of_life_of_a_part_that_works_there(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notify, "_BEAT_S", 0.001)
+    stop = Heartbeat(Notifier({"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "1000000"}))
+    turns = 3
+    stop.turns = lambda: turns
+    for _ in range(5):
+        assert not stop.wait(0.01)
+    assert manager.heard() == ["WATCHDOG=1"]
+    turns = 4
+    assert not stop.wait(0.01)
+    assert manager.heard() == ["WATCHDOG=1"]
 
 
 def test_waiting_ends_at_once(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:

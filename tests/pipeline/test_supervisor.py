@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,8 +11,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from laggard.pipeline import supervisor
+from laggard.pipeline import supervisor, watchdog
 from laggard.pipeline.supervisor import Supervisor
+from laggard.pipeline.watchdog import MemoryLimit
 from tests.pipeline.waiting import alive, until
 
 if TYPE_CHECKING:
@@ -31,6 +33,22 @@ stop.wait()
 
 STUBBORN = GOOD.replace("lambda *_: stop.set())", "signal.SIG_IGN)")
 
+BEATING = """
+import json, os, signal, sys, threading, time
+from laggard.pipeline.notify import Heartbeat, Notifier
+stop = Heartbeat(Notifier(os.environ))
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+print(json.dumps({"pid": os.getpid()}), flush=True)
+def other():
+    while not stop.wait(0.1):
+        print(json.dumps({"pid": os.getpid()}), flush=True)
+threading.Thread(target=other, daemon=True).start()
+while not (len(sys.argv) > 1 and os.path.exists(sys.argv[1])):
+    stop.wait(0.05)
+threading.Event().wait()
+"""
+"""Its main loop hangs once a file is there; another thread goes on."""
+
 
 class Heard:
     """Keeps what a supervisor says."""
@@ -38,12 +56,16 @@ class Heard:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.reports: list[dict[str, Any]] = []
+        self.looks = 0
 
     def say(self, line: str) -> None:
         self.lines.append(line)
 
     def show(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
         self.reports.append({name: dict(report) for name, report in reports.items()})
+
+    def alive(self) -> None:
+        self.looks += 1
 
 
 def python(code: str) -> list[str]:
@@ -53,9 +75,16 @@ def python(code: str) -> list[str]:
 class Running:
     """A supervisor that runs in a thread."""
 
-    def __init__(self, parts: Mapping[str, list[str]], *, final: tuple[int, ...] = (), pause_s: float = 0.5) -> None:
+    def __init__(
+        self,
+        parts: Mapping[str, list[str]],
+        *,
+        final: tuple[int, ...] = (),
+        pause_s: float = 0.5,
+        memory: Mapping[str, MemoryLimit] | None = None,
+    ) -> None:
         self.heard = Heard()
-        self.supervisor = Supervisor(parts, self.heard, final)
+        self.supervisor = Supervisor(parts, self.heard, final, memory)
         for child in self.supervisor._children:
             child.pause_s = pause_s
         self.code: int | None = None
@@ -180,6 +209,7 @@ from laggard.pipeline.supervisor import Supervisor
 class Said:
     def say(self, line): pass
     def show(self, reports): print(reports["one"]["pid"], flush=True)
+    def alive(self): pass
 Supervisor({{"one": {python(GOOD)!r}}}, Said()).run()
 """
     outer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
@@ -190,3 +220,116 @@ Supervisor({{"one": {python(GOOD)!r}}}, Said()).run()
         outer.kill()
         outer.wait()
     until(lambda: not alive(pid))
+
+
+def test_a_stopped_part_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "STOPPED_S", 2.0)
+    running = Running({"one": python(GOOD), "two": python(GOOD)})
+    first, other = running.pid("one"), running.pid("two")
+    os.kill(first, signal.SIGSTOP)
+    until(lambda: running.pid("one") != first)
+    assert running.pid("two") == other
+    assert running.stop() == 0
+    assert not alive(first)
+    assert running.heard.lines == ["one was stopped (SIGSTOP) for 2 s and was killed; it starts again in 0.5 s"]
+
+
+def test_a_stopped_part_still_stops() -> None:
+    running = Running({"one": python(GOOD)})
+    os.kill(running.pid("one"), signal.SIGSTOP)
+    assert running.stop() == 0
+    assert running.heard.lines == []
+
+
+def test_a_part_whose_main_loop_hangs_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "SILENT_S", 4.0)
+    hang = tmp_path / "hang"
+    running = Running({"one": [sys.executable, "-c", BEATING, str(hang)]})
+    first = running.pid("one")
+    looks = running.heard.looks
+    until(lambda: running.heard.looks > looks + 8)
+    assert running.pid("one") == first, "it shows that it lives"
+    hang.touch()
+    until(lambda: running.pid("one") != first)
+    hang.unlink()
+    assert running.stop() == 0
+    assert running.heard.lines == ["one gave no sign of life for 4 s and was killed; it starts again in 0.5 s"]
+    assert running.supervisor._children[0].watchdog._patience_s == 8.0
+
+
+def test_a_part_that_holds_too_much_starts_again(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    greedy = (
+        f"import os\nif not os.path.exists({str(taken)!r}):\n    open({str(taken)!r}, 'w'); held = b'x' * (100 << 20)\n"
+    )
+    memory = {"one": MemoryLimit(64 << 20, "one.memory_bytes")}
+    running = Running(
+        {"one": python(greedy + GOOD), "two": python("held = b'x' * (100 << 20)\n" + GOOD)}, memory=memory
+    )
+    first, other = running.pid("one"), running.pid("two")
+    until(lambda: running.pid("one") != first)
+    assert running.pid("two") == other, "nobody limits it"
+    assert running.stop() == 0
+    (line,) = running.heard.lines
+    held = r"one held 1\d\d MiB of memory, 64 MiB are allowed \(setting one.memory_bytes\) and was killed; "
+    assert re.fullmatch(held + "it starts again in 0.5 s", line)
+
+
+def test_a_part_that_fails_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "MOST_FAILURES", 3)
+    monkeypatch.setattr(supervisor, "LONGEST_PAUSE_S", 0.05)
+    running = Running({"good": python(GOOD), "bad": python("raise SystemExit(7)")}, pause_s=0.02)
+    good = running.pid("good")
+    until(lambda: len(running.heard.lines) == 3)
+    looks = running.heard.looks
+    until(lambda: running.heard.looks > looks + 1)
+    assert alive(good)
+    assert running.stop() == 1
+    again, last = running.heard.lines[1:]
+    assert again == "bad ended with exit code 7; it starts again in 0.04 s"
+    assert last.startswith(
+        "bad ended with exit code 7, 3 times in a row, and is not started again; the other parts go on"
+    )
+    assert running.supervisor.restarts == 2
+
+
+def test_it_ends_when_no_part_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "MOST_FAILURES", 1)
+    assert Supervisor({"one": python("raise SystemExit(7)")}, Heard()).run() == 1
+
+
+def test_a_machine_that_slept_kills_nothing() -> None:
+    """All were stopped, as a container that is paused or a machine that is suspended: nobody hangs."""
+    code = f"""
+import sys
+from laggard.pipeline import watchdog
+watchdog.STOPPED_S = watchdog.SILENT_S = 4.0
+from laggard.pipeline.supervisor import Supervisor
+class Said:
+    looks = 0
+    def say(self, line): print(line, flush=True)
+    def show(self, reports):
+        if not self.looks: print(reports["one"]["pid"], flush=True)
+    def alive(self):
+        self.looks += 1
+        if self.looks > 2: print("look", flush=True)
+Supervisor({{"one": [sys.executable, "-c", {BEATING!r}]}}, Said()).run()
+"""
+    outer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert outer.stdout is not None
+    with outer.stdout:
+        pid = int(outer.stdout.readline())
+        try:
+            for _ in range(2):
+                until(lambda: outer.stdout is not None and outer.stdout.readline() == "look\n")
+                for stopped in (outer.pid, pid):
+                    os.kill(stopped, signal.SIGSTOP)
+                time.sleep(6.0)
+                for stopped in (pid, outer.pid):
+                    os.kill(stopped, signal.SIGCONT)
+            lines = [outer.stdout.readline() for _ in range(8)]
+            assert alive(pid)
+        finally:
+            outer.kill()
+            outer.wait()
+    assert set(lines) <= {"look\n", f"{pid}\n"}

@@ -450,6 +450,30 @@ def test_a_request_in_flight_is_finished_before_it_stops() -> None:
     assert answers == [201]
 
 
+def test_its_loop_turns_unless_an_answer_holds_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_TICK_S", 0.02)
+    entered, go_on = threading.Event(), threading.Event()
+
+    async def blocking(scope: Scope, receive: Receive, send: Send) -> None:
+        entered.set()
+        go_on.wait(120)
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    serving = serve(blocking, Listen.resolve(Address("127.0.0.1", 0), ""), threading.Event())
+    until(lambda: serving.turns > 2)
+    asking = threading.Thread(target=lambda: httpx.get(serving.url, timeout=120, verify=NO_AUTHORITIES))
+    asking.start()
+    assert entered.wait(120)
+    turns = serving.turns
+    time.sleep(0.2)
+    assert serving.turns == turns
+    go_on.set()
+    asking.join()
+    until(lambda: serving.turns > turns)
+    serving.close()
+
+
 def test_imports_stay_lean() -> None:
     heavy = {"scipy", "rich", "uvloop", "httptools", "websockets", "jinja2", "httpx", "multipart"}
     code = "import sys, laggard.pipeline.web.app, laggard.pipeline.web.server; print(*sys.modules)"

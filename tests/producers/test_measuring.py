@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from laggard.producers.clock import Clock
 from laggard.producers.measuring import SAY_AGAIN_S, Measuring, Timed, Troubles
 from laggard.producers.performance import SOURCE, Taken, Trouble, performance_frame
+from tests.pipeline.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -108,6 +109,38 @@ def test_one_that_hangs_holds_up_nobody_else() -> None:
     well = Counting("well", reads=2, do=lambda: gone_on.set() if well.left == 0 else None)
     assert measured(hanging, well)[0].frames == 3
     assert gone_on.is_set()
+
+
+def test_its_loops_turn_unless_every_source_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laggard.producers.measuring._TURN_S", 0.01)
+    go_on, stop, hung = threading.Event(), threading.Event(), threading.Event()
+
+    def hang() -> None:
+        hung.set()
+        go_on.wait(120)
+
+    rests, hangs = Counting("a", reads=2), Counting("b", reads=1, do=hang)
+    measuring = Measuring(lambda frames: True, [Timed(rests, 3600.0), Timed(hangs, 3600.0)])
+    running = threading.Thread(target=measuring.run, args=(stop,))
+    running.start()
+    assert hung.wait(120)
+    turns = measuring.turns
+    until(lambda: measuring.turns > turns + 3)
+    go_on.set()
+    stop.set()
+    running.join()
+
+    alone = Measuring(lambda frames: True, [Timed(Counting("c", reads=1, do=hang), 3600.0)])
+    go_on.clear()
+    hung.clear()
+    running = threading.Thread(target=alone.run, args=(threading.Event(),))
+    running.start()
+    assert hung.wait(120)
+    turns = alone.turns
+    assert not go_on.wait(0.2)
+    assert alone.turns == turns
+    go_on.set()
+    running.join()
 
 
 def test_what_may_still_be_lost_is_not_called_published() -> None:

@@ -1,0 +1,153 @@
+"""Whether a part of `laggard up` still works: its signs of life, its state and its memory, looked at once a second.
+
+A part speaks the protocol of sd_notify(3) to `laggard up` as it does to systemd. The socket is one end of a pair that
+the part inherits, not an address: no stranger can send to it, or fill it.
+
+Memory is what has no file behind it, in RAM or in swap: files that are mapped can be dropped at any time. RLIMIT_AS
+would limit addresses instead, of which threads and allocators reserve many times what they use. At the limit an
+allocation fails somewhere in the part, which may go on half broken; a killed part comes back whole.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STOPPED_S: Final = 5.0
+"""A part that is stopped (SIGSTOP) for longer is killed. It does not go on by itself, and may hold the bus."""
+
+SILENT_S: Final = 60.0
+"""A part whose loop has not turned for longer hangs. Time that it waited for a disk or a CPU does not count."""
+
+LONGEST_SILENT_S: Final = 960.0
+"""The limit doubles up to this with each kill, so that a part whose steps do take so long is not killed for ever."""
+
+EXCUSED_S: Final = 600.0
+"""Time for which a silent part may wait for a disk or a CPU."""
+
+_MESSAGE_BYTES: Final = 4096
+_MEMORY: Final = re.compile(rb"^(?:RssAnon|RssShmem|VmSwap):\s*(\d+) kB$", re.MULTILINE)
+_STATE: Final = re.compile(rb"^State:\s*(\w)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimit:
+    """How much memory a part may hold, in bytes, and the name of the setting that says so."""
+
+    max_bytes: int
+    setting: str
+
+
+class Watchdog:
+    """Looks after one part, over all its restarts.
+
+    Args:
+        limit: of its memory; None for none.
+        root: where procfs is mounted.
+
+    """
+
+    def __init__(self, limit: MemoryLimit | None, root: str = "/proc") -> None:
+        self._limit = limit
+        self._root = Path(root)
+        self._patience_s = SILENT_S
+        self._ours: socket.socket | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._stopped_s = self._silent_s = self._excused_s = 0.0
+        self._used_s: dict[str, float] = {}
+
+    def begin(self, environ: Mapping[str, str]) -> tuple[dict[str, str], socket.socket]:
+        """Before a part starts: its environment, and the socket that it has to inherit, which the caller closes."""
+        self.end()
+        self._reset()
+        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._ours.setblocking(False)
+        # Those of whoever started us are not for our parts.
+        own = {name: value for name, value in environ.items() if name != "WATCHDOG_PID"}
+        return own | {
+            "NOTIFY_SOCKET": f"fd:{theirs.fileno()}",
+            "WATCHDOG_USEC": f"{self._patience_s * 1e6:.0f}",
+        }, theirs
+
+    def end(self) -> None:
+        """After a part has ended."""
+        if self._ours is not None:
+            self._ours.close()
+            self._ours = None
+
+    def is_alive(self) -> bool:
+        """Whether a sign of life has come since this was asked last."""
+        found = False
+        while self._ours is not None:
+            try:
+                found |= b"WATCHDOG=1" in self._ours.recv(_MESSAGE_BYTES).split(b"\n")
+            except OSError:  # nothing left, or the part has gone
+                break
+        return found
+
+    def look(self, pid: int, passed_s: float, *, alive: bool) -> str:
+        """Say why a part has to be killed, in words; empty where it has not.
+
+        Args:
+            pid: of the part, which has not been waited for.
+            passed_s: seconds since the last look in which it could have given a sign of life.
+            alive: whether it has.
+
+        """
+        try:
+            status = (self._root / f"{pid}/status").read_bytes()
+        except OSError:
+            return ""
+        return self._is_stopped(status, passed_s) or self._is_large(status) or self._is_silent(pid, passed_s, alive)
+
+    def _is_stopped(self, status: bytes, passed_s: float) -> str:
+        state = _STATE.search(status)
+        # Not `t`: a tracer has it, and lets it go.
+        self._stopped_s = self._stopped_s + passed_s if state and state[1] == b"T" else 0.0
+        return f"was stopped (SIGSTOP) for {STOPPED_S:g} s" if self._stopped_s >= STOPPED_S else ""
+
+    def _is_large(self, status: bytes) -> str:
+        held = 1024 * sum(map(int, _MEMORY.findall(status)))
+        if self._limit is None or held <= self._limit.max_bytes:
+            return ""
+        mebibytes = f"{held / 2**20:,.0f} MiB of memory, {self._limit.max_bytes / 2**20:,.0f} MiB"
+        return f"held {mebibytes} are allowed (setting {self._limit.setting})"
+
+    def _is_silent(self, pid: int, passed_s: float, alive: bool) -> str:
+        if alive:
+            self._silent_s = self._excused_s = 0.0
+            self._used_s = {}
+            return ""
+        waited_s = min(self._waited_s(pid, passed_s), EXCUSED_S - self._excused_s)
+        self._excused_s += waited_s
+        self._silent_s += passed_s - waited_s
+        if self._silent_s < self._patience_s:
+            return ""
+        limit_s, self._patience_s = self._patience_s, min(2 * self._patience_s, LONGEST_SILENT_S)
+        return f"gave no sign of life for {limit_s:g} s"
+
+    def _waited_s(self, pid: int, passed_s: float) -> float:
+        """For how much of the time some thread waited for a disk, or had work and got no CPU."""
+        before, self._used_s = self._used_s, {}
+        waited_s = 0.0
+        with suppress(OSError):
+            for thread in (self._root / f"{pid}/task").iterdir():
+                # The name before may hold anything.
+                fields = (thread / "stat").read_bytes().rpartition(b")")[2].split()
+                used_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+                self._used_s[thread.name] = used_s
+                if fields[0] == b"D":
+                    waited_s = passed_s
+                elif fields[0] == b"R":
+                    waited_s = max(waited_s, passed_s - (used_s - before.get(thread.name, 0.0)))
+        return waited_s
