@@ -134,7 +134,14 @@ class Watchdog:
         if self._silent_s < self._patience_s:
             return ""
         limit_s, self._patience_s = self._patience_s, min(2 * self._patience_s, LONGEST_SILENT_S)
-        return f"gave no sign of life for {limit_s:g} s"
+        return f"gave no sign of life for {limit_s:g} s{self._sleeps(pid)}"
+
+    def _sleeps(self, pid: int) -> str:
+        """Where the main thread sleeps in the kernel, in words; empty where it does not, or that may not be read."""
+        with suppress(OSError):
+            place = (self._root / f"{pid}/wchan").read_text()
+            return f", asleep in {place}," if place not in {"", "0"} else ""
+        return ""
 
     def _waited_s(self, pid: int, passed_s: float) -> float:
         """For how much of the time some thread waited for a disk, or had work and got no CPU."""

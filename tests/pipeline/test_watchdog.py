@@ -110,6 +110,13 @@ def test_memory_counts_without_files_and_with_swap(tmp_path: Path) -> None:
     assert re.fullmatch(r"held 4 MiB of memory, 4 MiB are allowed \(setting x.memory_bytes\)", said)
 
 
+def test_where_it_sleeps_is_said(tmp_path: Path) -> None:
+    watchdog, part = Watchdog(None, str(tmp_path)), Part(tmp_path, "S")
+    (tmp_path / f"{PID}/wchan").write_text("futex_do_wait")
+    said = part.look(watchdog, passed_s=SILENT_S)
+    assert said == f"gave no sign of life for {SILENT_S:g} s, asleep in futex_do_wait,"
+
+
 def test_one_that_has_gone_is_not_killed(tmp_path: Path) -> None:
     watchdog = Watchdog(MemoryLimit(0, "x.memory_bytes"), str(tmp_path))
     assert watchdog.look(PID, 1e6, alive=False) == ""
