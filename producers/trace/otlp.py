@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import zlib
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import IO, TYPE_CHECKING, Any, Final, cast
@@ -25,11 +26,14 @@ if TYPE_CHECKING:
 
     from laggard.producers.trace.told import Told
 
-MAX_MESSAGE: Final = 256 << 20
-"""A message of more bytes than this is none."""
+MAX_MESSAGE: Final = 64 << 20
+"""A message of more bytes than this is passed over: what a parser makes of one takes up to 30 times as much."""
+
+LATEST_NS: Final = (1 << 63) - 1
+"""The latest time that a record can have."""
 
 LONGEST_VALUE: Final = 1024
-"""Of an attribute's text so much is kept; a statement's first words tell."""
+"""Of an attribute's text so much is kept; a statement's first words tell. A longer id is none."""
 
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _SERVICE: Final = "service.name"
@@ -108,7 +112,7 @@ def spans_in(path: Path, told: Told) -> Iterator[Span]:
                 yield from _json(begin, file, path, told)
             else:
                 yield from _protobuf(begin, file, path, told)
-    except (EOFError, zstandard.ZstdError, gzip.BadGzipFile) as error:
+    except (EOFError, zlib.error, zstandard.ZstdError, gzip.BadGzipFile) as error:
         told.tell(f"the compressed file cannot be read to its end: {error}", path)
     except OSError as error:
         raise TraceError(path, f"cannot be read: {error.strerror or error}") from error
@@ -131,21 +135,32 @@ def _opened(plain: IO[bytes]) -> IO[bytes]:
 # JSON
 
 
+_LARGE: Final = f"a message of more than {MAX_MESSAGE >> 20} MiB: passed over"
+_DEEP: Final = "a message holds a value that is too deep or too long: passed over"
+
+
 def _json(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator[Span]:
     number = known = 0
     lines = _lines(begin, file)
     for line in lines:
         number += 1
+        if line is None:
+            told.tell(_LARGE, f"{path}:{number}")
+            continue
         if not line.strip():
             continue
         try:
             message = json.loads(line)
-        except ValueError:
+        except (json.JSONDecodeError, UnicodeDecodeError):
             if number == 1:
                 # One message over many lines.
-                yield from _whole(line + b"\n" + b"\n".join(lines), path, told)
+                yield from _whole(line, lines, path, told)
                 return
             told.tell("a line is no JSON: passed over", f"{path}:{number}")
+            continue
+        except (ValueError, RecursionError):
+            known += 1
+            told.tell(_DEEP, f"{path}:{number}")
             continue
         if isinstance(message, dict) and "resourceSpans" in message:
             known += 1
@@ -158,14 +173,23 @@ def _json(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator[Spa
         raise TraceError(path, "expected OTLP JSON with `resourceSpans`, there is none")
 
 
-def _lines(begin: bytes, file: IO[bytes]) -> Iterator[bytes]:
-    rest = begin
-    while part := file.read(1 << 16):
-        *whole, rest = (rest + part).split(b"\n") if b"\n" in part else (rest + part,)
-        yield from whole
-        if len(rest) > MAX_MESSAGE:
-            return
-    yield rest
+def _lines(begin: bytes, file: IO[bytes]) -> Iterator[bytes | None]:
+    """The lines of a file; None for one that is longer than a message may be, of which nothing is kept."""
+    parts: list[bytes] = []
+    size = 0
+    read = begin
+    while read:
+        for number, part in enumerate(read.split(b"\n")):
+            if number:
+                yield b"".join(parts) if size <= MAX_MESSAGE else None
+                parts, size = [], 0
+            size += len(part)
+            if size <= MAX_MESSAGE:
+                parts.append(part)
+            else:
+                parts.clear()
+        read = file.read(1 << 16)
+    yield b"".join(parts) if size <= MAX_MESSAGE else None
 
 
 def _plain(text: str) -> str:
@@ -177,14 +201,23 @@ def _host(shared: Mapping[str, str]) -> str:
     return next((shared[name] for name in _HOSTS if shared.get(name)), "")
 
 
-def _whole(text: bytes, path: Path, told: Told) -> Iterator[Span]:
+def _whole(first: bytes, lines: Iterator[bytes | None], path: Path, told: Told) -> Iterator[Span]:
+    parts, size = [first], len(first)
+    for line in lines:
+        size += MAX_MESSAGE if line is None else len(line) + 1
+        if line is None or size > MAX_MESSAGE:
+            raise TraceError(path, f"expected OTLP JSON, got a message of more than {MAX_MESSAGE >> 20} MiB")
+        parts.append(line)
     try:
-        message = json.loads(text)
-    except ValueError as error:
+        message = json.loads(b"\n".join(parts))
+    except (ValueError, RecursionError) as error:
         raise TraceError(path, f"expected OTLP JSON, got something else: {error}") from None
     if not isinstance(message, dict) or "resourceSpans" not in message:
         raise TraceError(path, "expected OTLP JSON with `resourceSpans`, there is none")
     yield from _from_json(message, str(path), told)
+
+
+_WRONG: Final = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
 def _from_json(message: dict[str, Any], place: str, told: Told) -> Iterator[Span]:
@@ -193,9 +226,19 @@ def _from_json(message: dict[str, Any], place: str, told: Told) -> Iterator[Span
             shared = _attributes_of_json(resource.get("resource", {}).get("attributes", ()))
             for scope in resource.get("scopeSpans", ()):
                 for span in scope.get("spans", ()):
-                    yield _span_of_json(span, shared)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        told.tell(f"a message is not as OTLP has it ({error!r}): its rest is passed over", place)
+                    try:
+                        found = _span_of_json(span, shared)
+                    except _WRONG as error:
+                        told.tell(f"a span is not as OTLP has it ({_what(error)}): passed over", place)
+                    else:
+                        yield found
+    except _WRONG as error:
+        told.tell(f"a message is not as OTLP has it ({_what(error)}): its rest is passed over", place)
+
+
+def _what(error: Exception) -> str:
+    """What is wrong: the name that is missing, but no value, which may be of any length."""
+    return repr(error) if isinstance(error, KeyError) else type(error).__name__
 
 
 def _span_of_json(span: dict[str, Any], shared: Mapping[str, str]) -> Span:
@@ -207,18 +250,31 @@ def _span_of_json(span: dict[str, Any], shared: Mapping[str, str]) -> Span:
         events = [_attributes_of_json(event.get("attributes", ())) for event in span.get("events", ())]
         error = _why(attributes, events)
     return Span(
-        _plain(str(span["traceId"])),
-        _plain(str(span["spanId"])),
-        _plain(str(span.get("parentSpanId", ""))),
+        _id(span["traceId"]),
+        _id(span["spanId"]),
+        _id(span.get("parentSpanId", "")),
         shared.get(_SERVICE) or "unknown_service",
         _host(shared),
-        _plain(str(span.get("name", ""))),
+        _plain(str(span.get("name", ""))[:LONGEST_VALUE]),
         _KINDS.get(kind, SpanKind.UNSPECIFIED),
-        int(span["startTimeUnixNano"]),
-        int(span["endTimeUnixNano"]),
+        _time(span["startTimeUnixNano"]),
+        _time(span["endTimeUnixNano"]),
         attributes,
         error,
     )
+
+
+def _id(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > LONGEST_VALUE:
+        raise ValueError
+    return _plain(value)
+
+
+def _time(value: Any) -> int:
+    found = int(value)
+    if not 0 <= found <= LATEST_NS:
+        raise ValueError
+    return found
 
 
 def _attributes_of_json(attributes: Any) -> dict[str, str]:
@@ -250,8 +306,6 @@ def _protobuf(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator
         try:
             data.ParseFromString(message)
         except DecodeError:
-            if not known:
-                raise TraceError(path, _NONE) from None
             told.tell("a message is no OTLP: passed over", path)
             continue
         known += 1
@@ -259,7 +313,12 @@ def _protobuf(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator
             shared = _attributes_of(resource.resource.attributes)
             for scope in resource.scope_spans:
                 for span in scope.spans:
-                    yield _span_of(span, shared)
+                    try:
+                        found = _span_of(span, shared)
+                    except ValueError:
+                        told.tell("a span is not as OTLP has it (ValueError): passed over", path)
+                    else:
+                        yield found
     if not known:
         raise TraceError(path, _NONE)
 
@@ -303,15 +362,15 @@ def _span_of(span: Any, shared: Mapping[str, str]) -> Span:
     if span.status.code == _ERROR:
         error = _why(attributes, [_attributes_of(event.attributes) for event in span.events])
     return Span(
-        span.trace_id.hex(),
-        span.span_id.hex(),
-        span.parent_span_id.hex(),
+        _id(span.trace_id.hex()),
+        _id(span.span_id.hex()),
+        _id(span.parent_span_id.hex()),
         shared.get(_SERVICE) or "unknown_service",
         _host(shared),
-        _plain(span.name),
+        _plain(span.name[:LONGEST_VALUE]),
         _KINDS.get(span.kind, SpanKind.UNSPECIFIED),
-        span.start_time_unix_nano,
-        span.end_time_unix_nano,
+        _time(span.start_time_unix_nano),
+        _time(span.end_time_unix_nano),
         attributes,
         error,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.pipeline.records import Decoder, Segment, Spent, encode
+from laggard.producers.trace import otlp
 from laggard.producers.trace.errors import TraceError
 from laggard.producers.trace.otlp import Span, SpanKind
 from laggard.producers.trace.spans import Spans, is_entry, read_spans, request_of
@@ -390,7 +392,7 @@ def backward() -> Any:
         ([exported(span(1)), "{", exported(span(2))], 2, ":2: a line is no JSON: passed over"),
         ([exported(span(1)), {"a": 1}], 1, ":2: a line is no OTLP (expected `resourceSpans`): passed over"),
         ([exported(span(1)), {"resourceMetrics": []}], 1, None),
-        ([exported(span(1), {"name": "x"})], 1, ":1: a message is not as OTLP has it (KeyError('traceId')): its rest"),
+        ([exported(span(1), {"name": "x"})], 1, ":1: a span is not as OTLP has it (KeyError('traceId')): passed over"),
         ([exported(span(1), backward())], 1, ": a span ends before it begins, or has no times: left out"),
         ([exported(span(1), span(1))], 1, ": two spans have the same id: the second is left out"),
         ([exported(span(1, took=0.0))], 0, ": a request ends as it begins: left out"),
@@ -414,6 +416,93 @@ def test_what_is_wrong_with_a_part_is_told_and_the_rest_is_read(tmp_path, lines,
     else:
         (warning,) = spans.warnings
         assert warning.removeprefix(str(path)).startswith(expected)
+
+
+def span_of(number: int, **other: object) -> dict[str, object]:
+    return {
+        "traceId": f"{number:032x}",
+        "spanId": f"{number:016x}",
+        "name": "GET /",
+        "kind": 2,
+        "startTimeUnixNano": "1700000000000000000",
+        "endTimeUnixNano": "1700000000500000000",
+        **other,
+    }
+
+
+def message_of(*spans: object) -> str:
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})
+
+
+DEEP = 100_000 * "[" + 100_000 * "]"
+GOOD = message_of(span_of(1)), message_of(span_of(2))
+
+
+@pytest.mark.parametrize(
+    ("hostile", "requests", "expected"),
+    [
+        (f'{{"resourceSpans": [], "deep": {DEEP}}}', 2, "a message holds a value that is too deep or too long"),
+        (f'{{"resourceSpans": {"9" * 5000}}}', 2, "a message holds a value that is too deep or too long"),
+        (
+            message_of(span_of(3, startTimeUnixNano="9" * 5000), span_of(4)),
+            3,
+            "a span is not as OTLP has it (ValueError)",
+        ),
+        (message_of(span_of(3, endTimeUnixNano=2**63), span_of(4)), 3, "a span is not as OTLP has it (ValueError)"),
+        (message_of(span_of(3, endTimeUnixNano=1e999), span_of(4)), 3, "a span is not as OTLP has it (OverflowError)"),
+        (message_of(span_of(3, traceId="a" * 10_000), span_of(4)), 3, "a span is not as OTLP has it (ValueError)"),
+        (message_of(span_of(3, traceId=[[1]]), span_of(4)), 3, "a span is not as OTLP has it (ValueError)"),
+        (message_of(7, span_of(4)), 3, "a span is not as OTLP has it (AttributeError)"),
+        ("{" + "x" * 2_000_000, 2, "a message of more than 1 MiB"),
+    ],
+    ids=["deep", "long", "time", "late", "infinite", "id", "nested id", "no span", "large"],
+)
+def test_one_hostile_record_does_not_cost_the_others(tmp_path, monkeypatch, hostile, requests, expected):
+    monkeypatch.setattr(otlp, "MAX_MESSAGE", 1 << 20)
+    monkeypatch.setattr(otlp, "_LARGE", "a message of more than 1 MiB: passed over")
+    for place, lines in enumerate([(hostile, *GOOD), (GOOD[0], hostile, GOOD[1])]):
+        path = tmp_path / f"spans{place}.jsonl"
+        content = "\n".join(lines).encode()
+        path.write_bytes(gzip.compress(content) if place else content)
+        spans = read_spans(path)
+        assert len(list(spans)) == requests
+        assert [*spans.warnings] == [f"{path}:{place + 1}: {expected}: passed over"]
+
+
+def test_a_line_without_an_end_is_never_held_whole(tmp_path):
+    """200 MB of one line, from 200 kB: it took as much memory, and more to join."""
+    path = tmp_path / "spans.jsonl.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(f"{GOOD[0]}\n".encode())
+        for _ in range(200):
+            file.write(bytes(1 << 20).replace(b"\0", b"x"))
+        file.write(f"\n{GOOD[1]}\n".encode())
+    tracemalloc.start()
+    spans = read_spans(path)
+    found = len(list(spans))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found == 2
+    assert most < 2 * otlp.MAX_MESSAGE
+    assert list(spans.warnings) == [f"{path}:2: a message of more than 64 MiB: passed over"]
+
+
+def test_a_message_over_many_lines_is_bounded_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(otlp, "MAX_MESSAGE", 1 << 20)
+    path = tmp_path / "spans.json"
+    path.write_text("{\n" + 2_000_000 * " \n" + "}")
+    with pytest.raises(TraceError, match="got a message of more than 1 MiB"):
+        list(read_spans(path))
+
+
+def test_damaged_compressed_data_ends_the_file_only(tmp_path):
+    content = bytearray(gzip.compress("\n".join(GOOD).encode()))
+    content[20:40] = bytes(20)
+    path = tmp_path / "spans.jsonl.gz"
+    path.write_bytes(content)
+    spans = read_spans(path)
+    assert list(spans) == []
+    assert "the compressed file cannot be read to its end" in spans.warnings[0]
 
 
 def cut(content: bytes) -> bytes:
