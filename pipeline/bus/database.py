@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import stat
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -94,7 +95,7 @@ class Database:
         """
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            real = self.path.resolve()
+            real = Path(os.path.realpath(self.path))  # a loop of links is an error below
             check_folder(real.parent)
             for end in ("", "-wal", "-shm", "-journal"):  # SQLite believes what it finds under these names
                 check_beside(real.with_name(f"{real.name}{end}"))
@@ -111,7 +112,7 @@ class Database:
 
     def _check_file(self) -> None:
         """Raise the `OSError` that opening the file would."""
-        if self.path.is_dir():
+        if stat.S_ISDIR(self.path.stat().st_mode):  # a loop of links is an error here
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path))
         if not os.access(self.path, os.R_OK | os.W_OK, effective_ids=True):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.path))

@@ -31,6 +31,14 @@ def test_a_home_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert (tmp_path / "bus.db").exists()
 
 
+def test_links_in_a_loop_are_no_bus(tmp_path: Path) -> None:
+    path = tmp_path / "bus.db"
+    path.symlink_to(tmp_path / "other")
+    (tmp_path / "other").symlink_to(path)
+    with pytest.raises(BusError, match=r"bus\.db: expected a file that this user may write: .*symbolic links"):
+        open_bus(path)
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
