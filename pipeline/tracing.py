@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import json
 import logging
 import os
@@ -271,6 +272,20 @@ def marker_of(settings: Settings) -> Path | None:
     return settings.file("trace.marker")
 
 
+def marker_group_of(settings: Settings) -> int:
+    """The id of the group whose programs may mark; root's where none is named. Raises `ProgramError` for none such."""
+    name = settings.text("trace.marker_group")
+    if not name:
+        return 0
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        from laggard.producers.trace.boundaries.elf import ProgramError  # noqa: PLC0415 - as above
+
+        expected = "expected the name of one on this machine, such as www-data"
+        raise ProgramError(f"{settings.place('trace.marker_group')}: there is no group {name}; {expected}") from None
+
+
 def services_of(settings: Settings) -> dict[int, str]:
     """By port, the service each connection to which is a request."""
     return {int(port): service for service, port in settings.table("trace.ports").items()}
@@ -290,6 +305,7 @@ def live_of(settings: Settings) -> Live:
         probes=probes_of(settings),
         ports=services_of(settings),
         marker=marker_of(settings),
+        marker_group=marker_group_of(settings),
         events_per_s=settings.count("trace.events_per_s"),
     )
 
@@ -298,7 +314,13 @@ def recorder_of(settings: Settings, folder: Path) -> Recorder:
     """Tracing into a new folder. Raises what `live_of` does, and `FileExistsError` where the folder holds something."""
     from laggard.producers.trace.ftrace.recorder import Recorder  # noqa: PLC0415 - see above
 
-    return Recorder(folder, probes=probes_of(settings), ports=services_of(settings), marker=marker_of(settings))
+    return Recorder(
+        folder,
+        probes=probes_of(settings),
+        ports=services_of(settings),
+        marker=marker_of(settings),
+        marker_group=marker_group_of(settings),
+    )
 
 
 def begun(what: str, *, supervised: bool, output: str = "") -> Figures:

@@ -515,6 +515,13 @@ SETTINGS: tuple[Setting, ...] = (
         "so.",
     ),
     Setting(
+        "trace.marker_group",
+        "text",
+        "",
+        "The group whose programs may write the marker file, such as `www-data`: they can make up requests. Empty: "
+        "root's programs alone.",
+    ),
+    Setting(
         "trace.functions",
         "table",
         "",

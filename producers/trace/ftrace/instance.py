@@ -35,7 +35,7 @@ PREFIX: Final = "laggard-"
 _GROUP: Final = "laggard_"
 _MOUNTED: Final = re.compile(rf"/instances/({PREFIX}\w+)/trace_marker(?://deleted)?")
 _ESCAPED: Final = re.compile(r"\\(\d{3})")  # blanks and the like, in octal
-_ALL_MAY_WRITE: Final = 0o222
+_GROUP_MAY_WRITE: Final = 0o220
 _MS_BIND, _MNT_DETACH = 0x1000, 2  # <linux/mount.h>, <sys/mount.h>
 _ATTEMPTS: Final = 5
 _BUSY_S: Final = 2.0  # so long a program may have the instance's marker file open
@@ -208,10 +208,10 @@ class Instance:
                 raise
         return read
 
-    def publish_marker(self, path: Path) -> None:
-        """Offer the marker file at a place where programs find it and, whoever they run as, may write it.
+    def publish_marker(self, path: Path, group: int = 0) -> None:
+        """Offer the marker file at a place where programs find it and those of a group may write it.
 
-        Only root can enter tracefs: so the file is mounted there.
+        Only root can enter tracefs: so the file is mounted there. Who may write it can make up requests.
 
         Raises:
             TracingError: that is not possible, or another recorder's marker is there.
@@ -226,7 +226,9 @@ class Instance:
             path.touch()
             _mount(self.path / "trace_marker", path)
             self._marker = path
-            path.chmod(_ALL_MAY_WRITE)
+            if group:
+                os.chown(path, -1, group)
+            path.chmod(_GROUP_MAY_WRITE)
 
     def overruns(self) -> int:
         """Events that the kernel dropped since the instance was made: they came faster than they were read."""

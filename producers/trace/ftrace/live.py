@@ -66,6 +66,7 @@ class Live:
         probes: boundaries in programs.
         ports: servers each connection to which is a request: services by port.
         marker: where the marker file is offered.
+        marker_group: as `Session` takes it.
         events_per_s: at most, on average. Where more come, tracing pauses: what is missing comes as `Kind.LOST`.
         minimal: as `Session` takes it.
 
@@ -84,13 +85,14 @@ class Live:
         probes: Sequence[Probe] = (),
         ports: Mapping[int, str] | None = None,
         marker: Path | None = None,
+        marker_group: int = 0,
         events_per_s: float,
         minimal: bool = False,
     ) -> None:
         self._budget = Budget(events_per_s)
         self._connections = Connections(ports) if ports else None
         self._texts = Texts()
-        self._session = Session(probes=probes, marker=marker, minimal=minimal)
+        self._session = Session(probes=probes, marker=marker, marker_group=marker_group, minimal=minimal)
         self.notes: Sequence[str] = self._session.notes
         self.wall_offset_s = wall_offset_ns() / 1e9
         self._waiting: NDArray[np.void] = np.zeros(0, EVENT)

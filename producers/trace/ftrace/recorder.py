@@ -38,6 +38,7 @@ class Recorder:
         probes: boundaries in programs.
         ports: servers each connection to which is a request: services by port.
         marker: where the marker file is offered; as `Session` takes it.
+        marker_group: likewise.
         minimal: likewise.
 
     Attributes:
@@ -57,6 +58,7 @@ class Recorder:
         probes: Sequence[Probe] = (),
         ports: Mapping[int, str] | None = None,
         marker: Path | None = None,
+        marker_group: int = 0,
         minimal: bool = False,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +68,7 @@ class Recorder:
         self._ports = dict(ports or {})
         self._files: dict[str, BufferedWriter] = {}
         self.bytes = 0
-        self.session = Session(probes=probes, marker=marker, minimal=minimal)
+        self.session = Session(probes=probes, marker=marker, marker_group=marker_group, minimal=minimal)
 
     def __enter__(self) -> Self:
         return self

@@ -49,6 +49,7 @@ class Session:
     Args:
         probes: boundaries in programs.
         marker: where the marker file is offered to programs.
+        marker_group: the id of the group that may write it, beside root.
         minimal: only what local states take: no interrupts, timers, block devices and names.
         root: where tracefs is mounted.
 
@@ -69,6 +70,7 @@ class Session:
         *,
         probes: Sequence[Probe] = (),
         marker: Path | None = None,
+        marker_group: int = 0,
         minimal: bool = False,
         root: Path = TRACEFS,
     ) -> None:
@@ -81,6 +83,7 @@ class Session:
         self._undo = ExitStack()
         self.probes = tuple(probes)
         self._marker = marker
+        self._marker_group = marker_group
         cpus = os.cpu_count() or 1
         buffer_kib = min(max(BUFFERS_KIB // cpus, _BUFFER_KIB[0]), _BUFFER_KIB[1])
         self.instance = self._undo.enter_context(Instance(buffer_kib=buffer_kib, root=root))
@@ -134,7 +137,7 @@ class Session:
         self.known = read_known(without=os.getpid())
         if self._marker is not None:
             # Last: while an instance is set up, whoever opens the file waits.
-            self.instance.publish_marker(self._marker)
+            self.instance.publish_marker(self._marker, self._marker_group)
 
     def take(self) -> Iterator[Pages]:
         """All that is in the buffers, in portions; each portion's arrays are reused for the next."""

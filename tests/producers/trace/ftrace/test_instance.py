@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import grp
 import os
 import signal
 import subprocess
@@ -104,17 +105,31 @@ def test_what_a_killed_one_leaves_is_removed(tmp_path: Path) -> None:
     assert not marker.exists()
 
 
-def test_anybody_may_mark() -> None:
+def test_those_of_a_group_may_mark_and_nobody_else() -> None:
+    """Anybody could, and make up requests of any service."""
     marker = Path("/run") / f"laggard-test-{os.getpid()}" / "marker"
+
+    def marks(text: str, group: str) -> bool:
+        command = ["sh", "-c", f"echo {text} > {marker}"]
+        return not subprocess.run(
+            command, check=False, user="nobody", group=group, extra_groups=[], stderr=subprocess.DEVNULL
+        ).returncode
+
     try:
+        with Instance(buffer_kib=64) as instance:
+            instance.publish_marker(marker, grp.getgrnam("mail").gr_gid)
+            instance.switch(on=True)
+            assert marks("hello", "mail")
+            assert not marks("forged", "nogroup")
+            written = (instance.path / "trace").read_text()
+            assert "hello" in written
+            assert "forged" not in written
+            instance.switch(on=False)
+            assert not marks("late", "mail")
         with Instance(buffer_kib=64) as instance:
             instance.publish_marker(marker)
             instance.switch(on=True)
-            command = ["sh", "-c", f"echo hello > {marker}"]
-            subprocess.run(command, check=True, user="nobody", group="nogroup")
-            assert "hello" in (instance.path / "trace").read_text()
-            instance.switch(on=False)
-            assert subprocess.run(command, check=False, user="nobody", group="nogroup", stderr=-3).returncode
+            assert not marks("forged", "mail")
         assert not marker.exists()
     finally:
         marker.parent.rmdir()
