@@ -8,14 +8,17 @@ die() {
     exit 1
 }
 
-# ensure_environment ROOT [test]: afterwards ROOT/.venv has laggard as pyproject.toml describes it, with what the tests
-# need if that was asked for. A stamp remembers for which pyproject.toml, and for what, this was done.
+# ensure_environment ROOT [test]: afterwards ROOT/.venv has laggard with the packages that deploy/locks names, and those
+# that the tests need if that was asked for. A stamp remembers for which pyproject.toml and locks, and for what, this was
+# done.
 ensure_environment() {
     root=$1
     extra=${2:-}
     venv=$root/.venv
     stamp=$venv/installed
-    wanted=$(cksum <"$root/pyproject.toml") || die "$root is no checkout of laggard"
+    lock=$root/deploy/locks/${extra:-laggard}.txt
+    [ -r "$lock" ] || die "$root is no checkout of laggard"
+    wanted=$(cat "$root/pyproject.toml" "$root"/deploy/locks/*.txt | cksum) || die "$root is no checkout of laggard"
     is_installed && return
     mkdir -p "$venv" || die "cannot write to $root; clone laggard to a place where you may write"
     if command -v flock >/dev/null; then
@@ -56,8 +59,11 @@ install_laggard() {
         set -- "$python" -m pip --python "$venv/bin/python"
         "$@" --version >>"$log" 2>&1 || give_up "pip 22.3 or newer is needed; on Debian: apt install python3-pip"
     fi
-    (cd "$root" && "$@" install --quiet --no-input --disable-pip-version-check --editable ".${extra:+[$extra]}") \
-        >>"$log" 2>&1 || give_up "installing failed"
+    set -- "$@" install --quiet --no-input --disable-pip-version-check
+    "$@" --require-hashes --requirement "$lock" >>"$log" 2>&1 ||
+        give_up "cannot install the packages that $lock names; \`pip install .\` elsewhere takes others"
+    # The setuptools that builds it is locked, too.
+    (cd "$root" && "$@" --no-deps --no-build-isolation --editable .) >>"$log" 2>&1 || give_up "installing failed"
     echo "$wanted $extra" >"$stamp"
 }
 

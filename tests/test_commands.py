@@ -47,6 +47,7 @@ class Checkout:
         (self.folder / "deploy").mkdir(parents=True)
         for name in ("deploy/laggard", "deploy/environment.sh", "pyproject.toml"):
             shutil.copy(ROOT / name, self.folder / name)
+        shutil.copytree(ROOT / "deploy/locks", self.folder / "deploy/locks")
         self._program(Path(f"{self.log}.venv/bin/python"), VENV_PYTHON)
         self._program(Path(f"{self.log}.venv/bin/laggard"), PROGRAM)
         self.base = self._program(folder / "python", BASE_PYTHON)
@@ -77,7 +78,9 @@ class Checkout:
         return lines
 
 
-INSTALL = "install --quiet --no-input --disable-pip-version-check --editable"
+INSTALL = "-m pip install --quiet --no-input --disable-pip-version-check"
+LOCKED = f"{INSTALL} --require-hashes --requirement deploy/locks/laggard.txt"
+ITSELF = f"{INSTALL} --no-deps --no-build-isolation --editable ."
 
 
 @pytest.fixture
@@ -89,18 +92,19 @@ def test_the_first_use_installs_and_the_second_does_not(checkout: Checkout) -> N
     code, out, err = checkout.run("mark", "it hangs")
     assert (code, out) == (0, f"ran: {checkout.folder}/deploy/laggard: mark it hangs\n")
     assert err == f"laggard: installing into {checkout.folder}/.venv; this is done once and takes about a minute ...\n"
-    assert checkout.asked() == ["base: -m venv .venv", f"venv: -m pip {INSTALL} ."]
+    assert checkout.asked() == ["base: -m venv .venv", f"venv: {LOCKED}", f"venv: {ITSELF}"]
     assert checkout.run("up")[::2] == (0, "")
     assert checkout.asked() == []
 
 
-def test_another_pyproject_installs_again(checkout: Checkout) -> None:
+@pytest.mark.parametrize("name", ["pyproject.toml", "deploy/locks/laggard.txt"])
+def test_another_pyproject_or_lock_installs_again(checkout: Checkout, name: str) -> None:
     checkout.run()
     checkout.asked()
-    with (checkout.folder / "pyproject.toml").open("a") as file:
+    with (checkout.folder / name).open("a") as file:
         file.write("# more\n")
     assert checkout.run()[0] == 0
-    assert checkout.asked() == [f"venv: -m pip {INSTALL} ."]
+    assert checkout.asked() == [f"venv: {LOCKED}", f"venv: {ITSELF}"]
 
 
 def test_without_ensurepip_the_pip_outside_installs(checkout: Checkout) -> None:
@@ -108,7 +112,7 @@ def test_without_ensurepip_the_pip_outside_installs(checkout: Checkout) -> None:
     assert checkout.run()[0] == 0
     assert checkout.asked() == [
         "base: -m venv --without-pip .venv",
-        f"base: -m pip --python .venv/bin/python {INSTALL} .",
+        *(f"base: {said.replace('-m pip', '-m pip --python .venv/bin/python')}" for said in (LOCKED, ITSELF)),
     ]
 
 
@@ -130,7 +134,7 @@ def test_a_link_to_it_finds_the_checkout(checkout: Checkout, tmp_path: Path) -> 
             ("no-pip", "no-pip-at-all"),
             "laggard: pip 22.3 or newer is needed; on Debian: apt install python3-pip (all of",
         ),
-        (("fails",), "no such wheel\nlaggard: installing failed (all of it: "),
+        (("fails",), "no such wheel\nlaggard: cannot install the packages that "),
     ],
 )
 def test_what_is_missing_is_said_and_tried_again(checkout: Checkout, lacking: tuple[str, ...], said: str) -> None:
@@ -152,8 +156,9 @@ def test_the_tests_command_asks_for_what_tests_need(checkout: Checkout) -> None:
     assert code == 0
     assert out == "lint: ok\nformat: ok\ntypes: ok\n"
     asked = checkout.asked()
-    assert asked[:2] == ["base: -m venv .venv", f"venv: -m pip {INSTALL} .[test]"]
-    assert [each for each in asked[2:] if not each.startswith("pytest")] == [
+    locked = LOCKED.replace("laggard.txt", "test.txt")
+    assert asked[:3] == ["base: -m venv .venv", f"venv: {locked}", f"venv: {ITSELF}"]
+    assert [each for each in asked[3:] if not each.startswith("pytest")] == [
         "ruff: check --output-format concise .",
         "ruff: format --check .",
         "mypy: .venv/typing/laggard tests deploy/subscribers",
