@@ -10,7 +10,7 @@ from laggard.producers.diagnosis import system_calls
 from laggard.producers.trace.boundaries.markers import parse_marker
 from laggard.producers.trace.events import EVENT, NO_TEXT, Flags, Kind
 from laggard.producers.trace.ftrace.merging import merged
-from laggard.producers.trace.ftrace.pages import locate
+from laggard.producers.trace.ftrace.pages import LATEST_NS, locate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,7 +70,8 @@ class Decoder:
         devices: names of block devices, by `major << 20 | minor`.
 
     Attributes:
-        damaged: pages that ended in something that is no event, and events that are shorter than their kind's.
+        damaged: pages that ended in something that is no event, and events that are shorter than their kind's or of no
+            possible time.
 
     """
 
@@ -135,7 +136,7 @@ class Decoder:
         lost = self._lost(located, cpus)
         words = located.words
         number = (words[located.at] & 0xFFFF).astype(np.int64)
-        whole = located.length >= self._sizes[number]
+        whole = (located.length >= self._sizes[number]) & (located.ts >= 0) & (located.ts <= LATEST_NS)
         order = np.argsort(located.ts, kind="stable")
         if not whole.all():
             self.damaged += int((~whole).sum())

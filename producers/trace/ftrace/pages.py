@@ -22,6 +22,9 @@ _TOP_BITS: Final = np.uint64(0x1F << 59)  # those of a time that an absolute tim
 _USED: Final = (1 << 27) - 1
 _LOST, _LOST_COUNTED = 1 << 31, 1 << 30
 
+LATEST_NS: Final = 1 << 61
+"""73 years: no clock of a trace shows more, so a page or an event with a later time is damaged."""
+
 
 class Missing(NamedTuple):
     """Events that the kernel had to drop before a page.
@@ -76,8 +79,9 @@ def locate(pages: NDArray[np.uint8], header: Header) -> Located:
     stamps = pages[:, :8].copy().view("<u8").ravel()
     commit = pages[:, header.commit : header.commit + 4].copy().view("<u4").ravel()
     room = size - header.data
-    used = np.minimum(commit & _USED, room)
-    cut = (commit & _USED) > room
+    dated = stamps <= LATEST_NS
+    cut = ((commit & _USED) > room) | ~dated
+    used = np.where(dated, np.minimum(commit & _USED, room), 0)
     first = np.arange(count, dtype=np.int64) * (size // 4) + header.data // 4
     walked = _walk(words, first, first + used // 4, stamps)
     at, length, ts, page = walked.in_order(count)
@@ -172,9 +176,9 @@ def _missing(
 ) -> list[Missing]:
     """A page's commit tells whether events are missing before it, and whether their number stands behind its data."""
     found = []
-    for page in np.flatnonzero(commit & _LOST).tolist():
+    for page in np.flatnonzero((commit & _LOST > 0) & (stamps <= LATEST_NS)).tolist():
         behind = header.data + int(commit[page] & _USED)
         counted = int(commit[page]) & _LOST_COUNTED and behind + 8 <= pages.shape[1]
         count = int(pages[page, behind : behind + 8].copy().view("<u8")[0]) if counted else 0
-        found.append(Missing(page, int(stamps[page]), count))
+        found.append(Missing(page, int(stamps[page]), min(count, LATEST_NS)))
     return found

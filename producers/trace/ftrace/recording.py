@@ -138,7 +138,11 @@ class Recording:
         for piece in self._pieces(self.path / f"cpu{cpu}", size, PIECE_PAGES, "nothing is known of this CPU"):
             raw = piece + bytes(-len(piece) % size)
             pages = np.frombuffer(raw, np.uint8).reshape(-1, size)
-            yield self._decoder.decode(pages, np.full(len(pages), cpu, np.int16))
+            try:
+                yield self._decoder.decode(pages, np.full(len(pages), cpu, np.int16))
+            except KeyError as error:
+                what = f"expected formats of events with the field {error}"
+                raise TraceError(self.path / DESCRIPTION, what) from None
 
     def _names(self) -> Generator[NDArray[np.void]]:
         """Names, a piece at a time."""
