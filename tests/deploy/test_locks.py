@@ -45,7 +45,7 @@ def environment(python: str) -> dict[str, str]:
 
 def versions(locked: Iterable[Requirement], where: dict[str, str]) -> dict[str, str]:
     found = [each for each in locked if each.marker is None or each.marker.evaluate(where)]
-    names = {canonicalize_name(each.name): str(each.specifier).removeprefix("==") for each in found}
+    names: dict[str, str] = {canonicalize_name(each.name): str(each.specifier).removeprefix("==") for each in found}
     assert len(names) == len(found), "a package is locked to two versions"
     return names
 
