@@ -17,7 +17,9 @@ from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.processes import UnknownProcessError, by_use, candidates
 from laggard.pipeline.records.diagnosis_json import diagnosis_id
 from laggard.producers.diagnosis.bounds import Budget, Limits
+from laggard.producers.diagnosis.helper import HelperError
 from laggard.producers.diagnosis.session import Session
+from laggard.producers.diagnosis.symbols import symbolizer
 from laggard.producers.diagnosis.target import TargetError, find
 
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ def look(
         target = find(_pid(process))
     except (UnknownProcessError, TargetError) as error:
         raise CommandError(str(error), NO_DATA) from None
+    with contextlib.suppress(HelperError):  # told where it is needed
+        symbolizer().helper()  # before anything is counted
     session = Session(
         target,
         id=diagnosis_id(host, target.row, ASKED, time.time()),

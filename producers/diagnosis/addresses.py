@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from laggard.pipeline.records.diagnosis import Location
-from laggard.producers.diagnosis.frames import FramesError
-from laggard.producers.diagnosis.symbols import SymbolFiles, kernel_symbols
-from laggard.producers.foreign import content
+from laggard.producers import foreign
+from laggard.producers.diagnosis.states import inner_pid
+from laggard.producers.diagnosis.symbols import kernel_symbols
+from laggard.producers.kernel import MOUNTS_BYTES
 from laggard.producers.proc import ProcError, printable
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from laggard.producers.clock import Clock
     from laggard.producers.diagnosis.frames import Rule
-    from laggard.producers.diagnosis.symbols import SymbolTable
+    from laggard.producers.diagnosis.symbols import Key, SymbolFiles
 
 KERNEL = "[kernel]"
 """The module of the kernel's functions."""
@@ -28,16 +29,21 @@ KERNEL = "[kernel]"
 CACHED = 20_000
 """So many locations of a process are remembered."""
 
-CODE_MAP_BYTES = 16 << 20
-"""So much of a map of code that was made at run time is read."""
+MAPS_BYTES = 8 << 20
+"""So much of the list of a process's mappings is read: as many as it may have, of names of 90 bytes."""
+
+MAPPINGS = 1 << 14
+"""So many executable mappings of a process are known, those of the lowest addresses."""
 
 AGAIN_S = 5.0
 """So long an address that is in no mapping waits until the mappings are read again."""
 
 _DELETED = " (deleted)"
+_LONGEST_LINE = 1 << 13  # of maps, as paths have 4 KiB at most
+_THREADS = 64  # so many are asked for a list of mappings
 
 # What is read over a network may hang, and with it who wants to say what hangs.
-_REMOTE = re.compile(rb"nfs4?|cifs|smb[23]?|ceph|9p|afs|gfs2|lustre|glusterfs|fuse\..*")
+_REMOTE = re.compile(rb"nfs4?|cifs|smb[23]?|ceph|9p|afs|gfs2|lustre|glusterfs|fuse(blk)?(\..*)?")
 
 
 class Mapping(NamedTuple):
@@ -66,16 +72,18 @@ class Mapping(NamedTuple):
 
 
 def parse_maps(text: bytes, file: str = "maps") -> list[Mapping]:
-    """Parse `/proc/PID/maps`: the executable mappings, in the order of their addresses.
+    """Parse `/proc/PID/maps`: the executable mappings, in the order of their addresses, and at most so many.
 
     Raises ProcError for a line that does not have its form.
     """
-    mappings = []
+    mappings: list[Mapping] = []
     for line in text.splitlines():
         words = line.split(None, 5)
         try:
             if b"x" not in words[1]:
                 continue
+            if len(mappings) == MAPPINGS:
+                break
             begin, end = words[0].split(b"-")
             path = words[5] if len(words) > 5 else b""
             mappings.append(
@@ -111,8 +119,17 @@ class AddressSpace:
         self._read_ns: int | None = None
         self._known: dict[tuple[int, bool], Location] = {}
         self._rules: dict[int, Rule | None] = {}
+        self._keys: dict[Mapping, Key | None] = {}
+        self._cut = False
         self._remote = _remote_devices(self._path)
-        self._code = CodeMap(self._path)
+        self._code = CodeMap(self._path, files)
+
+    @property
+    def notes(self) -> list[str]:
+        """What is not known of it, and why."""
+        if not self._cut:
+            return []
+        return [f"some functions have no names: of its mappings only {MAPPINGS:,} or {MAPS_BYTES >> 20} MiB are read"]
 
     def locate(self, address: int, *, caller: bool = False) -> Location | None:
         """What an address of user space is; None where nothing is mapped there that can be executed.
@@ -149,13 +166,10 @@ class AddressSpace:
         return found
 
     def _rule(self, mapping: Mapping, address: int) -> Rule | None:
-        table = self._table(mapping)
+        key = self._key(mapping)
         bias = mapping.begin - mapping.offset
-        with contextlib.suppress(OSError, FramesError):
-            if table is not None and table[1].frames is not None:
-                found = table[1].frames.rule(address - bias)
-                return None if found is None else found._replace(begin=found.begin + bias)
-        return None
+        found = None if key is None else self._files.rule(key, address - bias)
+        return None if found is None else found._replace(begin=found.begin + bias)
 
     @property
     def code_map(self) -> str:
@@ -184,20 +198,23 @@ class AddressSpace:
 
     def _read(self) -> None:
         for path in self._threads():
-            with contextlib.suppress(OSError), open(f"{path}/maps", "rb") as file:  # noqa: PTH123 - below /proc
-                self._mappings = parse_maps(file.read(), f"{path}/maps")
+            with contextlib.suppress(OSError):
+                lines = b"\n".join(foreign.lines(f"{path}/maps", MAPS_BYTES))
+                self._mappings = parse_maps(lines, f"{path}/maps")
+                self._cut = len(self._mappings) == MAPPINGS or len(lines) > MAPS_BYTES - _LONGEST_LINE
                 if self._mappings:
                     self._alive = path
                     break
         self._begins = [mapping.begin for mapping in self._mappings]
         self._known.clear()
         self._rules.clear()
+        self._keys.clear()
 
     def _threads(self) -> Iterator[str]:
         """The process and its threads: if the first one ends before others, nothing is mapped in it any more."""
         yield self._path
         with contextlib.suppress(OSError):
-            for tid in os.listdir(f"{self._path}/task"):  # noqa: PTH208 - names
+            for tid in foreign.names(f"{self._path}/task", _THREADS):
                 yield f"{self._path}/task/{tid}"
 
     def _location(self, mapping: Mapping, address: int, instruction: int) -> Location:
@@ -207,85 +224,74 @@ class AddressSpace:
             function = self._code.name(instruction)
             return Location(function, "", -1 if function else address)
         offset = address - mapping.begin + mapping.offset
-        found = self._table(mapping)
-        function = "" if found is None else self._files.name(found[0], instruction - mapping.begin + mapping.offset)
+        key = self._key(mapping)
+        function = "" if key is None else self._files.name(key, instruction - mapping.begin + mapping.offset)
         return Location(function, printable(mapping.path.removesuffix(_DELETED)), offset)
 
-    def _table(self, mapping: Mapping) -> tuple[str, SymbolTable] | None:
-        """Where the file of a mapping is, and its table; None where it may not, or cannot be read."""
-        if mapping.is_file and mapping.device not in self._remote:
-            for path in self._places(mapping):
-                if (table := self._files.table(path)) is not None:
-                    return path, table
-        return None
+    def _key(self, mapping: Mapping) -> Key | None:
+        """What the file of a mapping is known by, which is open then; None where it may not, or cannot be opened."""
+        if mapping in self._keys:
+            key = self._keys[mapping]
+            if key is None or key in self._files:
+                return key
+        key = None
+        if mapping.is_file and self._remote is not None and mapping.device not in self._remote:
+            with contextlib.suppress(OSError):
+                key = self._files.add(self._open(mapping))
+        self._keys[mapping] = key
+        return key
 
-    def _places(self, mapping: Mapping) -> Iterator[str]:
-        """Where the file of a mapping can be read."""
-        if not mapping.path.endswith(_DELETED):
-            yield f"{self._alive}/root{mapping.path}"
-        yield f"{self._path}/map_files/{mapping.begin:x}-{mapping.end:x}"
+    def _open(self, mapping: Mapping) -> int:
+        """Open the file of a mapping: what is mapped, and else what lies at its path. Raises OSError."""
         with contextlib.suppress(OSError):
-            if str(Path(f"{self._alive}/exe").readlink()) == mapping.path:
-                yield f"{self._alive}/exe"
+            return foreign.mapped(self._path, mapping.begin, mapping.end)
+        with contextlib.suppress(OSError):
+            if foreign.link(f"{self._alive}/exe") == mapping.path:
+                return foreign.program(self._alive)
+        if mapping.path.endswith(_DELETED):
+            raise FileNotFoundError(mapping.path)
+        return foreign.opened(self._alive, mapping.path, Path(self._path).stat().st_uid)
 
 
 class CodeMap:
     """Names of code that was made at run time, as its maker writes them: Java when asked, Node.js, Python from 3.12 on.
 
-    A line of the file is `BEGIN SIZE NAME`, the first two in hexadecimal digits; later lines hold over earlier ones
-    (tools/perf/Documentation/jit-interface.txt of Linux).
-
     Args:
         path: of the process, below the root of procfs.
+        files: where the map is read.
 
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, files: SymbolFiles) -> None:
         self._path = path
-        self._version: tuple[int, int, int] = (0, 0, 0)
-        self._begins: list[int] = []
-        self._entries: list[tuple[int, str]] = []  # end, name
+        self._files = files
+        self._key: Key | None = None
 
     def name(self, address: int) -> str:
         """What was made at this address; empty where it is not told."""
-        at = self._find(address)
-        if at is None and self.read():
-            at = self._find(address)
-        return "" if at is None else self._entries[at][1]
+        found = self._find(address)
+        return self._find(address) if not found and self.read() else found
 
-    def _find(self, address: int) -> int | None:
-        at = bisect_right(self._begins, address) - 1
-        return at if at >= 0 and address < self._entries[at][0] else None
+    def _find(self, address: int) -> str:
+        return self._files.code(self._key, address) if self._key is not None else ""
 
     def path(self) -> str:
-        """Where the file is, below the process's own root and by its pid there."""
-        pids = re.search(rb"^NSpid:.*?(\d+)$", content(f"{self._path}/status"), re.MULTILINE)
-        return f"{self._path}/root/tmp/perf-{int(pids[1]) if pids else 0}.map"
+        """Where the file is, as the process sees it: by its pid there."""
+        return f"/tmp/perf-{inner_pid(self._path)}.map"  # noqa: S108 - where all look for it
 
     def read(self) -> bool:
-        """Read the file if it has changed. Returns whether it was read."""
+        """Have the file as it is now, if it has changed. Returns whether it has."""
         try:
             owner = Path(self._path).stat().st_uid
-            descriptor = os.open(self.path(), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = foreign.opened(self._path, self.path(), owner)
+            # Anybody may have put a file there; root may have for a process of another's.
+            if os.fstat(descriptor).st_uid not in (owner, 0):
+                os.close(descriptor)
+                return False
+            before, self._key = self._key, self._files.add(descriptor)
         except OSError:
             return False
-        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
-            status = os.fstat(descriptor)
-            version = status.st_ino, status.st_size, status.st_mtime_ns
-            # Anybody may have put a file there; root may have for a process of another's.
-            if version == self._version or status.st_uid not in (owner, 0):
-                return False
-            self._version = version
-            text = file.read(CODE_MAP_BYTES)
-        found = {}
-        for line in text.splitlines():
-            words = line.split(None, 2)
-            with contextlib.suppress(ValueError, IndexError):
-                begin = int(words[0], 16)
-                found[begin] = begin + int(words[1], 16), printable(words[2].decode("utf-8", "replace"))
-        self._begins = sorted(found)
-        self._entries = [found[begin] for begin in self._begins]
-        return True
+        return self._key != before
 
 
 def kernel_location(address: int) -> Location:
@@ -293,10 +299,13 @@ def kernel_location(address: int) -> Location:
     return Location(kernel_symbols().name(address), KERNEL)
 
 
-def _remote_devices(path: str) -> set[str]:
-    """Devices of network file systems that a process sees, as its maps write them."""
+def _remote_devices(path: str) -> set[str] | None:
+    """Devices of network file systems that a process sees, as its maps write them; None where they are too many."""
+    text = foreign.content(f"{path}/mountinfo", MOUNTS_BYTES)
+    if len(text) >= MOUNTS_BYTES - 1:
+        return None
     found = set()
-    for line in content(f"{path}/mountinfo").splitlines():
+    for line in text.splitlines():
         before, _, behind = line.partition(b" - ")
         if _REMOTE.fullmatch(behind.split(None, 1)[0] if behind else b""):
             major, minor = before.split()[2].split(b":")

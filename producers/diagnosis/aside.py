@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from typing import TYPE_CHECKING, TypeVar
+
+from laggard.producers.diagnosis.helper import thread_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,7 @@ class Aside:
     While a question hangs, the next ones are not asked. The thread does not keep the program from ending.
 
     Attributes:
-        cpu_s: CPU time that the answers took, in seconds.
+        cpu_s: CPU time that the answers took, in seconds, that of helpers for them, too.
 
     """
 
@@ -76,11 +77,11 @@ class Aside:
     def _answer(self) -> None:
         while (asked := self._questions.get()) is not None:
             question, answers = asked
-            begun = time.thread_time()
+            begun = thread_time()
             answer: object
             try:
                 answer = question()
             except Exception as error:  # noqa: BLE001 - raised where it was asked
                 answer = error
-            self.cpu_s += time.thread_time() - begun
+            self.cpu_s += thread_time() - begun
             answers.put(answer)

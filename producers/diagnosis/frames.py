@@ -16,11 +16,14 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-TABLE_BYTES: Final = 64 << 20
-"""A table that is larger than this is not read: 8 million functions."""
+TABLE_BYTES: Final = 16 << 20
+"""A table that is larger than this is not read: 2 million functions."""
 
-ENTRY_BYTES: Final = 64 << 10
+ENTRY_BYTES: Final = 16 << 10
 """An entry that is larger than this is not read."""
+
+_LONGEST_NUMBER: Final = 70  # bits of LEB128: of 64, in steps of 7
+_REGISTERS: Final = 128  # more than any machine has in such information
 
 _ENCODED: Final = 0x3B  # DW_EH_PE_datarel | DW_EH_PE_sdata4: of the sorted table, by all linkers
 _WIDTHS: Final = {0x00: 8, 0x02: 2, 0x03: 4, 0x04: 8, 0x0A: 2, 0x0B: 4, 0x0C: 8}  # in bytes, by the form of a pointer
@@ -175,6 +178,8 @@ class _Reader:
             shift += 7
             if not byte & 0x80:
                 return found
+            if shift >= _LONGEST_NUMBER:
+                raise FramesError("a number of more than 64 bits")
 
     def signed(self) -> int:
         begin = self.at
@@ -266,6 +271,8 @@ class _Row(NamedTuple):
 
     def saving(self, register: int, place: _Place | None) -> _Row:
         """The same, but for where one register is; None for where it always was."""
+        if register >= _REGISTERS:
+            raise FramesError(f"a register of the number {register}")
         others = {each: where for each, where in self.saved.items() if each != register}
         return self._replace(saved=others if place is None else {**others, register: place})
 

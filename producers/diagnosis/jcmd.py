@@ -187,7 +187,7 @@ class Jcmd:
         """Have the names of compiled code written down, and read them."""
         self._map_ns = self._clock.monotonic() + round(self._map_wait_s * 1e9)
         self._map_wait_s = min(2.0 * self._map_wait_s, MAP_EVERY_S)
-        path = Path(self._perf.space.code_map)
+        path = Path(f"{self._path}/root{self._perf.space.code_map}")
         if path.is_symlink() or path.exists():  # somebody else has it written, or wants the machine to write elsewhere
             self._note(self._found(path))
             return

@@ -21,7 +21,7 @@ from laggard.producers.diagnosis.addresses import AddressSpace, kernel_location
 from laggard.producers.diagnosis.contract import ProfilerError, Sample
 from laggard.producers.diagnosis.events import ANY, Events, open_event
 from laggard.producers.diagnosis.symbols import SymbolFiles, kernel_symbols
-from laggard.producers.foreign import content
+from laggard.producers.foreign import content, names
 from laggard.producers.kernel import cpu_clock
 from laggard.producers.proc import ProcError, parse_schedstat
 
@@ -106,7 +106,7 @@ class Perf:
     @property
     def notes(self) -> Sequence[str]:
         """What it could not tell, and why."""
-        notes = []
+        notes = [*self.space.notes, *self._files.notes]
         if not self._kernel:
             notes.append(f"perf: what threads do inside of the kernel is not told: {_paranoia()}")
         elif self._seen_kernel and not len(kernel_symbols()):
@@ -238,7 +238,7 @@ class Perf:
 
     def _tids(self) -> set[int]:
         try:
-            return {int(tid) for tid in os.listdir(f"{self._path}/task")}  # noqa: PTH208 - names
+            return {int(tid) for tid in names(f"{self._path}/task")}
         except OSError:
             return set()
 

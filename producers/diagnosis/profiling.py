@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from laggard.producers.diagnosis import eustack, jcmd, perf, pyspy
 from laggard.producers.diagnosis.contract import ProfilerError, Unsuited
+from laggard.producers.diagnosis.helper import thread_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -157,11 +157,11 @@ class Profiling:
         """The same question; what it takes is counted also where it is answered too late."""
 
         def timed() -> Answer:
-            begun = time.thread_time()
+            begun = thread_time()
             try:
                 return question()
             finally:
-                self._asked_s += time.thread_time() - begun
+                self._asked_s += thread_time() - begun
 
         return timed
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.records.diagnosis import Diagnosis, Location
+from laggard.producers import foreign
 from laggard.producers.clock import Clock, Timeline
 from laggard.producers.diagnosis.account import Account
 from laggard.producers.diagnosis.addresses import CACHED, AddressSpace
@@ -175,7 +175,7 @@ class Session:
             found = phases(self._phases, self._limits.size_bytes)
         target = self.target
         id_, host, reason, value, threshold = self._said
-        notes = [*self._notes.values(), *self._profiling.notes]
+        notes = [*self._notes.values(), *self._space.notes, *self._symbols.notes, *self._profiling.notes]
         notes += _beyond(found, os.cpu_count() or 1)
         if self.ended:
             notes.insert(0, f"looked until {self.ended}")
@@ -212,9 +212,9 @@ class Session:
         """Hold the process, so that it is never taken for another one, and see what it is."""
         pid = self.target.pid
         try:
-            self._directory = os.open(f"{self._root}/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._directory = foreign.reading(f"{self._root}/{pid}")
             path = f"/proc/self/fd/{self._directory}"
-            self._stat = os.open(f"{path}/stat", os.O_RDONLY | os.O_CLOEXEC)
+            self._stat = foreign.reading(f"{path}/stat")
             stat = parse_stat(os.pread(self._stat, BUFFER, 0), file=f"{self._root}/{pid}/stat")
         except (OSError, ProcError) as error:
             self._end(self._why(error))
@@ -239,7 +239,7 @@ class Session:
         if stat.state == b"Z" and stat.threads > 1:
             with contextlib.suppress(OSError, ValueError, StopIteration):  # they end meanwhile, too
                 # Its memory and files are known by those of its threads only that live.
-                self._see(next(tid for tid in map(int, sorted(os.listdir(f"{path}/task"))) if tid != pid))  # noqa: PTH208
+                self._see(next(tid for tid in sorted(map(int, foreign.names(f"{path}/task"))) if tid != pid))
         self._threads = Threads(
             path,
             kernel,
@@ -270,7 +270,7 @@ class Session:
                 " are those of what it still runs"
             )
         try:
-            return self._aside.ask(lambda: _bits(f"{path}/exe"))
+            return self._aside.ask(lambda: _bits(path))
         except OSError:  # TimeoutError, too
             return 64
 
@@ -452,12 +452,15 @@ def _beyond(found: Sequence[Phase], cpus: int) -> Iterator[str]:
 def _program(path: str) -> str:
     """What a process runs, as the kernel knows it; empty where that may not be seen."""
     try:
-        return str(Path(f"{path}/exe").readlink())
+        return foreign.link(f"{path}/exe")
     except OSError:
         return ""
 
 
-def _bits(program: str) -> int:
-    """Whether a program is one of 32 or 64 bits, by the class in its ELF header."""
-    with open(program, "rb") as file:  # noqa: PTH123 - a link of procfs
-        return 32 if file.read(5) == b"\x7fELF\x01" else 64
+def _bits(path: str) -> int:
+    """Whether a process's program is one of 32 or 64 bits, by the class in its ELF header."""
+    descriptor = foreign.program(path)
+    try:
+        return 32 if os.pread(descriptor, 5, 0) == b"\x7fELF\x01" else 64
+    finally:
+        os.close(descriptor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from laggard.producers.foreign import content
+from laggard.producers.foreign import content, names
 from laggard.producers.proc import ProcError, parse_stat
 
 
@@ -17,7 +17,7 @@ def thread_states(path: str) -> dict[int, bytes]:
     """
     states: dict[int, bytes] = {}
     try:
-        tids = os.listdir(f"{path}/task")  # noqa: PTH208 - names
+        tids = names(f"{path}/task")
     except OSError:
         return states
     for tid in tids:
@@ -26,6 +26,17 @@ def thread_states(path: str) -> dict[int, bytes]:
         except ProcError:
             continue  # it ended
     return states
+
+
+def inner_pid(path: str) -> int:
+    """The id that a process or thread has in its own pid namespace; 0 where it is gone.
+
+    Args:
+        path: of it, below the root of procfs.
+
+    """
+    words = content(f"{path}/status").partition(b"\nNSpid:")[2].partition(b"\n")[0].split()
+    return int(words[-1]) if words and words[-1].isdigit() else 0
 
 
 def may_signal(pid: int) -> bool:

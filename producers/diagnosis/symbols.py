@@ -1,225 +1,130 @@
-"""Names of functions: of addresses in files of machine code (ELF), and of the kernel's addresses.
+"""Names of functions: of addresses in the files of processes, which a child reads for us, and of the kernel's.
 
-A whole table is read at once by NumPy: the 43,677 functions of a Java runtime in 46 ms, those of a C library in 0.6 ms.
-Names stay in the file. Source of the forms: elf(5), and Documentation/filesystems/proc.rst of Linux.
+A symbol of 290 bytes may take 38 s and 2 GiB to be written as in its source, and a file may say of itself whatever
+harms who reads it. So only the child reads files of machine code, see `symbolizer`; it is one for all sessions of a
+program, is asked in turns, and costs NN us a name and NN ms to begin.
+Source of the kernel's names: Documentation/filesystems/proc.rst of Linux.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import stat
-import struct
+import threading
+import time
 from array import array
 from collections import OrderedDict
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 
-from laggard.producers.diagnosis.frames import Frames
+from laggard.pipeline.records.diagnosis import Location
+from laggard.producers.diagnosis.dumps import DUMP_BYTES, FRAMES
+from laggard.producers.diagnosis.frames import Rule
+from laggard.producers.diagnosis.helper import Helper, HelperError, HelperGoneError
 from laggard.producers.proc import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
 
 FILES = 64
-"""So many files' tables are kept, the last used ones; each holds one descriptor."""
-
-TABLE_BYTES = 64 << 20
-"""A symbol table that is larger than this is not read: 2.7 million symbols of 24 bytes."""
-
-HEADERS_BYTES = 4 << 20
-"""... nor are headers of so many segments or sections."""
+"""So many files are held open, the last used ones."""
 
 LONGEST_NAME = 512
-"""In bytes; what is longer is cut. Names of C++ templates may have thousands of characters."""
+"""In characters; what is longer is cut."""
 
-_PT_LOAD, _PT_GNU_EH_FRAME, _SHT_SYMTAB, _SHT_DYNSYM = 1, 0x6474E550, 2, 11
-_MACHINE_AT, _X86_64 = 18, 62  # e_machine
-_FUNCTIONS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
-_LOCAL = 0  # STB_LOCAL
+LOSSES: Final = 3
+"""So many files of a process may cost a child its life; the functions of all others have no names then."""
 
+AGAIN_S: Final = 60.0
+"""So long nothing is tried where a child cannot begin."""
 
-class SymbolsError(ValueError):
-    """A file is not ELF, or its tables are not where its headers say."""
-
-
-class _Form(NamedTuple):
-    """Where what is used stands in the two classes of ELF, as formats of `struct` and field names of NumPy."""
-
-    header: str  # e_phoff, e_shoff behind 32 (28) bytes; e_phentsize, e_phnum, e_shentsize, e_shnum
-    header_at: int
-    segment: str  # p_type, p_offset, p_vaddr, p_filesz, in this order below
-    segment_order: tuple[int, int, int, int]
-    section: str  # sh_name, sh_type, sh_flags, sh_addr, sh_offset, sh_size, sh_link
-    symbol: list[tuple[str, str]]
+_MODULE: Final = "laggard.producers.diagnosis.symbolizer"
 
 
-_ELF64 = _Form(
-    "QQIHHHHH",
-    32,
-    "IIQQQQ",
-    (0, 2, 3, 5),
-    "IIQQQQI",
-    [("name", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2"), ("value", "u8"), ("size", "u8")],
-)
-_ELF32 = _Form(
-    "IIIHHHHH",
-    28,
-    "IIIIII",
-    (0, 1, 2, 4),
-    "IIIIIII",
-    [("name", "u4"), ("value", "u4"), ("size", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2")],
-)
+class Key(NamedTuple):
+    """What a file is known by: a new one of the same name, or a changed one, is another one."""
+
+    device: int
+    inode: int
+    size: int
+    changed_ns: int
 
 
-class SymbolTable:
-    """The functions of one ELF file, by their offset in the file.
+class Symbolizer:
+    """The child that reads files for all sessions of this program: begun when it is needed, and anew when it died."""
 
-    Names stay in the file and are read when they are asked for.
+    def __init__(self) -> None:
+        self._order = threading.Lock()
+        self._helper: Helper | None = None
+        self._owner = 0
+        self._not_before = 0.0
 
-    Args:
-        descriptor: of the file, open for reading; it is the table's from then on, and is closed where this raises.
+    def helper(self) -> Helper:
+        """One that can be asked; waits until it can.
 
-    Raises:
-        SymbolsError: the file is not ELF, or damaged.
-        OSError: it cannot be read.
+        Raises:
+            HelperError: it cannot begin.
 
-    """
-
-    __slots__ = ("_begins", "_descriptor", "_ends", "_frames", "_frames_read", "_names")
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._frames: Frames | None = None
-        self._frames_read = False
+        """
+        with self._order:
+            helper = self._helper
+            if helper is None or not helper.alive or self._owner != os.getpid():  # in a fork it is the parent's
+                if time.monotonic() < self._not_before:
+                    raise HelperError("it could not begin")
+                if helper is not None and self._owner == os.getpid():
+                    helper.close()
+                helper, self._owner = Helper(_MODULE), os.getpid()
+                self._helper = helper
         try:
-            self._begins, self._ends, self._names = _functions(descriptor)
-        except (struct.error, ValueError, OverflowError) as error:
-            self.close()
-            raise SymbolsError(f"expected ELF with headers and tables inside of the file: {error}") from None
-        except OSError:
-            self.close()
+            helper.wait()
+        except HelperError:
+            self._not_before = time.monotonic() + AGAIN_S
             raise
+        return helper
 
-    def __len__(self) -> int:
-        return len(self._begins)
+    def stacks(self, dump: bytes) -> list[tuple[int, tuple[Location, ...]]]:
+        """Have a thread dump parsed: the native id of each thread, and its stack, the innermost function first.
 
-    def name(self, offset: int) -> str:
-        """The function at this offset of the file, in bytes; empty where there is none."""
-        at = int(np.searchsorted(self._begins, offset, "right")) - 1
-        if at < 0 or offset >= self._ends[at]:
-            return ""
-        text = os.pread(self._descriptor, LONGEST_NAME, int(self._names[at]))
-        return demangled(text.partition(b"\0")[0])
+        Raises:
+            HelperError: it cannot be.
 
-    @property
-    def frames(self) -> Frames | None:
-        """Where the callers of its functions are found; None where that is not told. Read when it is asked for."""
-        if not self._frames_read:
-            self._frames, self._frames_read = _frames(self._descriptor), True
-        return self._frames
+        """
+        descriptor = os.memfd_create("dump", os.MFD_CLOEXEC)
+        try:
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(dump[:DUMP_BYTES])
+            found = self.helper().ask("dump", descriptor=descriptor, most=4 * DUMP_BYTES)
+        finally:
+            os.close(descriptor)
+        return _stacks(found)
+
+    def forget(self, keys: Sequence[Key]) -> None:
+        """Have these files closed in the child, if there is one."""
+        helper = self._helper
+        if helper is not None and helper.alive and self._owner == os.getpid():
+            with contextlib.suppress(HelperError):
+                helper.ask("forget", keys)
 
     def close(self) -> None:
-        """Close the file."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        """End the child, if there is one."""
+        with self._order:
+            if self._helper is not None and self._owner == os.getpid():
+                self._helper.close()
+            self._helper = None
 
 
-def headers(descriptor: int) -> tuple[_Form, str, list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """Its class of ELF and byte order; type, offset, address and size of each segment; the headers of its sections."""
-    ident = os.pread(descriptor, 16, 0)
-    if len(ident) < 16 or ident[:4] != b"\x7fELF" or ident[4] not in (1, 2) or ident[5] not in (1, 2):
-        raise ValueError(f"begins with {ident!r}")
-    form, order = (_ELF64 if ident[4] == 2 else _ELF32), "<>"[ident[5] - 1]
-
-    def entries(layout: str, at: int, size: int, count: int) -> list[tuple[int, ...]]:
-        if size * count > HEADERS_BYTES:
-            raise ValueError(f"{size * count} bytes of headers, more than {HEADERS_BYTES}")
-        text = os.pread(descriptor, size * count, at)
-        return [struct.unpack_from(order + layout, text, size * number) for number in range(count)]
-
-    header = struct.unpack_from(order + form.header, os.pread(descriptor, 64, 0), form.header_at)
-    segments_at, sections_at, _, _, segment_size, segments, section_size, sections = header
-    places = [
-        tuple(entry[place] for place in form.segment_order)
-        for entry in entries(form.segment, segments_at, segment_size, segments)
-    ]
-    return form, order, places, entries(form.section, sections_at, section_size, sections)
-
-
-def loaded_segments(segments: list[tuple[int, ...]]) -> list[tuple[int, int, int]]:
-    """Offset, address and size of those that are loaded."""
-    return [(offset, address, size) for kind, offset, address, size in segments if kind == _PT_LOAD]
-
-
-def _frames(descriptor: int) -> Frames | None:
-    """The call frame information of a file for x86-64; None without."""
-    with contextlib.suppress(OSError, ValueError, struct.error):
-        (machine,) = struct.unpack("<H", os.pread(descriptor, 2, _MACHINE_AT))
-        form, order, segments, _ = headers(descriptor)
-        if form is _ELF64 and order == "<" and machine == _X86_64:
-            for kind, *table in segments:
-                if kind == _PT_GNU_EH_FRAME:
-                    return Frames(descriptor, (table[0], table[1], table[2]), loaded_segments(segments))
-    return None
-
-
-def _functions(descriptor: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
-    """Begin, end (exclusive) and place of the name of each function, as offsets in the file, by begin."""
-    form, order, segments, found = headers(descriptor)
-    loaded = loaded_segments(segments)
-    # The full table where it is, else that of what is exported; a table that was cut out is of the type NOBITS.
-    for wanted in (_SHT_SYMTAB, _SHT_DYNSYM):
-        for section in found:
-            if section[1] == wanted and section[6] < len(found):
-                table = _table(descriptor, section, np.dtype([(field, order + kind) for field, kind in form.symbol]))
-                return _sorted(table, loaded, found[section[6]][4])
-    nothing = np.empty(0, np.uint64)
-    return nothing, nothing, np.empty(0, np.int64)
-
-
-def _table(descriptor: int, section: tuple[int, ...], symbol: np.dtype[Any]) -> NDArray[Any]:
-    """The symbols of a section that are functions which the file has."""
-    offset, size = section[4], section[5]
-    if size > TABLE_BYTES:
-        raise ValueError(f"a symbol table of {size} bytes, more than {TABLE_BYTES}")
-    text = os.pread(descriptor, size, offset)
-    table: NDArray[Any] = np.frombuffer(text, symbol, len(text) // symbol.itemsize)
-    functions: NDArray[np.bool] = np.isin(table["info"] & 0xF, _FUNCTIONS) & (table["section"] != 0)
-    return table[functions]
-
-
-def _sorted(
-    table: NDArray[Any], loaded: list[tuple[int, int, int]], names_at: int
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
-    begins = table["value"].astype(np.uint64)
-    limits = np.zeros(len(table), np.uint64)
-    for offset, address, size in loaded:
-        inside = (table["value"] >= address) & (table["value"] < address + size)
-        begins[inside] = table["value"][inside].astype(np.uint64) - np.uint64(address) + np.uint64(offset)
-        limits[inside] = offset + size
-    # Of several names of one function the first exported one is kept.
-    order = np.lexsort((table["info"] >> 4 == _LOCAL, begins))
-    order = order[limits[order] > 0]
-    order = order[np.append(True, np.diff(begins[order]) > 0)] if len(order) else order
-    begins, limits, table = begins[order], limits[order], table[order]
-    # Functions written in assembler may have no size: they go to the next one.
-    following = np.minimum(np.append(begins[1:], np.iinfo(np.uint64).max), limits)
-    sizes = table["size"].astype(np.uint64)
-    ends = np.where(sizes > 0, begins + sizes, following)
-    return begins, ends, names_at + table["name"].astype(np.int64)
+@cache
+def symbolizer() -> Symbolizer:
+    """The one of this program."""
+    return Symbolizer()
 
 
 class SymbolFiles:
-    """The symbol tables of the files that were asked about last.
+    """The files of one process whose functions are asked about, the last used ones: open here, and read by the child.
 
-    A file is known by its device, inode, size and time of change: a new one of the same name is read anew.
+    A file that the child died of is not read again; what it answers is checked.
 
     Args:
         limit: so many files are kept.
@@ -228,58 +133,136 @@ class SymbolFiles:
 
     def __init__(self, limit: int = FILES) -> None:
         self._limit = limit
-        self._tables: OrderedDict[tuple[int, int, int, int], SymbolTable | None] = OrderedDict()
+        self._files: OrderedDict[Key, int] = OrderedDict()
+        self._lost: dict[Key, str] = {}
+        self._refused = ""
 
-    def name(self, path: str, offset: int) -> str:
-        """The function at this offset of a file, in bytes; empty where it has no symbol there or cannot be read."""
-        table = self.table(path)
-        try:
-            return table.name(offset) if table is not None else ""
-        except (OSError, OverflowError):  # an input/output error of its disk; a name outside of any file
-            return ""
+    @property
+    def notes(self) -> list[str]:
+        """What could not be told, and why."""
+        notes = []
+        if self._lost:
+            causes = ", ".join(dict.fromkeys(self._lost.values()))
+            rest = "; no more are read" if len(self._lost) >= LOSSES else ""
+            notes.append(f"functions of {len(self._lost)} files have no names: who read them failed ({causes}){rest}")
+        if self._refused:
+            notes.append(f"functions have no names: what reads symbols did not begin: {self._refused}")
+        return notes
 
-    def table(self, path: str) -> SymbolTable | None:
-        """The table of a file; None where it cannot be read or is not ELF."""
-        try:
-            # A mapped file may be a device: opening one may wait, or do something.
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        except OSError:
-            return None
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._files
+
+    def add(self, descriptor: int) -> Key:
+        """Have a file that may be asked about. Its descriptor is ours from then on.
+
+        Raises:
+            OSError: it cannot be looked at.
+
+        """
         try:
             status = os.fstat(descriptor)
         except OSError:
             os.close(descriptor)
-            return None
-        key = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-        if key in self._tables:
+            raise
+        key = Key(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        if key in self._files:
             os.close(descriptor)
-            self._tables.move_to_end(key)
-            return self._tables[key]
-        table = None
-        if stat.S_ISREG(status.st_mode):
-            with contextlib.suppress(OSError, SymbolsError):
-                table = SymbolTable(descriptor)
         else:
-            os.close(descriptor)
-        self._tables[key] = table
-        while len(self._tables) > self._limit:
-            _, oldest = self._tables.popitem(last=False)
-            if oldest is not None:
-                oldest.close()
-        return table
+            self._files[key] = descriptor
+        self._files.move_to_end(key)
+        while len(self._files) > self._limit:
+            os.close(self._files.popitem(last=False)[1])
+        return key
+
+    def name(self, key: Key, offset: int) -> str:
+        """The function at this offset of a file, in bytes; empty where it has no symbol there or cannot be read."""
+        return _text(self._ask("name", key, offset))
+
+    def code(self, key: Key, address: int) -> str:
+        """The function at this address of the process, by a map of compiled code; empty likewise."""
+        return _text(self._ask("code", key, address))
+
+    def rule(self, key: Key, offset: int) -> Rule | None:
+        """How the frame of the function at this offset is undone; None where that is not known."""
+        return _rule(self._ask("rule", key, offset))
 
     def close(self) -> None:
-        """Close all files and forget them."""
-        for table in self._tables.values():
-            if table is not None:
-                table.close()
-        self._tables.clear()
+        """Close all files and have them forgotten."""
+        keys = list(self._files)
+        for descriptor in self._files.values():
+            os.close(descriptor)
+        self._files.clear()
+        if keys:
+            symbolizer().forget(keys)
+
+    def _ask(self, kind: str, key: Key, address: int) -> object:
+        if key in self._lost or len(self._lost) >= LOSSES or key not in self._files or not 0 <= address < 1 << 64:
+            return ""
+        self._files.move_to_end(key)
+        for last in (False, True):
+            try:
+                helper = symbolizer().helper()
+            except HelperError as error:
+                self._refused = str(error)
+                return ""
+            try:
+                found = helper.ask(kind, key, address)
+                return helper.ask(kind, key, address, descriptor=self._files[key]) if found is None else found
+            except HelperGoneError:
+                if last:
+                    return ""
+            except HelperError as error:
+                self._lost[key] = str(error)
+                return ""
+        return ""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _text(found: object) -> str:
+    return printable(found[:LONGEST_NAME]) if isinstance(found, str) else ""
+
+
+def _number(found: object, most: int = 1 << 63) -> bool:
+    return isinstance(found, int) and -most <= found < most
+
+
+def _rule(found: object) -> Rule | None:
+    if not isinstance(found, list) or len(found) != len(Rule._fields):
+        return None
+    rule = Rule(*found)
+    numbers = rule.begin, rule.register, rule.offset, rule.kept
+    others = rule.returns, rule.returns_in, rule.frame
+    if all(map(_number, numbers)) and all(each is None or _number(each) for each in others):
+        return rule._replace(lost=bool(rule.lost))
+    return None
+
+
+def _stacks(found: object) -> list[tuple[int, tuple[Location, ...]]]:
+    stacks = []
+    for thread in found if isinstance(found, list) else ():
+        match thread:
+            case [int(nid), list(frames)]:
+                told = [
+                    Location(_text(function), _text(file), -1, line)
+                    for function, file, line in (frame for frame in frames[:FRAMES] if _is_frame(frame))
+                ]
+                stacks.append((nid, tuple(told)))
+    return stacks
+
+
+def _is_frame(found: object) -> bool:
+    match found:
+        case [str(), str(), int(line)]:
+            return 0 <= line < 1 << 31
+    return False
 
 
 class KernelSymbols:
@@ -327,47 +310,3 @@ class KernelSymbols:
 def kernel_symbols() -> KernelSymbols:
     """Those of this machine."""
     return KernelSymbols()
-
-
-def demangled(name: bytes) -> str:
-    """A symbol as it is written in the source: C++ and Rust encode types and namespaces in it; others are as they are.
-
-    `__cxa_demangle` of the C++ ABI does it, where a C++ library is.
-    """
-    demangle = _demangler() if name.startswith(b"_Z") else None
-    return printable(((demangle(name) if demangle else None) or name).decode("utf-8", "replace"))
-
-
-@cache
-def _demangler() -> Callable[[bytes], bytes | None] | None:
-    try:
-        demangle = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
-        free = ctypes.CDLL(None).free
-    except (OSError, AttributeError):
-        return None
-    demangle.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
-    demangle.restype = ctypes.c_void_p
-    free.argtypes = [ctypes.c_void_p]
-
-    def call(name: bytes) -> bytes | None:
-        status = ctypes.c_int()
-        place = demangle(name, None, None, ctypes.byref(status))
-        if not place:
-            return None
-        try:
-            return ctypes.string_at(place)[:LONGEST_NAME]
-        finally:
-            free(place)
-
-    return call
-
-
-_files = SymbolFiles()
-
-
-def name(module_path: str, offset: int) -> str:
-    """The function at this offset of a file, in bytes as `/proc/PID/maps` counts them; empty where it is not known.
-
-    The file is read where it is: for a process with a root of its own give the path below `/proc/PID/root`.
-    """
-    return _files.name(module_path, offset)

@@ -6,9 +6,9 @@ All of it is read from procfs; nothing is stopped.
 from __future__ import annotations
 
 import heapq
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from laggard.producers import foreign
 from laggard.producers.cpu_time import CpuTime
 from laggard.producers.diagnosis import system_calls
 from laggard.producers.diagnosis.parsers import parse_stack, parse_syscall, parse_wchan
@@ -194,7 +194,7 @@ class Threads:
 
     def _list(self) -> list[Thread]:
         """See which threads there are; those that have ended."""
-        tids = set(map(int, os.listdir(self._path)))  # noqa: PTH208 - names
+        tids = set(map(int, foreign.names(self._path)))
         self.count = len(tids)
         ended = [self._remove(tid) for tid in self._threads.keys() - tids]
         for tid in tids - self._threads.keys():
@@ -205,7 +205,7 @@ class Threads:
         """See which of many threads run at this moment: with turns alone it would take long to come to them."""
         for thread in self._threads.values():
             try:
-                text = _content(f"{self._path}/{thread.tid}/stat")
+                text = foreign.head(f"{self._path}/{thread.tid}/stat")
             except OSError:
                 continue  # it ended
             thread.ran |= text[text.rfind(b")") + 2 :].startswith(b"R")
@@ -305,23 +305,14 @@ class Threads:
             return ()
 
     def _wait_channel(self, place: str, stack: tuple[Location, ...]) -> str:
-        return stack[0].function if stack else parse_wchan(_content(f"{place}/wchan"))
+        return stack[0].function if stack else parse_wchan(foreign.head(f"{place}/wchan"))
 
     def _permitted(self, place: str, name: str) -> bytes:
         """Read a file of a thread. Raises PermissionError for one that may not be; such are not tried again."""
         if name in self.denied:
             raise PermissionError(name)
         try:
-            return _content(f"{place}/{name}")
+            return foreign.head(f"{place}/{name}")
         except PermissionError:
             self.denied.add(name)
             raise
-
-
-def _content(path: str) -> bytes:
-    """What a file holds that is read once in a while; at most 64 KiB of it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, 1 << 16)
-    finally:
-        os.close(descriptor)

@@ -19,6 +19,7 @@ import re
 import struct
 from typing import TYPE_CHECKING, Final, Self
 
+from laggard.producers import foreign
 from laggard.producers.diagnosis.addresses import CACHED
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class _Memory:
     """The memory of a process, page by page."""
 
     def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = foreign.reading(path)
         self._pages: dict[int, bytes] = {}
 
     def __enter__(self) -> Self:

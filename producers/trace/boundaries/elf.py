@@ -10,7 +10,7 @@ import os
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from laggard.producers.diagnosis.symbols import headers, loaded_segments
+from laggard.producers.diagnosis.elf import headers, loaded_segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

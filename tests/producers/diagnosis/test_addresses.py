@@ -152,7 +152,7 @@ def test_code_that_was_made_at_run_time_is_named_by_its_map(files):
             assert process.stdout
             begin = int(process.stdout.readline())
             space = space_of(process.pid, files)
-            assert space.code_map == f"/proc/{process.pid}/root{path}"
+            assert space.code_map == str(path)
             assert space.locate(begin + 8) == Location("", "", begin + 8)
             path.write_text(f"{begin:x} 10 an old one\n{begin:x} 20 a function made (later)\nnot a line\n")
             space.read_code_map()
@@ -170,7 +170,7 @@ def test_a_map_of_code_that_another_user_has_put_there_is_not_believed(files):
         try:
             path.write_text("1000 10 forged\n")
             os.chown(path, 65533, 65533)
-            codes = CodeMap(f"/proc/{process.pid}")
+            codes = CodeMap(f"/proc/{process.pid}", files)
             assert codes.name(0x1008) == ""
             os.chown(path, 65534, 65534)
             assert codes.name(0x1008) == "forged"

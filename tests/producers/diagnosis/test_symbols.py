@@ -13,12 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from laggard.producers.diagnosis.symbols import KernelSymbols, SymbolFiles, SymbolsError, SymbolTable, demangled, name
+from laggard.producers.diagnosis.elf import SymbolsError, SymbolTable, demangled
+from laggard.producers.diagnosis.symbols import KernelSymbols, SymbolFiles
 from tests.misbehaving.programs import compiled
 from tests.producers.diagnosis.profiled import held
 from tests.programs import path_of
 
 LIBC = re.findall(r"/\S*/libc\.so\.6$", Path("/proc/self/maps").read_text(), re.MULTILINE)[0]
+
+
+def opened(path):
+    return os.open(path, os.O_RDONLY)
 
 
 def functions_by_nm(path, *options):
@@ -60,11 +65,13 @@ def test_every_function_has_the_name_that_nm_gives_it(options):
     functions = functions_by_nm(path, *options)
     assert len(functions) > 5
     files = SymbolFiles()
+    key = files.add(opened(path))
     for address, size, _ in functions[:: max(1, len(functions) // 200)]:
         for at in (address, address + size - 1):
             offset = offset_of(path, at)
             expected = {function for begin, length, function in functions if begin <= at < begin + length}
-            assert files.name(str(path), offset) in expected, hex(at)
+            assert files.name(key, offset) in expected, hex(at)
+    files.close()
 
 
 def test_between_functions_there_is_no_name():
@@ -73,17 +80,19 @@ def test_between_functions_there_is_no_name():
     end = next(
         begin + size for (begin, size, _), (following, *_) in pairwise(functions) if size and begin + size < following
     )
-    assert name(str(path), offset_of(path, end)) == ""
-    assert name(str(path), 0) == ""
-    assert name(str(path), 1 << 40) == ""
+    with SymbolFiles() as files:
+        key = files.add(opened(path))
+        assert [files.name(key, at) for at in (offset_of(path, end), 0, 1 << 40, 1 << 64, -1)] == [""] * 5
+        assert files.notes == []
 
 
 def test_a_stripped_program_has_no_names_and_no_error(tmp_path):
     stripped = tmp_path / "stripped"
     subprocess.run([path_of("strip"), "-o", stripped, compiled("burning")], check=True)
-    files = SymbolFiles()
-    assert files.table(str(stripped)) is not None
-    assert {files.name(str(stripped), offset) for offset in range(0x1000, 0x2000, 16)} == {""}
+    with SymbolFiles() as files:
+        key = files.add(opened(stripped))
+        assert {files.name(key, offset) for offset in range(0x1000, 0x2000, 16)} == {""}
+        assert files.notes == []
 
 
 @pytest.mark.parametrize(
@@ -95,8 +104,10 @@ def test_what_is_not_elf_is_refused_by_the_table_and_has_no_names(tmp_path, cont
     path = tmp_path / "file"
     path.write_bytes(content)
     with pytest.raises(SymbolsError, match="expected ELF"):
-        SymbolTable(os.open(path, os.O_RDONLY))
-    assert name(str(path), 4096) == ""
+        SymbolTable(opened(path))
+    with SymbolFiles() as files:
+        assert files.name(files.add(opened(path)), 4096) == ""
+        assert files.notes == []
 
 
 def test_any_cut_or_damaged_file_is_refused_or_read(tmp_path):
@@ -126,27 +137,16 @@ def test_a_file_that_is_replaced_is_read_anew_and_few_files_are_held(tmp_path):
     offset = {function: offset_of(path, address) for address, _, function in functions_by_nm(path)}["grind"]
     before = held()
     with SymbolFiles(limit=2) as files:
-        assert files.name(str(path), offset) == "grind"
+        assert files.name(files.add(opened(path)), offset) == "grind"
         path.unlink()
         path.write_bytes(b"not a program any more")
-        assert files.name(str(path), offset) == ""
-        for _ in range(5):
-            path.unlink()
+        assert files.name(files.add(opened(path)), offset) == ""
+        for number in range(5):
+            path = tmp_path / str(number)
             shutil.copy(compiled("burning"), path)
-            assert files.name(str(path), offset) == "grind"
+            assert files.name(files.add(opened(path)), offset) == "grind"
         assert held() <= before + 2
     assert held() <= before
-
-
-@pytest.mark.timeout(20)
-def test_what_may_wait_is_not_opened_for_reading(tmp_path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    files = SymbolFiles()
-    assert files.table(str(pipe)) is None
-    assert files.table("/dev/zero") is None
-    assert files.table(str(tmp_path)) is None
-    assert files.table(str(tmp_path / "missing")) is None
 
 
 def test_names_are_as_in_the_source():

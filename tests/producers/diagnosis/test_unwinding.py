@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from laggard.producers.clock import Clock
-from laggard.producers.diagnosis import unwinding
+from laggard.producers.diagnosis import elf, unwinding
 from laggard.producers.diagnosis.addresses import AddressSpace
+from laggard.producers.diagnosis.elf import SymbolTable
 from laggard.producers.diagnosis.eustack import parse_stacks
 from laggard.producers.diagnosis.frames import Frames, FramesError
 from laggard.producers.diagnosis.parsers import Blocked, parse_syscall
@@ -184,17 +185,18 @@ class Damaged(Frames):
 
 
 def test_damaged_information_tells_nothing_or_something_and_nothing_worse(monkeypatch):
-    monkeypatch.setattr("laggard.producers.diagnosis.symbols.Frames", Damaged)
+    monkeypatch.setattr(elf, "Frames", Damaged)
     library = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libc.so" in line)
-    with SymbolFiles() as files:
-        table = files.table(library)
-        assert table
+    table = SymbolTable(os.open(library, os.O_RDONLY))
+    try:
         frames = table.frames
         offsets = Damaged.random.sample(range(0x30000, 0x150000), 400)
         whole = [_asked(frames, offset) for offset in offsets]
         assert sum(isinstance(each, tuple) for each in whole) > 300
         monkeypatch.setattr(Damaged, "share", 0.1)
         damaged = [_asked(frames, offset) for offset in offsets]
+    finally:
+        table.close()
     assert sum(isinstance(each, FramesError) for each in damaged) > 50
 
 
@@ -206,10 +208,7 @@ def _asked(frames, offset):
 
 
 def test_a_file_without_such_information_has_none(tmp_path):
-    (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "table").write_bytes(b"\x02" * 64)
-    with SymbolFiles() as files:
-        assert files.table(str(tmp_path / "empty")) is None
     descriptor = os.open(tmp_path / "table", os.O_RDONLY)
     try:
         with pytest.raises(FramesError, match="a table of version 2"):

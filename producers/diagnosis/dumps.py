@@ -1,0 +1,78 @@
+"""Parser of thread dumps of Java virtual machines: text in, plain values out, in linear time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from laggard.producers.proc import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DUMP_BYTES: Final = 4 << 20
+"""So much of a dump is read: the stacks of some 1,000 threads."""
+
+THREADS: Final = 8192
+"""So many threads of a dump are told."""
+
+FRAMES: Final = 64
+"""So many functions of a stack are told, the innermost ones."""
+
+LONGEST_LINE: Final = 2048
+"""What is longer is no line of a stack: names have 512 bytes and less."""
+
+_NO_FILE: Final = ("Native Method", "Unknown Source")
+_NID: Final = " nid="
+_HEXADECIMAL: Final = frozenset("0123456789abcdef")
+
+
+def parse_dump(text: str) -> Iterator[tuple[int, list[tuple[str, str, int]]]]:
+    """Parse a thread dump: each thread's native id, and its stack: function, file and line, the innermost first."""
+    nid = threads = 0
+    stack: list[tuple[str, str, int]] = []
+    for line in text.splitlines():
+        if line.startswith('"'):
+            found = _native_id(line)
+            if not found:
+                continue
+            if nid:
+                yield nid, stack
+                threads += 1
+                if threads >= THREADS:
+                    return
+            nid, stack = found, []
+        elif nid and len(stack) < FRAMES and len(line) <= LONGEST_LINE:
+            frame = _frame(line)
+            if frame is not None:
+                stack.append(frame)
+    if nid:
+        yield nid, stack
+
+
+def hidden(function: str) -> str:
+    """A function without the address of a class that was made at run time: another one in each process."""
+    parts = function.split("/0x")
+    return parts[0] + "".join(part.lstrip("0123456789abcdef") for part in parts[1:])
+
+
+def _native_id(line: str) -> int:
+    """The one behind a thread's name; 0 for a line without."""
+    word = line[line.rfind(_NID) + len(_NID) :].split(None, 1)[0] if _NID in line else ""
+    digits, base = (word[2:], 16) if word.startswith("0x") else (word, 10)
+    try:
+        return int(digits, base) if 0 < len(digits) <= 16 else 0
+    except ValueError:
+        return 0
+
+
+def _frame(line: str) -> tuple[str, str, int] | None:
+    """`    at java.lang.Thread.run(java.base@21/Thread.java:1583)`; None for a line that tells of something else."""
+    before, at, rest = line.partition("at ")
+    function, opened, place = rest.partition("(")
+    if not at or before.strip() or not before or not opened or not function or not place.endswith(")"):
+        return None
+    if any(character.isspace() for character in function):
+        return None
+    file, _, number = place[:-1].rpartition("/")[2].partition(":")
+    line_number = int(number) if number.isdecimal() and len(number) <= 9 else 0
+    return printable(hidden(function)), "" if file in _NO_FILE else printable(file), line_number

@@ -1,0 +1,281 @@
+"""A child process that does what is dangerous for us: parses what others control, or touches what they can change.
+
+What it answers may be a lie, if it was taken over: it is bounded in bytes and time here, and checked where it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING, Final
+
+from laggard.producers.diagnosis.confinement import LAST, PACKET_BYTES, READY
+from laggard.producers.kernel import cpu_clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+START_S: Final = 60.0
+"""So long it may take to begin, which is our own code's time: on a busy machine that is long."""
+
+ANSWER_S: Final = 10.0
+"""So long an answer is waited for ..."""
+
+ANSWER_CPU_S: Final = 2.0
+"""... and so much CPU time it may take."""
+
+ANSWER_BYTES: Final = 1 << 14
+"""So long an answer is, where nobody asks for a longer one."""
+
+_LOOK_S: Final = 0.1  # how often the CPU time of an answer is looked at
+
+_LONGEST_CAUSE: Final = 300
+
+_spent = threading.local()
+
+
+class HelperError(Exception):
+    """A helper has no answer: it died, took too long, or did not answer as it should. It is ended then."""
+
+
+class HelperGoneError(HelperError):
+    """It had died before it was asked: the question has no part in it."""
+
+
+def thread_time() -> float:
+    """CPU time of this thread, and of helpers for it, in seconds."""
+    return time.thread_time() + helpers_time()
+
+
+def helpers_time() -> float:
+    """CPU time of helpers for this thread, in seconds."""
+    return float(getattr(_spent, "cpu_s", 0.0))
+
+
+class Helper:
+    """One child process; it ends with us, when it is closed, or when it fails to answer. Threads ask it in turns.
+
+    Its environment is empty, and all its descriptors are those of its questions. It confines itself before it is asked.
+
+    Args:
+        module: what it runs: one that calls `confinement.serve`.
+        arguments: of it, behind our pid.
+
+    """
+
+    def __init__(self, module: str, *arguments: str) -> None:
+        command = [sys.executable, "-I", "-m", module, str(os.getpid()), *arguments]
+        self._turn = threading.Lock()
+        self._ready = False
+        self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._cause = ""
+        self._child = child = _Child()
+        # The child is ended when the thread that started it ends.
+        threading.Thread(target=child.keep, args=(command, theirs), name="diagnosis-helper", daemon=True).start()
+        child.began.wait()
+        self._close = weakref.finalize(self, _end, child, self._connection)
+
+    @property
+    def pid(self) -> int:
+        """Its process; 0 where it could not be started."""
+        return self._child.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be asked."""
+        return not self._child.ended.is_set()
+
+    def wait(self) -> None:
+        """Wait until it can answer, and do not count the wait as one for an answer.
+
+        Raises:
+            HelperError: it did not begin.
+
+        """
+        with self._turn:
+            self._begin()
+
+    def ask(
+        self,
+        *question: object,
+        descriptor: int = -1,
+        most: int = ANSWER_BYTES,
+        patience_s: float = ANSWER_S,
+        cpu_s: float = ANSWER_CPU_S,
+    ) -> object:
+        """What it answers: of JSON's types, checked in nothing.
+
+        Args:
+            question: of JSON's types.
+            descriptor: that goes with it; it stays open here.
+            most: so many bytes.
+            patience_s: so long the answer is waited for.
+            cpu_s: so much CPU time it may take.
+
+        Raises:
+            HelperError: there is none.
+
+        """
+        answer, unasked = self._asked(question, descriptor, most, patience_s, cpu_s)
+        if unasked >= 0:
+            os.close(unasked)
+        return answer
+
+    def ask_descriptor(self, *question: object, patience_s: float = ANSWER_S) -> tuple[object, int]:
+        """The same, and the descriptor that came with the answer, which is the caller's; -1 for none."""
+        return self._asked(question, -1, ANSWER_BYTES, patience_s, ANSWER_CPU_S)
+
+    def close(self) -> None:
+        """End it."""
+        self._close()
+
+    def _asked(
+        self, question: tuple[object, ...], descriptor: int, most: int, patience_s: float, cpu_s: float
+    ) -> tuple[object, int]:
+        text = json.dumps(question, separators=(",", ":")).encode()
+        with self._turn:
+            self._begin()
+            if not self.alive:
+                raise HelperGoneError(self._cause or "it has ended")
+            try:
+                if descriptor < 0:
+                    self._connection.send(text)
+                else:
+                    socket.send_fds(self._connection, [text], [descriptor])
+            except OSError as error:
+                raise HelperGoneError(str(self._failed(f"it cannot be asked: {error.strerror}"))) from error
+            with self._counted() as begun_s:
+                return self._answer(most, patience_s, begun_s + cpu_s)
+
+    def _begin(self) -> None:
+        if not self._ready:
+            if not self.alive:
+                raise HelperGoneError(self._cause or self._child.refused or "it has ended")
+            with self._counted() as begun_s:
+                said, _ = self._answer(ANSWER_BYTES, START_S, begun_s + START_S)
+            if said != READY:
+                raise self._failed(str(said)[:_LONGEST_CAUSE])
+            self._ready = True
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[float]:
+        """Count what it takes within as this thread's CPU time."""
+        begun_s = self._cpu_s()
+        try:
+            yield begun_s
+        finally:
+            _spent.cpu_s = helpers_time() + max(0.0, self._cpu_s() - begun_s)
+
+    def _answer(self, most: int, patience_s: float, until_cpu_s: float) -> tuple[object, int]:
+        until = time.monotonic() + patience_s
+        parts: list[bytes] = []
+        got = -1
+        try:
+            while True:
+                self._wait(until, until_cpu_s)
+                packet, descriptors, _, _ = socket.recv_fds(
+                    self._connection, PACKET_BYTES, 1, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+                )
+                if descriptors:
+                    if got >= 0:
+                        os.close(got)
+                    got = descriptors[0]
+                most -= max(1, len(packet) - 1)
+                if not packet or most < 0:
+                    raise self._failed("it ended" if not packet else "its answer is too long")
+                parts.append(packet[1:])
+                if packet[:1] == LAST:
+                    return json.loads(b"".join(parts)), got
+        except (HelperError, OSError, ValueError, RecursionError) as error:
+            if got >= 0:
+                os.close(got)
+            if isinstance(error, HelperError):
+                raise
+            ended = isinstance(error, ConnectionError)
+            raise self._failed("it ended" if ended else f"its answer is none: {error}") from error
+
+    def _wait(self, until: float, until_cpu_s: float) -> None:
+        """Wait for a packet."""
+        poll = select.poll()
+        poll.register(self._connection, select.POLLIN)
+        while not poll.poll(round(_LOOK_S * 1e3)):
+            if self._cpu_s() > until_cpu_s:
+                raise self._failed("it took too much CPU time")
+            if time.monotonic() > until:
+                raise self._failed("it did not answer in time")
+
+    def _failed(self, why: str) -> HelperError:
+        """End it: what it would answer later would be taken for the answer to another question."""
+        self.close()
+        self._cause = why
+        return HelperError(why)
+
+    def _cpu_s(self) -> float:
+        try:
+            return time.clock_gettime(cpu_clock(self.pid))
+        except OSError:
+            return 0.0
+
+
+class _Child:
+    """The process, as long as it lives.
+
+    Attributes:
+        pid: its own; 0 where it could not be started.
+        refused: why, in words.
+        began: set when it was started, or could not be.
+        ended: set when it has ended.
+
+    """
+
+    def __init__(self) -> None:
+        self.pid = 0
+        self.refused = ""
+        self.began, self.ended = threading.Event(), threading.Event()
+        self._reaping = threading.Lock()
+
+    def keep(self, command: list[str], connection: socket.socket) -> None:
+        """Start it, and wait for its end."""
+        try:
+            with connection:
+                process = subprocess.Popen(
+                    command,
+                    stdin=connection.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd="/",
+                    env={"OPENBLAS_NUM_THREADS": "1"},  # a second thread may not begin
+                    start_new_session=True,
+                )
+        except OSError as error:
+            self.refused = f"{sys.executable} cannot be started: {error.strerror}"
+        else:
+            self.pid = process.pid
+            self.began.set()
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            with self._reaping:
+                process.wait()
+                self.ended.set()
+        self.ended.set()
+        self.began.set()
+
+    def kill(self) -> None:
+        """End it, if it has not."""
+        with self._reaping:
+            if self.pid and not self.ended.is_set():
+                os.kill(self.pid, signal.SIGKILL)
+        self.ended.wait()
+
+
+def _end(child: _Child, connection: socket.socket) -> None:
+    child.kill()
+    connection.close()
