@@ -150,6 +150,19 @@ def opened(process: str, path: str, uid: int) -> int:
     return _regular(found, path, uid)
 
 
+def folder(root: int, path: str) -> int:
+    """Open a folder below an open one, which is the root of all links and of `..` on the way.
+
+    Returns:
+        A descriptor that only points to it, which the caller closes.
+
+    Raises:
+        OSError: as `opened`.
+
+    """
+    return _openat2(root, path, _IN_ROOT | _NO_MAGIC_LINKS)
+
+
 def mapped(process: str, begin: int, end: int) -> int:
     """Open the file that a process has mapped from one address to another, whatever lies at its path today.
 

@@ -6,12 +6,11 @@ import contextlib
 import os
 import re
 from bisect import bisect_right
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from laggard.pipeline.records.diagnosis import Location
 from laggard.producers import foreign
-from laggard.producers.diagnosis.states import inner_pid
+from laggard.producers.diagnosis.states import credentials, inner_pid
 from laggard.producers.diagnosis.symbols import kernel_symbols
 from laggard.producers.kernel import MOUNTS_BYTES
 from laggard.producers.proc import ProcError, printable
@@ -92,6 +91,20 @@ def parse_maps(text: bytes, file: str = "maps") -> list[Mapping]:
         except (IndexError, ValueError):
             raise ProcError(file, "line", "BEGIN-END PERMISSIONS OFFSET DEVICE INODE [PATH]", line) from None
     return mappings
+
+
+def mapped_files(path: str) -> set[str]:
+    """The paths of what a process has mapped and may execute; nothing where that may not be seen.
+
+    Args:
+        path: of the process, below the root of procfs.
+
+    """
+    try:
+        text = b"\n".join(foreign.lines(f"{path}/maps", MAPS_BYTES))
+        return {mapping.path for mapping in parse_maps(text, f"{path}/maps") if mapping.is_file}
+    except (OSError, ProcError):
+        return set()
 
 
 class AddressSpace:
@@ -250,7 +263,7 @@ class AddressSpace:
                 return foreign.program(self._alive)
         if mapping.path.endswith(_DELETED):
             raise FileNotFoundError(mapping.path)
-        return foreign.opened(self._alive, mapping.path, Path(self._path).stat().st_uid)
+        return foreign.opened(self._alive, mapping.path, credentials(self._path)[0])
 
 
 class CodeMap:
@@ -282,7 +295,7 @@ class CodeMap:
     def read(self) -> bool:
         """Have the file as it is now, if it has changed. Returns whether it has."""
         try:
-            owner = Path(self._path).stat().st_uid
+            owner = credentials(self._path)[0]
             descriptor = foreign.opened(self._path, self.path(), owner)
             # Anybody may have put a file there; root may have for a process of another's.
             if os.fstat(descriptor).st_uid not in (owner, 0):

@@ -57,7 +57,7 @@ def hidden(function: str) -> str:
 
 def _native_id(line: str) -> int:
     """The one behind a thread's name; 0 for a line without."""
-    word = line[line.rfind(_NID) + len(_NID) :].split(None, 1)[0] if _NID in line else ""
+    word = (line.rpartition(_NID)[2].split(None, 1) or [""])[0]
     digits, base = (word[2:], 16) if word.startswith("0x") else (word, 10)
     try:
         return int(digits, base) if 0 < len(digits) <= 16 else 0

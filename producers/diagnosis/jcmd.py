@@ -10,6 +10,7 @@ Java of its own for each question.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import stat
 from functools import lru_cache
@@ -20,13 +21,14 @@ from laggard.pipeline.records.diagnosis import Location
 from laggard.producers.clock import Clock
 from laggard.producers.diagnosis import perf
 from laggard.producers.diagnosis.contract import ProfilerError, Sample
+from laggard.producers.diagnosis.dumps import hidden
+from laggard.producers.diagnosis.helper import HelperError
 from laggard.producers.diagnosis.jvm import Jvm
-from laggard.producers.diagnosis.states import thread_states
-from laggard.producers.foreign import content
-from laggard.producers.proc import printable
+from laggard.producers.diagnosis.states import credentials, inner_pid, thread_states
+from laggard.producers.diagnosis.symbols import symbolizer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 NAME = "jcmd"
 STOPS = False
@@ -50,12 +52,6 @@ MAP_EVERY_S = 5.0
 FRAMES = 64
 """So many functions of a stack are told, the innermost ones."""
 
-_THREAD = re.compile(r'^"(?P<name>.*)" .*\bnid=(?P<nid>0x[0-9a-f]+|\d+)\b')
-_FRAME = re.compile(r"^\s+at (?P<function>[^\s(]+)\((?:.*/)?(?P<file>[^:/]*?)(?::(?P<line>\d+))?\)$")
-_HIDDEN = re.compile(r"/0x[0-9a-f]+")
-"""The address of a class that was made at run time, behind its name: another one in each process."""
-
-_NO_FILE = ("Native Method", "Unknown Source")
 _SIGNATURE = re.compile(r"^(?:\S+ )?([^\s(]+)\(.*\)$")
 
 
@@ -187,28 +183,27 @@ class Jcmd:
         """Have the names of compiled code written down, and read them."""
         self._map_ns = self._clock.monotonic() + round(self._map_wait_s * 1e9)
         self._map_wait_s = min(2.0 * self._map_wait_s, MAP_EVERY_S)
-        path = Path(f"{self._path}/root{self._perf.space.code_map}")
-        if path.is_symlink() or path.exists():  # somebody else has it written, or wants the machine to write elsewhere
-            self._note(self._found(path))
+        path = self._perf.space.code_map
+        name = path.rpartition("/")[2]
+        found = self._jvm.found(name)
+        if found is not None:  # somebody else has it written, or wants the machine to write elsewhere
+            self._note(self._was_there(path, *found))
             return
         try:
             self._jvm.ask("jcmd", "Compiler.perfmap")
             self._perf.space.read_code_map()
             self._unnamed = False
         finally:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(ProfilerError):  # it was not written
+                self._jvm.remove(name)
 
-    def _found(self, path: Path) -> str:
+    def _was_there(self, path: str, mode: int, uid: int) -> str:
         """What a map that was there already means, in words."""
-        told = f"jcmd: {path} was there already, so the machine was not asked to write it"
-        try:
-            status, owner = path.lstat(), Path(self._path).stat().st_uid
-        except OSError:
-            return told
+        told = f"jcmd: {self._path}/root{path} was there already, so the machine was not asked to write it"
         # As `CodeMap` has it: anybody may have put a file there.
-        if stat.S_ISREG(status.st_mode) and status.st_uid in {owner, 0}:
+        if stat.S_ISREG(mode) and uid in {credentials(self._path)[0], 0}:
             return f"{told}: methods that were compiled since somebody had it written have no names"
-        what = f"is user {status.st_uid}'s" if stat.S_ISREG(status.st_mode) else "is no regular file"
+        what = f"is user {uid}'s" if stat.S_ISREG(mode) else "is no regular file"
         return f"{told}: it {what} and is not used, and compiled methods have no names; remove it, and look again"
 
     def _dump(self) -> list[Sample]:
@@ -219,13 +214,19 @@ class Jcmd:
         if b"D" in states.values():
             self._note("jcmd: no thread dump while a thread slept uninterruptibly: all others would have waited for it")
             return []
-        text = self._jvm.ask("threaddump")
+        dump = self._jvm.ask("threaddump")
         took_ns = self._clock.monotonic() - begin_ns
         self.stopped_s += took_ns / 1e9  # at most: how long the machine waited to be run is in it
         self._dump_ns = max(self._dump_ns, begin_ns + round(took_ns / STOPPED_SHARE))
         samples = []
         inner = self._inner(states)
-        for nid, locations in parse_dump(text):
+        if dump.cut:
+            self._note(f"jcmd: of a thread dump only the first {len(dump.text) >> 20} MiB were read")
+        try:
+            stacks = symbolizer().stacks(dump.text)
+        except HelperError as error:
+            raise ProfilerError(f"jcmd: a thread dump of process {self._pid} cannot be read: {error}") from error
+        for nid, locations in stacks:
             tid = inner.get(nid, 0)
             running = states.get(tid) == b"R"
             if tid and locations and not (running and self._samples_running):
@@ -239,30 +240,13 @@ class Jcmd:
             return {tid: tid for tid in tids}
         found = {}
         for tid in tids:
-            words = re.search(rb"^NSpid:.*?(\d+)$", content(f"{self._path}/task/{tid}/status"), re.MULTILINE)
-            if words:
-                found[int(words[1])] = tid
+            inner = inner_pid(f"{self._path}/task/{tid}")
+            if inner:
+                found[inner] = tid
         return found
 
     def _note(self, text: str) -> None:
         self._notes.setdefault(text)
-
-
-def parse_dump(text: str) -> Iterator[tuple[int, tuple[Location, ...]]]:
-    """Parse a thread dump: the native id of each thread, and its stack, the innermost function first."""
-    nid = 0
-    locations: list[Location] = []
-    for line in text.splitlines():
-        if thread := _THREAD.match(line):
-            if nid:
-                yield nid, tuple(locations)
-            nid, locations = int(thread["nid"], 0), []
-        elif frame := _FRAME.match(line):
-            file = "" if frame["file"] in _NO_FILE else frame["file"]
-            function = _HIDDEN.sub("", frame["function"])
-            locations.append(Location(printable(function), printable(file), -1, int(frame["line"] or 0)))
-    if nid:
-        yield nid, tuple(locations)
 
 
 def available(pid: int) -> str:
@@ -284,4 +268,4 @@ def _in_java(sample: Sample) -> Sample:
 def _java(location: Location) -> Location:
     """A compiled method by its name alone, as dumps have it: `long Shop.price(long)` is `Shop.price`."""
     signature = _SIGNATURE.match(location.function) if not location.module else None
-    return Location(_HIDDEN.sub("", signature[1])) if signature else location
+    return Location(hidden(signature[1])) if signature else location

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from laggard.pipeline.records.diagnosis import Location
 from laggard.producers.clock import Clock
+from laggard.producers.diagnosis.addresses import mapped_files
 from laggard.producers.diagnosis.children import Child
 from laggard.producers.diagnosis.contract import ProfilerError, Sample, Unsuited
-from laggard.producers.foreign import content
 from laggard.producers.proc import printable
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ something is known soon, and the last one is repeated."""
 FRAMES = 64
 """So many functions of a stack are told, the innermost ones."""
 
-_PYTHON = re.compile(r"/(libpython\d[^/]*|python\d?[\d.]*|pypy[\d.-]*)$", re.MULTILINE)
+_PYTHON = re.compile(r"libpython\d.*|python[\d.]*|pypy[\d.-]*", re.DOTALL)
 _THREAD = re.compile(r'Thread (\d+)(?: "|$)')
 _SHIMS = ("thread (", "process ")  # what py-spy puts outside of the first function
 
@@ -193,10 +193,10 @@ def parse_record(text: bytes, begin_ts: float, end_ts: float) -> Iterator[Sample
 
 def available(pid: int) -> str:
     """Why py-spy cannot be used on this process, in words; empty where it can."""
-    maps = content(f"/proc/{pid}/maps").decode("utf-8", "replace")
-    if not maps:
+    files = mapped_files(f"/proc/{pid}")
+    if not files:
         return f"py-spy: the memory of process {pid} cannot be looked at: {_gone_or_forbidden(pid)}"
-    if not _PYTHON.search(maps):
+    if not any(_PYTHON.fullmatch(file.rpartition("/")[2]) for file in files):
         return Unsuited(f"py-spy: process {pid} is not a Python process")
     if not _program():
         # Into the environment that laggard runs in: the `pip` of the path may be another's.

@@ -39,6 +39,17 @@ def inner_pid(path: str) -> int:
     return int(words[-1]) if words and words[-1].isdigit() else 0
 
 
+def credentials(path: str) -> tuple[int, int]:
+    """The effective user and group of a process; -1 where it is gone.
+
+    The owner of its folder in procfs is root where nobody may look into it.
+    """
+    text = content(f"{path}/status")
+    found = [text.partition(key)[2].partition(b"\n")[0].split() for key in (b"\nUid:", b"\nGid:")]
+    uid, gid = (int(words[1]) if len(words) == 4 else -1 for words in found)
+    return uid, gid
+
+
 def may_signal(pid: int) -> bool:
     """Whether signals may be sent to a process: it is our own user's, or we have CAP_KILL."""
     try:

@@ -1,0 +1,116 @@
+"""The child process that touches what lies in the folder `/tmp` of a Java virtual machine, as that machine's own user.
+
+`python -I -m laggard.producers.diagnosis.attaching PID PATH UID GID`: PATH is that of the machine below a root of
+procfs. It enters the machine's mount namespace and root and becomes its user before it looks at anything there: links,
+pipes and sockets that lie there lead to nothing that the machine's user could not reach without us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import socket
+import stat
+import sys
+from typing import Any, Final
+
+from laggard.producers import foreign
+from laggard.producers.diagnosis import confinement
+
+MEMORY_BYTES: Final = 64 << 20
+CPU_S: Final = 60
+FILES: Final = 32
+
+CONNECT_S: Final = 1.0
+"""So long a full queue of connections is waited for."""
+
+_NEW_NAMESPACE: Final = 0x00020000  # CLONE_NEWNS
+
+
+def answer(question: list[Any], _: int) -> object:
+    """Answer one: about a file in the folder, by its name alone.
+
+    Returns:
+        `[true, what]`, or `[false, why not]`; for `connect` the connected socket, or why not.
+
+    """
+    try:
+        match question:
+            case ["look", str(name)]:
+                return [True, _look(name)]
+            case ["wish", str(name)]:
+                return [True, _wish(name)]
+            case ["remove", str(name)]:
+                os.unlink(name)  # noqa: PTH108 - relative to the folder
+                return [True, None]
+            case ["connect", str(name)]:
+                return _connected(name)
+    except OSError as error:
+        return [False, error.strerror or str(error)]
+    return [False, "an unknown question"]
+
+
+def _look(name: str) -> object:
+    """What lies there, and whose it is: mode and user; None for nothing."""
+    try:
+        status = os.lstat(name)
+    except FileNotFoundError:
+        return None
+    return [status.st_mode, status.st_uid]
+
+
+def _wish(name: str) -> bool:
+    """Make an empty file; False where something lies there already."""
+    try:
+        os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _connected(name: str) -> object:
+    """As Java's own attach does it: to a socket of the machine's user that is nobody else's to use."""
+    status = os.lstat(name)
+    if not stat.S_ISSOCK(status.st_mode):
+        return [False, "expected a socket"]
+    if status.st_uid != os.geteuid() or status.st_mode & 0o066:
+        return [False, f"expected a socket of user {os.geteuid()} alone, got one of user {status.st_uid}"]
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(CONNECT_S)
+        connection.connect(name)
+        return confinement.Sent(connection.detach())
+
+
+def main() -> None:
+    """Become the machine's user where the machine is, and answer."""
+    parent, path, uid, gid = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    with confinement.telling():
+        root = os.open(f"{path}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        confinement.limit(MEMORY_BYTES, CPU_S, FILES)
+        _enter_namespace(f"{path}/ns/mnt")
+        with contextlib.suppress(PermissionError):  # who may not has not more rights than the machine's user
+            os.fchdir(root)
+            os.chroot(".")
+        confinement.drop(uid, gid)
+        folder = foreign.folder(root, "tmp")
+        os.fchdir(folder)
+        os.close(folder)
+        os.close(root)
+        confinement.end_with(parent)
+    confinement.serve(answer)
+
+
+def _enter_namespace(path: str) -> None:
+    """Enter a mount namespace, where that is permitted: automatic mounts are the machine's then."""
+    library = ctypes.CDLL(None, use_errno=True)
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            library.setns(descriptor, _NEW_NAMESPACE)
+        finally:
+            os.close(descriptor)
+
+
+if __name__ == "__main__":
+    main()
