@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import tempfile
@@ -14,16 +15,30 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 OUTPUT_BYTES = 64 << 20
-"""So much of what a program writes is read."""
+"""So much a program may write; it is ended where it would write more."""
+
+MEMORY_BYTES = 2 << 30
+"""So much memory it may map, that of the files it reads, too."""
+
+CPU_S = 60
+"""So much CPU time it may take: a look takes some milliseconds."""
 
 ERROR_BYTES = 4096
 GRACE_S = 2.0
 """So long a program may take to end when it is asked to."""
 
 
-def _hear_signals() -> None:
-    """In the child: take the signals that it is asked to end with. An agent's threads leave them to one of them."""
+def _prepare() -> None:
+    """In the child: take the signals that it is asked to end with, which an agent's threads leave to one of them.
+
+    And be bounded: it parses what the process that it looks at controls.
+    """
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    bounds = {resource.RLIMIT_AS: MEMORY_BYTES, resource.RLIMIT_CPU: CPU_S, resource.RLIMIT_FSIZE: OUTPUT_BYTES}
+    for what, most in (bounds | {resource.RLIMIT_CORE: 0}).items():
+        allowed = resource.getrlimit(what)[1]
+        bound = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
+        resource.setrlimit(what, (bound, bound))
 
 
 class Child:
@@ -59,7 +74,7 @@ class Child:
                 stderr=self._errors,
                 pass_fds=(file,) if output_option else (),
                 start_new_session=True,
-                preexec_fn=_hear_signals,  # noqa: PLW1509 - one system call, no lock
+                preexec_fn=_prepare,  # noqa: PLW1509 - system calls alone, no lock
                 # Nothing is to be fetched from a network, least of all while a process stands still.
                 env=os.environ | {"LC_ALL": "C.UTF-8", "DEBUGINFOD_URLS": ""},
             )
