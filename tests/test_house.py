@@ -126,7 +126,10 @@ def test_what_operators_may_not_do_is_found() -> None:
 READERS: Final = {
     "access_log": "the user's logs",
     "cpu_limits.py": "the kernel's, below /sys",
-    "diagnosis": "",
+    "diagnosis/attaching.py": "in a child, as the user whose they are",
+    "diagnosis/confinement.py": "the kernel's of the child itself",
+    "diagnosis/symbolizer.py": "in a child, its own program",
+    "diagnosis/symbols.py": "the kernel's symbols, and a file in memory",
     "files.py": "the user's recordings",
     "foreign.py": "everybody else's",
     "held.py": "the kernel's, kept open",
@@ -155,9 +158,32 @@ def unbounded_reads(tree: ast.AST) -> Iterator[str]:
 
 
 def test_what_others_control_is_read_in_one_place() -> None:
-    producers = [path for path in MODULES if path.parts[0] == "producers" and path.parts[1] not in READERS]
+    producers = [
+        path
+        for path in MODULES
+        if path.parts[0] == "producers" and not READERS.keys() & {path.parts[1], "/".join(path.parts[1:])}
+    ]
     wrong = {str(path): list(unbounded_reads(tree_of(path))) for path in producers}
     assert {path: found for path, found in wrong.items() if found} == {}
+
+
+# What parses bytes of programs, and who may import it: what runs in the child without rights.
+PARSERS: Final = {
+    "laggard.producers.diagnosis.elf": {"diagnosis/symbolizer.py", "trace/boundaries/elf.py"},  # the latter its headers
+    "laggard.producers.diagnosis.frames.Frames": {"diagnosis/elf.py"},
+    "laggard.producers.diagnosis.dumps.parse_dump": {"diagnosis/symbolizer.py"},
+    "laggard.producers.diagnosis.symbolizer": set(),
+}
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_what_programs_say_of_themselves_is_parsed_in_a_child(parser: str) -> None:
+    importing = {
+        "/".join(path.parts[1:])
+        for path in MODULES
+        if path.parts[0] != "operators" and any(within(name, {parser}) for _, name in imported(tree_of(path)))
+    }
+    assert importing == PARSERS[parser]
 
 
 def test_reads_without_a_bound_are_found() -> None:
