@@ -16,6 +16,7 @@ import stat
 import threading
 import time
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import BusError, BusUnavailable
@@ -23,7 +24,6 @@ from laggard.pipeline.trusted import Untrusted, check_beside, check_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 APPLICATION_ID: Final = 0x6C676764  # "lggd", in the file's header: what `file` and we know it by
 SCHEMA_VERSION: Final = 1

@@ -121,7 +121,7 @@ def read_state(value: bytes, place: str) -> tuple[dict[str, Any], bool]:
         _check_items(packed)
         read = msgpack.unpackb(packed, raw=False, strict_map_key=True, ext_hook=_array, max_ext_len=len(packed))
     except Exception as error:  # noqa: BLE001 - msgpack raises many kinds, BufferError and MemoryError among them
-        raise SnapshotError(f"{place}: expected MessagePack: {error or type(error).__name__}") from None
+        raise SnapshotError(f"{place}: expected MessagePack: {str(error) or type(error).__name__}") from None
     if not isinstance(read, dict) or not isinstance(read.get("v"), int):
         raise SnapshotError(f"{place}: expected a map with the version of its form")
     state = read.get("state")
@@ -222,16 +222,16 @@ def _are_few(packed: bytes) -> bool:
     return not left and at == len(packed)
 
 
-_HEADS: Final = {
-    **{head: (0, 0, 0) for head in (0xC0, 0xC1, 0xC2, 0xC3)},
-    **{0xC4: (1, 0, 0), 0xC5: (2, 0, 0), 0xC6: (4, 0, 0)},  # bytes
-    **{0xC7: (1, 1, 0), 0xC8: (2, 1, 0), 0xC9: (4, 1, 0)},  # extensions
-    **{0xCA: (0, 4, 0), 0xCB: (0, 8, 0), 0xCC: (0, 1, 0), 0xCD: (0, 2, 0), 0xCE: (0, 4, 0), 0xCF: (0, 8, 0)},
-    **{0xD0: (0, 1, 0), 0xD1: (0, 2, 0), 0xD2: (0, 4, 0), 0xD3: (0, 8, 0)},
-    **{0xD4: (0, 2, 0), 0xD5: (0, 3, 0), 0xD6: (0, 5, 0), 0xD7: (0, 9, 0), 0xD8: (0, 17, 0)},
-    **{0xD9: (1, 0, 0), 0xDA: (2, 0, 0), 0xDB: (4, 0, 0)},  # text
-    **{0xDC: (2, 0, 1), 0xDD: (4, 0, 1), 0xDE: (2, 0, 2), 0xDF: (4, 0, 2)},  # lists and maps
-}
+_HEADS: Final = (
+    dict.fromkeys((0xC0, 0xC1, 0xC2, 0xC3), (0, 0, 0))
+    | {0xC4: (1, 0, 0), 0xC5: (2, 0, 0), 0xC6: (4, 0, 0)}  # bytes
+    | {0xC7: (1, 1, 0), 0xC8: (2, 1, 0), 0xC9: (4, 1, 0)}  # extensions
+    | {0xCA: (0, 4, 0), 0xCB: (0, 8, 0), 0xCC: (0, 1, 0), 0xCD: (0, 2, 0), 0xCE: (0, 4, 0), 0xCF: (0, 8, 0)}
+    | {0xD0: (0, 1, 0), 0xD1: (0, 2, 0), 0xD2: (0, 4, 0), 0xD3: (0, 8, 0)}
+    | {0xD4: (0, 2, 0), 0xD5: (0, 3, 0), 0xD6: (0, 5, 0), 0xD7: (0, 9, 0), 0xD8: (0, 17, 0)}
+    | {0xD9: (1, 0, 0), 0xDA: (2, 0, 0), 0xDB: (4, 0, 0)}  # text
+    | {0xDC: (2, 0, 1), 0xDD: (4, 0, 1), 0xDE: (2, 0, 2), 0xDF: (4, 0, 2)}  # lists and maps
+)
 """By the first byte of an item: of how many bytes its length is, what follows beside, and how many items are each."""
 
 

@@ -77,6 +77,8 @@ def test_it_says_what_laggard_understands(name: str) -> None:
 
 def test_an_agent_writes_to_no_process() -> None:
     """CAP_SYS_PTRACE would let it, and @system-service allows the call."""
-    filters = [line for line in (UNITS / "laggard-agent.service").read_text().splitlines() if "SystemCallFilter" in line]
+    filters = [
+        line for line in (UNITS / "laggard-agent.service").read_text().splitlines() if "SystemCallFilter" in line
+    ]
     assert filters[-1] == "SystemCallFilter=~process_vm_writev"
     assert not [line for line in filters if "ptrace" in line or "@debug" in line]
