@@ -34,10 +34,12 @@ class Agent:
 
     Attributes:
         bus: that it publishes to.
+        pid: its process's.
 
     """
 
     bus: EmbeddedBus
+    pid: int
 
     def records(self, partition: Partition) -> list[Incoming]:
         """All that it has published there."""
@@ -90,7 +92,7 @@ def agent(folder: Path, **settings: str) -> Iterator[Agent]:
                     raise RuntimeError(f"laggard agent: expected two ticks within {START_S:g} s, got: {said}")
                 time.sleep(0.2)
             with EmbeddedBus(path) as bus:
-                yield Agent(bus)
+                yield Agent(bus, process.pid)
         finally:
             process.terminate()
             process.communicate()

@@ -1,0 +1,229 @@
+"""A hostile neighbour: what it does to the agent that watches the machine as root.
+
+    python -m tests.evaluation.neighbour                    # ten minutes
+    python -m tests.evaluation.neighbour --seconds 60
+
+As the user `nobody` it does all at once: command lines and environments of 1 GiB, names that change 200 times a second,
+60,000 mappings, as many descriptors as it may have, 2,000 threads, a symbol that takes a demangler seconds, 5,000
+processes, programs that look like Java and lead elsewhere or answer without end, and forks. The agent looks into what
+uses CPU time, as it does by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import itertools
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import psutil
+
+from laggard.pipeline.records import Decoder, Frame
+from laggard.pipeline.records.diagnosis_json import read_diagnosis
+from tests.evaluation.watched import COUNTERS, DIAGNOSES, agent, table
+from tests.misbehaving.programs import compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+NOBODY: Final = 65534
+LEVELS: Final = 24
+"""Of a type that doubles with each: as a symbol 280 bytes, demangled 500 MB."""
+
+MOST_BYTES: Final = 128 << 20
+"""The agent may hold so much."""
+
+
+@dataclass
+class Told:
+    """What the neighbour did to an agent.
+
+    Attributes:
+        ticks: how many there were.
+        longest_s: between two of them.
+        interval_s: between two of them, as it should be.
+        resident_bytes: the most that the agent held.
+        cpu_ratio: what it used of one core, with programs that it has started and that have ended.
+        ended: whether it ended.
+        diagnoses: how many processes were looked into.
+        opened: how often something in a folder that is closed to the neighbour was looked up or made.
+
+    """
+
+    ticks: int
+    longest_s: float
+    interval_s: float
+    resident_bytes: int
+    cpu_ratio: float
+    ended: bool
+    diagnoses: int
+    opened: int
+
+    @property
+    def held(self) -> bool:
+        """Whether all promises are kept."""
+        return (
+            self.longest_s < 2.5 * self.interval_s
+            and self.resident_bytes <= MOST_BYTES
+            and not self.ended
+            and not self.opened
+        )
+
+
+def exploding(levels: int) -> str:
+    """A C++ name, each of whose arguments has the one before twice: f(A<int, int>, A<A<int, int>, ...>, ...)."""
+
+    def place(number: int) -> str:
+        digits, left = "", number
+        while left:
+            digits, left = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[left % 36] + digits, left // 36
+        return f"S{digits or '0'}_"
+
+    return "_Z1f1AIiiE" + "".join(f"S_I{place(level)}{place(level)}E" for level in range(levels))
+
+
+class Watched:
+    """Who looks something up or makes something in a folder, by inotify(7).
+
+    Args:
+        folder: which.
+
+    """
+
+    _EVENTS: Final = 0x20 | 0x100 | 0x200  # IN_OPEN, IN_CREATE, IN_DELETE
+
+    def __init__(self, folder: Path) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._descriptor < 0 or libc.inotify_add_watch(self._descriptor, bytes(folder), self._EVENTS) < 0:
+            raise OSError(ctypes.get_errno(), "expected inotify", str(folder))
+
+    def count(self) -> int:
+        """How often, since it was asked last."""
+        found, text = 0, b""
+        with suppress(BlockingIOError):
+            while text := os.read(self._descriptor, 1 << 16):
+                at = 0
+                while at < len(text):
+                    (length,) = struct.unpack_from("=I", text, at + 12)
+                    at += 16 + length
+                    found += 1
+        return found
+
+    def close(self) -> None:
+        """Look no more."""
+        os.close(self._descriptor)
+
+
+def ways(folder: Path, victim: Path, crowd: int) -> list[tuple[Path, tuple[str, ...]]]:
+    """What the neighbour does: programs and their arguments."""
+    program, exploded = compiled("hostile"), compiled("hostile", f'-DSYMBOL="{exploding(LEVELS)}"')
+    places = []
+    for name in ("leading", "answering"):
+        place = folder / name
+        place.mkdir()
+        os.chown(place, NOBODY, NOBODY)
+        places.append(str(place))
+    return [
+        *[(program, ("arguments", str(1 << 30)))] * 4,
+        (program, ("names",)),
+        (program, ("mappings", "60000")),
+        (program, ("descriptors",)),
+        (program, ("threads", "2000")),
+        (exploded, ("burn",)),
+        (program, ("crowd", str(crowd))),
+        (program, ("java", places[0], str(victim))),
+        (program, ("java", places[1])),
+        (program, ("forks",)),
+    ]
+
+
+def harm(seconds: float, crowd: int, interval_s: float = 1.0) -> Told:
+    """Let the neighbour do what it can for so long. Raises `PermissionError` for anybody but root."""
+    if os.geteuid() != 0:
+        raise PermissionError("neighbour: expected to be root, who may be somebody else")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="laggard-")))
+        folder.chmod(0o711)
+        (folder / "state").mkdir(mode=0o700)
+        victim = folder / "victim"
+        victim.mkdir(mode=0o700)
+        (victim / "secret").write_text("secret")
+        watched = Watched(victim)
+        stack.callback(watched.close)
+        settings = {"cpu_conditions": "single_cpu", "cpu_threshold": "10%", "cpu_duration": "1s"}
+        watching = stack.enter_context(agent(folder / "state", agent_interval=f"{interval_s:g}s", **settings))
+        process = psutil.Process(watching.pid)
+        for program, arguments in ways(folder, victim, crowd):
+            stack.enter_context(_as_nobody(program, arguments))
+        since, begun, used = time.time(), time.monotonic(), _used(process)
+        resident = opened = 0
+        while time.monotonic() < begun + seconds and process.is_running():
+            time.sleep(0.2)
+            with suppress(psutil.NoSuchProcess):
+                resident = max(resident, process.memory_info().rss)
+            opened += watched.count()
+        ended = not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+        cpu = (_used(process) - used) / (time.monotonic() - begun)
+        decoder, times = Decoder(), set[float]()
+        for record in watching.records(COUNTERS):
+            frame = decoder.decode(record.value, "counters")
+            if isinstance(frame, Frame) and frame.scope == "process" and frame.ts >= since:
+                times.add(frame.ts)
+        looked = {read_diagnosis(record.value, "diagnoses").pid for record in watching.records(DIAGNOSES)}
+    ticks = sorted(times)
+    gaps = [after - before for before, after in itertools.pairwise(ticks)]
+    return Told(len(ticks), max(gaps, default=seconds), interval_s, resident, cpu, ended, len(looked), opened)
+
+
+def _used(process: psutil.Process) -> float:
+    """CPU time of an agent and of what it has started, in seconds."""
+    return float(sum(process.cpu_times()[:4]))
+
+
+@contextmanager
+def _as_nobody(program: Path, arguments: Sequence[str]) -> Iterator[None]:
+    with subprocess.Popen(
+        [program, *arguments], user=NOBODY, group=NOBODY, extra_groups=[], cwd="/", stdout=subprocess.PIPE, text=True
+    ) as started:
+        try:
+            assert started.stdout is not None
+            if started.stdout.readline() != "ready\n":
+                raise RuntimeError(f"neighbour: {arguments}: expected it to run, got {started.wait()}")
+            yield
+        finally:
+            started.kill()
+
+
+def main() -> None:
+    """Say what happened; exit with 1 if a promise was not kept."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--crowd", type=int, default=5000, help="processes that do nothing")
+    asked = parser.parse_args()
+    told = harm(asked.seconds, asked.crowd)
+    rows = [
+        ("ticks", told.ticks, ""),
+        ("longest between two", f"{told.longest_s:.2f} s", f"below {2.5 * told.interval_s:g} s"),
+        ("resident memory", f"{told.resident_bytes / 2**20:.0f} MiB", f"at most {MOST_BYTES >> 20} MiB"),
+        ("CPU", f"{told.cpu_ratio:.1%} of a core", ""),
+        ("ended", told.ended, False),
+        ("processes looked into", told.diagnoses, ""),
+        ("opened or made in a closed folder", told.opened, 0),
+    ]
+    print(table(("", "was", "promised"), rows))
+    sys.exit(not told.held)
+
+
+if __name__ == "__main__":
+    main()
