@@ -448,8 +448,8 @@ def test_a_row_tells_as_whom_and_in_what_it_runs(machine, time, table):
 
 def test_command_lines_are_told_and_may_be_left_out(machine, time, table):
     path = machine.run(7)
-    (path / "cmdline").write_bytes(b"/bin/work\0--password\0x\0")
-    assert table.read()[0].commands == ("/bin/work --password x",)
+    (path / "cmdline").write_bytes(b"/bin/work\0--word\0x\0")
+    assert table.read()[0].commands == ("/bin/work --word x",)
     table = ProcessTable(time.clock, 1.0, root=str(machine.root), command_lines=False)
     layout, _ = table.read()
     assert layout.commands == ()

@@ -169,11 +169,11 @@ def test_what_it_takes_counts_as_the_asking_threads_cpu_time(hostile: Path) -> N
         files.name(key, offset_in(hostile, "good"))
         child = symbolizer().helper()
         theirs_s, ours_s, all_s = child._cpu_s(), time.thread_time(), thread_time()
-        for offset in range(200):
+        for offset in range(2000):
             files.name(key, offset)
         theirs_s, ours_s, all_s = child._cpu_s() - theirs_s, time.thread_time() - ours_s, thread_time() - all_s
-    assert all_s == pytest.approx(ours_s + theirs_s, rel=0.2)
-    assert all_s > ours_s
+    # What it does before it gets a question, and after it has answered, is not counted.
+    assert 0.3 < (all_s - ours_s) / theirs_s < 1.1
 
 
 def test_one_that_was_killed_is_replaced_and_no_file_is_blamed(hostile: Path) -> None:
