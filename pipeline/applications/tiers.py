@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_NUMBER = re.compile(r"[-_.]?[\d*?]+$")
+_NUMBERS = "0123456789*?"
 
 
 class Tier(NamedTuple):
@@ -48,4 +47,8 @@ hosts=('cache-1',))]
 
 def _unnumbered(host: str) -> str:
     """A host's name, or a pattern of some, without domain and number: `web` of `web-12.example.org`."""
-    return _NUMBER.sub("", host.partition(".")[0]) or host
+    name = host.partition(".")[0]
+    bare = name.rstrip(_NUMBERS)
+    if bare != name and bare.endswith(("-", "_")):
+        bare = bare[:-1]
+    return bare or host

@@ -18,6 +18,7 @@ UNITS_S: Final = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 """What a duration may be counted in."""
 
 _GO_UNITS_S: Final = {**UNITS_S, "µs": 1e-6, "μs": 1e-6, "m": 60.0, "h": 3600.0}  # both letters are used
+_LONGEST_DURATION: Final = 64  # in characters
 _GO_PIECE: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|μs|ms|s|m|h)")
 _NONE: Final = object()
 
@@ -165,7 +166,7 @@ def _duration_s(found: Any, fields: JsonFields) -> float:
             if 0 <= seconds < math.inf:
                 return seconds
     except (ValueError, OverflowError):
-        pieces = _GO_PIECE.findall(found) if isinstance(found, str) else []
+        pieces = _GO_PIECE.findall(found) if isinstance(found, str) and len(found) <= _LONGEST_DURATION else []
         if pieces and "".join(number + unit for number, unit in pieces) == found:
             return sum(float(number) * _GO_UNITS_S[unit] for number, unit in pieces)
     raise ValueError(f"{fields.duration}: expected a duration that is not negative, got {found!r}"[:120])

@@ -41,7 +41,7 @@ _library = ctypes.CDLL(None, use_errno=True)
 
 
 def limit(memory_bytes: int, cpu_s: int, files: int) -> None:
-    """Bound this process for good.
+    """Bound this process for good, and let it be the first to be ended where memory is short.
 
     Args:
         memory_bytes: what it may map beside what it has mapped already.
@@ -51,6 +51,8 @@ def limit(memory_bytes: int, cpu_s: int, files: int) -> None:
     """
     with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - the kernel's own
         mapped = int(file.read(64).split()[0]) * resource.getpagesize()
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb") as file:  # noqa: PTH123 - likewise
+        file.write(b"1000")
     for what, most in (
         (resource.RLIMIT_AS, mapped + memory_bytes),
         (resource.RLIMIT_CPU, cpu_s),
@@ -75,12 +77,20 @@ def drop(uid: int, gid: int) -> None:
             os.setresgid(gid, gid, gid)
             os.setresuid(uid, uid, uid)
     _prctl(_NO_NEW_PRIVILEGES, 1)
+    clear_ambient()
+    header, none, left = (ctypes.c_uint32 * 2)(_CAPABILITIES, 0), (ctypes.c_uint32 * 6)(), (ctypes.c_uint32 * 6)()
+    # A filter of system calls may forbid it: then there may be nothing to drop.
+    if _library.capset(header, none) < 0:
+        number = ctypes.get_errno()
+        if _library.capget(header, left) < 0 or any(left):
+            raise OSError(number, "it keeps its capabilities, as capset(2) is forbidden")
+    _prctl(_DUMPABLE, 0)  # no other process of this user may look into it
+
+
+def clear_ambient() -> None:
+    """Let what this thread starts have no capabilities, unless it is root."""
     with contextlib.suppress(OSError):  # kernels before 4.3
         _prctl(_AMBIENT, _CLEAR_ALL)
-    header, none = (ctypes.c_uint32 * 2)(_CAPABILITIES, 0), (ctypes.c_uint32 * 6)()
-    if _library.capset(header, none) < 0:
-        raise OSError(ctypes.get_errno(), "capset")
-    _prctl(_DUMPABLE, 0)  # no other process of this user may look into it
 
 
 def empty_root() -> None:

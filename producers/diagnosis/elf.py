@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-TABLE_BYTES = 32 << 20
-"""A symbol table that is larger than this is not read: 1.4 million symbols of 24 bytes."""
+TABLE_BYTES = 16 << 20
+"""A symbol table that is larger than this is not read: 700,000 symbols of 24 bytes."""
 
 HEADERS_BYTES = 4 << 20
 """... nor are headers of so many segments or sections."""
@@ -216,7 +216,7 @@ def demangled(name: bytes) -> str:
 
     `__cxa_demangle` of the C++ ABI does it, where a C++ library is.
     """
-    demangle = _demangler() if name.startswith(b"_Z") else None
+    demangle = _demangler() if name.startswith(b"_Z") and len(name) < LONGEST_NAME else None
     return printable(((demangle(name) if demangle else None) or name).decode("utf-8", "replace"))
 
 
@@ -224,12 +224,13 @@ def demangled(name: bytes) -> str:
 def _demangler() -> Callable[[bytes], bytes | None] | None:
     try:
         demangle = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
-        free = ctypes.CDLL(None).free
+        free, length = ctypes.CDLL(None).free, ctypes.CDLL(None).strnlen
     except (OSError, AttributeError):
         return None
     demangle.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
     demangle.restype = ctypes.c_void_p
     free.argtypes = [ctypes.c_void_p]
+    length.argtypes, length.restype = [ctypes.c_void_p, ctypes.c_size_t], ctypes.c_size_t
 
     def call(name: bytes) -> bytes | None:
         status = ctypes.c_int()
@@ -237,7 +238,7 @@ def _demangler() -> Callable[[bytes], bytes | None] | None:
         if not place:
             return None
         try:
-            return ctypes.string_at(place)[:LONGEST_NAME]
+            return ctypes.string_at(place, length(place, LONGEST_NAME))
         finally:
             free(place)
 

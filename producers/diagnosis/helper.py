@@ -18,7 +18,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Final
 
-from laggard.producers.diagnosis.confinement import LAST, PACKET_BYTES, READY
+from laggard.producers.diagnosis.confinement import LAST, PACKET_BYTES, READY, clear_ambient
 from laggard.producers.kernel import cpu_clock
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class Helper:
         self._ready = False
         self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._cause = ""
+        self._seen_s = self._counted_s = 0.0
         self._child = child = _Child()
         # The child is ended when the thread that started it ends.
         threading.Thread(target=child.keep, args=(command, theirs), name="diagnosis-helper", daemon=True).start()
@@ -168,12 +169,13 @@ class Helper:
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[float]:
-        """Count what it takes within as this thread's CPU time."""
-        begun_s = self._cpu_s()
+        """Count what it takes within as this thread's CPU time, and what it took behind the answer before."""
         try:
-            yield begun_s
+            yield self._cpu_s()
         finally:
-            _spent.cpu_s = helpers_time() + max(0.0, self._cpu_s() - begun_s)
+            now_s = self._cpu_s()
+            _spent.cpu_s = helpers_time() + max(0.0, now_s - self._counted_s)
+            self._counted_s = max(now_s, self._counted_s)
 
     def _answer(self, most: int, patience_s: float, until_cpu_s: float) -> tuple[object, int]:
         until = time.monotonic() + patience_s
@@ -215,15 +217,16 @@ class Helper:
 
     def _failed(self, why: str) -> HelperError:
         """End it: what it would answer later would be taken for the answer to another question."""
+        self._cpu_s()
         self.close()
         self._cause = why
         return HelperError(why)
 
     def _cpu_s(self) -> float:
-        try:
-            return time.clock_gettime(cpu_clock(self.pid))
-        except OSError:
-            return 0.0
+        """CPU time that it took so far, in seconds; when it has ended, what was seen of it last."""
+        with contextlib.suppress(OSError):
+            self._seen_s = time.clock_gettime(cpu_clock(self.pid))
+        return self._seen_s
 
 
 class _Child:
@@ -245,6 +248,7 @@ class _Child:
 
     def keep(self, command: list[str], connection: socket.socket) -> None:
         """Start it, and wait for its end."""
+        clear_ambient()
         try:
             with connection:
                 process = subprocess.Popen(

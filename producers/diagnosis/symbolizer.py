@@ -25,8 +25,8 @@ from laggard.producers.proc import printable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MEMORY_BYTES: Final = 256 << 20
-"""So much more memory it may have than it begins with: a symbol table of the largest size takes 180 MiB."""
+MEMORY_BYTES: Final = 128 << 20
+"""So much more memory it may have than it begins with; where that is not enough, it forgets all files."""
 
 CPU_S: Final = 300
 """So much CPU time it may take in its life; another one begins behind it."""
@@ -34,7 +34,7 @@ CPU_S: Final = 300
 FILES: Final = 64
 """So many files it knows, the last used ones; each holds one descriptor."""
 
-SYMBOLS: Final = 2_000_000
+SYMBOLS: Final = 1_000_000
 """... with so many functions in sum, of 24 bytes."""
 
 CODE_MAP_BYTES: Final = 16 << 20

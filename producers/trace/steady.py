@@ -9,17 +9,19 @@ from typing import Final
 from laggard.producers.redaction import redact
 
 _NUMBERED: Final = re.compile(r"^(pipe|socket|anon_inode|memfd|net|mnt|pid|user|uts|ipc|cgroup):\[?[\w.\[\] -]*\]?$")
-_NUMBER: Final = re.compile(r"[-_#/ :]+\d+$")
+# What is repeated begins nowhere but at its first character: of a long run, trying each one would take quadratic time.
+_NUMBER: Final = re.compile(r"(?<![-_#/ :])[-_#/ :]+\d+$")
 _ADDRESS: Final = re.compile(r":\d+$")
 _PROC: Final = re.compile(r"^/proc/\d+(?:/task/\d+)?")
 _DESCRIPTOR: Final = re.compile(r"^(/proc/(?:self|\*)/(?:fd|fdinfo|map_files)/|/dev/(?:fd|pts)/).+$")
 _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_IDS: Final = re.compile(rf"{_UUID}|(?=[0-9a-f]*\d)[0-9a-f]{{8,}}|\d{{5,}}", re.IGNORECASE)
+_IDS: Final = re.compile(rf"{_UUID}|(?<![0-9a-f])(?=[0-9a-f]*\d)[0-9a-f]{{8,}}|\d{{5,}}", re.IGNORECASE)
 _TEMPORARY: Final = re.compile(r"^((?:/private)?(?:/var)?/tmp/|/dev/shm/)(.*)$", re.DOTALL)
 _RANDOM: Final = re.compile(
     r"(?!(?:[A-Z]?[a-z]{2,})(?:[A-Z][a-z]{2,})*(?:$|\.))"  # but for words, also where they are joined LikeThis
     r"(?=[A-Za-z]*[\d_A-Z])(?=[\d_a-z]*[A-Z]|[A-Z_a-z]*\d)[A-Za-z0-9_]{6,}(?=$|\.)"
 )
+_LONGEST_FILE: Final = 255  # in characters: NAME_MAX
 _SEGMENT: Final = re.compile(rf"^(?:\d+|{_UUID}|(?=[0-9a-f-]*\d)[0-9a-f-]{{8,}})$", re.IGNORECASE)
 
 
@@ -49,7 +51,8 @@ def steady(text: str) -> str:
     text = _IDS.sub("*", text)
     temporary = _TEMPORARY.match(text)
     if temporary is not None:
-        return temporary[1] + "/".join(_RANDOM.sub("*", part) for part in temporary[2].split("/"))
+        parts = temporary[2].split("/")
+        return temporary[1] + "/".join(_RANDOM.sub("*", part) if len(part) <= _LONGEST_FILE else part for part in parts)
     return text
 
 

@@ -67,17 +67,17 @@ def test_a_symbol_that_explodes_costs_one_file_its_names_and_nobody_else_anythin
         spent_s = thread_time() - before
         assert name in ("", EXPLODING)  # it died of it, or the memory for it ended before
         assert spent_s < helper.ANSWER_CPU_S + 1.0
-        if not name:
-            assert files.notes == [
-                "functions of 1 files have no names: who read them failed (it took too much CPU time)"
-            ]
+        assert spent_s > 0.1, "what it took is counted, also where it died of it"
+        if files.notes:
+            (note,) = files.notes
+            assert note.startswith("functions of 1 files have no names: who read them failed (it ")
             assert not Path(f"/proc/{child}").exists()
             before = thread_time()
             assert files.name(theirs, offset_in(hostile, "good")) == ""  # not asked again
             assert thread_time() - before < 0.1
         ours = files.add(os.open(libc, os.O_RDONLY))
         assert files.name(ours, offset_of_getpid()) != ""
-        assert int(status_of(symbolizer().helper().pid)["VmHWM"].split()[0]) < 400_000  # kB
+        assert int(status_of(symbolizer().helper().pid)["VmHWM"].split()[0]) < 200_000  # kB
 
 
 def offset_of_getpid() -> int:
@@ -124,6 +124,7 @@ def test_it_has_no_rights_no_secrets_and_nothing_to_open() -> None:
         status = status_of(child.pid)
         assert {status[name] for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == {"0" * 16}
         assert (status["NoNewPrivs"], status["Threads"]) == ("1", "1")
+        assert (place / "oom_score_adj").read_text() == "1000\n"
         assert (place / "environ").read_bytes() in (b"", b"OPENBLAS_NUM_THREADS=1\0")
         opened = [os.readlink(entry) for entry in (place / "fd").iterdir()]  # noqa: PTH115 - no path
         assert opened.count("/dev/null") == 2
@@ -131,7 +132,7 @@ def test_it_has_no_rights_no_secrets_and_nothing_to_open() -> None:
         assert len(opened) == 3
         limits = {line[:26].strip(): line[26:].split()[:2] for line in (place / "limits").read_text().splitlines()}
         assert limits["Max file size"] == limits["Max processes"] == limits["Max core file size"] == ["0", "0"]
-        assert int(limits["Max address space"][1]) < 1 << 30
+        assert int(limits["Max address space"][1]) < 512 << 20
         assert int(limits["Max cpu time"][1]) <= 300
         if os.geteuid() == 0:
             assert status["Uid"].split() == ["65534"] * 4
