@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from laggard.producers.redaction import LONGEST, redact
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -99,5 +101,7 @@ def lines_of(block: bytes) -> Sequence[tuple[int, bytes]]:
 
 
 def shown(line: bytes, limit: int = 80) -> str:
-    """The beginning of a line, for a person."""
-    return repr(line[:limit].decode("utf-8", "backslashreplace")) + ("..." if len(line) > limit else "")
+    """The beginning of a line, for a person, without secrets such as `?token=...`."""
+    # More than is shown, so that a secret is known as one where it is cut.
+    text = redact(line[: limit + LONGEST].decode("utf-8", "backslashreplace"))
+    return repr(text[:limit]) + ("..." if len(text) > limit else "")

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 import zstandard
 
+from laggard.producers.redaction import redact
 from laggard.producers.trace.errors import TraceError
 from laggard.producers.trace.foreign import BYTES, foreign
 
@@ -397,5 +398,5 @@ def _why(attributes: Mapping[str, str], events: list[dict[str, str]]) -> str:
     ):
         for each in told:
             if each.get(name):
-                return each[name]
+                return redact(each[name])
     return "error"

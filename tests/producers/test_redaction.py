@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laggard.producers.access_log.requests import shown
 from laggard.producers.diagnosis.target import find
 from laggard.producers.proc import parse_command, parse_name
 from laggard.producers.redaction import LONGEST, NAMES, PROGRAMS, Redactor, configure, redact
@@ -144,6 +145,12 @@ def test_real_processes_do_not_tell(tmp_path: Path) -> None:
     finally:
         program.kill()
         program.communicate()
+
+
+def test_what_is_told_of_a_line_of_a_log_that_cannot_be_read() -> None:
+    line = b'10.0.0.1 - - "GET /reset?token=' + b"hunter2" * 100 + b'&page=2 HTTP/1.1" 200'
+    assert shown(line) == """'10.0.0.1 - - "GET /reset?token=***&page=2 HTTP/1.1" 200'"""
+    assert shown(line, 40) == """'10.0.0.1 - - "GET /reset?token=***&page='..."""
 
 
 def test_names_of_threads_and_of_what_was_asked() -> None:
