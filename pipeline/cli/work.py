@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
         from laggard.pipeline.cli.opening import bus_of, topics_of  # noqa: PLC0415
         from laggard.pipeline.engine.runner import Runner  # noqa: PLC0415
         from laggard.pipeline.engine.telemetry import Telemetry  # noqa: PLC0415
+        from laggard.pipeline.investigator.tokens import token_of  # noqa: PLC0415
         from laggard.pipeline.metrics.exporter import Exporter, metrics_registry  # noqa: PLC0415
         from laggard.pipeline.records import Mark, encode  # noqa: PLC0415
         from laggard.pipeline.topics import ANOMALIES, COUNTERS  # noqa: PLC0415
@@ -69,12 +71,15 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
 
             try:
                 listen = worker_listen(settings)
+                # Nobody else may mark what root watches, where nobody else may see it.
+                token = token_of(settings) if os.geteuid() == 0 and not listen.token else None
                 app = create_app(
                     listen=listen,
                     registry=metrics_registry(exporter),
                     recovering=runner.recovering,
                     append=append,
                     host=host,
+                    page_token="" if token is None else token.value,
                 )
                 serving = serve(app, listen, running.stop)
             except ListenError as error:

@@ -61,6 +61,7 @@ class _App:
     host: str
     clock: Callable[[], float]
     allowance: Allowance
+    asks: bool
 
     def routes(self) -> list[Route]:
         return [
@@ -78,7 +79,7 @@ class _App:
                 host=escape(self.host),
                 version=escape(version("laggard")),
                 listen=escape(listen),
-                token="-H 'Authorization: Bearer TOKEN' " if self.listen.token else "",
+                token="-H 'Authorization: Bearer TOKEN' " if self.asks else "",
             )
         )
 
@@ -138,6 +139,7 @@ def create_app(
     host: str,
     clock: Callable[[], float] = time.time,
     allowance: Allowance | None = None,
+    page_token: str = "",
 ) -> ASGIApp:
     """The application that `serve` puts behind the port.
 
@@ -149,10 +151,12 @@ def create_app(
         host: this machine's name in records, a mark's host where it names none.
         clock: now, seconds since the Unix epoch.
         allowance: how many marks may come.
+        page_token: what marks need where `listen` has no token; empty for nothing.
 
     """
+    asks = bool(listen.token or page_token)
     app = Starlette(
-        routes=_App(listen, registry, recovering, append, host, clock, allowance or Allowance()).routes(),
+        routes=_App(listen, registry, recovering, append, host, clock, allowance or Allowance(), asks).routes(),
         exception_handlers=handlers("a path that GET / lists"),
     )
-    return Guard(app, listen)
+    return Guard(app, listen, page_token)

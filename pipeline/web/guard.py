@@ -83,12 +83,19 @@ class Guard(Secured):
     127.0.0.1 (DNS rebinding), and then it can read the answers too; but it cannot change what the browser says in
     `Host` and `Origin`. With a token there is nothing that a browser would send by itself, so that behind one any
     `Host` is served: a scraper may know this machine by a name that it does not know itself.
+
+    Parameters:
+        app: what is behind it.
+        listen: where it listens; with a token, all but health needs that.
+        page_token: what changes something needs where there is no such token: the page's; empty for nothing.
+
     """
 
-    def __init__(self, app: ASGIApp, listen: Listen) -> None:
+    def __init__(self, app: ASGIApp, listen: Listen, page_token: str = "") -> None:
         super().__init__(app)
         self._listen = listen
         self._token = digest(listen.token)
+        self._page_token = digest(page_token) if page_token else None
 
     def check(self, scope: Scope, headers: Headers) -> None:
         """The host, the token, the origin."""
@@ -104,8 +111,13 @@ class Guard(Secured):
             raise RequestError(
                 401, "no valid token", "Authorization: Bearer with web.token", {"WWW-Authenticate": "Bearer"}
             )
-        if scope["method"] not in SAFE_METHODS and cross_site(headers):
+        if scope["method"] in SAFE_METHODS:
+            return
+        if cross_site(headers):
             raise RequestError(403, "cross-site request", "no Origin header, or the one of this port")
+        if not wanted and self._page_token is not None and not same(bearer(headers), self._page_token):
+            expected = "Authorization: Bearer with the token of the page, or web.token set"
+            raise RequestError(401, "no valid token", expected, {"WWW-Authenticate": "Bearer"})
 
     def secure(self, scope: Scope, headers: MutableHeaders) -> None:  # noqa: ARG002 - as in the base class
         """The same for every answer."""

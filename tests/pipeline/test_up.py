@@ -242,6 +242,10 @@ def test_a_generated_token_is_told_once_as_a_link(start: Callable[..., Up]) -> N
     assert told == f"           {why} {kept}, or once by this link: {link}\n"
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(f"{page}/api/v1/cluster")
+    if os.geteuid() == 0:
+        json_of = {"Content-Type": "application/json"}
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(urllib.request.Request(f"{up.holder('work')[1]}/marks", b"{}", json_of))
     assert up.ended(signal.SIGINT)[::2] == (0, "")
     lines = start(*asks).introduced()
     assert lines[at + 1] == f"           {why} {kept}.\n"

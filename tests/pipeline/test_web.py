@@ -45,7 +45,7 @@ TOKEN = "correct-horse-battery"
 class Port:
     """A real server on a free port, and what its parts were told."""
 
-    def __init__(self, host: str = "127.0.0.1", number: int = 0, token: str = "") -> None:
+    def __init__(self, host: str = "127.0.0.1", number: int = 0, token: str = "", page_token: str = "") -> None:
         self.registry = CollectorRegistry()
         self.left: dict[str, int] = {}
         self.marks: list[Mark] = []
@@ -62,6 +62,7 @@ class Port:
             host="web-1",
             clock=lambda: NOW,
             allowance=Allowance(lambda: self.seconds),
+            page_token=page_token,
         )
         self.serving = serve(app, where, self.stop)
         self.url = self.serving.url
@@ -364,6 +365,19 @@ def test_with_a_token_others_may_reach_it_and_it_does_not_show_in_a_repr(host: s
     listen = Listen.resolve(Address(host, 0), TOKEN)
     assert not listen.loopback
     assert TOKEN not in repr(listen)
+
+
+def test_where_the_page_asks_for_a_token_marks_do_too_and_metrics_do_not() -> None:
+    port = Port(page_token=TOKEN)
+    try:
+        for wrong in ("", TOKEN, "Bearer " + TOKEN[:-1]):
+            refused(port.post({"note": "by nobody"}, authorization=wrong), 401, "no valid token")
+        assert port.marks == []
+        assert port.post({"note": ""}, authorization="Bearer " + TOKEN).status_code == 201
+        assert port.client.get("/metrics").status_code == 200
+        assert "Authorization: Bearer TOKEN" in port.client.get("/").text
+    finally:
+        port.close()
 
 
 def test_with_a_token_everything_but_health_asks_for_it() -> None:
