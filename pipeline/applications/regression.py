@@ -123,7 +123,8 @@ class RegressionTask(RecordTask):
                 self._refuse(record, f"{self._place(record)}: expected a frame, a wish or feedback, got a {kind}")
         self.states.look_after_silent(self.position)
         for key, gone in self.states.take_gone():
-            self._end(key, gone)
+            with self._setting_aside(key):
+                self._end(key, gone)
 
     def _has_key(self, record: Incoming, key: str) -> bool:
         if key == record.key:
@@ -191,10 +192,11 @@ class RegressionTask(RecordTask):
         self.states.heard(record.key, record.offset)
         if (found := self.states.silent(record.ts)) is not None:
             key, silent = found
-            self._rest(key, silent)
-            self._end(key, silent)
-            silent.fall_silent()
-            self.states.silenced(key, self.position)
+            with self._setting_aside(key):
+                self._rest(key, silent)
+                self._end(key, silent)
+                silent.fall_silent()
+                self.states.silenced(key, self.position)
 
     def _wish(self, record: Incoming, wish: Wish) -> None:
         one = self.states.open(wish.application, self.position)

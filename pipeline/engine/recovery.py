@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from laggard.pipeline.bus import DamagedRecord, DamagedSnapshot
 from laggard.pipeline.engine.migrations import newest_snapshots
 from laggard.pipeline.engine.snapshots import BASE_KEY
+from laggard.pipeline.engine.stage import MOST_TOLD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from laggard.pipeline.engine.stage import StageTask
     from laggard.pipeline.engine.states import Loaded
     from laggard.pipeline.engine.tasks import Tasks
-
-MOST_REASONS: Final = 20
-"""Snapshots of a task that cannot be used, of which the log has the reason."""
 
 _logger = logging.getLogger(__name__)
 
@@ -174,10 +172,10 @@ class Recovery:
         telemetry.snapshots_unusable += len(loaded.damaged)
         if loaded.migrated:
             _logger.warning("%s: %d snapshots of an older version were migrated", self._where, loaded.migrated)
-        for reason in islice(loaded.damaged.values(), MOST_REASONS):
+        for reason in islice(loaded.damaged.values(), MOST_TOLD):
             _logger.warning("%s: a snapshot cannot be used; learning from the input again: %s", self._where, reason)
-        if len(loaded.damaged) > MOST_REASONS:
-            _logger.warning("%s: %d more snapshots cannot be used", self._where, len(loaded.damaged) - MOST_REASONS)
+        if len(loaded.damaged) > MOST_TOLD:
+            _logger.warning("%s: %d more snapshots cannot be used", self._where, len(loaded.damaged) - MOST_TOLD)
 
     def _snapshots(self, committed: int) -> Sequence[Snapshot]:
         task = self.task

@@ -215,7 +215,7 @@ def _are_few(packed: bytes) -> bool:
         elif head <= 0xBF:
             at += head & 0x1F
         else:
-            width, follows, items = _HEADS[head]
+            width, follows, items = _HEADS[head - 0xC0]
             length = int.from_bytes(packed[at : at + width], "big")
             at += width + follows + (0 if items else length)
             left += items * length
@@ -223,16 +223,18 @@ def _are_few(packed: bytes) -> bool:
 
 
 _HEADS: Final = (
-    dict.fromkeys((0xC0, 0xC1, 0xC2, 0xC3), (0, 0, 0))
-    | {0xC4: (1, 0, 0), 0xC5: (2, 0, 0), 0xC6: (4, 0, 0)}  # bytes
-    | {0xC7: (1, 1, 0), 0xC8: (2, 1, 0), 0xC9: (4, 1, 0)}  # extensions
-    | {0xCA: (0, 4, 0), 0xCB: (0, 8, 0), 0xCC: (0, 1, 0), 0xCD: (0, 2, 0), 0xCE: (0, 4, 0), 0xCF: (0, 8, 0)}
-    | {0xD0: (0, 1, 0), 0xD1: (0, 2, 0), 0xD2: (0, 4, 0), 0xD3: (0, 8, 0)}
-    | {0xD4: (0, 2, 0), 0xD5: (0, 3, 0), 0xD6: (0, 5, 0), 0xD7: (0, 9, 0), 0xD8: (0, 17, 0)}
-    | {0xD9: (1, 0, 0), 0xDA: (2, 0, 0), 0xDB: (4, 0, 0)}  # text
-    | {0xDC: (2, 0, 1), 0xDD: (4, 0, 1), 0xDE: (2, 0, 2), 0xDF: (4, 0, 2)}  # lists and maps
-)
-"""By the first byte of an item: of how many bytes its length is, what follows beside, and how many items are each."""
+    (0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0),  # none, what is never used, false and true
+    (1, 0, 0), (2, 0, 0), (4, 0, 0),  # bytes
+    (1, 1, 0), (2, 1, 0), (4, 1, 0),  # extensions
+    (0, 4, 0), (0, 8, 0),  # floats
+    (0, 1, 0), (0, 2, 0), (0, 4, 0), (0, 8, 0),  # integers
+    (0, 1, 0), (0, 2, 0), (0, 4, 0), (0, 8, 0),  # those with a sign
+    (0, 2, 0), (0, 3, 0), (0, 5, 0), (0, 9, 0), (0, 17, 0),  # short extensions
+    (1, 0, 0), (2, 0, 0), (4, 0, 0),  # text
+    (2, 0, 1), (4, 0, 1), (2, 0, 2), (4, 0, 2),  # lists and maps
+)  # fmt: skip
+"""By the first byte of an item, from 0xC0 on: of how many bytes its length is, what follows
+beside, and how many items each of it is."""
 
 
 def _array(code: int, data: bytes) -> np.ndarray[Any, Any]:

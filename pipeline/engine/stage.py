@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, Unpack
 
@@ -20,7 +21,7 @@ from laggard.pipeline.records.outputs import Published
 from laggard.pipeline.topics import ANOMALIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from laggard.pipeline.engine.observers import Observer
     from laggard.pipeline.engine.snapshots import Migration
@@ -33,6 +34,8 @@ MAX_KEYS: Final = 1024
 """Keys of one task: a host of 300 processes takes about 1 MB."""
 
 LONGEST_REASON: Final = 1000
+MOST_TOLD: Final = 20
+"""States of a task that cannot be used, of which the log has the reason."""
 
 FAR_AHEAD_S: Final = 3600.0
 """A frame or a request that is further ahead of the time of its record is refused."""
@@ -174,7 +177,32 @@ class StageTask(ABC):
         if isinstance(record.value, Null):
             self._refuse_for_all(record, f"{self._place(record)}: expected a record, got none (null)")
             return False
-        return self._process(record)
+        made = False
+        with self._setting_aside(record.key) as failed:
+            made = self._process(record)
+        if failed:
+            self._refuse(record, f"{self._place(record)}: not processed: {'; '.join(failed)}")
+        return made
+
+    @contextmanager
+    def _setting_aside(self, key: str) -> Iterator[list[str]]:
+        """Give the state of a key up where it raises, so that the key learns anew: it would raise at each record.
+
+        Yields:
+            Where the reason is put.
+
+        """
+        failed: list[str] = []
+        try:
+            yield failed
+        except Exception as error:  # noqa: BLE001 - a state that somebody else wrote may raise anything
+            failed.append(f"{type(error).__name__}: {error}")
+            self.states.set_aside(key, self.position)
+            self._counts.snapshots_unusable += 1
+            if self._counts is self.telemetry and self._counts.snapshots_unusable <= MOST_TOLD:
+                _logger.warning("%s: what was learned of %r cannot be used; it learns anew: %s: %s",
+                    self.stage.name, key, type(error).__name__, str(error)[:LONGEST_REASON],
+                )  # fmt: skip
 
     @abstractmethod
     def _process(self, record: Incoming) -> bool:

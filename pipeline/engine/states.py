@@ -42,6 +42,7 @@ from laggard.pipeline.engine.stream import Operator, Sequences, Stream
 from laggard.pipeline.incidents.courses import SILENT_S
 from laggard.pipeline.incidents.tolerance import Tolerance, restored
 from laggard.pipeline.records import Decoder
+from laggard.pipeline.records.limits import MAX_TS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -69,6 +70,8 @@ FORGOTTEN_RECORDS: Final = 100_000
 SILENT_RECORDS: Final = 200
 """A key has fallen silent when all keys had so many records each meanwhile, beside the time that has passed: one other
 key's clock, which may be wrong, is not enough."""
+
+_MOST_RECORDS: Final = 1 << 53
 
 LONGEST_REASON: Final = 1000
 """Characters that are told of why a snapshot cannot be used."""
@@ -209,6 +212,15 @@ class Loaded:
     migrated: int = 0
 
 
+def _time_of(keyed: KeyState) -> float:
+    """The time of a state, for its snapshot; 0 where it has none that can be told."""
+    try:
+        ts = float(keyed.ts)
+    except Exception:  # noqa: BLE001 - of a state that somebody else wrote
+        return 0.0
+    return ts if 0.0 <= ts <= MAX_TS else 0.0
+
+
 def _base_of(snapshot: Snapshot, place: str) -> tuple[int, int]:
     """Where the replay begins, and how many records come before. Raises `SnapshotError` where that cannot be."""
     state = decode_state(snapshot.value, place)
@@ -293,7 +305,13 @@ class States(Generic[State]):
         self._awaited.pop(key, None)
         self.state_bytes -= self._sizes.pop(key, 0)
         if self._saving:
-            self._save_at_once(self._snapshot(key, offset, keyed.ts, GIVEN_UP))
+            self._save_at_once(self._snapshot(key, offset, _time_of(keyed), GIVEN_UP))
+
+    def set_aside(self, key: str, position: int) -> None:
+        """Give a key up whose state cannot be used: nothing of it is told or saved."""
+        if key in self._keys:
+            self._give_up(key, position)
+            self._gone = [each for each in self._gone if each[0] != key]
 
     def _save_at_once(self, snapshot: Snapshot) -> None:
         # What was due of the key must not come after this.
@@ -381,10 +399,10 @@ class States(Generic[State]):
     def _encoded(self, key: str, position: int) -> Snapshot | None:
         """A snapshot of a key; None where it cannot be saved."""
         keyed = self._keys[key]
-        state = {"operator": self._stage.name, "state_version": self._stage.state_version, **keyed.snapshot()}
+        told = {"operator": self._stage.name, "state_version": self._stage.state_version}
         try:
-            value = encode_state(state, MAX_SNAPSHOT_BYTES)
-        except SnapshotError as error:
+            value = encode_state({**told, **keyed.snapshot()}, MAX_SNAPSHOT_BYTES)
+        except Exception as error:  # noqa: BLE001 - of a state that somebody else wrote
             # Such a key is learned anew after a restart; it must not keep the others from being saved.
             if key not in self._unsavable:
                 self._unsavable.add(key)
@@ -392,7 +410,7 @@ class States(Generic[State]):
             return None
         self.state_bytes += state_bytes(value) - self._sizes.get(key, 0)
         self._sizes[key] = state_bytes(value)
-        return self._snapshot(key, position, keyed.ts, value)
+        return self._snapshot(key, position, _time_of(keyed), value)
 
     def _snapshot(self, key: str, offset: int, ts: float, value: bytes) -> Snapshot:
         return Snapshot(self._stage.snapshots, self._partition, key, offset, ts, value)
@@ -482,6 +500,11 @@ class States(Generic[State]):
     def _restored(self, state: dict[str, Any], decoder: Decoder, place: str) -> State:
         keyed = self._empty()
         keyed.restore(state, decoder, place)
+        if not (0 <= keyed.records <= _MOST_RECORDS and -1 <= keyed.heard <= _MOST_RECORDS):
+            raise SnapshotError(f"{place}: expected numbers of records, got {keyed.records} and {keyed.heard}")
+        if not (0.0 <= keyed.ts <= MAX_TS and keyed.awaited_until >= 0.0):
+            raise SnapshotError(f"{place}: expected a time, got {keyed.ts!r}")
+        keyed.snapshot()  # raises now, and not when it is to be saved
         return keyed
 
     def follow(self) -> None:

@@ -451,16 +451,18 @@ class Task(RecordTask):
         """Tell so of a key that has been silent until now, the time of the frame of another one."""
         if (found := self.states.silent(ts)) is not None:
             key, keyed = found
-            self._rest(key, keyed)
-            for scope, stream in keyed.streams.items():
-                self._fall_silent(key, scope, stream)
-            self.states.silenced(key, self.position)
+            with self._setting_aside(key):
+                self._rest(key, keyed)
+                for scope, stream in keyed.streams.items():
+                    self._fall_silent(key, scope, stream)
+                self.states.silenced(key, self.position)
 
     def _end_gone(self) -> None:
         """Tell so of the keys that were given up."""
         for key, keyed in self.states.take_gone():
-            for scope, stream in keyed.streams.items():
-                self._end(key, scope, stream)
+            with self._setting_aside(key):
+                for scope, stream in keyed.streams.items():
+                    self._end(key, scope, stream)
 
     def _mark(self, record: Incoming, mark: Mark) -> None:
         if not self._has_key(record, mark.host):

@@ -90,7 +90,8 @@ class TaskTelemetry:
         snapshots: snapshots committed.
         snapshot_bytes: their bytes.
         snapshots_migrated: snapshots of an older version that were loaded.
-        snapshots_unusable: snapshots that could not be used, so that the state was learned from the input again.
+        snapshots_unusable: snapshots that could not be used, so that the state was learned from the input again, and
+            states that failed at a record, so that they are learned anew.
         keys_evicted: keys whose state was given up because there were too many, or because they fell silent.
         assignments: how often the partition came to this process.
         revocations: how often it went away from it.

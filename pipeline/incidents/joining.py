@@ -141,8 +141,9 @@ class JoiningTask(StageTask):
         made = _is_joined(record) and self._take(record)
         self.states.look_after_silent(self.position)
         for key, keyed in self.states.take_gone():
-            for (keyed_by, _), joiner in keyed.joiners.items():
-                self._tell(keyed_by, key, joiner.give_up(), ())
+            with self._setting_aside(key):
+                for (keyed_by, _), joiner in keyed.joiners.items():
+                    self._tell(keyed_by, key, joiner.give_up(), ())
         return made
 
     def _take(self, record: Incoming) -> bool:
@@ -190,8 +191,9 @@ class JoiningTask(StageTask):
         for key in self.states.keys():  # noqa: SIM118 - no dictionary
             keyed = self.states.get(key)
             assert keyed is not None
-            for keyed_by in dict.fromkeys(each for each, _ in keyed.joiners):
-                self._observe(key, partial(_show, keyed_by=keyed_by, key=key, incidents=keyed.open(keyed_by)))
+            with self._setting_aside(key):
+                for keyed_by in dict.fromkeys(each for each, _ in keyed.joiners):
+                    self._observe(key, partial(_show, keyed_by=keyed_by, key=key, incidents=keyed.open(keyed_by)))
 
     def lost(self) -> None:
         """Tell the observers that this state is given up."""

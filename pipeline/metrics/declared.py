@@ -390,7 +390,7 @@ METRICS: tuple[Metric, ...] = (
         "snapshots_unusable",
         "counter",
         TASK_LABELS,
-        "Snapshots that could not be used, damaged or of another version: the state was learned from the input again.",
+        "Snapshots that could not be used, damaged or of another version, and states that failed: learned anew.",
     ),
     Metric("recovery_left_records", "gauge", TASK_LABELS, "Records to be replayed until the state is what it was."),
     Metric("recovery_seconds", "gauge", TASK_LABELS, "How long the last recovery took."),
