@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import signal
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,9 @@ EVERY_S = 0.2
 LIMIT_S = 1
 """A look that takes longer is ended, and the process let go."""
 
+HUNG_S = 30
+"""A look that cannot be ended is waited for no longer: one that reads memory which a file system keeps back."""
+
 FRAMES = 64
 """So many functions of a stack are told, the innermost ones."""
 
@@ -63,7 +67,8 @@ class EuStack:
     exceptions (`.eh_frame`), which libraries have where frame pointers are missing.
 
     The process is let go whatever is killed: laggard, `eu-stack`, or both. It is not looked at while one of its threads
-    sleeps uninterruptibly, for then `eu-stack` would wait for that one, with the others stopped.
+    sleeps uninterruptibly, for then `eu-stack` would wait for that one, with the others stopped; nor while a thread is
+    stopped, by a signal or by another tracer.
 
     Args:
         pid: of the process, in our own pid namespace.
@@ -83,6 +88,7 @@ class EuStack:
         self._space = AddressSpace(pid, root=root, clock=self._clock, files=self._files)
         self._started = False
         self._due_ns = 0
+        self._hung: Child | None = None
         self._notes: dict[str, None] = {}
 
     @property
@@ -109,7 +115,7 @@ class EuStack:
             ProfilerError: eu-stack failed, and the process is still there.
 
         """
-        if not self._started or self._clock.monotonic() < self._due_ns:
+        if not self._started or self._clock.monotonic() < self._due_ns or self._hangs():
             return ()
         states = thread_states(self._path)
         self._due_ns = self._clock.monotonic() + round(EVERY_S * 1e9)
@@ -127,6 +133,12 @@ class EuStack:
         self._files.close()
         return ()
 
+    def _hangs(self) -> bool:
+        if self._hung is not None and self._hung.ended():
+            self._hung.close()
+            self._hung = None
+        return self._hung is not None
+
     def _look(self, states: dict[int, bytes]) -> list[Sample]:
         supervised = ("sh", "-c", _SUPERVISOR, "sh", str(LIMIT_S), _program(), str(FRAMES), str(self._pid))
         begin_ns = self._clock.monotonic()
@@ -134,7 +146,11 @@ class EuStack:
             child = Child(supervised)
         except OSError as error:
             raise ProfilerError(f"eu-stack: it cannot be started: {error.strerror}") from error
-        child.wait()  # it is never ended by us: that would leave the process stopped
+        if not _ended(child):
+            # It is not ended by us, for that would leave the process stopped: it lets it go when it can.
+            self._hung = child
+            self._note(f"eu-stack: a look could not be ended for {HUNG_S} s; there is no other one until it has")
+            return []
         took_s = (self._clock.monotonic() - begin_ns) / 1e9
         self.cpu_s += child.cpu_s
         self.stopped_s += took_s  # at most: until it had attached, and after it let go, the process ran
@@ -215,6 +231,16 @@ def attach(pid: int) -> EuStack:
 
 def _program() -> str:
     return shutil.which("eu-stack") or ""
+
+
+def _ended(child: Child) -> bool:
+    """Wait until a look has ended, but not for ever; gives whether it has."""
+    until = time.monotonic() + HUNG_S
+    while not child.ended():
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.001)
+    return True
 
 
 def _held(status: bytes) -> str:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -213,6 +214,69 @@ def test_a_tool_that_hangs_is_ended_and_the_process_let_go(burning, monkeypatch,
     assert_runs_on(burning)
     assert "a look was ended" in profiler.notes[0]
     assert eustack.LIMIT_S <= profiler.stopped_s < 50
+
+
+@pytest.mark.slow
+def test_a_tool_that_cannot_be_ended_holds_nothing_up(burning, monkeypatch, tmp_path):
+    """As one that waits for a file system in the kernel: no signal ends it."""
+    let_go = tmp_path / "let_go"
+    unending = tmp_path / "timeout"
+    unending.write_text(f"#!/bin/sh\nwhile [ ! -e {let_go} ]; do sleep 0.05; done\n")
+    unending.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(eustack, "HUNG_S", 0.5)
+    threading.Timer(60.0, let_go.touch).start()
+    profiler = eustack.attach(burning.pid)
+    profiler.start()
+    assert profiler.take() == []
+    assert not let_go.exists(), "it was not waited for"
+    assert profiler.notes == ["eu-stack: a look could not be ended for 0.5 s; there is no other one until it has"]
+    profiler._due_ns = 0
+    assert profiler.take() == ()
+    assert len(tools(burning.pid)) == 2, "the shell that lets the process go, and no other look"
+    let_go.touch()
+    until = time.monotonic() + 60
+    while profiler._hangs():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert_runs_on(burning)
+
+
+STOP_THREAD = """
+import ctypes, os, sys, time
+assert ctypes.CDLL(None).ptrace(16, int(sys.argv[1]), None, None) == 0  # PTRACE_ATTACH
+os.waitpid(int(sys.argv[1]), 0x40000000)  # __WALL
+print(flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seen", [True, False], ids=["before", "while it is looked at"])
+@pytest.mark.parametrize("main", [True, False])
+def test_a_thread_that_another_tracer_has_stopped_holds_nothing_up(burning, monkeypatch, main, seen):
+    monkeypatch.setattr(eustack, "LIMIT_S", 60)
+    profiler = eustack.attach(burning.pid)
+    profiler.start()
+    tid = burning.pid if main else burning.tid
+    with subprocess.Popen([sys.executable, "-c", STOP_THREAD, str(tid)], stdout=subprocess.PIPE) as tracer:
+        wait_for_line(tracer)
+        try:
+            if not seen:
+                others = dict.fromkeys(thread_states(f"/proc/{burning.pid}"), b"S")
+                monkeypatch.setattr(eustack, "thread_states", lambda path: others)
+            found = {each.tid for each in profiler.take()}
+            monkeypatch.undo()
+            assert thread_states(f"/proc/{burning.pid}")[tid] == b"t", "it is left to its tracer"
+            if seen:
+                assert not found
+                assert profiler.notes == ["eu-stack: not asked while a thread was stopped (state t)"]
+            else:
+                assert tid not in found
+                assert found, "the others were looked at"
+        finally:
+            tracer.kill()
+    assert_runs_on(burning)
 
 
 @pytest.mark.slow
