@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-STOPPED_S: Final = 5.0
+STOPPED_S: Final = 3.0
 """A part that is stopped (SIGSTOP) for longer is killed. It does not go on by itself, and may hold the bus."""
 
 SILENT_S: Final = 60.0
