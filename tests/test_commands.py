@@ -161,7 +161,7 @@ def test_the_tests_command_asks_for_what_tests_need(checkout: Checkout) -> None:
     assert [each for each in asked[3:] if not each.startswith("pytest")] == [
         "ruff: check --output-format concise .",
         "ruff: format --check .",
-        "mypy: .venv/typing/laggard tests deploy/subscribers",
+        "mypy: .venv/typing/laggard tests deploy/generate deploy/subscribers",
     ]
     (tested,) = [each for each in asked if each.startswith("pytest")]  # beside the checks, whichever comes first
     told = r"pytest: -n 2 --dist loadfile --no-loadscope-reorder (--basetemp=\S+ )?--quick -k a b"

@@ -48,11 +48,14 @@ def test_the_image_is_made_of_what_is_there() -> None:
     check_settings(dict(re.findall(r"(LAGGARD_\w+)=(\S+)", DOCKERFILE)))
 
 
+VERSIONED = re.compile(r"[\w./-]+:v?\d+\.\d+\.\d+[\w.-]*(@sha256:[0-9a-f]{64})?")
+
+
 def test_images_have_versions(composed: Any) -> None:
     bases = re.findall(r"^ARG PYTHON=(\S+)$", DOCKERFILE, re.MULTILINE)
     used = {service["image"] for service in composed["services"].values()} - {"laggard"}
     assert len(used) == 3
-    assert [name for name in [*bases, *used] if not re.fullmatch(r"[\w./-]+:v?\d+\.\d+\.\d+[\w.-]*", name)] == []
+    assert [name for name in [*bases, *used] if not re.fullmatch(VERSIONED, name)] == []
 
 
 TOKENS = {"LAGGARD_WEB_TOKEN": "0123456789abcdef", "LAGGARD_SERVE_TOKEN": "fedcba9876543210"}
