@@ -387,6 +387,14 @@ def operation(span: Span) -> str:
     return (redact(found) or asked_for(steady(span.name)))[:MAX_NAME]
 
 
+def _netloc(url: str) -> str:
+    """The host and port of a URL; empty where it is none."""
+    try:
+        return urlsplit(url).netloc.rpartition("@")[2]
+    except ValueError:
+        return ""
+
+
 def target(span: Span) -> str:
     """What a call goes to: an address, a topic, a service, or the kind of database."""
     get = span.attributes.get
@@ -397,7 +405,7 @@ def target(span: Span) -> str:
     address = next((found for name in names if (found := get(name))), "")
     port = get("server.port") or get("net.peer.port") or get("network.peer.port") or get("net.sock.peer.port")
     if not address:
-        address, port = urlsplit(get("url.full") or get("http.url") or "").netloc.rpartition("@")[2], None
+        address, port = _netloc(get("url.full") or get("http.url") or ""), None
     if address:
         return steady(f"{address}:{port}" if port else address)[:MAX_NAME]
     return (get("rpc.service", "") or get("db.system.name", "") or get("db.system", ""))[:MAX_NAME]
