@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from laggard.pipeline.records import Request, Segment, Spent
-from laggard.pipeline.records.limits import MAX_KEY, MAX_NAME, MAX_SEGMENTS, MAX_SYSCALLS
+from laggard.pipeline.records.limits import MAX_KEY, MAX_NAME, MAX_SEGMENTS, MAX_SYSCALLS, MAX_TS
 from laggard.pipeline.records.requests import bounded
 from laggard.producers.redaction import redact
 from laggard.producers.trace.otlp import Span, SpanKind, spans_in
@@ -49,6 +49,7 @@ MAX_DONE: Final = 200_000
 """So many traces are remembered as done, to know spans that come too late."""
 
 _LONGEST_ID: Final = 64
+_LATEST_NS: Final = int(MAX_TS * 1e9)
 _ENTRIES: Final = (SpanKind.SERVER, SpanKind.CONSUMER)
 _CALLS: Final = {SpanKind.CLIENT: CLIENT, SpanKind.PRODUCER: PRODUCER}
 
@@ -97,8 +98,8 @@ class Spans:
         order: deque[str] = deque()
         size = newest = 0
         for span in spans_in(self._path, self._told):
-            if not 0 < span.begin_ns <= span.end_ns or not span.trace:
-                self._told.tell("a span ends before it begins, or has no times: left out", self._path)
+            if not 0 < span.begin_ns <= span.end_ns <= _LATEST_NS or not span.trace:
+                self._told.tell("a span ends before it begins, or has no possible times: left out", self._path)
                 continue
             if span.trace in done:
                 self._told.tell("a span came after its trace was taken to be whole: left out", self._path)

@@ -393,7 +393,7 @@ def backward() -> Any:
         ([exported(span(1)), {"a": 1}], 1, ":2: a line is no OTLP (expected `resourceSpans`): passed over"),
         ([exported(span(1)), {"resourceMetrics": []}], 1, None),
         ([exported(span(1), {"name": "x"})], 1, ":1: a span is not as OTLP has it (KeyError('traceId')): passed over"),
-        ([exported(span(1), backward())], 1, ": a span ends before it begins, or has no times: left out"),
+        ([exported(span(1), backward())], 1, ": a span ends before it begins, or has no possible times: left out"),
         ([exported(span(1), span(1))], 1, ": two spans have the same id: the second is left out"),
         ([exported(span(1, took=0.0))], 0, ": a request ends as it begins: left out"),
         ([exported(span(1, kind=99))], 1, None),
