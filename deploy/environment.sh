@@ -61,7 +61,7 @@ install_laggard() {
     fi
     set -- "$@" install --quiet --no-input --disable-pip-version-check
     "$@" --require-hashes --requirement "$lock" >>"$log" 2>&1 ||
-        give_up "cannot install the packages that $lock names; \`pip install .\` elsewhere takes others"
+        give_up "cannot install the packages that $lock names"
     # The setuptools that builds it is locked, too.
     (cd "$root" && "$@" --no-deps --no-build-isolation --editable .) >>"$log" 2>&1 || give_up "installing failed"
     echo "$wanted $extra" >"$stamp"
