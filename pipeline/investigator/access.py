@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-import threading
 import time
-from collections import OrderedDict
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
@@ -28,12 +26,11 @@ WRONG_PER_S: Final = 0.1
 
 ALL_WRONG_AT_ONCE: Final = 100
 ALL_WRONG_PER_S: Final = 1.0
-"""The same for all addresses together, without those that have shown a right one."""
+"""The same for all addresses together."""
 
 MAX_NAME: Final = 256
 """Characters of a person's name, as a proxy says it."""
 
-_MOST_KNOWN: Final = 1024
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of RFC 9110, section 5.6.2
 
 
@@ -67,8 +64,6 @@ class Access:
         self._editors = settings.words("serve.editors")
         self._wrong = Buckets(WRONG_AT_ONCE, WRONG_PER_S, clock)
         self._all_wrong = Bucket(ALL_WRONG_AT_ONCE, ALL_WRONG_PER_S, clock)
-        self._known: OrderedDict[str, None] = OrderedDict()
-        self._lock = threading.Lock()
 
     @property
     def asks(self) -> bool:
@@ -108,25 +103,17 @@ class Access:
             peer: the address that shows it.
 
         Raises:
-            RequestError: it is wrong, or wrong ones were shown too often.
+            RequestError: it is wrong. The right one is taken however many wrong ones the same address has shown: others
+                may be behind it, and nobody finds a token of `MINIMUM_TOKEN` characters by asking.
 
         """
-        wrong = self._wrong.of(client_of(peer))
-        wait_s = max(wrong.wait_s(), 0.0 if peer in self._known else self._all_wrong.wait_s())
-        if wait_s:
-            raise too_often("too many wrong tokens", "the right one, later", wait_s)
         # All are compared, so that the time does not tell which one is near.
         found = [writes for kept, writes in self._tokens if same(token, kept)]
-        if not found:
-            wrong.take()
-            self._all_wrong.take()
-            raise self.refusal("the token is wrong")
-        with self._lock:
-            self._known[peer] = None
-            self._known.move_to_end(peer)
-            if len(self._known) > _MOST_KNOWN:
-                self._known.popitem(last=False)
-        return found[0]
+        if found:
+            return found[0]
+        if wait_s := max(self._wrong.of(client_of(peer)).take(), self._all_wrong.take()):
+            raise too_often("too many wrong tokens", "the right one", wait_s)
+        raise self.refusal("the token is wrong")
 
     def refusal(self, error: str) -> RequestError:
         """Status 401, saying what is expected here; it asks for a token only where there is one."""

@@ -7,12 +7,12 @@ import contextlib
 import functools
 import gzip
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.middleware.gzip import GZipMiddleware
+from starlette.datastructures import Headers
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -30,18 +30,20 @@ from laggard.pipeline.investigator.api import (
 )
 from laggard.pipeline.investigator.caller import CALLER
 from laggard.pipeline.investigator.endpoint import read_body
-from laggard.pipeline.investigator.live import MOST_LISTENERS, News
 from laggard.pipeline.investigator.openapi import PREFIX, document
 from laggard.pipeline.web.bodies import read_json_body
 from laggard.pipeline.web.errors import RequestError, handlers
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from os import PathLike
 
     from starlette.requests import Request
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from laggard.pipeline.investigator.endpoint import Answer, Endpoint
+    from laggard.pipeline.investigator.live import News
     from laggard.pipeline.investigator.reading import Reading
 
 ASSETS: Final = Path(__file__).parent / "assets"
@@ -92,7 +94,7 @@ def create_app(reading: Reading, news: News) -> ASGIApp:
         Route(f"{PREFIX}/openapi.json", _document),
         Route(f"{PREFIX}/live", functools.partial(_live, news)),
         *(Route(PREFIX + path, _handler(each, reading, turns), methods=list(each)) for path, each in by_path.items()),
-        Mount(ASSETS_PATH.rstrip("/"), _assets()),
+        Mount(ASSETS_PATH.rstrip("/"), _Assets()),
     ]
     return Starlette(
         routes=routes,
@@ -100,9 +102,35 @@ def create_app(reading: Reading, news: News) -> ASGIApp:
     )
 
 
-def _assets() -> ASGIApp:
-    # Half a megabyte as it is, a third of that so: 0.3 s less over 10 Mbit/s, for 11 ms of a core.
-    return GZipMiddleware(StaticFiles(directory=ASSETS), minimum_size=_ZIP_FROM, compresslevel=5)
+class _Assets(StaticFiles):
+    """The assets, each compressed once: half a megabyte is a third of that then."""
+
+    def __init__(self) -> None:
+        super().__init__(directory=ASSETS)
+        self._zipped: dict[tuple[str, int], bytes] = {}
+
+    def file_response(
+        self, full_path: PathLike[str] | str, stat_result: os.stat_result, scope: Scope, status_code: int = 200
+    ) -> Response:
+        """The file, compressed where the caller takes that, or that it is what the caller has."""
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        response.headers["Vary"] = "Accept-Encoding"
+        headers = Headers(scope=scope)
+        if (
+            not isinstance(response, FileResponse)
+            or stat_result.st_size < _ZIP_FROM
+            or "range" in headers
+            or "gzip" not in headers.get("accept-encoding", "")
+        ):
+            return response
+        which = str(full_path), stat_result.st_mtime_ns  # a file of a checkout may change
+        body = self._zipped.get(which)
+        if body is None:
+            for old in [old for old in self._zipped if old[0] == which[0]]:
+                del self._zipped[old]
+            body = self._zipped[which] = gzip.compress(Path(full_path).read_bytes(), compresslevel=9, mtime=0)
+        kept = {name: response.headers[name] for name in ("content-type", "etag", "last-modified", "vary")}
+        return Response(body, status_code, {**kept, "Content-Encoding": "gzip"})
 
 
 async def _page(_: Request) -> Response:
@@ -113,14 +141,38 @@ async def _healthy(_: Request) -> Response:
     return JSONResponse({"healthy": True})
 
 
+@functools.cache
+def _document_of_all() -> dict[str, Any]:
+    return document(ENDPOINTS)
+
+
 async def _document(_: Request) -> Response:
-    return JSONResponse(document(ENDPOINTS))
+    return JSONResponse(_document_of_all())
+
+
+class _Listening(StreamingResponse):
+    """A stream that gives its place back when it ends.
+
+    Parameters:
+        events: what is sent.
+        place: is given back.
+
+    """
+
+    def __init__(self, events: AsyncGenerator[bytes, None], place: contextlib.ExitStack) -> None:
+        super().__init__(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        self._place = place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._place:
+            await super().__call__(scope, receive, send)
 
 
 async def _live(news: News, request: Request) -> Response:
-    if news.listeners >= MOST_LISTENERS:
-        raise RequestError(503, "too many pages listen", f"at most {MOST_LISTENERS}", {"Retry-After": "30"})
     caller = request.scope[CALLER]
+    # Taken here: the stream begins later, when others may have come.
+    place = contextlib.ExitStack()
+    place.enter_context(news.places.hold(caller.counted))
 
     async def events() -> AsyncGenerator[bytes, None]:
         async with contextlib.aclosing(news.listen()) as told:
@@ -129,7 +181,7 @@ async def _live(news: News, request: Request) -> Response:
                     return
                 yield event
 
-    return StreamingResponse(events(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    return _Listening(events(), place)
 
 
 def _handler(

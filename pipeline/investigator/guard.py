@@ -159,7 +159,8 @@ class PageGuard(Secured):
         if self._access.trusts(peer) and (who := self._access.named(headers)):
             return caller(f"person {who}", writes=self._access.edits(who), who=who)
         if token := bearer(headers):
-            return caller(peer, writes=self._access.writes(token, peer))
+            # Not counted with those there who show none.
+            return caller(f"token at {peer}", writes=self._access.writes(token, peer))
         if key := headers.get(KEY_HEADER, ""):
             shown = _cookie(scope, headers), key
             writes = self._sessions.writes(*shown)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import BusError
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, DEAD_LETTERS, DIAGNOSES, MODELS, POOLS, REQUESTS
+from laggard.pipeline.web.limits import Slots
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -40,9 +41,13 @@ class News:
     Parameters:
         reading: of which bus.
 
+    Attributes:
+        places: who holds one may listen.
+
     """
 
     def __init__(self, reading: Reading) -> None:
+        self.places = Slots(MOST_LISTENERS, "listeners")
         self._reading = reading
         self._listeners: dict[asyncio.Event, tuple[asyncio.AbstractEventLoop, set[str]]] = {}
         self._changed = threading.Condition()
@@ -54,11 +59,6 @@ class News:
         with self._changed:
             self._closed = True
             self._wake()
-
-    @property
-    def listeners(self) -> int:
-        """How many listen now."""
-        return len(self._listeners)
 
     async def listen(self) -> AsyncGenerator[bytes, None]:
         """Events for one listener, for as long as it is read; the first names all topics.

@@ -36,21 +36,13 @@ class Bucket:
     def take(self) -> float:
         """Take one. Returns 0, or where none is left, how many seconds it is until the next; then nothing is taken."""
         with self._lock:
-            wait_s = self._wait_s()
+            now = self._clock()
+            self._left = min(self._burst, self._left + (now - self._at) * self._per_s)
+            self._at = now
+            wait_s = max(0.0, (1.0 - self._left) / self._per_s)
             if not wait_s:
                 self._left -= 1.0
             return wait_s
-
-    def wait_s(self) -> float:
-        """What `take` would return; takes nothing."""
-        with self._lock:
-            return self._wait_s()
-
-    def _wait_s(self) -> float:
-        now = self._clock()
-        self._left = min(self._burst, self._left + (now - self._at) * self._per_s)
-        self._at = now
-        return max(0.0, (1.0 - self._left) / self._per_s)
 
 
 class Buckets:

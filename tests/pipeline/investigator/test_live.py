@@ -2,19 +2,23 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import threading
+from collections import Counter
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, NoReturn
 from unittest import mock
 
 import pytest
 
 from laggard.pipeline.bus import BusUnavailable, Outgoing
-from laggard.pipeline.investigator.live import TOPICS
+from laggard.pipeline.investigator.live import MOST_LISTENERS, TOPICS
 from laggard.pipeline.records import Mark, encode
 from tests.pipeline.investigator.serving import served
+from tests.pipeline.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 
@@ -81,3 +85,29 @@ def test_a_server_ends_at_once_though_somebody_listens(tmp_path: Path, caplog: p
     assert heard[0] == "retry: 2000"
     assert heard[-1] == "ended as it should"
     assert not caplog.records
+
+
+def test_no_more_listen_than_there_are_places_however_many_ask_at_once(tmp_path: Path) -> None:
+    asked = b"GET /api/v1/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with served(tmp_path / "bus.db") as page, ExitStack() as closing:
+        where = ("127.0.0.1", int(page.url.rpartition(":")[2]))
+
+        def statuses(addresses: Sequence[str]) -> Counter[bytes]:
+            connections = [socket.create_connection(where, source_address=(each, 0)) for each in addresses]
+            for connection in connections:
+                closing.enter_context(connection)
+            for connection in connections:
+                connection.sendall(asked)
+            return Counter(connection.recv(12) for connection in connections)
+
+        half = MOST_LISTENERS // 2
+        assert statuses(["127.0.0.2"] * (half + 20)) == {b"HTTP/1.1 200": half, b"HTTP/1.1 503": 20}
+        others = [f"127.0.0.{3 + number % 100}" for number in range(half + 20)]
+        assert statuses(others) == {b"HTTP/1.1 200": half, b"HTTP/1.1 503": 20}
+        closing.close()
+
+        def again() -> bool:
+            with page.client.stream("GET", "/api/v1/live") as live:
+                return live.status_code == 200
+
+        until(again)
