@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fuzz.running import CRASHES, ROOT, FindingError, Tried, attempt, mutated, scratch
+from tests.fuzz.running import CRASHES, ROOT, FindingError, Tried, at_random, attempt, mutated, scratch
 from tests.fuzz.targets import MIB, TARGETS, Target
 
 if TYPE_CHECKING:
@@ -90,6 +90,18 @@ def test_each_kind_of_finding_is_kept_once(tmp_path: Path, monkeypatch: pytest.M
     (kept,) = tried.found.values()
     assert kept.read_bytes() == b"\xff1"
     assert list((tmp_path / "crashes").rglob("*")) == [kept.parent, kept]
+
+
+def test_without_atheris_inputs_are_random(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.fuzz.running.CRASHES", tmp_path / "crashes")
+    (tmp_path / "files").mkdir()
+    given: set[bytes] = set()
+    target = Target(lambda data, folder: given.add(data), seeds)
+    tried = Tried("made", target, tmp_path / "files")
+    while len(given) < 50:
+        at_random(tried, target, seconds=0.1, seed=tried.count)
+    assert {b"abc", b"\xff"} < given
+    assert tried.found == {}
 
 
 @pytest.mark.slow
