@@ -196,6 +196,11 @@ class ProcessTable:
         """The process with this number, if there is one."""
         return self._processes.get(str(pid))
 
+    def title(self, process: Process) -> str:
+        """The command line that a process has now; empty where it does not answer."""
+        (found,) = self._patience.each([process], Process.read_command)
+        return "" if isinstance(found, Exception) else found
+
     def looked_s(self, process: Process) -> float:
         """When it was looked at last, in seconds of the monotonic clock."""
         return float(self._now_s[process.slot])

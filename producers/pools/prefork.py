@@ -79,7 +79,7 @@ class PreforkPools:
             pool = name = part(process.name.partition(": ")[0])
             if self._titles:
                 known = self._roles.get(process.row)
-                roles[process.row] = found = role(process.read_command()) if known is None else known
+                roles[process.row] = found = role(table.title(process)) if known is None else known
                 pool += f"/{part(found)}" if found else ""
             yield Member(pool, parent.row, process.row, name, place, start_s)
         self._roles, self._same = roles, same
