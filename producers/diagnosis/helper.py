@@ -70,18 +70,30 @@ class Helper:
         module: what it runs: one that calls `confinement.serve`.
         arguments: of it, behind our pid.
 
+    Raises:
+        HelperError: there are too many files or threads to start it.
+
     """
 
     def __init__(self, module: str, *arguments: str) -> None:
         command = [sys.executable, "-I", "-m", module, str(os.getpid()), *arguments]
         self._turn = threading.Lock()
         self._ready = False
-        self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            raise HelperError(f"it cannot be started: {error.strerror}") from error
         self._cause = ""
         self._seen_s = self._counted_s = 0.0
         self._child = child = _Child()
         # The child is ended when the thread that started it ends.
-        threading.Thread(target=child.keep, args=(command, theirs), name="diagnosis-helper", daemon=True).start()
+        keeper = threading.Thread(target=child.keep, args=(command, theirs), name="diagnosis-helper", daemon=True)
+        try:
+            keeper.start()
+        except RuntimeError as error:  # too many threads
+            theirs.close()
+            self._connection.close()
+            raise HelperError(f"it cannot be started: {error}") from error
         child.began.wait()
         self._close = weakref.finalize(self, _end, child, self._connection)
 
@@ -94,6 +106,11 @@ class Helper:
     def alive(self) -> bool:
         """Whether it can still be asked."""
         return not self._child.ended.is_set()
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time that it took so far, in seconds."""
+        return self._cpu_s()
 
     def wait(self) -> None:
         """Wait until it can answer, and do not count the wait as one for an answer.
@@ -260,17 +277,17 @@ class _Child:
                     env={"OPENBLAS_NUM_THREADS": "1"},  # a second thread may not begin
                     start_new_session=True,
                 )
-        except OSError as error:
-            self.refused = f"{sys.executable} cannot be started: {error.strerror}"
-        else:
             self.pid = process.pid
             self.began.set()
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             with self._reaping:
                 process.wait()
                 self.ended.set()
-        self.ended.set()
-        self.began.set()
+        except OSError as error:  # ChildProcessError, too, where somebody else has waited for it
+            self.refused = f"{sys.executable} cannot be started: {error.strerror}"
+        finally:
+            self.ended.set()
+            self.began.set()
 
     def kill(self) -> None:
         """End it, if it has not."""

@@ -179,6 +179,66 @@ def test_a_map_of_code_that_another_user_has_put_there_is_not_believed(files):
             process.kill()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes other users")
+@pytest.mark.parametrize("kind", ["a link", "a pipe", "a folder", "root's alone", "a link to the folder"])
+def test_what_lies_in_the_place_of_a_map_of_code_is_not_opened(files, tmp_path, kind):
+    """Root followed the link, and would have waited for the pipe."""
+    secret = tmp_path / "secret"
+    secret.write_text("1000 10 secret\n")
+    secret.chmod(0o600)
+    with subprocess.Popen(["sleep", "60"], user=65534) as process:
+        path = Path(f"/tmp/perf-{process.pid}.map")
+        try:
+            match kind:
+                case "a link":
+                    path.symlink_to(secret)
+                case "a pipe":
+                    os.mkfifo(path)
+                case "a folder":
+                    path.mkdir()
+                case "root's alone":
+                    shutil.copy(secret, path)
+                    path.chmod(0o600)
+                case _:
+                    path.symlink_to(tmp_path)
+            assert CodeMap(f"/proc/{process.pid}", files).name(0x1008) == ""
+        finally:
+            path.rmdir() if kind == "a folder" else path.unlink()
+            process.kill()
+    assert len(files) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"1000 10",
+        b"x" * 10_000,
+        b"1000 " + b"f" * 100_000 + b" a\n",
+        b"f" * 100_000 + b" 10 a\n",
+        b"-1000 -10 a\n",
+        b"\xff\x00 10 a\n" * 1000,
+        b"1000 10 \n",
+        b"ffffffffffffffff ffffffffffffffff a\n",
+    ],
+)
+def test_a_hostile_map_of_code_tells_what_is_in_order(files, text, tmp_path):
+    (tmp_path / "map").write_bytes(text + b"\n2000 10 " + b"n" * 10_000 + b"\n")
+    key = files.add(os.open(tmp_path / "map", os.O_RDONLY))
+    assert files.code(key, 0x2008) == "n" * 512
+    assert files.code(key, 0x2010) == ""
+    assert files.notes == []
+
+
+def test_of_a_long_map_of_code_the_newest_functions_are_known(files, tmp_path):
+    with (tmp_path / "map").open("w") as file:
+        for number in range(400_000):
+            file.write(f"{0x1000 + 16 * number:x} 10 {'f' * 40}{number}\n")
+    key = files.add(os.open(tmp_path / "map", os.O_RDONLY))
+    assert files.code(key, 0x1000 + 16 * 399_999) == "f" * 40 + "399999"
+    assert files.code(key, 0x1000) == ""
+    assert files.notes == []
+
+
 def test_addresses_of_the_kernel_are_not_told():
     location = kernel_location(0xFFFFFFFF81000000)
     assert location.module == "[kernel]"

@@ -189,6 +189,36 @@ def test_one_that_was_killed_is_replaced_and_no_file_is_blamed(hostile: Path) ->
         assert files.notes == []
 
 
+def test_one_that_has_taken_much_cpu_time_is_replaced(hostile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with SymbolFiles() as files:
+        key = files.add(os.open(hostile, os.O_RDONLY))
+        assert files.name(key, offset_in(hostile, "good")) == "good"
+        before = symbolizer().helper()
+        assert symbolizer().helper() is before
+        with monkeypatch.context() as context:
+            context.setattr(symbols, "RENEW_CPU_S", 0.0)
+            assert files.name(key, offset_in(hostile, "good")) == "good"
+        assert not before.alive
+        assert files.notes == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes the right to give rights")
+def test_capabilities_of_an_agent_that_is_not_root_are_not_its_own() -> None:
+    program = f"""
+from laggard.producers.diagnosis.helper import Helper
+child = Helper("{SYMBOLIZER}")
+child.wait()
+for pid in ("self", child.pid):
+    print(next(line for line in open(f"/proc/{{pid}}/status") if line.startswith("CapEff")).split()[1])
+"""
+    # As a user who has this one: root is nobody special.
+    rights = ("--securebits=+noroot", "--inh-caps=-all,+sys_ptrace", "--ambient-caps=-all,+sys_ptrace")
+    command = ["setpriv", *rights, sys.executable, "-c", program]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/").stdout.split()
+    assert int(told[0], 16) == 1 << 19  # CAP_SYS_PTRACE
+    assert int(told[1], 16) == 0
+
+
 LIAR = """#!{python}
 import json, os, socket, sys, time
 connection = socket.socket(fileno=0)
