@@ -14,8 +14,8 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-OUTPUT_BYTES = 64 << 20
-"""So much a program may write; it is ended where it would write more."""
+OUTPUT_BYTES = 16 << 20
+"""So much a program may write; it is ended where it would write more. As values of Python that may be 100 MB."""
 
 MEMORY_BYTES = 2 << 30
 """So much memory it may map, that of the files it reads, too."""

@@ -36,6 +36,12 @@ CHUNKS_S = (1, 2, 5, 10)
 """For how long each run of py-spy looks, which tells what it found at its end: the first ones are short, so that
 something is known soon, and the last one is repeated."""
 
+LATE_S = 30.0
+"""A run that has not ended so long after it should have is given up: what it reads may hang."""
+
+LONGEST_NAME = 512
+"""Of functions and files, in characters; what is longer is cut."""
+
 FRAMES = 64
 """So many functions of a stack are told, the innermost ones."""
 
@@ -69,7 +75,7 @@ class PySpy:
         self._program = _program()
         self._child: Child | None = None
         self._recording = False
-        self._begin_ns = 0
+        self._begin_ns = self._late_ns = 0
         self._runs = 0
 
     def start(self) -> None:
@@ -89,10 +95,16 @@ class PySpy:
         """All that came since it was asked last: of the runs that have ended.
 
         Raises:
-            ProfilerError: py-spy failed, and the process is still there.
+            ProfilerError: py-spy failed, and the process is still there; or it hangs.
 
         """
-        if self._child is None or not self._child.ended():
+        if self._child is None:
+            return ()
+        if not self._child.ended():
+            if self._clock.monotonic() > self._late_ns:
+                self._child.close()
+                self._child = None
+                raise ProfilerError(f"py-spy: it did not end within {LATE_S:g} s at process {self._pid}")
             return ()
         samples = self._result()
         self._record() if not self._recording else self._dump()
@@ -110,12 +122,14 @@ class PySpy:
 
     def _dump(self) -> None:
         self._recording = False
+        self._late_ns = self._clock.monotonic() + round(LATE_S * 1e9)
         self._run("dump", "--json")
 
     def _record(self) -> None:
         self._recording = True
         duration_s = CHUNKS_S[min(self._runs, len(CHUNKS_S) - 1)]
         self._runs += 1
+        self._late_ns = self._clock.monotonic() + round((duration_s + LATE_S) * 1e9)
         looks = ("--rate", str(FREQUENCY_HZ), "--duration", str(duration_s))
         self._run("record", "--threads", *looks, "--format", "speedscope", output_option="--output")
 
@@ -218,7 +232,7 @@ def _program() -> str:
 
 
 def _location(name: str, file: str, line: int) -> Location:
-    return Location(printable(name), printable(file), -1, max(0, line))
+    return Location(printable(name[:LONGEST_NAME]), printable(file[:LONGEST_NAME]), -1, max(0, line))
 
 
 def _gone_or_forbidden(pid: int) -> str:

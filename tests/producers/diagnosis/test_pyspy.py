@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -163,6 +164,7 @@ def test_a_child_is_ended_and_what_it_wrote_and_used_is_known():
     child.close()
     child = Child(["sleep", "60"])
     child.close()
+    assert child is not None
     assert child.returncode == -signal.SIGKILL
 
 
@@ -174,6 +176,7 @@ def test_what_does_not_end_when_it_is_asked_is_killed(monkeypatch):
         assert time.monotonic() < until
         time.sleep(0.01)
     child.interrupt()
+    assert child is not None
     assert child.returncode == -signal.SIGKILL
     child.close()
 
@@ -187,3 +190,30 @@ def test_a_program_that_is_started_where_signals_are_blocked_hears_them() -> Non
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     assert child.returncode == -signal.SIGINT
     child.close()
+
+
+def test_one_that_hangs_is_given_up(monkeypatch, tmp_path):
+    """As where a mapped file of the process is one that hangs."""
+    monkeypatch.setattr(pyspy, "LATE_S", 0.1)
+    (tmp_path / "py-spy").write_text("#!/bin/sh\nexec sleep 600\n")
+    (tmp_path / "py-spy").chmod(0o755)
+    profiler = pyspy.attach(os.getpid())
+    profiler._program = str(tmp_path / "py-spy")
+    profiler._dump()
+    child = profiler._child
+    until = time.monotonic() + 60.0
+    with pytest.raises(ProfilerError, match=r"it did not end within 0.1 s at process \d+"):  # noqa: PT012
+        while time.monotonic() < until:
+            profiler.take()
+            time.sleep(0.01)
+    assert child is not None
+    assert child.returncode == -signal.SIGKILL
+    assert profiler.take() == profiler.stop() == ()
+
+
+def test_long_names_are_cut():
+    name = "f" * 100_000
+    text = json.dumps([{"os_thread_id": 1, "active": False, "frames": [{"name": name, "filename": name, "line": 1}]}])
+    (sample,) = pyspy.parse_dump(text.encode(), 0.0)
+    (location,) = sample.locations
+    assert location.function == location.module == "f" * pyspy.LONGEST_NAME
