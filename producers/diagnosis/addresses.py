@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from laggard.pipeline.records.diagnosis import Location
 from laggard.producers import foreign
+from laggard.producers.diagnosis.helper import thread_time
 from laggard.producers.diagnosis.states import credentials, inner_pid
 from laggard.producers.diagnosis.symbols import kernel_symbols
 from laggard.producers.kernel import MOUNTS_BYTES
@@ -33,6 +35,9 @@ MAPS_BYTES = 8 << 20
 
 MAPPINGS = 1 << 14
 """So many executable mappings of a process are known, those of the lowest addresses."""
+
+READING_SHARE = 0.05
+"""A map of code that its maker goes on writing is read anew when that takes no more than this share of the time."""
 
 AGAIN_S = 5.0
 """So long an address that is in no mapping waits until the mappings are read again."""
@@ -279,11 +284,16 @@ class CodeMap:
         self._path = path
         self._files = files
         self._key: Key | None = None
+        self._due = 0.0
 
     def name(self, address: int) -> str:
         """What was made at this address; empty where it is not told."""
         found = self._find(address)
-        return self._find(address) if not found and self.read() else found
+        if not found and time.monotonic() >= self._due and self.read():
+            begun = thread_time()
+            found = self._find(address)
+            self._due = time.monotonic() + (thread_time() - begun) / READING_SHARE
+        return found
 
     def _find(self, address: int) -> str:
         return self._files.code(self._key, address) if self._key is not None else ""
@@ -304,6 +314,8 @@ class CodeMap:
             before, self._key = self._key, self._files.add(descriptor)
         except OSError:
             return False
+        if before is not None and before != self._key:
+            self._files.remove(before)
         return self._key != before
 
 

@@ -185,6 +185,12 @@ class SymbolFiles:
             os.close(self._files.popitem(last=False)[1])
         return key
 
+    def remove(self, key: Key) -> None:
+        """Close a file that is not asked about any more."""
+        descriptor = self._files.pop(key, -1)
+        if descriptor >= 0:
+            os.close(descriptor)
+
     def name(self, key: Key, offset: int) -> str:
         """The function at this offset of a file, in bytes; empty where it has no symbol there or cannot be read."""
         return _text(self._ask("name", key, offset))

@@ -15,6 +15,7 @@ import pytest
 from laggard.pipeline.records.diagnosis import Location
 from laggard.producers.clock import Clock
 from laggard.producers.diagnosis.addresses import AddressSpace, CodeMap, Mapping, kernel_location, parse_maps
+from laggard.producers.diagnosis.helper import thread_time
 from laggard.producers.diagnosis.symbols import SymbolFiles
 from laggard.producers.proc import ProcError
 from tests.misbehaving.programs import compiled, misbehaving
@@ -206,6 +207,24 @@ def test_what_lies_in_the_place_of_a_map_of_code_is_not_opened(files, tmp_path, 
             path.rmdir() if kind == "a folder" else path.unlink()
             process.kill()
     assert len(files) == 0
+
+
+def test_a_map_of_code_that_always_changes_is_not_read_at_each_address(files):
+    """It had all of it parsed for each address that it has no name for."""
+    path = Path(f"/tmp/perf-{os.getpid()}.map")
+    codes = CodeMap("/proc/self", files)
+    try:
+        path.write_text("".join(f"{0x10000 + number:x} 1 function\n" for number in range(100_000)))
+        begun, spent_s = time.monotonic(), thread_time()
+        for number in range(200):
+            with path.open("a") as file:
+                file.write("10 1 more\n")
+            assert codes.name(number + 0x100) == ""
+        spent_s, lasted_s = thread_time() - spent_s, time.monotonic() - begun
+        assert spent_s < 0.1 * lasted_s + 1.0
+    finally:
+        path.unlink()
+    assert len(files) == 1
 
 
 @pytest.mark.parametrize(
