@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import resource
@@ -71,6 +72,8 @@ def drop(uid: int, gid: int) -> None:
 
     In a container even root may not: it stays root then, without capabilities.
     """
+    if uid < 0 or gid < 0:  # for setresuid(2) these mean to stay who it is
+        raise OSError(errno.EINVAL, f"there is no user {uid} of group {gid}")
     if os.geteuid() == 0 and (uid, gid) != (0, 0):
         with contextlib.suppress(PermissionError):
             os.setgroups([])

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.producers.diagnosis.confinement import LAST, PACKET_BYTES, READY, clear_ambient
 from laggard.producers.kernel import cpu_clock
+from laggard.producers.proc import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,7 @@ ANSWER_BYTES: Final = 1 << 14
 _LOOK_S: Final = 0.1  # how often the CPU time of an answer is looked at
 
 _LONGEST_CAUSE: Final = 300
+_SMALLEST: Final = 64  # a packet counts as so many bytes at least
 
 _spent = threading.local()
 
@@ -153,8 +155,9 @@ class Helper:
         return self._asked(question, -1, ANSWER_BYTES, patience_s, ANSWER_CPU_S)
 
     def close(self) -> None:
-        """End it."""
-        self._close()
+        """End it, when it has answered."""
+        with self._turn:
+            self._close()
 
     def _asked(
         self, question: tuple[object, ...], descriptor: int, most: int, patience_s: float, cpu_s: float
@@ -181,7 +184,7 @@ class Helper:
             with self._counted() as begun_s:
                 said, _ = self._answer(ANSWER_BYTES, START_S, begun_s + START_S)
             if said != READY:
-                raise self._failed(str(said)[:_LONGEST_CAUSE])
+                raise self._failed(printable(str(said)[:_LONGEST_CAUSE]))
             self._ready = True
 
     @contextlib.contextmanager
@@ -208,7 +211,7 @@ class Helper:
                     if got >= 0:
                         os.close(got)
                     got = descriptors[0]
-                most -= max(1, len(packet) - 1)
+                most -= max(_SMALLEST, len(packet) - 1)
                 if not packet or most < 0:
                     raise self._failed("it ended" if not packet else "its answer is too long")
                 parts.append(packet[1:])
@@ -235,14 +238,15 @@ class Helper:
     def _failed(self, why: str) -> HelperError:
         """End it: what it would answer later would be taken for the answer to another question."""
         self._cpu_s()
-        self.close()
+        self._close()
         self._cause = why
         return HelperError(why)
 
     def _cpu_s(self) -> float:
         """CPU time that it took so far, in seconds; when it has ended, what was seen of it last."""
-        with contextlib.suppress(OSError):
-            self._seen_s = time.clock_gettime(cpu_clock(self.pid))
+        if self.alive:
+            with contextlib.suppress(OSError):
+                self._seen_s = time.clock_gettime(cpu_clock(self.pid))
         return self._seen_s
 
 
@@ -250,6 +254,7 @@ class _Child:
     """The process, as long as it lives.
 
     Attributes:
+        owner: whose it is.
         pid: its own; 0 where it could not be started.
         refused: why, in words.
         began: set when it was started, or could not be.
@@ -258,6 +263,7 @@ class _Child:
     """
 
     def __init__(self) -> None:
+        self.owner = os.getpid()
         self.pid = 0
         self.refused = ""
         self.began, self.ended = threading.Event(), threading.Event()
@@ -298,5 +304,6 @@ class _Child:
 
 
 def _end(child: _Child, connection: socket.socket) -> None:
-    child.kill()
+    if child.owner == os.getpid():  # not in a fork of it
+        child.kill()
     connection.close()

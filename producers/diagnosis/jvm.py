@@ -152,7 +152,11 @@ class Jvm:
             raise OSError(str(error)) from error
         if descriptor < 0:
             raise OSError(_why(told))
-        connection = socket.socket(fileno=descriptor)
+        try:
+            connection = socket.socket(fileno=descriptor)
+        except OSError:
+            os.close(descriptor)
+            raise
         if connection.family == socket.AF_UNIX:
             pid, uid, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
             if pid == self._pid and uid == credentials(self._path)[0]:
@@ -164,6 +168,8 @@ class Jvm:
         """The child that is where the machine is. Raises HelperError."""
         if self._helper is None or not self._helper.alive:
             uid, gid = credentials(self._path)
+            if uid < 0 or gid < 0:
+                raise HelperError(f"there is no process {self._pid} any more")
             helper = Helper(_MODULE, self._path, str(uid), str(gid))
             helper.wait()
             if not self._start_ticks or self._started() != self._start_ticks or credentials(self._path) != (uid, gid):

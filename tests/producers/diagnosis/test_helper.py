@@ -253,6 +253,24 @@ def lying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], He
     return start
 
 
+def test_a_fork_leaves_it_alone(hostile: Path) -> None:
+    program = f"""
+import os, sys
+from laggard.producers.diagnosis.symbols import SymbolFiles, symbolizer
+child = symbolizer().helper()
+if not (fork := os.fork()):
+    with SymbolFiles() as files:
+        print(files.name(files.add(os.open({str(hostile)!r}, os.O_RDONLY)), {offset_in(hostile, "good")}), flush=True)
+    assert symbolizer().helper() is not child
+    sys.exit()
+os.waitpid(fork, 0)
+assert child.alive
+print(child.ask("forget", []) == "", flush=True)
+"""
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout == "good\nTrue\n"
+
+
 @pytest.mark.parametrize("lie", LIES)
 def test_one_that_does_not_answer_as_it_should_is_ended(lying: Callable[[str], Helper], lie: str) -> None:
     before = held()

@@ -115,6 +115,32 @@ def test_no_link_of_theirs_is_followed(secret: Path, name: str) -> None:
         assert secret.stat().st_mtime_ns == before
 
 
+def test_the_child_is_their_user_where_they_are() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as root:
+        Path(root).chmod(0o755)
+        Path(root, "tmp").mkdir()
+        with lookalike(f"os.chroot({root!r})\ndrop()") as pid:
+            machine = Jvm(pid)
+            assert machine.found("nothing") is None
+            assert machine._helper is not None
+            place = Path(f"/proc/{machine._helper.pid}")
+            status = place.joinpath("status").read_text()
+            assert [line.split()[1:] for line in status.splitlines() if line.startswith(("Uid:", "Gid:"))] == [
+                [str(THEIRS)] * 4,
+                [str(THEIRS)] * 4,
+            ]
+            assert f"CapEff:\t{0:016x}" in status
+            assert os.readlink(place / "root") == root  # noqa: PTH115 - of another's root
+            assert os.readlink(place / "cwd") == f"{root}/tmp"  # noqa: PTH115 - likewise
+
+
+def test_a_machine_that_is_gone_has_no_child() -> None:
+    with lookalike("drop()") as pid:
+        machine = Jvm(pid)
+    with pytest.raises(ProfilerError, match=rf"there is no process {pid} any more"):
+        machine.found("nothing")
+
+
 def test_a_pipe_in_the_place_of_the_socket_is_no_hang() -> None:
     with (
         lookalike("drop()\nos.mkfifo(f'/tmp/.java_pid{pid}')") as pid,

@@ -164,7 +164,6 @@ def test_a_child_is_ended_and_what_it_wrote_and_used_is_known():
     child.close()
     child = Child(["sleep", "60"])
     child.close()
-    assert child is not None
     assert child.returncode == -signal.SIGKILL
 
 
@@ -176,7 +175,6 @@ def test_what_does_not_end_when_it_is_asked_is_killed(monkeypatch):
         assert time.monotonic() < until
         time.sleep(0.01)
     child.interrupt()
-    assert child is not None
     assert child.returncode == -signal.SIGKILL
     child.close()
 
