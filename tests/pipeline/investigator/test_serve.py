@@ -104,7 +104,8 @@ def test_a_log_that_others_may_read_has_no_link(tmp_path: Path) -> None:
     with log.open("w") as output:
         log.chmod(0o644)
         command = [*LAGGARD, "serve", "--bus", str(tmp_path / "laggard.db"), "--duration", "1s"]
-        environment = {"PATH": os.environ["PATH"], "LAGGARD_STATE": str(tmp_path)}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("LAGGARD_")}
+        environment |= {"LAGGARD_STATE": str(tmp_path)}
         environment |= {"LAGGARD_SERVE_REQUIRE_TOKEN": "always", "LAGGARD_SERVE_LISTEN": "127.0.0.1:0"}
         assert subprocess.run(command, stdout=output, env=environment, check=False).returncode == 0
     assert "It asks for a token" in log.read_text()
