@@ -130,7 +130,8 @@ def distrust(found: os.stat_result, *, shared: bool = False) -> str:
     """Why what was found is not to be used, and what to do; empty where it may be. With `shared` others may write."""
     if found.st_uid not in trusted_users():
         expected = "root" if os.geteuid() == 0 else f"root or {_user(os.geteuid())}"
-        return f"it belongs to {_user(found.st_uid)}, expected {expected}; where you trust it, run `chown` on it"
+        belongs = f"it belongs to {_user(found.st_uid)}, expected {expected}"
+        return f"{belongs}; run laggard as that user, or `chown` on what you trust"
     if shared or stat.S_ISLNK(found.st_mode):
         return ""
     if found.st_mode & stat.S_IWOTH:

@@ -43,8 +43,8 @@ def test_a_configuration_that_a_stranger_left_here_is_refused(laggard: Called, n
     code, out, err = laggard("why")
     assert (code, out) == (2, "")
     assert err == (
-        "laggard: laggard.toml: the configuration file cannot be read: it belongs to nobody, expected root; where you "
-        "trust it, run `chown` on it\n"
+        "laggard: laggard.toml: the configuration file cannot be read: it belongs to nobody, expected root; run "
+        "laggard as that user, or `chown` on what you trust\n"
     )
 
 
