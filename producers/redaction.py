@@ -30,7 +30,7 @@ LONGEST: Final = 4096
 """Characters of a text that are looked at; what is behind them is dropped."""
 
 NAMES: Final = (
-    *("password", "passwords", "passwd", "passphrase", "passcode", "pass", "pwd", "psk", "secret", "secrets"),
+    *("password", "passwords", "passwd", "passphrase", "passcode", "pass", "pwd", "pw", "psk", "secret", "secrets"),
     *("token", "credential", "credentials", "auth", "authorization", "cookie", "api_key", "access_key", "account_key"),
     *("auth_key", "encryption_key", "master_key", "private_key", "secret_key", "shared_key", "signing_key"),
     *("key_pass", "store_pass", "require_pass", "master_auth", "signature", "sig", "identified_by"),
@@ -98,9 +98,13 @@ _KEY_HINTS: Final = (
     *("PRIVATE KEY",),
 )
 _PROGRAM: Final = re.compile(rf"(?<![\w-])(?:{'|'.join(f'({names})' for names, _, _ in PROGRAMS)})(?=[\s\0])", re.ASCII)
-# Letters of other options of `curl` may stand before: `-sSu`.
+# Of `curl` letters of other options may stand before, as in `-sSu`, and there is a long form.
 _OPTIONS: Final = tuple(
-    re.compile(r"(?<=[\s\0])-" + ("[fgikLNnSsv]{0,6}" if "u" in letters else "") + f"[{letters}]" + apart)
+    re.compile(
+        r"(?<=[\s\0])"
+        + (f"(?:-[fgikLNnSsv]{{0,6}}[{letters}]|--(?:proxy-)?user(?=[ =\0]))" if "u" in letters else f"-[{letters}]")
+        + apart
+    )
     for _, letters, apart in PROGRAMS
 )
 _PROGRAM_HINTS: Final = (
