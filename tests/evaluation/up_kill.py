@@ -54,7 +54,7 @@ HIT: tuple[Part, ...] = ("agent", "work", "serve", "measure")
 SIGNALS = (signal.SIGKILL, signal.SIGSTOP)
 BACK_S = 15.0
 ASLEEP_S = 8.0
-PATIENCE_S = 240.0
+PATIENCE_S = 600.0
 """So long a part is waited for, on a machine that is shared; later than `BACK_S` counts as late."""
 
 

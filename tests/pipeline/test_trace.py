@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import json
 import os
 import re
@@ -25,8 +26,11 @@ from laggard.pipeline.claims import holder_of
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import BUSY, FAILED, NO_DATA, USAGE
 from laggard.pipeline.records import Decoder, Frame, RecordError, Request, read_line
+from laggard.pipeline.settings import read_settings
+from laggard.pipeline.settings.reading import Given
 from laggard.pipeline.topics import COUNTERS, REQUESTS, Topics
-from laggard.pipeline.tracing import STATUS, Figures, Numbering, Own, Rates, Tracing, read_figures
+from laggard.pipeline.tracing import STATUS, Figures, Numbering, Own, Rates, Tracing, marker_group_of, read_figures
+from laggard.producers.trace.boundaries.elf import ProgramError
 from laggard.producers.trace.own import OWN_FEATURES, SCOPE
 from tests.brokers.ports import free_port
 from tests.pipeline.requests.told import normal
@@ -486,6 +490,16 @@ def test_a_wrong_command_line(
     assert out == ""
     assert said in err
     assert "Traceback" not in err
+
+
+def test_the_group_of_the_marker() -> None:
+    def group(name: str) -> int:
+        return marker_group_of(read_settings(environ={}, flags=[Given("trace.marker_group", name, "--set")]))
+
+    assert group("") == 0
+    assert group("mail") == grp.getgrnam("mail").gr_gid
+    with pytest.raises(ProgramError, match="there is no group no-such; expected the name of one on this machine"):
+        group("no-such")
 
 
 @may_trace
