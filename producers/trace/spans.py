@@ -367,11 +367,14 @@ def asked(span: Span) -> str:
 
 
 def operation(span: Span) -> str:
-    """What a span does, without what differs each time: `SELECT shop.items`, `GET`, `Payments/Charge`."""
+    """What a span does, without what differs each time: `SELECT shop.items`, `GET`, `Payments/Charge`.
+
+    The span's kind where it has no name.
+    """
     attributes = span.attributes
     get = attributes.get
     if span.kind in _ENTRIES:
-        return asked(span)[:MAX_NAME]
+        return asked(span)[:MAX_NAME] or span.kind.name.lower()
     if "db.system.name" in attributes or "db.system" in attributes:
         statement = get("db.query.text") or get("db.statement") or ""
         verb = get("db.operation.name") or get("db.operation") or statement.partition(" ")[0].upper()
@@ -385,7 +388,7 @@ def operation(span: Span) -> str:
     else:
         method = get("http.request.method") or get("http.method") or ""
         found = f"{method} {get('url.template') or ''}".strip()
-    return (redact(found) or asked_for(steady(span.name)))[:MAX_NAME]
+    return (redact(found) or asked_for(steady(span.name)))[:MAX_NAME] or span.kind.name.lower()
 
 
 def _netloc(url: str) -> str:
