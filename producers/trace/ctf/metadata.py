@@ -401,7 +401,9 @@ class _Parser:
                 parts.append(self._next()[1])
             self._expect("]")
             # A path such as `stream.event.context.n` is searched by its last part.
-            lengths.append(int(parts[0], 0) if parts and parts[0][0].isdigit() else plain(parts[-1] if parts else ""))
+            lengths.append(
+                self._number(parts[0]) if parts and parts[0][0].isdigit() else plain(parts[-1] if parts else "")
+            )
         for length in reversed(lengths):
             kind = Array(kind, length)
         return name, kind
