@@ -12,6 +12,13 @@ from typing import Final, NamedTuple
 _FIELD: Final = re.compile(
     r"^\tfield:(?P<what>[^;]+);\toffset:(?P<offset>\d+);\tsize:(?P<size>\d+);(\tsigned:(?P<signed>[01]);)?$"
 )
+
+MAX_NUMBER: Final = (1 << 16) - 1
+"""Of an event: it has 16 bits in a page."""
+
+MAX_PAGE: Final = 1 << 16
+"""Bytes of a page, on machines with the largest ones."""
+
 _NAME: Final = re.compile(r"(?P<name>\w+)(\[[^\]]*\])?$")
 
 
@@ -68,8 +75,9 @@ def parse_format(text: str, *, place: str = "format") -> Format:
     """
     name = re.search(r"^name: (\S+)$", text, re.MULTILINE)
     number = re.search(r"^ID: (\d+)$", text, re.MULTILINE)
-    if name is None or number is None:
-        raise FormatError(f"{place}: expected the format of an event, with lines `name:` and `ID:`, got {text[:60]!r}")
+    if name is None or number is None or len(number[1]) > 5 or int(number[1]) > MAX_NUMBER:
+        what = f"the format of an event, with lines `name:` and `ID:`, a number up to {MAX_NUMBER:,}"
+        raise FormatError(f"{place}: expected {what}, got {text[:60]!r}")
     return Format(name[1], int(number[1]), _fields(text, place))
 
 
@@ -77,14 +85,20 @@ def parse_header_page(text: str, *, place: str = "header_page") -> Header:
     """The file `events/header_page`.
 
     Raises:
-        FormatError: `timestamp` is not in the first 8 bytes, or `commit` or `data` is missing.
+        FormatError: `timestamp` is not in the first 8 bytes, `commit` or `data` is missing or elsewhere, or a page has
+            more than `MAX_PAGE` bytes.
 
     """
     fields = _fields(text, place)
     if not {"timestamp", "commit", "data"} <= fields.keys() or fields["timestamp"][:2] != (0, 8):
         raise FormatError(f"{place}: expected fields timestamp (at 0, 8 bytes), commit and data, got {sorted(fields)}")
-    data = fields["data"]
-    return Header(fields["commit"].offset, data.offset, data.offset + data.size)
+    data, commit = fields["data"], fields["commit"].offset
+    header = Header(commit, data.offset, data.offset + data.size)
+    if not (
+        8 <= commit <= header.data - 4 and header.data % 4 == 0 and header.page % 8 == 0 and header.page <= MAX_PAGE
+    ):
+        raise FormatError(f"{place}: expected pages of at most {MAX_PAGE:,} bytes, in whole 8 bytes, got {header}")
+    return header
 
 
 def _fields(text: str, place: str) -> dict[str, Field]:

@@ -16,11 +16,12 @@ from laggard.producers.trace.ftrace.formats import parse_format, parse_header_pa
 from laggard.producers.trace.ftrace.known import Descriptor, Known, Thread
 from laggard.producers.trace.ftrace.merging import merged
 from laggard.producers.trace.ftrace.names import RECORD, name_rows, with_failures
+from laggard.producers.trace.ftrace.pages import LATEST_NS
 from laggard.producers.trace.ftrace.processes import Processes
 from laggard.producers.trace.ftrace.recorder import DESCRIPTION, NAMES, VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -30,9 +31,20 @@ PIECE_PAGES: Final = 1024
 
 PIECE_NAMES: Final = 4096
 
+MAX_CPUS: Final = 8192
+"""As many as Linux can have."""
+
 _NEVER: Final = 1 << 62
 _DISORDER_NS: Final = 1_000_000
 """So far at most is a name behind one that was written down after it: it was being read meanwhile on another CPU."""
+
+
+def _number(described: Mapping[str, Any], name: str, least: int) -> int:
+    """A number of nanoseconds. Raises ValueError or KeyError for anything else."""
+    found = described[name]
+    if type(found) is not int or not least <= found <= LATEST_NS:
+        raise ValueError(f"expected nanoseconds as {name}")
+    return found
 
 
 class Recording:
@@ -67,16 +79,18 @@ class Recording:
             version = described["version"]
             if version == VERSION:
                 self._read(described)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise TraceError(place, f"expected what a recorder writes: {error!r}") from None
         if version != VERSION:
             raise TraceError(place, f"expected version {VERSION}, got {version!r}: another laggard wrote it")
 
     def _read(self, described: dict[str, Any]) -> None:
-        self.host: str = described["host"]
-        self.wall_offset_s: float = described["wall_offset_ns"] / 1e9
-        self._begin_ns: int = described["begin_ns"]
+        self.host = str(described["host"])
+        self.wall_offset_s = _number(described, "wall_offset_ns", -LATEST_NS) / 1e9
+        self._begin_ns = _number(described, "begin_ns", 0)
         self._cpus = [int(cpu) for cpu in described["cpus"]]
+        if len(self._cpus) > MAX_CPUS or not set(self._cpus) <= set(range(MAX_CPUS)):
+            raise ValueError(f"expected cpus below {MAX_CPUS:,}")
         self._header = parse_header_page(described["header_page"])
         ports = {int(port): service for port, service in described["ports"].items()}
         self._connections = Connections(ports) if ports else None
@@ -130,7 +144,10 @@ class Recording:
 
     def _before(self) -> Generator[NDArray[np.void]]:
         """What was there when it began."""
-        yield self._known.rows(self._begin_ns, self._texts)
+        try:
+            yield self._known.rows(self._begin_ns, self._texts)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise TraceError(self.path / DESCRIPTION, f"expected what a recorder writes: {error!r}") from None
 
     def _pages(self, cpu: int) -> Generator[NDArray[np.void]]:
         """Events of one CPU, a piece at a time."""

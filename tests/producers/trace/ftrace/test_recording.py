@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import re
 import shutil
 from collections import Counter
@@ -22,6 +23,10 @@ from laggard.producers.trace.ftrace.recording import Recording
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+HEADER_PAGE = (
+    "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n"
+    "\tfield: char data;\toffset:16;\tsize:4080;\tsigned:1;\n"
+)
 RECORDED = Path(__file__).parent / "recorded"
 LINE = re.compile(r"\s*(.+)-(\d+)\s+\[(\d+)\] (\S+)\s+(\d+)\.(\d{6}): (\w+): (.*)")
 
@@ -255,6 +260,14 @@ def test_names_are_where_their_calls_are(folder: Path) -> None:
         ({"header_page": ""}, "expected what a recorder writes"),
         ({"formats": {"sched/sched_switch": "nothing"}}, "expected what a recorder writes"),
         ({"probes": {"a/b": {}}}, "expected what a recorder writes"),
+        ({"begin_ns": math.inf}, "expected nanoseconds as begin_ns"),
+        ({"wall_offset_ns": 10**400}, "expected nanoseconds as wall_offset_ns"),
+        ({"cpus": list(range(100_000))}, "expected cpus below 8,192"),
+        ({"cpus": [math.inf]}, "expected what a recorder writes: OverflowError"),
+        ({"descriptors": [["a", "b", "c"]]}, "expected what a recorder writes"),
+        ({"header_page": HEADER_PAGE.replace("4080", "4000000000")}, "expected pages of at most 65,536 bytes"),
+        ({"header_page": HEADER_PAGE.replace("offset:16", "offset:17")}, "expected pages of at most 65,536 bytes"),
+        ({"formats": {"sched/sched_switch": "name: sched_switch\nID: 99999999\n"}}, "a number up to 65,535"),
     ],
 )
 def test_a_description_that_is_not_ours(folder: Path, change: dict[str, object], message: str) -> None:
