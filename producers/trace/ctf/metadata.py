@@ -105,6 +105,10 @@ def parse_metadata(text: str, place: object = "metadata") -> Metadata:
     return _Parser(text, place).metadata()
 
 
+_MOST_HZ: Final = 10**12
+_FURTHEST_NS: Final = 1 << 62
+
+
 def plain(name: str) -> str:
     """A field's name without the underscore that tracers put before all of them."""
     return name.removeprefix("_")
@@ -242,6 +246,8 @@ class _Parser:
             self._number(values.get("offset", "0")),
             self._number(values.get("offset_s", "0")),
         )
+        if not 0 < clock.frequency <= _MOST_HZ or abs(clock.offset_ns) > _FURTHEST_NS:
+            raise self._here("expected a clock of 1 to 10^12 Hz that is within 146 years of the Unix epoch")
         self._found.clocks[clock.name] = clock
 
     def _stream(self) -> None:

@@ -104,6 +104,15 @@ def other_packets(folder: Path) -> None:
         (metadata(b"trace {\n\tx := uint99_t;\n};\n"), "/metadata:2: expected a type that is declared, got 'uint99_t'"),
         (metadata(b"trace {\n\t\x01\n};\n"), "/metadata:2: expected a word of TSDL, got '\\x01\\n};\\n'"),
         (metadata(b"trace {\n};\n" + b"typealias struct { struct { " * 70), "/metadata:3: "),
+        (metadata(b"trace {\n};\nclock {\n\tfreq = -1;\n};\n"), "/metadata:5: expected a clock of 1 to 10^12 Hz"),
+        (
+            metadata(b"trace {\n};\nclock {\n\tfreq = 1%s;\n};\n" % (b"0" * 400)),
+            "/metadata:5: expected a clock of 1 to 10^12 Hz",
+        ),
+        (
+            metadata(b"trace {\n};\nclock {\n\toffset = 1%s;\n};\n" % (b"0" * 400)),
+            "/metadata:5: expected a clock of 1 to 10^12",
+        ),
         (cut_metadata, "/metadata:63: expected more, the metadata ends"),
         (other_packets, "/metadata: expected a packet of metadata at byte 0, there is none"),
         (
