@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 NOBODY: Final = 65534
 
+STRANGERS: Final = 0x7FFE0000
+"""The first of 65,536 users of whom no other process is: programs of the user nobody could end what is nobody's."""
+
 PACKET_BYTES: Final = 1 << 16
 """An answer goes in packets of so many bytes at most, each behind one byte that says whether it is the last one."""
 
@@ -65,6 +68,17 @@ def limit(memory_bytes: int, cpu_s: int, files: int) -> None:
         allowed = resource.getrlimit(what)[1]
         bound = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
         resource.setrlimit(what, (bound, bound))
+
+
+def drop_to_stranger() -> None:
+    """As `drop`, to a user of whom there is no other process; to nobody, where there are no such users."""
+    stranger = STRANGERS + os.getpid() % (1 << 16)
+    try:
+        drop(stranger, stranger)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a user namespace has few users
+            raise
+        drop(NOBODY, NOBODY)
 
 
 def drop(uid: int, gid: int) -> None:

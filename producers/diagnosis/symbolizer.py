@@ -186,7 +186,7 @@ def main() -> None:
     with confinement.telling():
         confinement.limit(MEMORY_BYTES, CPU_S, 2 * FILES)
         confinement.empty_root()
-        confinement.drop(confinement.NOBODY, confinement.NOBODY)
+        confinement.drop_to_stranger()
         confinement.end_with(parent)
     confinement.serve(symbolizer.answer)
 
