@@ -25,8 +25,9 @@ from laggard.producers.proc import printable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MEMORY_BYTES: Final = 128 << 20
-"""So much more memory it may have than it begins with; where that is not enough, it forgets all files."""
+MEMORY_BYTES: Final = 96 << 20
+"""So much more memory it may have than the 29 MB with which it begins; a symbol table of the largest size takes 90.
+Where that is not enough, it forgets all files."""
 
 CPU_S: Final = 300
 """So much CPU time it may take in its life; another one begins behind it."""

@@ -6,6 +6,7 @@ import ctypes
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import pytest
 
 from laggard.producers.diagnosis import helper, symbols
 from laggard.producers.diagnosis.confinement import STRANGERS
+from laggard.producers.diagnosis.elf import TABLE_BYTES
 from laggard.producers.diagnosis.helper import Helper, HelperError, HelperGoneError, thread_time
 from laggard.producers.diagnosis.symbols import SymbolFiles, Symbolizer, symbolizer
 from tests.producers.diagnosis.profiled import held
@@ -78,7 +80,7 @@ def test_a_symbol_that_explodes_costs_one_file_its_names_and_nobody_else_anythin
             assert thread_time() - before < 0.1
         ours = files.add(os.open(libc, os.O_RDONLY))
         assert files.name(ours, offset_of_getpid()) != ""
-        assert int(status_of(symbolizer().helper().pid)["VmHWM"].split()[0]) < 200_000  # kB
+        assert int(status_of(symbolizer().helper().pid)["VmHWM"].split()[0]) < 140_000  # kB
 
 
 def offset_of_getpid() -> int:
@@ -115,6 +117,36 @@ def test_after_some_files_that_it_died_of_no_more_of_a_process_are_read(
         assert files.notes[0] == (
             "functions of 3 files have no names: who read them failed (it did not answer in time); no more are read"
         )
+
+
+def program_of(functions: int) -> bytes:
+    """A file of machine code (ELF) that says that it has so many functions."""
+    names = b"\0name\0"
+    table = b"".join(struct.pack("<IBBHQQ", 1, 0x12, 0, 1, 0x1000 + 16 * each, 16) for each in range(functions))
+    table_at, names_at = 64 + 56, 64 + 56 + len(table)
+    header = (
+        b"\x7fELF\x02\x01\x01"
+        + bytes(9)
+        + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, names_at + len(names), 0, 64, 56, 1, 64, 3, 0)
+    )
+    loaded = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 1 << 40, 1 << 40, 4096)
+    sections = bytes(64) + b"".join(
+        struct.pack("<IIQQQQIIQQ", 0, kind, 0, 0, at, size, 2, 0, 8, 24)
+        for kind, at, size in ((2, table_at, len(table)), (3, names_at, len(names)))
+    )
+    return header + loaded + table + names + sections
+
+
+@pytest.mark.parametrize(("functions", "name"), [(TABLE_BYTES // 24, "name"), (TABLE_BYTES // 24 + 1, "")])
+def test_a_table_of_the_largest_size_is_read_within_the_bound_on_memory(
+    tmp_path: Path, functions: int, name: str
+) -> None:
+    (tmp_path / "program").write_bytes(program_of(functions))
+    with SymbolFiles() as files:
+        key = files.add(os.open(tmp_path / "program", os.O_RDONLY))
+        assert files.name(key, 0x1000 + 16 * (functions - 1)) == name
+        assert files.notes == []
+    assert int(status_of(symbolizer().helper().pid)["VmHWM"].split()[0]) < 140_000  # kB
 
 
 def test_it_has_no_rights_no_secrets_and_nothing_to_open() -> None:
