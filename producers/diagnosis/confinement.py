@@ -38,6 +38,7 @@ READY: Final = "ready"
 QUESTION_BYTES: Final = 4096
 
 _DEATH_SIGNAL, _DUMPABLE, _NO_NEW_PRIVILEGES, _AMBIENT = 1, 4, 38, 47  # PR_SET_..., PR_CAP_AMBIENT
+_NEW_NETWORK, _NEW_IPC = 0x40000000, 0x08000000  # CLONE_NEW...
 _CLEAR_ALL: Final = 4  # PR_CAP_AMBIENT_CLEAR_ALL
 _CAPABILITIES: Final = 0x20080522  # _LINUX_CAPABILITY_VERSION_3
 
@@ -110,8 +111,9 @@ def clear_ambient() -> None:
         _prctl(_AMBIENT, _CLEAR_ALL)
 
 
-def empty_root() -> None:
-    """Have no files below the root any more, where that is permitted."""
+def leave() -> None:
+    """Have no network and no files below the root any more, where that is permitted: the agent listens on loopback."""
+    _library.unshare(_NEW_NETWORK | _NEW_IPC)
     with contextlib.suppress(OSError):
         os.chroot("/proc/self/fdinfo")
     os.chdir("/")

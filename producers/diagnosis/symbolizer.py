@@ -186,7 +186,7 @@ def main() -> None:
     symbolizer.answer(["forget", [[0]]], -1)
     with confinement.telling():
         confinement.limit(MEMORY_BYTES, CPU_S, 2 * FILES)
-        confinement.empty_root()
+        confinement.leave()
         confinement.drop_to_stranger()
         confinement.end_with(parent)
     confinement.serve(symbolizer.answer)

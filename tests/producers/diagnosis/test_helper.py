@@ -172,6 +172,8 @@ def test_it_has_no_rights_no_secrets_and_nothing_to_open() -> None:
             assert int(uid) >= STRANGERS, "another program of its user could end it"
             assert set(status["Gid"].split()) == {uid}
             assert status["Groups"] == ""
+            network = place / "ns/net"
+            assert os.readlink(network) != os.readlink("/proc/self/ns/net")  # noqa: PTH115 - no paths
             assert {entry.name for entry in (place / "root").iterdir()} <= {"0", "1", "2", "3"}
     finally:
         child.close()
