@@ -163,6 +163,7 @@ class StageTask(ABC):
         self.telemetry = telemetry or TaskTelemetry(stage.name, partition.topic, partition.number)
         self._counts = self.telemetry
         self._observers = observers
+        self._failures = 0
 
     def process(self, record: Incoming) -> bool:
         """Take the next record: whatever it is, the task can go on after it.
@@ -198,8 +199,8 @@ class StageTask(ABC):
         except Exception as error:  # noqa: BLE001 - a state that somebody else wrote may raise anything
             failed.append(f"{type(error).__name__}: {error}")
             self.states.set_aside(key, self.position)
-            self._counts.snapshots_unusable += 1
-            if self._counts is self.telemetry and self._counts.snapshots_unusable <= MOST_TOLD:
+            if self._counts is self.telemetry and self._failures < MOST_TOLD:
+                self._failures += 1
                 _logger.warning("%s: what was learned of %r cannot be used; it learns anew: %s: %s",
                     self.stage.name, key, type(error).__name__, str(error)[:LONGEST_REASON],
                 )  # fmt: skip
@@ -256,7 +257,8 @@ class StageTask(ABC):
         self.telemetry.keys = len(self.states)
         self.telemetry.state_bytes = self.states.state_bytes
         self.telemetry.keys_evicted += self.states.evicted
-        self.states.evicted = 0
+        self.telemetry.snapshots_unusable += self.states.failed
+        self.states.evicted = self.states.failed = 0
 
     def replay(self, records: Iterable[Incoming]) -> None:
         """Take records that were processed before: nothing is counted or shown, and what comes of them is withheld."""

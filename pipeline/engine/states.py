@@ -244,6 +244,7 @@ class States(Generic[State]):
     Attributes:
         counted: how many records of the partition came so far, each once: the measure of all distances.
         evicted: how many keys were given up.
+        failed: how many of them were set aside.
         state_bytes: the size of the newest snapshots of all keys, before compression.
 
     """
@@ -253,6 +254,7 @@ class States(Generic[State]):
     ) -> None:
         self.counted = 0
         self.evicted = 0
+        self.failed = 0
         self.state_bytes = 0
         self._gone: list[tuple[str, State]] = []
         self._stage = stage
@@ -312,6 +314,7 @@ class States(Generic[State]):
         if key in self._keys:
             self._give_up(key, position)
             self._gone = [each for each in self._gone if each[0] != key]
+            self.failed += not self._replaying
 
     def _save_at_once(self, snapshot: Snapshot) -> None:
         # What was due of the key must not come after this.
@@ -402,15 +405,23 @@ class States(Generic[State]):
         told = {"operator": self._stage.name, "state_version": self._stage.state_version}
         try:
             value = encode_state({**told, **keyed.snapshot()}, MAX_SNAPSHOT_BYTES)
-        except Exception as error:  # noqa: BLE001 - of a state that somebody else wrote
+        except SnapshotError as error:
             # Such a key is learned anew after a restart; it must not keep the others from being saved.
-            if key not in self._unsavable:
-                self._unsavable.add(key)
-                _logger.warning("%s of %r in %s cannot be saved: %s", self._stage.name, key, self._partition, error)
+            self._tell_unsavable(key, error)
+            return None
+        except Exception as error:  # noqa: BLE001 - of a state that somebody else wrote
+            self._tell_unsavable(key, error)
+            self.set_aside(key, position)
             return None
         self.state_bytes += state_bytes(value) - self._sizes.get(key, 0)
         self._sizes[key] = state_bytes(value)
         return self._snapshot(key, position, _time_of(keyed), value)
+
+    def _tell_unsavable(self, key: str, error: Exception) -> None:
+        if key not in self._unsavable:
+            self._unsavable.add(key)
+            reason = str(error)[:LONGEST_REASON]
+            _logger.warning("%s of %r in %s cannot be saved: %s", self._stage.name, key, self._partition, reason)
 
     def _snapshot(self, key: str, offset: int, ts: float, value: bytes) -> Snapshot:
         return Snapshot(self._stage.snapshots, self._partition, key, offset, ts, value)
@@ -440,7 +451,7 @@ class States(Generic[State]):
             ts: their time where they have none of their own, seconds since the Unix epoch.
 
         """
-        found = (self._encoded(key, position) for key in self._keys)
+        found = (self._encoded(key, position) for key in tuple(self._keys))
         base = self._base(position, ts, _Place(position, self.counted))
         return [*(snapshot for snapshot in found if snapshot is not None), base]
 
@@ -504,7 +515,6 @@ class States(Generic[State]):
             raise SnapshotError(f"{place}: expected numbers of records, got {keyed.records} and {keyed.heard}")
         if not (0.0 <= keyed.ts <= MAX_TS and keyed.awaited_until >= 0.0):
             raise SnapshotError(f"{place}: expected a time, got {keyed.ts!r}")
-        keyed.snapshot()  # raises now, and not when it is to be saved
         return keyed
 
     def follow(self) -> None:

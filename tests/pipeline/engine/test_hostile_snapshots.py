@@ -173,11 +173,21 @@ def test_a_key_whose_state_fails_at_a_record_learns_anew_and_the_others_go_on() 
     path = ("intervals", "places", "unseen")
     spoiled = replace(chosen, value=encode_state(changed(state, path, -1)))
     task = recovered("regression", spoiled)
+    task.refresh()
     assert task.telemetry.snapshots_unusable == 1
     letters = [each for each in task.outputs if isinstance(each, DeadLetter)]
     assert [each.record.key for each in letters] == [chosen.key]
     assert "not processed: IndexError" in letters[0].reason
     assert chosen.key in task.states.keys(), "it has learned since"  # noqa: SIM118 - no dictionary
+
+
+def test_a_key_whose_state_cannot_be_saved_learns_anew_and_the_others_are_saved() -> None:
+    whole, _ = saved("requests")
+    (chosen,) = (each for each in whole if each.key == "shop")
+    state = changed(decode_state(chosen.value, "here"), ("judge", "counts", "squared"), (1 << 64) - 1)
+    task = recovered("requests", replace(chosen, value=encode_state(state)))
+    task.refresh()
+    assert task.telemetry.snapshots_unusable == 1
 
 
 # What unpacking takes.
