@@ -227,7 +227,10 @@ def main() -> None:
             _report(tried)
             os._exit(0)
 
+    (CRASHES / name).mkdir(parents=True, exist_ok=True)
     options = [
+        f"-artifact_prefix={CRASHES / name}/",  # of what hangs in native code, or ends the process
+        "-report_slow_units=600",  # not by the clock on the wall: others load the machine
         f"-max_len={LONGEST}",
         f"-seed={seed}",
         f"-dict={words}",
