@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, cast
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -100,6 +101,16 @@ class _Protocol(H11Protocol):
         """Whether it holds no slot: no request is being answered but one for health, which takes no time."""
         request = cast("RequestResponseCycle | None", self.cycle)
         return request is None or request.response_complete or self.scope["path"] in HEALTH
+
+    def send_400_response(self, msg: str) -> None:
+        request = cast("RequestResponseCycle | None", self.cycle)
+        if request is not None:  # what broke off may have been its body: an answer to it would be the second one
+            request.disconnected = True
+            request.message_event.set()
+        try:
+            super().send_400_response(msg)
+        except h11.LocalProtocolError:  # it has been answered, or is being answered
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._look.cancel()
