@@ -22,6 +22,9 @@ MEMORY_BYTES: Final = 64 << 20
 CPU_S: Final = 60
 FILES: Final = 32
 
+IDLE_S: Final = 60.0
+"""It ends when it was not asked for so long: dumps come every 5 s."""
+
 CONNECT_S: Final = 1.0
 """So long a full queue of connections is waited for."""
 
@@ -98,7 +101,7 @@ def main() -> None:
         os.close(folder)
         os.close(root)
         confinement.end_with(parent)
-    confinement.serve(answer)
+    confinement.serve(answer, IDLE_S)
 
 
 def _enter_namespace(path: str) -> None:

@@ -126,18 +126,23 @@ def end_with(parent: int) -> None:
         sys.exit()
 
 
-def serve(answer: Callable[[list[object], int], object]) -> None:
+def serve(answer: Callable[[list[object], int], object], idle_s: float | None = None) -> None:
     """Answer questions until nobody asks any more. Standard input is a socket, a question a list in JSON.
 
     Args:
         answer: what answers a question; it gets the descriptor that came with it, or -1, and what it returns is written
             as JSON, or, if it is a descriptor (`Sent`), sent. The descriptor that came is closed behind it.
+        idle_s: it ends when it was not asked for so long; None for never.
 
     """
     with socket.socket(fileno=0) as connection:
         _send(connection, json.dumps(READY).encode())
+        connection.settimeout(idle_s)
         while True:
-            text, descriptors, _, _ = socket.recv_fds(connection, QUESTION_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+            try:
+                text, descriptors, _, _ = socket.recv_fds(connection, QUESTION_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+            except TimeoutError:
+                return
             if not text:
                 return
             descriptor = descriptors[0] if descriptors else -1
@@ -151,7 +156,7 @@ def serve(answer: Callable[[list[object], int], object]) -> None:
                 socket.send_fds(connection, [LAST + b"null"], [found.descriptor])
                 os.close(found.descriptor)
             else:
-                _send(connection, json.dumps(found, separators=(",", ":")).encode())
+                _send(connection, json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 @contextlib.contextmanager

@@ -15,15 +15,20 @@ import socket
 import stat
 import struct
 import time
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from laggard.producers.diagnosis.addresses import mapped_files
 from laggard.producers.diagnosis.contract import ProfilerError, Unsuited
 from laggard.producers.diagnosis.dumps import DUMP_BYTES
-from laggard.producers.diagnosis.helper import Helper, HelperError
+from laggard.producers.diagnosis.helper import Helper, HelperError, HelperGoneError
 from laggard.producers.diagnosis.states import credentials, inner_pid, may_signal
 from laggard.producers.foreign import content
 from laggard.producers.proc import ProcError, parse_stat, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Told = TypeVar("Told")
 
 WAIT_S = 1.5
 """So long a machine is waited for: one that is starved of CPU time, or stopped, answers later or never."""
@@ -147,7 +152,9 @@ class Jvm:
     def _connected(self) -> socket.socket:
         """A connection to the machine: to this process, and not to whoever listens there. Raises OSError."""
         try:
-            told, descriptor = self._attached().ask_descriptor("connect", f".java_pid{self.inner_pid}")
+            told, descriptor = self._reached(
+                lambda child: child.ask_descriptor("connect", f".java_pid{self.inner_pid}")
+            )
         except HelperError as error:
             raise OSError(str(error)) from error
         if descriptor < 0:
@@ -163,6 +170,13 @@ class Jvm:
                 return connection
         connection.close()
         raise OSError("another process listens in its place")
+
+    def _reached(self, ask: Callable[[Helper], Told]) -> Told:
+        """What the child answers, and where it has ended meanwhile, a new one. Raises HelperError."""
+        try:
+            return ask(self._attached())
+        except HelperGoneError:
+            return ask(self._attached())
 
     def _attached(self) -> Helper:
         """The child that is where the machine is. Raises HelperError."""
@@ -180,7 +194,7 @@ class Jvm:
 
     def _did(self, *question: str) -> object:
         try:
-            told = self._attached().ask(*question, patience_s=max(1.0, WAIT_S))
+            told = self._reached(lambda child: child.ask(*question, patience_s=max(1.0, WAIT_S)))
         except HelperError as error:
             raise ProfilerError(f"jcmd: the folder /tmp of process {self._pid} cannot be used: {error}") from error
         match told:

@@ -103,7 +103,7 @@ class Symbolizer:
         try:
             with open(descriptor, "wb", closefd=False) as file:
                 file.write(dump[:DUMP_BYTES])
-            found = self.helper().ask("dump", descriptor=descriptor, most=4 * DUMP_BYTES)
+            found = self.helper().ask("dump", descriptor=descriptor, most=2 * DUMP_BYTES)
         finally:
             os.close(descriptor)
         return _stacks(found)

@@ -6,6 +6,7 @@ import ctypes
 import os
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -177,6 +178,14 @@ def test_it_has_no_rights_no_secrets_and_nothing_to_open() -> None:
             assert {entry.name for entry in (place / "root").iterdir()} <= {"0", "1", "2", "3"}
     finally:
         child.close()
+
+
+def test_one_that_is_not_asked_ends() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    program = "from laggard.producers.diagnosis import confinement; confinement.serve(print, 0.1)"
+    with ours, theirs:
+        assert subprocess.run([sys.executable, "-c", program], stdin=theirs.fileno(), check=True).returncode == 0
+        assert ours.recv(100) == b'."ready"'
 
 
 def test_it_ends_with_who_started_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -132,6 +133,15 @@ def test_the_child_is_their_user_where_they_are() -> None:
             assert f"CapEff:\t{0:016x}" in status
             assert os.readlink(place / "root") == root  # noqa: PTH115 - of another's root
             assert os.readlink(place / "cwd") == f"{root}/tmp"  # noqa: PTH115 - likewise
+
+
+def test_a_child_that_has_ended_is_replaced() -> None:
+    with lookalike("drop()") as pid:
+        machine = Jvm(pid)
+        for _ in range(2):
+            assert machine.found("nothing") is None
+            assert machine._helper is not None
+            os.kill(machine._helper.pid, signal.SIGKILL)
 
 
 def test_a_machine_that_is_gone_has_no_child() -> None:
