@@ -166,7 +166,7 @@ def telling() -> Iterator[None]:
         yield
     except OSError as error:
         with socket.socket(fileno=0) as connection:
-            _send(connection, json.dumps(f"it cannot confine itself: {error}").encode())
+            _send(connection, json.dumps(f"it cannot begin: {error}").encode())
         sys.exit(1)
 
 
