@@ -142,6 +142,7 @@ def test_a_child_that_has_ended_is_replaced() -> None:
             assert machine.found("nothing") is None
             assert machine._helper is not None
             os.kill(machine._helper.pid, signal.SIGKILL)
+            machine._helper._child.ended.wait()
 
 
 def test_a_machine_that_is_gone_has_no_child() -> None:
