@@ -35,6 +35,9 @@ with open(sys.argv[1], "rb") as file:
     memory = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC)
 signal.signal(signal.SIGQUIT, lambda *_: None)
 pid = os.getpid()
+for left in (f"/tmp/.java_pid{pid}", f"/tmp/.attach_pid{pid}"):  # by a machine that was killed, of the same pid
+    if os.path.lexists(left):
+        os.unlink(left)
 def listening(path=f"/tmp/.java_pid{pid}", mode=0o600):
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
