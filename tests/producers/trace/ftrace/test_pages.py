@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.producers.trace.ftrace.formats import Header
-from laggard.producers.trace.ftrace.pages import locate
+from laggard.producers.trace.ftrace.pages import LATEST_NS, locate
 
 PAGE = 4096
 HEADER = Header(commit=8, data=16, page=PAGE)
@@ -120,7 +120,7 @@ DELTAS = st.one_of(st.integers(0, 5000), st.integers(0, MOST_DELTA))
 
 @st.composite
 def pages(draw: st.DrawFn) -> Page:
-    page = Page(draw(st.integers(0, 1 << 62)), draw(st.sampled_from([None, None, 0, 3])))
+    page = Page(draw(st.integers(0, LATEST_NS)), draw(st.sampled_from([None, None, 0, 3])))
     for number in range(draw(st.integers(0, 60))):
         what = draw(st.sampled_from(["event"] * 6 + ["extend", "absolute", "discarded"]))
         words = draw(st.integers(1, 40))
