@@ -22,7 +22,7 @@ from laggard.pipeline.engine.stage import DeadLetter
 from tests.pipeline.engine.every_stage import STAGES, partition_of, records_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from laggard.pipeline.bus import Incoming, Snapshot
     from laggard.pipeline.engine.stage import StageTask
@@ -202,21 +202,25 @@ def many(head: int, count: int, item: bytes) -> bytes:
     return bytes([head]) + count.to_bytes(4, "big") + item * count
 
 
-BOMBS: Final = {
-    "nothing, often": many(0xDD, 100 * MIB, b"\xc0"),
-    "empty maps": many(0xDD, 100 * MIB, b"\x80"),
-    "empty lists": many(0xDD, 100 * MIB, b"\x90"),
-    "lists of one list": b"\xdd" + (1 << 20).to_bytes(4, "big") + (b"\x91" * 90 + b"\xc0") * MIB,
-    "long lists that do not come": (b"\xdd" + (8 * MIB).to_bytes(4, "big")) * 1000 + bytes(8 * MIB),
-    "shorter lists that do not come": (b"\xdd" + (900_000).to_bytes(4, "big")) * 500 + bytes(900_000),
-    "an array that is none": b"\xc9" + (100 * MIB + 5).to_bytes(4, "big") + b"\x01" + many(0xDD, 100 * MIB, b"\x90"),
-    "names": b"\xdf" + (10 * MIB).to_bytes(4, "big") + b"".join(b"\xa4%04x\xc0" % (n % 65536) for n in range(MIB)) * 10,
+BOMBS: Final[dict[str, Callable[[], bytes]]] = {
+    "nothing, often": lambda: many(0xDD, 100 * MIB, b"\xc0"),
+    "empty maps": lambda: many(0xDD, 100 * MIB, b"\x80"),
+    "empty lists": lambda: many(0xDD, 100 * MIB, b"\x90"),
+    "lists of one list": lambda: b"\xdd" + (1 << 20).to_bytes(4, "big") + (b"\x91" * 90 + b"\xc0") * MIB,
+    "long lists that do not come": lambda: (b"\xdd" + (8 * MIB).to_bytes(4, "big")) * 1000 + bytes(8 * MIB),
+    "shorter lists that do not come": lambda: (b"\xdd" + (900_000).to_bytes(4, "big")) * 500 + bytes(900_000),
+    "an array that is none": lambda: (
+        b"\xc9" + (100 * MIB + 5).to_bytes(4, "big") + b"\x01" + many(0xDD, 100 * MIB, b"\x90")
+    ),
+    "names": lambda: (
+        b"\xdf" + (10 * MIB).to_bytes(4, "big") + b"".join(b"\xa4%04x\xc0" % (n % 65536) for n in range(MIB)) * 10
+    ),
 }
 
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_what_unpacks_to_much_is_refused_within_the_bound(name: str) -> None:
-    value = packed(BOMBS[name])
+    value = packed(BOMBS[name]())
     assert len(value) < MIB, "it is a bomb"
     with bounded(3 * snapshots.MAX_STATE_BYTES + 96 * snapshots.MAX_ITEMS), pytest.raises(SnapshotError):
         decode_state(value, "here")
