@@ -26,8 +26,11 @@ GOOD = """
 import json, os, signal, sys, threading
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stop.set())
-print(json.dumps({"pid": os.getpid()}), flush=True)
+# As a part has it: a thread that took the signal would not wake the main one.
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 threading.Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+print(json.dumps({"pid": os.getpid()}), flush=True)
 stop.wait()
 """
 

@@ -108,6 +108,8 @@ def test_a_commit_without_an_answer_is_made_once(
     options: KafkaOptions, line: tuple[Cluster, Proxy], lost: Literal["answer", "request"], meanwhile: str
 ) -> None:
     _, proxy = line
+    # So long that no broker ends the transaction by itself, however busy the machine is.
+    options = replace(options, transaction_timeout_s=60.0)
     with KafkaBus(options) as bus:
         member = reading(bus, options)
         commit = commit_of(options)
