@@ -21,6 +21,9 @@ NAMES: Final[Mapping[Part, str]] = {
 }
 """Within the 15 characters that the kernel keeps. Without them all would be `python`, like half of a machine."""
 
+CHILDREN: Final = frozenset({"laggard-reader", "laggard-attach"})
+"""What the agent's children are called that read what programs control."""
+
 AGENT_SCOPE, SOURCE_SCOPE, TRACE_SCOPE = "agent", "source", "trace"
 OWN_SCOPES: Final = frozenset({AGENT_SCOPE, SOURCE_SCOPE, TRACE_SCOPE})
 """The scopes of frames in which a producer reports about itself."""
@@ -34,4 +37,4 @@ def take_name(part: Part) -> None:
 
 def is_own(name: str) -> bool:
     """Whether a process of this name is a part of laggard; who else takes such a name is told last, never hidden."""
-    return name in NAMES.values()
+    return name in NAMES.values() or name in CHILDREN

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import re
 import time
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from re import _constants as codes
-from re import _parser as parser
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -17,6 +16,10 @@ from laggard.producers.access_log.formats import NAMED, text_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# What `re` keeps for itself.
+codes: Any = import_module("re._constants")
+parser: Any = import_module("re._parser")
 
 ROOT = Path(__file__).parents[1]
 ROOMS: Final = ("operators", "pipeline", "producers")

@@ -88,6 +88,7 @@ def _connected(name: str) -> object:
 def main() -> None:
     """Become the machine's user where the machine is, and answer."""
     parent, path, uid, gid = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    confinement.take_name("laggard-attach")
     with confinement.telling():
         root = os.open(f"{path}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         confinement.limit(MEMORY_BYTES, CPU_S, FILES)

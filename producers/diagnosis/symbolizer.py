@@ -176,6 +176,7 @@ def _content(descriptor: int, at: int, most: int) -> bytes:
 def main() -> None:
     """Confine this process, and answer."""
     parent = int(sys.argv[1])
+    confinement.take_name("laggard-reader")
     # What is loaded when it is first used is loaded now: there is nothing to load from afterwards.
     demangled(b"_Z3abcv")
     symbolizer = Symbolizer()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from laggard.pipeline.own import is_own
 from laggard.producers.diagnosis import helper, symbols
 from laggard.producers.diagnosis.confinement import STRANGERS
 from laggard.producers.diagnosis.elf import TABLE_BYTES
@@ -208,6 +209,12 @@ sys.stdin.readline()
     while Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes():
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def test_it_is_told_as_laggard_itself() -> None:
+    child = symbolizer().helper()
+    child.wait()
+    assert is_own(Path(f"/proc/{child.pid}/comm").read_text().strip())
 
 
 def test_what_it_takes_counts_as_the_asking_threads_cpu_time(hostile: Path) -> None:
