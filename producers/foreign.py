@@ -63,17 +63,15 @@ def head(path: str, most: int = TEXT_BYTES) -> bytes:
         os.close(descriptor)
 
 
-def lines(path: str, most: int) -> list[bytes]:
-    """The lines of the first bytes of a file, without one that is cut off.
+def lines(path: str, most: int) -> bytes:
+    """The whole lines among the first bytes of a file: at most so many bytes.
 
     Raises:
         OSError: it cannot be read.
 
     """
     text = head(path, most)
-    if len(text) == most:
-        text = text[: text.rfind(b"\n") + 1]
-    return text.splitlines()
+    return text[: text.rfind(b"\n") + 1] if len(text) == most else text
 
 
 def reading(path: str) -> int:

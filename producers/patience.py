@@ -39,30 +39,42 @@ class Patience:
         most_s: so long it may take where its thread does not sleep uninterruptibly, likewise.
 
     Attributes:
-        hanging: how many threads have been left behind and have not come back.
         cpu_ns: CPU time that answers took, but for those that did not come, in nanoseconds.
 
     """
 
     def __init__(self, patience_s: float = PATIENCE_S, most_s: float = MOST_S) -> None:
-        self.hanging = 0
         self.cpu_ns = 0
+        self._left: set[Any] = set()  # the items at which threads were left behind
         self._patience_s = patience_s
         self._most_s = most_s
         self._worker: _Worker | None = None
         self._late: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
+    @property
+    def hanging(self) -> int:
+        """The number of threads that have been left behind and have not come back."""
+        return len(self._left)
+
     def each(self, items: Sequence[Item], ask: Callable[[Item], Answer]) -> list[Answer | Exception]:
-        """Ask for each of several.
+        """Ask for each of several. An item that hangs is not asked for again before its thread has come back.
 
         Args:
-            items: which.
+            items: which, hashable.
             ask: the question.
 
         Returns:
-            The answers, or the exceptions that were raised; `HangingError` for one that did not come.
+            The answers, or the exceptions that were raised; `HangingError` for a missing one.
 
         """
+        if not self._left:
+            return self._asked(items, ask)
+        hangs = [item in self._left for item in items]
+        asked = self._asked([item for item, left in zip(items, hangs, strict=True) if not left], ask)
+        answers = iter(asked)
+        return [HangingError("it has not answered yet") if left else next(answers) for left in hangs]
+
+    def _asked(self, items: Sequence[Item], ask: Callable[[Item], Answer]) -> list[Answer | Exception]:
         answers: list[Answer | Exception] = []
         while len(answers) < len(items):
             if self._worker is None:
@@ -78,7 +90,7 @@ class Patience:
         found = []
         while not self._late.empty():
             found.append(self._late.get())
-        self.hanging -= len(found)
+        self._left.difference_update(found)
         return found
 
     def close(self) -> None:
@@ -97,7 +109,7 @@ class Patience:
                 with batch.lock:
                     if len(batch.answers) == known and not batch.done.is_set():
                         batch.left = True
-                        self.hanging += 1
+                        self._left.add(batch.items[known])
                         self._worker = None
                         return [*batch.answers, HangingError(f"no answer within {2 * self._patience_s:g} s")]
         return batch.answers

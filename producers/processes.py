@@ -73,7 +73,6 @@ _OF_CHILDREN = _CPU[-1]
 class _Look(NamedTuple):
     """What was read of a process that ran."""
 
-    process: Process
     at_ns: int
     boot_ns: int
     before: Stat
@@ -275,19 +274,19 @@ class ProcessTable:
             raise
         if process.stat.comm != before.comm or not process.command:
             self._name(process)
-        return _Look(process, at_ns, 0, before, uid, values)
+        return _Look(at_ns, 0, before, uid, values)
 
     def _look_at_new(self, process: Process) -> _Look:
         at_ns, boot_ns = self._clock.monotonic(), self._clock.boottime()
         before = process.stat
         try:
             values = process.read(retry=True)
-        except OSError as error:
+        except (OSError, ProcError) as error:
             process.release()
             self._shed_if_short(error)
             raise
         self._name(process)
-        return _Look(process, at_ns, boot_ns, before, None, values)
+        return _Look(at_ns, boot_ns, before, None, values)
 
     def _read_known(self) -> None:
         round_, phase = divmod(self._tick, self._phases)
@@ -336,7 +335,6 @@ class ProcessTable:
                 self._hangs(process)
                 continue
             if isinstance(found, Exception):
-                process.release()
                 if isinstance(found, PermissionError):
                     self._hidden.add(pid)
                 elif isinstance(found, ProcError):
@@ -526,7 +524,7 @@ class ProcessTable:
             return process.stat.state == b"D"
         if process.stat.threads > MAX_THREADS:
             return False
-        (blocked,) = self._patience.each([process.path], blocked_threads)
+        (blocked,) = self._patience.each([process], lambda each: blocked_threads(each.path))
         return not isinstance(blocked, Exception) and blocked > 0
 
     def _rates(self) -> NDArray[np.float64]:

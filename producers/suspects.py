@@ -11,7 +11,7 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.producers.foreign import content, names
-from laggard.producers.patience import HangingError, Patience
+from laggard.producers.patience import Patience
 from laggard.producers.proc import PF_KTHREAD, ProcError, parse_io, parse_stat
 
 if TYPE_CHECKING:
@@ -40,19 +40,16 @@ class Suspects:
     def __init__(self, root: str = "/proc", patience: Patience | None = None) -> None:
         self._root = root
         self._patience = patience or Patience()
-        self._hanging: set[int] = set()  # whose files did not answer at the last look
         self._left = 0  # threads at which it still may look in this round
         self._processes: dict[int, _Process] = {}
 
     def look(self) -> None:
         """Look at every process once."""
         listed = [int(entry) for entry in names(self._root) if entry.isdecimal()]
-        self._hanging.difference_update(self._patience.late())
-        listed = [pid for pid in listed if pid not in self._hanging]
+        self._patience.late()
         self._left = MAX_TASKS
-        looks = dict(zip(listed, self._patience.each(listed, self._look_at), strict=True))
-        self._hanging |= {pid for pid, process in looks.items() if isinstance(process, HangingError)}
-        self._processes = {pid: process for pid, process in looks.items() if isinstance(process, _Process)}
+        looks = zip(listed, self._patience.each(listed, self._look_at), strict=True)
+        self._processes = {pid: process for pid, process in looks if isinstance(process, _Process)}
 
     def _look_at(self, pid: int) -> _Process | None:
         """What a process did; None for one of the kernel. Raises `ProcError` for one that is gone."""

@@ -111,7 +111,7 @@ def _built(root: Path, folder: Path, time: datetime) -> Path:
 
 
 def bill_of_materials(root: Path, version: str, commit: str, time: datetime, wheel: Path) -> dict[str, Any]:
-    """What the image holds, in CycloneDX 1.6: laggard, the locked packages, and what of the page is others' work."""
+    """Return an SBOM of the image in CycloneDX 1.6: laggard, the locked packages, and the packages of the page."""
     components = [*_python(root), *_page(root)]
     laggard = f"pkg:pypi/laggard@{version}"
     return {

@@ -21,13 +21,13 @@ REPORT_S = 1.0
 
 
 def asking(token: Token, url: str) -> str:
-    """What a person has to know of a token that was generated: as a link once, then where it is kept."""
+    """Return the sentence about a generated token: its link the first time, later its file."""
     sentence = f"It asks for a token, because {token.why}: the one in {token.path}"
     return f"{sentence}, or once by this link: {token.link(url)}" if token.new and not _is_shared() else f"{sentence}."
 
 
 def _is_shared() -> bool:
-    """Whether standard output is a file that others may read."""
+    """Return whether standard output is a file that other users may read."""
     try:
         mode = os.fstat(sys.stdout.fileno()).st_mode
     except (OSError, ValueError):

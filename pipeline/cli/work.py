@@ -71,7 +71,7 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
 
             try:
                 listen = worker_listen(settings)
-                # Nobody else may mark what root watches, where nobody else may see it.
+                # Other users may not mark what root watches if they may not see it.
                 token = token_of(settings) if os.geteuid() == 0 and not listen.token else None
                 app = create_app(
                     listen=listen,

@@ -38,6 +38,7 @@ from laggard.pipeline.engine.snapshots import (
     read_state,
     state_bytes,
 )
+from laggard.pipeline.engine.stage import LONGEST_REASON
 from laggard.pipeline.engine.stream import Operator, Sequences, Stream
 from laggard.pipeline.incidents.courses import SILENT_S
 from laggard.pipeline.incidents.tolerance import Tolerance, restored
@@ -72,9 +73,6 @@ SILENT_RECORDS: Final = 200
 key's clock, which may be wrong, is not enough."""
 
 _MOST_RECORDS: Final = 1 << 53
-
-LONGEST_REASON: Final = 1000
-"""Characters that are told of why a snapshot cannot be used."""
 
 _SILENT_ROUNDS: Final = 4
 """A key that was not saved while all keys together had records for so many rounds of snapshots has fallen silent."""

@@ -107,7 +107,7 @@ class _Assets(StaticFiles):
 
     def __init__(self) -> None:
         super().__init__(directory=ASSETS)
-        self._zipped: dict[tuple[str, int], bytes] = {}
+        self._zipped: dict[str, tuple[int, bytes]] = {}  # by path, with the time of its change
 
     def file_response(
         self, full_path: PathLike[str] | str, stat_result: os.stat_result, scope: Scope, status_code: int = 200
@@ -123,12 +123,10 @@ class _Assets(StaticFiles):
             or "gzip" not in headers.get("accept-encoding", "")
         ):
             return response
-        which = str(full_path), stat_result.st_mtime_ns  # a file of a checkout may change
-        body = self._zipped.get(which)
-        if body is None:
-            for old in [old for old in self._zipped if old[0] == which[0]]:
-                del self._zipped[old]
-            body = self._zipped[which] = gzip.compress(Path(full_path).read_bytes(), compresslevel=9, mtime=0)
+        changed_ns, body = self._zipped.get(str(full_path), (-1, b""))
+        if changed_ns != stat_result.st_mtime_ns:  # a file of a checkout may change
+            body = gzip.compress(Path(full_path).read_bytes(), compresslevel=9, mtime=0)
+            self._zipped[str(full_path)] = stat_result.st_mtime_ns, body
         kept = {name: response.headers[name] for name in ("content-type", "etag", "last-modified", "vary")}
         return Response(body, status_code, {**kept, "Content-Encoding": "gzip"})
 

@@ -63,7 +63,7 @@ def token_of(settings: Settings) -> Token | None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_folder(path.parent)
-        new = _make(path)
+        new = not os.path.lexists(path) and _make(path)
         value = _read(path)
     except OSError as error:
         raise ListenError(

@@ -13,7 +13,7 @@ from laggard.pipeline.records.diagnosis import Location
 from laggard.producers import foreign
 from laggard.producers.diagnosis.helper import thread_time
 from laggard.producers.diagnosis.states import credentials, inner_pid
-from laggard.producers.diagnosis.symbols import kernel_symbols
+from laggard.producers.diagnosis.symbols import KERNEL, kernel_symbols
 from laggard.producers.kernel import MOUNTS_BYTES
 from laggard.producers.proc import ProcError, printable
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from laggard.producers.clock import Clock
     from laggard.producers.diagnosis.frames import Rule
     from laggard.producers.diagnosis.symbols import Key, SymbolFiles
-
-KERNEL = "[kernel]"
-"""The module of the kernel's functions."""
 
 CACHED = 20_000
 """So many locations of a process are remembered."""
@@ -98,15 +95,16 @@ def parse_maps(text: bytes, file: str = "maps") -> list[Mapping]:
     return mappings
 
 
-def mapped_files(path: str) -> set[str]:
+def mapped_files(path: str, most: int = MAPS_BYTES) -> set[str]:
     """The paths of what a process has mapped and may execute; nothing where that may not be seen.
 
     Args:
         path: of the process, below the root of procfs.
+        most: so many bytes of the list of its mappings are read.
 
     """
     try:
-        text = b"\n".join(foreign.lines(f"{path}/maps", MAPS_BYTES))
+        text = foreign.lines(f"{path}/maps", most)
         return {mapping.path for mapping in parse_maps(text, f"{path}/maps") if mapping.is_file}
     except (OSError, ProcError):
         return set()
@@ -217,9 +215,9 @@ class AddressSpace:
     def _read(self) -> None:
         for path in self._threads():
             with contextlib.suppress(OSError):
-                lines = b"\n".join(foreign.lines(f"{path}/maps", MAPS_BYTES))
-                self._mappings = parse_maps(lines, f"{path}/maps")
-                self._cut = len(self._mappings) == MAPPINGS or len(lines) > MAPS_BYTES - _LONGEST_LINE
+                text = foreign.lines(f"{path}/maps", MAPS_BYTES)
+                self._mappings = parse_maps(text, f"{path}/maps")
+                self._cut = len(self._mappings) == MAPPINGS or len(text) > MAPS_BYTES - _LONGEST_LINE
                 if self._mappings:
                     self._alive = path
                     break

@@ -11,6 +11,8 @@ import tempfile
 import time
 from typing import IO, TYPE_CHECKING
 
+from laggard.producers.diagnosis.confinement import bound
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -35,10 +37,7 @@ def _prepare() -> None:
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     bounds = {resource.RLIMIT_AS: MEMORY_BYTES, resource.RLIMIT_CPU: CPU_S, resource.RLIMIT_FSIZE: OUTPUT_BYTES}
-    for what, most in (bounds | {resource.RLIMIT_CORE: 0}).items():
-        allowed = resource.getrlimit(what)[1]
-        bound = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
-        resource.setrlimit(what, (bound, bound))
+    bound(bounds | {resource.RLIMIT_CORE: 0})
 
 
 class Child:
@@ -84,6 +83,15 @@ class Child:
         """Whether it has ended; does not wait."""
         return self._reap(os.WNOHANG)
 
+    def ends_within(self, seconds: float) -> bool:
+        """Wait until it has ended, but no longer than this; return whether it has."""
+        until = time.monotonic() + seconds
+        while not self.ended():
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.001)
+        return True
+
     def interrupt(self) -> None:
         """Ask it to end as ^C does, and to write what it has; wait for that, but not for ever."""
         self._end(signal.SIGINT)
@@ -115,13 +123,9 @@ class Child:
     def _end(self, how: signal.Signals) -> None:
         if not self.ended():
             os.kill(self._process.pid, how)  # not by `Popen`, which reaps
-            until = time.monotonic() + GRACE_S
-            while not self.ended():
-                if time.monotonic() >= until:
-                    os.kill(self._process.pid, signal.SIGKILL)
-                    self._reap(0)
-                    break
-                time.sleep(0.005)
+            if not self.ends_within(GRACE_S):
+                os.kill(self._process.pid, signal.SIGKILL)
+                self._reap(0)
 
     def _reap(self, options: int) -> bool:
         if self.returncode is None:

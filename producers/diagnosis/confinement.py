@@ -20,7 +20,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 NOBODY: Final = 65534
 
@@ -63,17 +63,29 @@ def limit(memory_bytes: int, cpu_s: int, files: int) -> None:
         mapped = int(file.read(64).split()[0]) * resource.getpagesize()
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb") as file:  # noqa: PTH123 - likewise
         file.write(b"1000")
-    for what, most in (
-        (resource.RLIMIT_AS, mapped + memory_bytes),
-        (resource.RLIMIT_CPU, cpu_s),
-        (resource.RLIMIT_NOFILE, files),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NPROC, 0),
-    ):
+    bound(
+        {
+            resource.RLIMIT_AS: mapped + memory_bytes,
+            resource.RLIMIT_CPU: cpu_s,
+            resource.RLIMIT_NOFILE: files,
+            resource.RLIMIT_FSIZE: 0,
+            resource.RLIMIT_CORE: 0,
+            resource.RLIMIT_NPROC: 0,
+        }
+    )
+
+
+def bound(limits: Mapping[int, int]) -> None:
+    """Bound this process for good, by setrlimit(2). Lower bounds stay.
+
+    Args:
+        limits: the bound of each resource, such as `RLIMIT_CPU`.
+
+    """
+    for what, most in limits.items():
         allowed = resource.getrlimit(what)[1]
-        bound = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
-        resource.setrlimit(what, (bound, bound))
+        least = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
+        resource.setrlimit(what, (least, least))
 
 
 def drop_to_stranger() -> None:

@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import signal
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -146,7 +145,7 @@ class EuStack:
             child = Child(supervised)
         except OSError as error:
             raise ProfilerError(f"eu-stack: it cannot be started: {error.strerror}") from error
-        if not _ended(child):
+        if not child.ends_within(HUNG_S):
             # It is not ended by us, for that would leave the process stopped: it lets it go when it can.
             self._hung = child
             self._note(f"eu-stack: a look could not be ended for {HUNG_S} s; there is no other one until it has")
@@ -231,16 +230,6 @@ def attach(pid: int) -> EuStack:
 
 def _program() -> str:
     return shutil.which("eu-stack") or ""
-
-
-def _ended(child: Child) -> bool:
-    """Wait until a look has ended, but not for ever; gives whether it has."""
-    until = time.monotonic() + HUNG_S
-    while not child.ended():
-        if time.monotonic() >= until:
-            return False
-        time.sleep(0.001)
-    return True
 
 
 def _held(status: bytes) -> str:

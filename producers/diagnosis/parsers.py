@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from laggard.pipeline.records.diagnosis import Location
-from laggard.producers.diagnosis.addresses import KERNEL
+from laggard.producers.diagnosis.symbols import KERNEL
 from laggard.producers.proc import ProcError, printable
 
 RUNNING = b"running"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from laggard.producers.diagnosis.parsers import parse_namespace_ids
 from laggard.producers.foreign import content, names
 from laggard.producers.proc import ProcError, parse_stat
 
@@ -35,8 +36,8 @@ def inner_pid(path: str) -> int:
         path: of it, below the root of procfs.
 
     """
-    words = content(f"{path}/status").partition(b"\nNSpid:")[2].partition(b"\n")[0].split()
-    return int(words[-1]) if words and words[-1].isdigit() else 0
+    ids = parse_namespace_ids(content(f"{path}/status"))
+    return ids[-1] if ids else 0
 
 
 def credentials(path: str) -> tuple[int, int]:

@@ -29,6 +29,9 @@ from laggard.producers.proc import printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+KERNEL = "[kernel]"
+"""The module of the kernel's functions."""
+
 FILES = 64
 """So many files are held open, the last used ones."""
 

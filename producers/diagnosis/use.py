@@ -7,7 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.records.diagnosis import Location, Phase, Stack, ThreadUse
-from laggard.producers.diagnosis.addresses import KERNEL
+from laggard.producers.diagnosis.symbols import KERNEL
 from laggard.producers.diagnosis.threads import Look
 
 if TYPE_CHECKING:

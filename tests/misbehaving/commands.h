@@ -8,6 +8,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define CHECK(call)                   \
+    do {                              \
+        if ((call) == -1) {           \
+            perror(#call);            \
+            exit(1);                  \
+        }                             \
+    } while (0)
+
 static atomic_int busy;
 static atomic_ulong rounds;
 

@@ -1,6 +1,7 @@
 /* A process whose files below /proc do not answer: it begins another program while it has a file open of a file system
    (FUSE) that does not answer when that is closed. Answers when its server ends: at the end of the input, or after 20 s. */
 #define _GNU_SOURCE
+#include "commands.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
@@ -13,14 +14,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define CHECK(call)                   \
-    do {                              \
-        if ((call) == -1) {           \
-            perror(#call);            \
-            exit(1);                  \
-        }                             \
-    } while (0)
 
 static void reply(int device, const struct fuse_in_header *asked, int error, const void *data, size_t size) {
     char text[4096];

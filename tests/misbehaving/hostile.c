@@ -1,5 +1,6 @@
 /* A neighbour who wants to harm who watches it: each way is an argument. Runs until it is killed. */
 #define _GNU_SOURCE
+#include "commands.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/prctl.h>
@@ -18,14 +19,6 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define CHECK(call)                   \
-    do {                              \
-        if ((call) == -1) {           \
-            perror(#call);            \
-            exit(1);                  \
-        }                             \
-    } while (0)
 
 #ifndef SYMBOL
 #define SYMBOL "burn"

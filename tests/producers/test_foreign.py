@@ -78,10 +78,10 @@ def test_what_cannot_be_read_is_empty_or_tells_why(tmp_path: Path) -> None:
 
 def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "text").write_bytes(b"one\ntwo\nthree\n")
-    assert foreign.lines(str(tmp_path / "text"), 14) == [b"one", b"two", b"three"]
-    assert foreign.lines(str(tmp_path / "text"), 15) == [b"one", b"two", b"three"]
-    assert foreign.lines(str(tmp_path / "text"), 10) == [b"one", b"two"]
-    assert foreign.lines(str(tmp_path / "text"), 2) == []
+    assert foreign.lines(str(tmp_path / "text"), 14).splitlines() == [b"one", b"two", b"three"]
+    assert foreign.lines(str(tmp_path / "text"), 15).splitlines() == [b"one", b"two", b"three"]
+    assert foreign.lines(str(tmp_path / "text"), 10).splitlines() == [b"one", b"two"]
+    assert foreign.lines(str(tmp_path / "text"), 2).splitlines() == []
 
 
 def test_of_a_folder_so_many_names_are_read(tmp_path: Path) -> None:

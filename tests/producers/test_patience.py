@@ -61,6 +61,10 @@ def test_one_that_does_not_answer_is_left_behind_and_told_when_it_does() -> None
     assert patience.hanging == 1
     assert patience.late() == []
     assert patience.each([3], ask) == [3]
+    again, other = patience.each([1, 4], ask)  # of the one that hangs no other thread is left behind
+    assert isinstance(again, HangingError)
+    assert other == 4
+    assert patience.hanging == 1
     answering.set()
     found: list[int] = []
 

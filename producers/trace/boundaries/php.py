@@ -12,7 +12,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from laggard.producers.foreign import lines, names, opened
+from laggard.producers.diagnosis.addresses import mapped_files
+from laggard.producers.foreign import names, opened
 from laggard.producers.trace.boundaries import usdt
 from laggard.producers.trace.boundaries.elf import Program, ProgramError
 from laggard.producers.trace.boundaries.probes import Probe
@@ -67,7 +68,8 @@ def running_interpreters(root: str = "/proc") -> list[Path]:
         if not process.isdigit():
             continue
         with contextlib.suppress(OSError):
-            for path in _mapped(f"{root}/{process}/maps"):
+            files = mapped_files(f"{root}/{process}", MAPS_BYTES)
+            for path in sorted(file for file in files if _PROGRAM.fullmatch(file.rpartition("/")[2])):
                 status = _status(f"{root}/{process}", path)
                 if status.st_uid not in (0, os.geteuid()):
                     continue
@@ -87,10 +89,3 @@ def _status(process: str, path: str) -> os.stat_result:
         return os.fstat(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _mapped(maps: str) -> list[str]:
-    """Paths of executable mappings that are of PHP."""
-    found = (os.fsdecode(line).split(maxsplit=5) for line in lines(maps, MAPS_BYTES))
-    paths = {parts[5] for parts in found if len(parts) == 6 and "x" in parts[1]}
-    return sorted(path for path in paths if _PROGRAM.fullmatch(path.rpartition("/")[2]))

@@ -133,18 +133,14 @@ def _sockets(folder: str, *, own: bool) -> Mapping[int, str]:
     found: dict[int, str] = {}
     for protocol in ("tcp", "tcp6", "udp", "udp6"):
         with contextlib.suppress(OSError):
-            found |= parse_internet_sockets(_text(f"{folder}/{protocol}"))
+            found |= parse_internet_sockets(lines(f"{folder}/{protocol}", _TABLE_BYTES).decode(errors="replace"))
     with contextlib.suppress(OSError):
-        found |= parse_unix_sockets(_text(f"{folder}/unix"))
+        found |= parse_unix_sockets(lines(f"{folder}/unix", _TABLE_BYTES).decode(errors="replace"))
     if own:
         with contextlib.suppress(OSError):
             peers = _unix_peers()
             found |= {one: found[peer] for one, peer in peers.items() if one not in found and peer in found}
     return found
-
-
-def _text(path: str) -> str:
-    return b"\n".join(lines(path, _TABLE_BYTES)).decode(errors="replace")
 
 
 def _unix_peers() -> dict[int, int]:
