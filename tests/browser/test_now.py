@@ -624,3 +624,4 @@ def test_rows_that_are_no_processes(tab: Page, tmp_path: Path) -> None:
         expect(grid.get_by_role("columnheader", name="PID")).to_have_count(0)
         expect(grid.locator("tbody tr")).to_contain_text(["store"])
         expect(tab.get_by_role("heading", name="open_ratio of store")).to_be_visible()
+        tab.context.close()  # before the server ends, for the page would miss it
