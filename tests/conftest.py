@@ -9,7 +9,7 @@ import signal
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -82,6 +82,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     files = [collection_path] if collection_path.match("test_*.py") else [*collection_path.rglob("test_*.py")]
     return (files and all(_SLOW.search(file.read_text()) for file in files)) or None
+
+
+_AGAIN_S: Final = 60.0
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None, object, object]:
+    """A test that is out of time is told again and again: what ends it may wait for what does not end."""
+    done = yield
+    left_s, _ = signal.getitimer(signal.ITIMER_REAL)
+    signal.setitimer(signal.ITIMER_REAL, left_s, min(settings.timeout, _AGAIN_S))
+    return done
 
 
 @pytest.hookimpl(trylast=True)

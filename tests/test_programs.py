@@ -58,6 +58,42 @@ def test_a_part_that_cannot_be_had_skips_its_tests_or_fails_them_in_ci(tmp_path:
         assert re.fullmatch(r"left out: 4 tests that need Chromium, which `apt install chromium .*` brings", last)
 
 
+HANGS = """
+import os, signal, subprocess, time
+
+reading, writing = os.pipe()
+
+def test_whose_end_waits():
+    with subprocess.Popen(["cat"], stdin=reading):
+        time.sleep(250)
+
+def test_that_hears_nothing():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+    time.sleep(250)
+"""
+
+
+@pytest.mark.slow
+def test_a_test_that_does_not_end_is_ended_and_told(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(HANGS)
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\ntimeout = 2\nfaulthandler_timeout = 8\nfaulthandler_exit_on_timeout = true\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n", "1", "--max-worker-restart", "0", "-p", "tests.conftest", tmp_path],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200.0,
+    )
+    assert done.returncode == 1, done.stdout
+    assert re.search(r"^FAILED test_it\.py::test_whose_end_waits - Failed: Timeout", done.stdout, re.MULTILINE)
+    assert "crashed while running 'test_it.py::test_that_hears_nothing'" in done.stdout
+    assert 'test_it.py", line 12 in test_that_hears_nothing' in done.stderr
+
+
 def test_what_cannot_be_made_is_tried_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     tried = []
