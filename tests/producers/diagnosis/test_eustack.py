@@ -221,7 +221,8 @@ def test_a_tool_that_cannot_be_ended_holds_nothing_up(burning, monkeypatch, tmp_
     """As one that waits for a file system in the kernel: no signal ends it."""
     let_go = tmp_path / "let_go"
     unending = tmp_path / "timeout"
-    unending.write_text(f"#!/bin/sh\nwhile [ ! -e {let_go} ]; do sleep 0.05; done\n")
+    waits = f"import os, time\nwhile not os.path.exists({str(let_go)!r}): time.sleep(0.05)\n"
+    unending.write_text(f"#!{sys.executable} -S\n{waits}")  # one that starts no other, which would look like a second
     unending.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr(eustack, "HUNG_S", 0.5)
