@@ -453,7 +453,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "agent.memory_bytes",
         "size",
-        "512MiB",
+        "256MiB",
         "How much memory the agent may hold: `laggard up` starts it again when it holds more, before the host swaps. "
         "It does not limit an agent that was started alone.",
         minimum="64MiB",
