@@ -19,7 +19,7 @@ import zstandard
 
 from laggard.producers.redaction import redact
 from laggard.producers.trace.errors import TraceError
-from laggard.producers.trace.foreign import BYTES, foreign
+from laggard.producers.trace.other_formats import BYTES, other_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -102,7 +102,7 @@ def spans_in(path: Path, told: Told) -> Iterator[Span]:
     """
     try:
         with path.open("rb") as plain:
-            other = foreign(plain.read(BYTES))
+            other = other_format(plain.read(BYTES))
             if other:
                 raise TraceError(path, f"expected OTLP traces, got {other}")
             file = _opened(plain)

@@ -11,10 +11,10 @@ from laggard.producers.trace.ctf.metadata import read_metadata
 from laggard.producers.trace.ctf.trace import METADATA, CtfTrace, host_of
 from laggard.producers.trace.ctf.translation import SWITCHES
 from laggard.producers.trace.errors import TraceError
-from laggard.producers.trace.foreign import BYTES, foreign
 from laggard.producers.trace.ftrace.recorder import DESCRIPTION
 from laggard.producers.trace.ftrace.recording import Recording
 from laggard.producers.trace.hosts import Hosts, Trace
+from laggard.producers.trace.other_formats import BYTES, other_format
 from laggard.producers.trace.spans import read_spans
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _found(top: Path, troubles: list[TraceError]) -> tuple[list[Path], list[Path
     try:
         if not top.is_dir():
             with top.open("rb") as file:
-                raise TraceError(top, f"expected a trace's folder, got {foreign(file.read(BYTES)) or 'a file'}")
+                raise TraceError(top, f"expected a trace's folder, got {other_format(file.read(BYTES)) or 'a file'}")
         os.scandir(top).close()
     except OSError as error:
         raise TraceError(top, f"cannot be read: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""What a file is that somebody took for a trace."""
+"""Recognise files of other formats that somebody took for a trace, to say what they are."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ _BEGINNINGS: Final = {
 }
 
 
-def foreign(begin: bytes) -> str:
-    """What it is by its first bytes, in words; empty where they do not tell."""
+def other_format(begin: bytes) -> str:
+    """Name the format that begins so, and what to do; empty if none does."""
     return next((told for beginning, told in _BEGINNINGS.items() if begin.startswith(beginning)), "")
