@@ -6,6 +6,7 @@ the process that is to blame for one of them, and a record that nobody could rea
 
 from __future__ import annotations
 
+import math
 import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -39,11 +40,12 @@ from tests.pipeline.investigator.serving import Served, served
 from tests.shared import shared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     import pytest
 
+    from laggard.pipeline.engine.observers import Observer
     from laggard.pipeline.settings import Settings
 
 BEGINS: Final = datetime(2026, 3, 2, 9, 0, tzinfo=UTC).timestamp()
@@ -80,14 +82,39 @@ _WORKED_S: Final = 5.0
 """As much of the scene is published before it is worked through: incidents join what comes within a short time."""
 
 
-def make_world(path: Path, interval_s: float = 1.0) -> None:
-    """Write the bus in this file; with a tick a second it takes some 20 s, with less of them accordingly less."""
+def make_world(
+    path: Path,
+    interval_s: float = 1.0,
+    *,
+    observers: Sequence[Observer] = (),
+    restarted_at: float = math.inf,
+    at_end: Callable[[], object] = lambda: None,
+) -> None:
+    """Write the bus in this file; with a tick a second it takes some 20 s, with less of them accordingly less.
+
+    Args:
+        path: of the bus.
+        interval_s: between two ticks.
+        observers: who sees what the worker sees.
+        restarted_at: when the worker is restarted, in seconds since the Unix epoch.
+        at_end: called when all is worked through, before the worker ends.
+
+    """
     flags = [Given(name, value, "the world") for name, value in SETTINGS.items()]
     settings = read_settings(None, environ={}, flags=flags)
     fleet = Fleet(SCRIPT, SEEDS, BEGINS, interval_s)
     with EmbeddedBus(path) as bus:
         bus.create(TOPICS.specs())
-        runner = Runner(bus, stages(settings), TOPICS, pace=Pace(commit_s=0.0))
+
+        def begin() -> Runner:
+            return Runner(bus, stages(settings), TOPICS, pace=Pace(commit_s=0.0), observers=observers)
+
+        def end(runner: Runner) -> None:
+            stopped = threading.Event()
+            stopped.set()
+            runner.run(stopped)
+
+        runner = begin()
         for records in learned(fleet):
             bus.append(records)
             _work(runner, bus, settings)
@@ -98,10 +125,12 @@ def make_world(path: Path, interval_s: float = 1.0) -> None:
             if happened.due - worked >= _WORKED_S:
                 worked = happened.due
                 _work(runner, bus, settings)
+            if worked >= restarted_at:
+                end(runner)
+                runner, restarted_at = begin(), math.inf
         _work(runner, bus, settings)
-        stopped = threading.Event()
-        stopped.set()
-        runner.run(stopped)
+        at_end()
+        end(runner)
         diagnosis = _diagnosis()
         bus.append([Outgoing(TOPICS.name(DIAGNOSES), HOST, write_diagnosis(diagnosis).encode(), diagnosis.ts)])
 
