@@ -71,6 +71,17 @@ class FrameOperator(Protocol):
         """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
 
 
+class Scores(Protocol):
+    """What an operator answers to a frame. It stays what it is when the operator learns on."""
+
+    @property
+    def score(self) -> float:
+        """Of the whole frame: above 1 is anomalous."""
+
+    def ranking(self, rows: int, features: int) -> Ranking:
+        """The worst rows, each with its worst features."""
+
+
 @runtime_checkable
 class Adopts(Protocol):
     """An operator that can let one of the anomalies that it keeps open be normal."""

@@ -30,11 +30,11 @@ from laggard.pipeline.topics import APPLICATIONS, COUNTERS, REQUESTS, TOPIC_OF
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from laggard.operators.contract import Scores
     from laggard.operators.requests.results import Judged
+    from laggard.pipeline.alarms.anomalies import Anomalies
     from laggard.pipeline.applications.serving import ServedByFrames
     from laggard.pipeline.engine.stage import Output, Stage
-    from laggard.pipeline.engine.stream import Scores
-    from laggard.pipeline.incidents.anomalies import Anomalies
     from laggard.pipeline.records import KeyedBy, Received
     from laggard.pipeline.records.outputs import Told
     from laggard.pipeline.topics import Topic

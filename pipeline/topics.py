@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.bus import TopicSpec
+from laggard.pipeline.bus import SNAPSHOTS, TopicSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -109,7 +109,7 @@ class Topics:
 
     def snapshots(self, operator: str) -> Topic:
         """The topic in which a bus that has no other place for them keeps the operator's snapshots."""
-        return Topic(f"snapshots.{operator}", "partition/key", "an operator's state of one key", compacted=True)
+        return Topic(SNAPSHOTS + operator, "partition/key", "an operator's state of one key", compacted=True)
 
     def specs(
         self, topics: Sequence[Topic] = TOPICS, partitions: int = 1, retention_s: float | None = None

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from laggard.pipeline.engine.stage import Stage
 from laggard.pipeline.explaining.verdict import WAITS
 from laggard.pipeline.extras import installing
-from laggard.pipeline.own import OWN_SCOPES
+from laggard.pipeline.scoring.wired import Wired
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, INCIDENTS, POOLING, POOLS, REQUESTS, SERVING
 
 if TYPE_CHECKING:
@@ -25,73 +24,12 @@ if TYPE_CHECKING:
     from laggard.operators.saturation.results import Name
     from laggard.pipeline.applications.regression import Regressing
     from laggard.pipeline.applications.serving import Served
-    from laggard.pipeline.bus import Partition
-    from laggard.pipeline.engine.snapshots import Migration
-    from laggard.pipeline.engine.stage import TaskOptions
-    from laggard.pipeline.engine.stream import Operator
-    from laggard.pipeline.engine.task import Task
+    from laggard.pipeline.engine.stage import Stage
     from laggard.pipeline.pools.covariance import Comparing
     from laggard.pipeline.requests.looking import Looking
     from laggard.pipeline.requests.requests import Judging
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.topics import Topic, Topics
-
-
-UNLEARNED = OWN_SCOPES | {"limit"}
-"""The scopes of which nothing is usual: how near a limit is, `saturation` tells."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wired(Stage):
-    """An operator as it is wired.
-
-    Attributes:
-        name: in settings, groups, snapshots and outputs: `gaussian`.
-        topic: what it reads.
-        scopes: of which frames; for each key and scope there is an operator of its own.
-        make: makes an operator; parameters that it is given take the place of those that the settings say.
-        state_version: of the form of its state.
-        parameters: what it was made with, for people to read in its outputs.
-        migrations: by an older version of its state, what makes the next version's of it. A version that is not there
-            is rebuilt from the input.
-        answers_marks: whether a mark is answered with its ranking.
-        of_scope: parameters that differ for a scope; for others at the empty one.
-        hidden: scopes whose scores observers are not shown.
-        others: whether it takes frames of any other scope, too, but those of which nothing is usual.
-        false_alarms_per_day: the budget of a key, which the scopes that have frames share; 0 for none.
-        shares: of the scopes, in relation to each other; 1 if not given.
-        leads: see `Stage`.
-
-    """
-
-    name: str
-    topic: Topic
-    scopes: tuple[str, ...]
-    make: Callable[..., Operator]
-    state_version: int
-    parameters: Mapping[str, float | str]
-    migrations: Mapping[int, Migration] = field(default_factory=dict)
-    answers_marks: bool = True
-    of_scope: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    hidden: frozenset[str] = frozenset()
-    others: bool = False
-    false_alarms_per_day: float = 0.0
-    shares: Mapping[str, float] = field(default_factory=dict)
-    leads: bool = True
-
-    def takes(self, scope: str) -> bool:
-        """Return whether the operator takes the frames of a scope."""
-        return scope in self.scopes or (self.others and scope not in UNLEARNED)
-
-    def make_for(self, scope: str) -> Operator:
-        """Make an operator for the frames of a scope."""
-        return self.make(**self.of_scope.get(scope if scope in self.scopes else "", {}))
-
-    def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> Task:
-        """Make a task for a partition, without any state."""
-        from laggard.pipeline.engine.task import Task  # noqa: PLC0415 - naming the operators needs no task
-
-        return Task(self, partition, **options)
 
 
 # How much each counter tells of what a process takes. A cause must stand before what comes with it: memory that grows
@@ -184,8 +122,8 @@ def inputs_of_groups(settings: Settings, topics: Topics) -> Mapping[str, str]:
 
 def stages(settings: Settings) -> tuple[Stage, ...]:
     """All that a worker runs: the operators, what re-keys the input of some, and what joins their anomalies."""
-    from laggard.pipeline.engine.rekeying import Rekeying  # noqa: PLC0415 - as above
     from laggard.pipeline.incidents.joining import Joining  # noqa: PLC0415
+    from laggard.pipeline.scoring.rekeying import Rekeying  # noqa: PLC0415 - as above
 
     of_applications = _of_applications(settings, _served(settings))
     found = (*wire(settings), *of_applications, *_of_pools(settings), *_of_services(settings), Joining())

@@ -7,15 +7,15 @@ from bisect import insort
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from laggard.pipeline.alarms.anomalies import Anomalies
+from laggard.pipeline.alarms.anomalies import restored as restored_anomalies
+from laggard.pipeline.alarms.courses import SILENT_S
+from laggard.pipeline.alarms.courses import restored as restored_course
+from laggard.pipeline.alarms.tolerance import Tolerance
+from laggard.pipeline.alarms.tolerance import restored as restored_tolerance
+from laggard.pipeline.alarms.trigger import Trigger
 from laggard.pipeline.applications.intervals import Intervals
-from laggard.pipeline.engine.stream import SILENT_TICKS, Sequences
-from laggard.pipeline.incidents.anomalies import Anomalies
-from laggard.pipeline.incidents.anomalies import restored as restored_anomalies
-from laggard.pipeline.incidents.courses import SILENT_S
-from laggard.pipeline.incidents.courses import restored as restored_course
-from laggard.pipeline.incidents.tolerance import Tolerance
-from laggard.pipeline.incidents.tolerance import restored as restored_tolerance
-from laggard.pipeline.incidents.trigger import Trigger
+from laggard.pipeline.scoring.stream import SILENT_TICKS, Sequences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from laggard.operators.regression.models import Judgement, Model
+    from laggard.pipeline.alarms.courses import Course
     from laggard.pipeline.applications.metrics import Metrics
-    from laggard.pipeline.incidents.courses import Course
     from laggard.pipeline.records import Decoder, Wish
 
 MAX_WISHES: Final = 1_000

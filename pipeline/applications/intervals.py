@@ -30,9 +30,9 @@ import numpy as np
 
 from laggard.pipeline.applications.metrics import Places
 from laggard.pipeline.applications.ticks import Seen, Stream, Tick
-from laggard.pipeline.engine.stream import SET_BACK_FRAMES, SET_BACK_S
 from laggard.pipeline.records import Decoder, Frame, Layout, RecordError, encode
 from laggard.pipeline.records.layout import read_layout
+from laggard.pipeline.scoring.stream import SET_BACK_FRAMES, SET_BACK_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

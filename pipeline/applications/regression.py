@@ -14,6 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Unpack
 
 from laggard.operators.calibration import QUIET_S
+from laggard.pipeline.alarms.anomalies import OpenAnomaly
+from laggard.pipeline.alarms.courses import OVER_S, followed, opening
+from laggard.pipeline.alarms.progress import ANOMALY_FEATURES, ANOMALY_ROWS, progress
+from laggard.pipeline.alarms.tolerance import Tolerance, end_excused
 from laggard.pipeline.applications.application import Application
 from laggard.pipeline.applications.intervals import COUNTERS, PERFORMANCE
 from laggard.pipeline.applications.metrics import MAX_METRICS
@@ -21,26 +25,22 @@ from laggard.pipeline.applications.telling import Judged, model_output, predicti
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS, RecordTask, Stage
 from laggard.pipeline.engine.states import States
-from laggard.pipeline.engine.stream import SET_BACK_FRAMES
-from laggard.pipeline.incidents.anomalies import OpenAnomaly
-from laggard.pipeline.incidents.courses import OVER_S, followed, opening
-from laggard.pipeline.incidents.progress import ANOMALY_FEATURES, ANOMALY_ROWS, progress
-from laggard.pipeline.incidents.tolerance import Tolerance, end_excused
 from laggard.pipeline.records import Feedback, Frame, Wish, encode
 from laggard.pipeline.records.models import model_id
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, frame_id
+from laggard.pipeline.scoring.stream import SET_BACK_FRAMES
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from laggard.operators.ranking import Ranking
+    from laggard.pipeline.alarms.courses import Told
     from laggard.pipeline.applications.application import Operator
     from laggard.pipeline.applications.intervals import Interval
     from laggard.pipeline.bus import Partition
     from laggard.pipeline.engine.snapshots import Migration
     from laggard.pipeline.engine.stage import TaskOptions
-    from laggard.pipeline.incidents.courses import Told
     from laggard.pipeline.records import Received
     from laggard.pipeline.records.outputs import Blame, Parameter
 

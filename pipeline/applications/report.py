@@ -10,8 +10,8 @@ from rich.text import Text
 from laggard.pipeline.applications.metrics import metric_parts
 from laggard.pipeline.applications.telling import kind_named, named
 from laggard.pipeline.explaining.explain import printable
-from laggard.pipeline.explaining.report import clock, moment
 from laggard.pipeline.explaining.units import counted, readable, readable_duration
+from laggard.pipeline.history.report import clock, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

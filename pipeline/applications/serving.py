@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from laggard.pipeline.engine.rekeying import MAX_LAYOUTS, Rekeying
 from laggard.pipeline.records import Frame, Layout, make_layout
+from laggard.pipeline.scoring.rekeying import MAX_LAYOUTS, Rekeying
 from laggard.pipeline.topics import APPLICATIONS, SERVING
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.pipeline.engine.rekeying import Rekeyer
+    from laggard.pipeline.scoring.rekeying import Rekeyer
 
 GROUP: Final = "application"
 """The group of the pattern that gives an application's name."""

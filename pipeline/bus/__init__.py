@@ -92,6 +92,9 @@ class Null(bytes):
 
 NULL: Final = Null()
 
+SNAPSHOTS: Final = "snapshots."
+"""The topic of an operator's snapshots is named so, and then as the operator, on a bus that keeps them in a topic."""
+
 MOST_AHEAD_S: Final = 3000.0
 """A record that is dated further ahead of this machine's clock is brought near; what it is about says its own time.
 

@@ -159,7 +159,7 @@ def _find(settings: Settings, host: str, process: str | None, wanted: str | None
 def _recorded(settings: Settings, host: str, process: str | None, wanted: str = "") -> Iterator[Diagnosis]:
     """The recorded diagnoses of a process, or of all, whose id begins so; that which was told last first."""
     from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
-    from laggard.pipeline.diagnoses.recorded import Recorded  # noqa: PLC0415
+    from laggard.pipeline.incidents.diagnosed import Recorded  # noqa: PLC0415
     from laggard.pipeline.processes import runs  # noqa: PLC0415
 
     with existing_bus(settings) as bus:
@@ -175,9 +175,9 @@ def _listing(settings: Settings, host: str) -> str:
 
 
 def _list(settings: Settings, host: str, process: str | None, *, as_json: bool) -> None:
-    from laggard.pipeline.diagnoses.recorded import SHORT_ID  # noqa: PLC0415
     from laggard.pipeline.diagnoses.words import sentence  # noqa: PLC0415
-    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
+    from laggard.pipeline.history.report import moment  # noqa: PLC0415
+    from laggard.pipeline.incidents.diagnosed import SHORT_ID  # noqa: PLC0415
 
     last = None
     for each in _recorded(settings, host, process):
@@ -229,8 +229,8 @@ def _exported(name: str, diagnosis: Diagnosis) -> str:
 def _write_page(settings: Settings, diagnosis: Diagnosis, shown: Shown, *, recorded: bool) -> None:
     from laggard.pipeline.cli.pages import console_of, page_of, write  # noqa: PLC0415
     from laggard.pipeline.diagnoses.page import diagnosis_lines  # noqa: PLC0415
-    from laggard.pipeline.diagnoses.recorded import SHORT_ID  # noqa: PLC0415
     from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
+    from laggard.pipeline.incidents.diagnosed import SHORT_ID  # noqa: PLC0415
     from laggard.pipeline.processes import process  # noqa: PLC0415
 
     console = console_of(sys.stdout)

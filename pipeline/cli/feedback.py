@@ -50,9 +50,9 @@ def show(settings: Settings, *, host: str | None, as_json: bool) -> None:
 
     --json prints records of the kind `feedback`, whose fields deploy/anomalies.md explains, with `holds`.
     """
+    from laggard.pipeline.alarms.tolerance import KEPT_S  # noqa: PLC0415
     from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415 - a wrong option is said without
     from laggard.pipeline.incidents.past import past_feedback  # noqa: PLC0415
-    from laggard.pipeline.incidents.tolerance import KEPT_S  # noqa: PLC0415
     from laggard.pipeline.records.feedback import plain_feedback  # noqa: PLC0415
 
     now = time.time()
@@ -108,8 +108,8 @@ def expected(
             raise click.UsageError("INCIDENT and --host or --name exclude each other")
         _say_of(settings, incident, "expected", until_ts, note, as_json=as_json)
         return
+    from laggard.pipeline.alarms.tolerance import of_names  # noqa: PLC0415
     from laggard.pipeline.cli.opening import existing_bus  # noqa: PLC0415
-    from laggard.pipeline.incidents.tolerance import of_names  # noqa: PLC0415
 
     with existing_bus(settings) as bus:
         said = of_names("host", host or settings.text("host"), names, now, until_ts=until_ts, note=note)
@@ -123,9 +123,9 @@ def expected(
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for a program to read.")
 def withdraw(settings: Settings, *, identity: str, note: str, as_json: bool) -> None:
     """Take back what was said under ID, which `laggard feedback` lists, or the beginning of that."""
+    from laggard.pipeline.alarms.tolerance import KEPT_S, withdrawal  # noqa: PLC0415
     from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
     from laggard.pipeline.incidents.past import past_feedback  # noqa: PLC0415
-    from laggard.pipeline.incidents.tolerance import KEPT_S, withdrawal  # noqa: PLC0415
 
     now = time.time()
     with existing_bus(settings) as bus:
@@ -144,10 +144,10 @@ def withdraw(settings: Settings, *, identity: str, note: str, as_json: bool) -> 
 
 
 def _say_of(settings: Settings, identity: str, says: Says, until_ts: float, note: str, *, as_json: bool) -> None:
+    from laggard.pipeline.alarms.tolerance import of_incident  # noqa: PLC0415
     from laggard.pipeline.cli.incidents import not_one  # noqa: PLC0415
     from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
     from laggard.pipeline.incidents.past import past_incidents  # noqa: PLC0415
-    from laggard.pipeline.incidents.tolerance import of_incident  # noqa: PLC0415
 
     with existing_bus(settings) as bus:
         found: Sequence[Incident] = past_incidents(
@@ -160,10 +160,10 @@ def _say_of(settings: Settings, identity: str, says: Says, until_ts: float, note
 
 
 def _publish(settings: Settings, bus: Bus, said: Feedback, *, as_json: bool) -> None:
+    from laggard.pipeline.alarms.telling import feedback_sentence  # noqa: PLC0415
     from laggard.pipeline.bus import Outgoing  # noqa: PLC0415
     from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
     from laggard.pipeline.incidents.past import SHORT_ID  # noqa: PLC0415
-    from laggard.pipeline.incidents.telling import feedback_sentence  # noqa: PLC0415
     from laggard.pipeline.records import RecordError, encode  # noqa: PLC0415
     from laggard.pipeline.records.feedback import plain_feedback  # noqa: PLC0415
     from laggard.pipeline.topics import TOPIC_OF  # noqa: PLC0415
@@ -186,10 +186,10 @@ def _publish(settings: Settings, bus: Bus, said: Feedback, *, as_json: bool) -> 
 def _lines(settings: Settings, found: Sequence[PastFeedback], now: float) -> Iterator[Text]:
     from rich.text import Text  # noqa: PLC0415
 
+    from laggard.pipeline.alarms.telling import feedback_sentence  # noqa: PLC0415
     from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
+    from laggard.pipeline.history.report import moment  # noqa: PLC0415
     from laggard.pipeline.incidents.past import SHORT_ID  # noqa: PLC0415
-    from laggard.pipeline.incidents.telling import feedback_sentence  # noqa: PLC0415
 
     for each in found:
         state = "holds" if each.holds(now) else "is over" if math.isnan(each.withdrawn_ts) else "withdrawn"

@@ -288,8 +288,8 @@ def annotate(settings: Settings, grafana: Grafana, *, since_s: float, as_json: b
     stop = threading.Event()
     hear_signals(stop)  # before numpy starts threads, which would not know of it
     from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
-    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
     from laggard.pipeline.grafana.annotate import Annotator  # noqa: PLC0415
+    from laggard.pipeline.history.report import moment  # noqa: PLC0415
 
     def tell(deed: str, key: str, ts: float) -> None:
         if as_json:

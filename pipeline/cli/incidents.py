@@ -118,8 +118,8 @@ def _write_notices(
 
     from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
     from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
     from laggard.pipeline.explaining.units import readable_duration  # noqa: PLC0415
+    from laggard.pipeline.history.report import moment  # noqa: PLC0415
     from laggard.pipeline.incidents.past import past_notices  # noqa: PLC0415
     from laggard.pipeline.records.outputs import write_output  # noqa: PLC0415
 
@@ -206,7 +206,7 @@ def _doing(settings: Settings, bus: Bus, incident: Incident) -> list[Diagnosis]:
     """What processes were doing while it lasted, as far as that is recorded; those who are blamed come first."""
     from laggard.pipeline.bus import BusError  # noqa: PLC0415
     from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-    from laggard.pipeline.diagnoses.recorded import during  # noqa: PLC0415
+    from laggard.pipeline.incidents.diagnosed import during  # noqa: PLC0415
 
     try:
         return during(bus, topics_of(settings), incident)
@@ -246,8 +246,8 @@ def _listing(
 ) -> Iterator[Text]:
     from rich.text import Text  # noqa: PLC0415
 
-    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
     from laggard.pipeline.explaining.units import readable_duration  # noqa: PLC0415
+    from laggard.pipeline.history.report import moment  # noqa: PLC0415
     from laggard.pipeline.incidents.past import SHORT_ID  # noqa: PLC0415
     from laggard.pipeline.incidents.report import table_lines  # noqa: PLC0415
 

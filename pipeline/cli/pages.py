@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console, Group
 from rich.text import Text
 
+from laggard.pipeline.alarms.telling import feedback_sentence
 from laggard.pipeline.explaining.explain import printable
-from laggard.pipeline.explaining.report import (
+from laggard.pipeline.explaining.telling import sentence
+from laggard.pipeline.explaining.units import readable, readable_duration
+from laggard.pipeline.explaining.verdict import narrowed
+from laggard.pipeline.history.report import (
     Page,
     findings,
     host_summary,
@@ -22,10 +26,6 @@ from laggard.pipeline.explaining.report import (
     score_digits,
     told,
 )
-from laggard.pipeline.explaining.telling import sentence
-from laggard.pipeline.explaining.units import readable, readable_duration
-from laggard.pipeline.explaining.verdict import narrowed
-from laggard.pipeline.incidents.telling import feedback_sentence
 from laggard.pipeline.pools.report import pool_lines
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput
 from laggard.pipeline.records.outputs import (

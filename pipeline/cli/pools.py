@@ -174,7 +174,7 @@ def _outside(error: OutsideError, at: str | None) -> str:
 
 
 def _told_moment(ts: float) -> str:
-    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
+    from laggard.pipeline.history.report import moment  # noqa: PLC0415
 
     return moment(ts)
 

@@ -214,8 +214,8 @@ def _one(settings: Settings, identity: str, service: str, paths: Sequence[str]) 
 def _none(settings: Settings, service: str, paths: Sequence[str], at: str | None, since_s: float | None) -> str:
     """Say that there is no request: of others there may be, or earlier; or how requests come to be recorded."""
     from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
     from laggard.pipeline.explaining.units import readable_duration  # noqa: PLC0415
+    from laggard.pipeline.history.report import moment  # noqa: PLC0415
 
     of = f" of {printable(service)}" if service else ""
     when = "" if since_s is None else f" within {readable_duration(since_s)}{f' before {at}' if at else ''}"

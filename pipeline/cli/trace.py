@@ -493,8 +493,8 @@ def _told(figures: Figures) -> str:
 
 
 def _status_lines(figures: Figures, now: float) -> Iterator[str]:
-    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
     from laggard.pipeline.explaining.units import readable, readable_duration  # noqa: PLC0415
+    from laggard.pipeline.history.report import moment  # noqa: PLC0415
 
     lasted_s = max(now - figures.began_ts, 0.0)
     by = ", of `laggard up`" if figures.supervised else ""

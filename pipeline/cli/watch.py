@@ -59,7 +59,7 @@ def watch(settings: Settings, *, host: str | None, rows: int, features: int, as_
 def _write_lines(watched: Watch, rows: int, features: int, *, as_json: bool) -> None:
     """A line for each tick, for ever."""
     from laggard.pipeline.cli.pages import tick_line  # noqa: PLC0415
-    from laggard.pipeline.explaining.report import told  # noqa: PLC0415
+    from laggard.pipeline.history.report import told  # noqa: PLC0415
     from laggard.pipeline.records.outputs import RankingOutput, write_output  # noqa: PLC0415
 
     new = True

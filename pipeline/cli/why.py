@@ -18,10 +18,10 @@ from laggard.pipeline.cli.times import FORMS
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from laggard.pipeline.alarms.status import Status
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.history.marks import Marked
     from laggard.pipeline.history.why import Answer, History, OutsideError
-    from laggard.pipeline.incidents.status import Status
     from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.pipeline.records.outputs import Incident
     from laggard.pipeline.settings import Settings
@@ -129,7 +129,7 @@ def starting(settings: Settings) -> list[str]:
 
 
 def _outside(error: OutsideError) -> str:
-    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
+    from laggard.pipeline.history.report import moment  # noqa: PLC0415
 
     if error.first != error.first:
         return f"no counters of processes are recorded of {error.host} yet; ask again in a minute"
@@ -180,7 +180,7 @@ def _find_mark(settings: Settings, marks: list[Marked], wanted: str) -> Marked:
 
 def _list_marks(settings: Settings, marks: list[Marked], *, as_json: bool) -> None:
     from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
+    from laggard.pipeline.history.report import moment  # noqa: PLC0415
 
     for mark in marks:
         if as_json:
@@ -196,7 +196,7 @@ def _doing(settings: Settings, bus: Bus, answer: Answer) -> list[Diagnosis]:
     """What processes of the host were doing about the moment, as far as that is recorded; see `concerning`."""
     from laggard.pipeline.bus import BusError  # noqa: PLC0415
     from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-    from laggard.pipeline.diagnoses.recorded import Recorded, concerning  # noqa: PLC0415
+    from laggard.pipeline.incidents.diagnosed import Recorded, concerning  # noqa: PLC0415
 
     blamed = [row.row for row in answer.verdict.culprits]
     try:
@@ -212,8 +212,8 @@ def _status(answer: Answer, reported: list[Incident]) -> Status:
 
 
 def _write_json(answer: Answer, mark: Marked | None, doing: list[Diagnosis], reported: list[Incident]) -> None:
-    from laggard.pipeline.explaining.report import told  # noqa: PLC0415
-    from laggard.pipeline.incidents.status import ALARMED  # noqa: PLC0415
+    from laggard.pipeline.alarms.status import ALARMED  # noqa: PLC0415
+    from laggard.pipeline.history.report import told  # noqa: PLC0415
     from laggard.pipeline.records.diagnosis_json import diagnosis_object  # noqa: PLC0415
     from laggard.pipeline.records.outputs import RankingOutput  # noqa: PLC0415
 
@@ -244,9 +244,9 @@ def _reported(settings: Settings, bus: Bus, answer: Answer) -> list[Incident]:
 
 
 def _incident_line(incident: Incident) -> str:
-    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
+    from laggard.pipeline.alarms.telling import headline  # noqa: PLC0415
+    from laggard.pipeline.history.report import moment  # noqa: PLC0415
     from laggard.pipeline.incidents.past import SHORT_ID  # noqa: PLC0415
-    from laggard.pipeline.incidents.telling import headline  # noqa: PLC0415
 
     return f"Incident {incident.id[:SHORT_ID]}, since {moment(incident.opened_ts)}: {headline(incident)}"
 
@@ -254,11 +254,11 @@ def _incident_line(incident: Incident) -> str:
 def _write_page(
     history: History, answer: Answer, mark: Marked | None, now: float, reported: list[Incident], *, here: bool
 ) -> None:
+    from laggard.pipeline.alarms.status import ALARMED  # noqa: PLC0415
     from laggard.pipeline.cli.pages import console_of, page_lines, page_of, write  # noqa: PLC0415
     from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.explaining.report import moment  # noqa: PLC0415
     from laggard.pipeline.explaining.units import readable_duration  # noqa: PLC0415
-    from laggard.pipeline.incidents.status import ALARMED  # noqa: PLC0415
+    from laggard.pipeline.history.report import moment  # noqa: PLC0415
 
     console = console_of(sys.stdout)
     about = answer.subject
@@ -298,7 +298,7 @@ def write_doing(
         return
     from laggard.pipeline.cli.pages import console_of, page_of, write  # noqa: PLC0415
     from laggard.pipeline.diagnoses.page import brief_lines, doing_lines, standing  # noqa: PLC0415
-    from laggard.pipeline.diagnoses.recorded import SHORT_ID  # noqa: PLC0415
+    from laggard.pipeline.incidents.diagnosed import SHORT_ID  # noqa: PLC0415
 
     console = console_of(sys.stdout)
     click.echo()

@@ -14,10 +14,10 @@ from laggard.pipeline.cli.part import session, supervised_option
 from laggard.pipeline.engine.observers import Observer
 
 if TYPE_CHECKING:
+    from laggard.operators.contract import Scores
+    from laggard.pipeline.alarms.anomalies import Anomalies
     from laggard.pipeline.cli.part import Session
     from laggard.pipeline.engine.runner import Runner
-    from laggard.pipeline.engine.stream import Scores
-    from laggard.pipeline.incidents.anomalies import Anomalies
     from laggard.pipeline.notify import Notifier
     from laggard.pipeline.records import Frame
     from laggard.pipeline.settings import Settings
@@ -41,11 +41,12 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
         from laggard.pipeline.investigator.tokens import token_of  # noqa: PLC0415
         from laggard.pipeline.metrics.exporter import Exporter, metrics_registry  # noqa: PLC0415
         from laggard.pipeline.records import Mark, encode  # noqa: PLC0415
+        from laggard.pipeline.scoring.wired import Wired  # noqa: PLC0415
         from laggard.pipeline.topics import ANOMALIES, COUNTERS  # noqa: PLC0415
         from laggard.pipeline.web.app import create_app  # noqa: PLC0415
         from laggard.pipeline.web.listen import ListenError, worker_listen  # noqa: PLC0415
         from laggard.pipeline.web.server import serve  # noqa: PLC0415
-        from laggard.pipeline.wiring import Wired, stages  # noqa: PLC0415
+        from laggard.pipeline.wiring import stages  # noqa: PLC0415
 
         host, topics = settings.text("host"), topics_of(settings)
         telemetry = Telemetry()

@@ -19,8 +19,8 @@ from xml.sax.saxutils import escape
 from laggard.pipeline.diagnoses.folded import phase_label, thread_label
 from laggard.pipeline.diagnoses.stacks import BLOCKED, KERNEL, frame_label, frames
 from laggard.pipeline.explaining.explain import printable
-from laggard.pipeline.explaining.report import clock, moment
 from laggard.pipeline.explaining.units import readable
+from laggard.pipeline.history.report import clock, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

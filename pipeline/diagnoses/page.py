@@ -28,15 +28,15 @@ from laggard.pipeline.diagnoses.words import (
 )
 from laggard.pipeline.diagnoses.words import sentence as in_words
 from laggard.pipeline.explaining.explain import printable, shortened
-from laggard.pipeline.explaining.report import clock
 from laggard.pipeline.explaining.units import counted, readable
+from laggard.pipeline.history.report import clock
 from laggard.pipeline.records.diagnosis import Location
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from laggard.pipeline.diagnoses.hottest import Spot, Use
-    from laggard.pipeline.explaining.report import Page
+    from laggard.pipeline.history.report import Page
     from laggard.pipeline.records.diagnosis import Diagnosis, Phase
 
 SHARED: Final = 0.8

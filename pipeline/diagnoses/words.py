@@ -12,8 +12,8 @@ from laggard.pipeline.diagnoses.hottest import cpu_s, together, uses
 from laggard.pipeline.diagnoses.stacks import KERNEL, label, place
 from laggard.pipeline.diagnoses.waits import suffers, waits_for
 from laggard.pipeline.explaining.explain import LONGEST_COMMAND, printable, shortened
-from laggard.pipeline.explaining.report import clock, moment
 from laggard.pipeline.explaining.units import readable, readable_duration
+from laggard.pipeline.history.report import clock, moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from laggard.operators.contract import Scores
     from laggard.operators.covariance.results import Deviation
     from laggard.operators.regression.models import Model
     from laggard.operators.requests.results import Judged
-    from laggard.pipeline.engine.stream import Scores
-    from laggard.pipeline.incidents.anomalies import Anomalies
+    from laggard.pipeline.alarms.anomalies import Anomalies
     from laggard.pipeline.records import Frame, Mark, Request
     from laggard.pipeline.records.frame import KeyedBy
     from laggard.pipeline.records.models import PredictionOutput

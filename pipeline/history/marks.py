@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from laggard.pipeline.bus import Bus, Partition
+    from laggard.pipeline.scoring.wired import Wired
     from laggard.pipeline.topics import Topics
-    from laggard.pipeline.wiring import Wired
 
 MOST_MARKS: Final = 10_000
 """The newest, of all hosts."""

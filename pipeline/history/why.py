@@ -11,38 +11,39 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.operators.contract import LastingScores
+from laggard.pipeline.alarms.status import status_of
+from laggard.pipeline.alarms.telling import feedback_sentence
+from laggard.pipeline.alarms.tolerance import holds
 from laggard.pipeline.engine.migrations import newest_snapshots
-from laggard.pipeline.engine.scopes import HOST, MARK_WINDOW_S, answering
 from laggard.pipeline.engine.snapshots import BASE_KEY
-from laggard.pipeline.engine.task import Task
 from laggard.pipeline.explaining.explain import pid_of
+from laggard.pipeline.explaining.short_lived import came_and_went, matter, seen_s
 from laggard.pipeline.explaining.telling import suspicion_sentence
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, Verdict, judge, narrowed
 from laggard.pipeline.history.lookback import Lookback, began_before, grown
 from laggard.pipeline.history.marks import Marks
 from laggard.pipeline.history.series import LONGEST_S, Reader, began, longest_lull_s, read_series, value_of
-from laggard.pipeline.history.short_lived import came_and_went, matter, seen_s
-from laggard.pipeline.incidents.status import status_of
-from laggard.pipeline.incidents.telling import feedback_sentence
-from laggard.pipeline.incidents.tolerance import holds
 from laggard.pipeline.records import Frame
+from laggard.pipeline.scoring.scopes import HOST, MARK_WINDOW_S, answering
+from laggard.pipeline.scoring.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from laggard.operators.contract import Scores
     from laggard.operators.ranking import FeatureScore, Ranking
+    from laggard.pipeline.alarms.status import Status
     from laggard.pipeline.bus import Bus, Partition
-    from laggard.pipeline.engine.states import Keyed
-    from laggard.pipeline.engine.stream import Scores, Stream
+    from laggard.pipeline.explaining.short_lived import Counts
     from laggard.pipeline.history.lookback import Beginning
     from laggard.pipeline.history.marks import Marked
     from laggard.pipeline.history.series import Series
-    from laggard.pipeline.history.short_lived import Counts
-    from laggard.pipeline.incidents.status import Status
     from laggard.pipeline.records import Received
+    from laggard.pipeline.scoring.keyed import Keyed
+    from laggard.pipeline.scoring.stream import Stream
+    from laggard.pipeline.scoring.wired import Wired
     from laggard.pipeline.topics import Topics
-    from laggard.pipeline.wiring import Wired
 
 UNLEARNED_S: Final = 4 * 3600.0
 """Where no snapshot is near, as in the first minutes, so much before the moment is learned at most."""

@@ -38,8 +38,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from laggard.pipeline.incidents.courses import GOES_ON_S, SILENT_S
-from laggard.pipeline.incidents.telling import blames_host, incident_sentence
+from laggard.pipeline.alarms.courses import GOES_ON_S, SILENT_S
+from laggard.pipeline.alarms.telling import blames_host, incident_sentence
 from laggard.pipeline.records.outputs import Evidence, Incident, Progress, incident_id, read_output, write_output
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from laggard.pipeline.alarms.tolerance import holds
 from laggard.pipeline.history.series import Reader
-from laggard.pipeline.incidents.tolerance import holds
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.outputs import KEY_NAMES, FeedbackOutput, Incident, Notice, read_output
 from laggard.pipeline.topics import ANOMALIES

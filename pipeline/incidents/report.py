@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from laggard.pipeline.explaining.explain import printable
-from laggard.pipeline.explaining.report import clock, moment, ranked, score_digits
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.explaining.verdict import narrowed
+from laggard.pipeline.history.report import clock, moment, ranked, score_digits
 from laggard.pipeline.incidents.past import SHORT_ID, lasted_s, worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from laggard.pipeline.explaining.report import Page
+    from laggard.pipeline.history.report import Page
     from laggard.pipeline.records.outputs import Evidence, Incident
 
 TOLD_ROWS, TOLD_FEATURES = 3, 3

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.engine.stream import SILENT_TICKS
+from laggard.pipeline.alarms.courses import JOINED_S
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.history.why import LATELY
-from laggard.pipeline.incidents.courses import JOINED_S
 from laggard.pipeline.records import Frame
+from laggard.pipeline.scoring.stream import SILENT_TICKS
 from laggard.pipeline.topics import COUNTERS
 
 if TYPE_CHECKING:

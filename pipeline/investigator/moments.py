@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from laggard.pipeline.engine.scopes import MARK_WINDOW_S
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS
 from laggard.pipeline.history.why import OutsideError, blamed_stream
 from laggard.pipeline.records import Frame
+from laggard.pipeline.scoring.scopes import MARK_WINDOW_S
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:

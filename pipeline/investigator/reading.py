@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from laggard.pipeline.applications.regression import Regressing
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.records.outputs import Incident
+    from laggard.pipeline.scoring.wired import Wired
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.topics import Topics
-    from laggard.pipeline.wiring import Wired
 
 LISTED = 10
 """Names that an error lists."""

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.ranking import Kind
-from laggard.pipeline.incidents.status import MEANINGS
+from laggard.pipeline.alarms.status import MEANINGS
 
 PREFIX = "laggard_"
 

@@ -24,12 +24,11 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.samples import Exemplar, Sample
 
 from laggard.operators.contract import LastingScores
+from laggard.pipeline.alarms.status import STATUSES, status_of
 from laggard.pipeline.applications.metrics import metric_id
 from laggard.pipeline.applications.regression import REGRESSION
 from laggard.pipeline.applications.resources import resource_of
 from laggard.pipeline.engine.observers import Observer
-from laggard.pipeline.engine.stream import kept_by, score_of
-from laggard.pipeline.incidents.status import STATUSES, status_of
 from laggard.pipeline.metrics.applications import ShownModels
 from laggard.pipeline.metrics.declared import (
     HOST_DEVICES,
@@ -47,6 +46,7 @@ from laggard.pipeline.metrics.pools import ShownPools
 from laggard.pipeline.metrics.requests import ShownRequests
 from laggard.pipeline.metrics.samples import histogram, label, member, present, sample
 from laggard.pipeline.own import AGENT_SCOPE, OWN_SCOPES, SOURCE_SCOPE, TRACE_SCOPE
+from laggard.pipeline.scoring.stream import kept_by, score_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from laggard.operators.ranking import FeatureScore, Ranking, RowScore
     from laggard.operators.regression.models import Model
     from laggard.operators.requests.results import Judged
+    from laggard.pipeline.alarms.anomalies import Anomalies
     from laggard.pipeline.engine.telemetry import TaskTelemetry, Telemetry
-    from laggard.pipeline.incidents.anomalies import Anomalies
     from laggard.pipeline.records import Frame, Mark, Request
     from laggard.pipeline.records.frame import KeyedBy
     from laggard.pipeline.records.models import PredictionOutput

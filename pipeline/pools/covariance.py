@@ -12,18 +12,19 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, cast
 
+from laggard.operators import contract
+from laggard.pipeline.alarms.courses import OVER_S
 from laggard.pipeline.bus import Incoming
-from laggard.pipeline.engine import stream as streams
 from laggard.pipeline.engine.stage import REPLAY_HEADER
-from laggard.pipeline.engine.states import Keyed
-from laggard.pipeline.engine.stream import Stream
-from laggard.pipeline.engine.task import Task
-from laggard.pipeline.engine.tolerated import Tolerated
-from laggard.pipeline.incidents.courses import OVER_S
 from laggard.pipeline.pools.telling import blamed, deviating, moment_output, pool_sentence, whole_output
 from laggard.pipeline.pools.ticks import Ticks, Together
 from laggard.pipeline.records import UNNUMBERED, Frame, RecordError
-from laggard.pipeline.wiring import Wired
+from laggard.pipeline.scoring import stream as streams
+from laggard.pipeline.scoring.keyed import Keyed
+from laggard.pipeline.scoring.stream import Stream
+from laggard.pipeline.scoring.task import Task
+from laggard.pipeline.scoring.tolerated import Tolerated
+from laggard.pipeline.scoring.wired import Wired
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
     from laggard.operators.contract import Layout, Matrix
     from laggard.operators.covariance.results import Deviation, Report
     from laggard.operators.ranking import Ranking
+    from laggard.pipeline.alarms.anomalies import Anomalies
+    from laggard.pipeline.alarms.tolerance import Tolerance
     from laggard.pipeline.bus import Partition
     from laggard.pipeline.engine.stage import TaskOptions
-    from laggard.pipeline.incidents.anomalies import Anomalies
-    from laggard.pipeline.incidents.tolerance import Tolerance
     from laggard.pipeline.pools.ticks import Part, Tick
     from laggard.pipeline.records import Decoder
     from laggard.pipeline.records.outputs import Blame, Excuse
@@ -46,7 +47,7 @@ MEMBER: Final = "member"
 """The scope of frames whose rows are a pool's members."""
 
 
-class Scores(streams.Scores, Protocol):
+class Scores(contract.Scores, Protocol):
     """What the operator answers to a tick. It stays what it is when the operator learns on."""
 
     @property
@@ -240,16 +241,18 @@ class CovarianceTask(Task):
 
     # What is said of a tick.
 
-    def _tolerated(self, scores: streams.Scores, frame: Frame, tolerance: Tolerance, anomalies: Anomalies) -> Tolerated:
+    def _tolerated(
+        self, scores: contract.Scores, frame: Frame, tolerance: Tolerance, anomalies: Anomalies
+    ) -> Tolerated:
         def excused(each: Blame | None) -> Excuse:
             return tolerance.excused(each, frame.ts)
 
         return ToleratedMembers(cast("Scores", scores), excused, anomalies)
 
-    def _blame(self, scores: streams.Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002
+    def _blame(self, scores: contract.Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002
         return blamed(_deviating(scores))
 
-    def _sentence(self, scores: streams.Scores, found: Ranking, frame: Frame) -> str:
+    def _sentence(self, scores: contract.Scores, found: Ranking, frame: Frame) -> str:
         return pool_sentence(_deviating(scores), frame.ts, young=found.young)
 
     def _beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002
@@ -270,7 +273,7 @@ class ToleratedMembers(Tolerated):
             self.sudden = min(self.sudden, max((each.score for each in self.left), default=1.0))
 
 
-def _deviating(scores: streams.Scores) -> tuple[Deviation, ...]:
+def _deviating(scores: contract.Scores) -> tuple[Deviation, ...]:
     return scores.left if isinstance(scores, ToleratedMembers) else deviating(cast("Scores", scores).deviations)
 
 

@@ -15,7 +15,7 @@ from laggard.pipeline.pools.dendrogram import highest, order, short_labels, tick
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from laggard.pipeline.explaining.report import Page
+    from laggard.pipeline.history.report import Page
     from laggard.pipeline.records.pools import Leaf, LevelOutput
 
 WIDEST: Final = 100

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.text import Text
 
 from laggard.pipeline.explaining.explain import pid_of, printable, shortened
-from laggard.pipeline.explaining.report import NARROW, clock, moment, score_digits
 from laggard.pipeline.explaining.units import counted, readable, readable_duration, readable_usual
+from laggard.pipeline.history.report import NARROW, clock, moment, score_digits
 from laggard.pipeline.pools.dendrogram import folded, members_of, without_starts
 from laggard.pipeline.pools.drawing import HARMLESS, dendrogram_lines
 from laggard.pipeline.pools.drawing_svg import Picture, dendrogram_svg
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from laggard.operators.ranking import FeatureScore
-    from laggard.pipeline.explaining.report import Page
+    from laggard.pipeline.history.report import Page
     from laggard.pipeline.pools.past import Standing
     from laggard.pipeline.records.pools import LevelOutput, PoolOutput, Ranked
 

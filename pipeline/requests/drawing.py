@@ -9,8 +9,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from laggard.pipeline.explaining.explain import shortened
-from laggard.pipeline.explaining.report import NARROW
 from laggard.pipeline.explaining.units import readable
+from laggard.pipeline.history.report import NARROW
 from laggard.pipeline.pools.dendrogram import ticks
 from laggard.pipeline.requests.lanes import details_on, label, lanes_of, ordered, times_on
 from laggard.pipeline.requests.words import STATES
@@ -18,7 +18,7 @@ from laggard.pipeline.requests.words import STATES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from laggard.pipeline.explaining.report import Page
+    from laggard.pipeline.history.report import Page
     from laggard.pipeline.records.requests import Request
     from laggard.pipeline.requests.lanes import Lanes
 

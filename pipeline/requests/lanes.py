@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.explaining.explain import printable
-from laggard.pipeline.explaining.report import moment
 from laggard.pipeline.explaining.units import counted, readable
+from laggard.pipeline.history.report import moment
 from laggard.pipeline.requests.words import STATES
 
 if TYPE_CHECKING:

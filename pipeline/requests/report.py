@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.text import Text
 
 from laggard.pipeline.explaining.explain import printable, shortened
-from laggard.pipeline.explaining.report import clock, moment, score_digits
 from laggard.pipeline.explaining.units import counted, readable, readable_duration
+from laggard.pipeline.history.report import clock, moment, score_digits
 from laggard.pipeline.records.requests import REST, Spent
 from laggard.pipeline.records.strict_json import json_number
 from laggard.pipeline.requests.drawing import path_lines, state_lines
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from laggard.operators.requests.results import Difference
-    from laggard.pipeline.explaining.report import Page
+    from laggard.pipeline.history.report import Page
     from laggard.pipeline.records.requests import Request, RequestOutput
     from laggard.pipeline.requests.past import Clustered, Durations, Found, Summary
 

@@ -17,12 +17,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Unpack, cast
 
 from laggard.operators.requests.results import Traced
+from laggard.pipeline.alarms.courses import OVER_S, SILENT_S
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine.stage import REPLAY_HEADER, SNAPSHOT_RECORDS
-from laggard.pipeline.engine.states import Keyed
-from laggard.pipeline.engine.stream import Stream
-from laggard.pipeline.engine.task import Task
-from laggard.pipeline.incidents.courses import OVER_S, SILENT_S
 from laggard.pipeline.records import Feedback, Request
 from laggard.pipeline.records.limits import MAX_TS
 from laggard.pipeline.requests.causes import title
@@ -30,19 +27,23 @@ from laggard.pipeline.requests.kept import Kept
 from laggard.pipeline.requests.numbering import Numbering
 from laggard.pipeline.requests.telling import blamed, lost_s, rates_sentence, request_output, traced
 from laggard.pipeline.requests.ticks import REQUEST, Ticks, frame_of
-from laggard.pipeline.wiring import Wired
+from laggard.pipeline.scoring.keyed import Keyed
+from laggard.pipeline.scoring.stream import Stream
+from laggard.pipeline.scoring.task import Task
+from laggard.pipeline.scoring.wired import Wired
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from laggard.operators import contract
     from laggard.operators.ranking import Ranking
     from laggard.operators.requests.results import Cluster, Judged
     from laggard.pipeline.bus import Partition
-    from laggard.pipeline.engine import stream as streams
     from laggard.pipeline.engine.stage import TaskOptions
     from laggard.pipeline.records import Decoder, Frame, Received
     from laggard.pipeline.records.outputs import Blame
     from laggard.pipeline.requests.ticks import Tick
+    from laggard.pipeline.scoring import stream as streams
 
 SNAPSHOT_REQUESTS: Final = 5_000
 """A service is saved after so many requests, where a host is after `SNAPSHOT_RECORDS` frames."""
@@ -313,10 +314,10 @@ class RequestsTask(Task):
         service = self.service(key)
         return None if service is None else service.judge.cluster(int(row))
 
-    def _blame(self, scores: streams.Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002
+    def _blame(self, scores: contract.Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002
         return blamed(found.rows[0], self._cluster(frame.key, found.rows[0].row)) if found.rows else None
 
-    def _sentence(self, scores: streams.Scores, found: Ranking, frame: Frame) -> str:  # noqa: ARG002
+    def _sentence(self, scores: contract.Scores, found: Ranking, frame: Frame) -> str:  # noqa: ARG002
         return rates_sentence(found.rows, lambda row: self._cluster(frame.key, row), young=found.young)
 
     def _beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002

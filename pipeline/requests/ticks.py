@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from laggard.pipeline.engine.stream import SET_BACK_FRAMES, SET_BACK_S
 from laggard.pipeline.records import UNNUMBERED, Frame, make_layout
+from laggard.pipeline.scoring.stream import SET_BACK_FRAMES, SET_BACK_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

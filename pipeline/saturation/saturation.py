@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Unpack, cast
 
+from laggard.operators import contract
 from laggard.operators.saturation.results import FORECAST
-from laggard.pipeline.engine import stream as streams
-from laggard.pipeline.engine.task import Task
-from laggard.pipeline.incidents.anomalies import blamed
+from laggard.pipeline.alarms.anomalies import blamed
 from laggard.pipeline.saturation.telling import Users, blamed_holder, blamed_user, saturation_sentence
-from laggard.pipeline.wiring import Wired
+from laggard.pipeline.scoring.task import Task
+from laggard.pipeline.scoring.wired import Wired
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from laggard.operators.contract import Open
     from laggard.operators.ranking import Ranking
     from laggard.operators.saturation.results import Reading, Resource
+    from laggard.pipeline.alarms.tolerance import Tolerance
     from laggard.pipeline.bus import Partition
     from laggard.pipeline.engine.stage import TaskOptions
-    from laggard.pipeline.incidents.tolerance import Tolerance
     from laggard.pipeline.records import Frame
     from laggard.pipeline.records.outputs import Blame
 
 HOST, PROCESS, LIMIT = "host", "process", "limit"
 
 
-class Scores(streams.Scores, Protocol):
+class Scores(contract.Scores, Protocol):
     """What the operator on hosts answers to a frame."""
 
     @property
@@ -59,7 +59,7 @@ class SaturationTask(Task):
         """Return all feedback: the blamed program is no row of a frame of the host or of limits."""
         return tolerance
 
-    def _blame(self, scores: streams.Scores, found: Ranking, frame: Frame) -> Blame | None:
+    def _blame(self, scores: contract.Scores, found: Ranking, frame: Frame) -> Blame | None:
         reading, _ = _about(scores, found)
         if frame.scope == LIMIT:
             return blamed_holder(reading, self._users(frame.key))
@@ -67,7 +67,7 @@ class SaturationTask(Task):
         user = None if users is None else blamed_user(reading, users)
         return blamed(found, HOST) if user is None else user
 
-    def _said(self, scores: streams.Scores, found: Ranking, frame: Frame, own: str) -> str:
+    def _said(self, scores: contract.Scores, found: Ranking, frame: Frame, own: str) -> str:
         reading, resource = _about(scores, found)
         lasted_s = frame.ts - cast("Scores", scores).open[own].onset_ts
         return saturation_sentence(
@@ -83,7 +83,7 @@ class SaturationTask(Task):
         return None if keyed is None else cast("Users | None", keyed.streams[PROCESS].scores())
 
 
-def _about(scores: streams.Scores, found: Ranking) -> tuple[Reading, Resource]:
+def _about(scores: contract.Scores, found: Ranking) -> tuple[Reading, Resource]:
     """Return the resource that a ranking is about."""
     of_host, id_ = cast("Scores", scores), found.rows[0].name.removeprefix(FORECAST)
     return of_host.readings[id_], of_host.resources[id_]

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from laggard.pipeline.bus.kafka.options import Client
-    from laggard.pipeline.wiring import Wired
+    from laggard.pipeline.scoring.wired import Wired
 
 CLIENTS: Final[tuple[Client, ...]] = ("kafka-python", "librdkafka")
 HOSTS, PARTITIONS = 8, 4

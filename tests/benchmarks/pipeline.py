@@ -26,10 +26,10 @@ from laggard.operators.gaussian import Gaussian
 from laggard.pipeline.bus import Incoming, Outgoing, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.runner import Runner
-from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import Decoder, Frame, encode, make_layout
+from laggard.pipeline.scoring.task import Task
+from laggard.pipeline.scoring.wired import Wired
 from laggard.pipeline.topics import COUNTERS, Topics
-from laggard.pipeline.wiring import Wired
 from tests.benchmarks.gaussian import river_gaussian, river_scorer
 
 if TYPE_CHECKING:

@@ -37,10 +37,10 @@ from laggard.pipeline.bus.opening import open_bus
 from laggard.pipeline.engine.migrations import newest_snapshots
 from laggard.pipeline.engine.recovery import Recovery
 from laggard.pipeline.engine.runner import Runner
-from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import Frame, encode, make_layout
+from laggard.pipeline.scoring.task import Task
+from laggard.pipeline.scoring.wired import Wired
 from laggard.pipeline.topics import COUNTERS, Topics
-from laggard.pipeline.wiring import Wired
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
+from laggard.pipeline.alarms.anomalies import Anomalies, OpenAnomaly
 from laggard.pipeline.bus import Partition
 from laggard.pipeline.engine.telemetry import Telemetry
-from laggard.pipeline.incidents.anomalies import Anomalies, OpenAnomaly
 from laggard.pipeline.metrics.exporter import Exporter, metrics_registry
 from laggard.pipeline.metrics.exposition import write_metrics
 from laggard.pipeline.records import Frame, Layout, make_layout
@@ -36,8 +36,8 @@ from tests.pipeline.incidents.joined import incident
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laggard.pipeline.engine.stream import Operator
     from laggard.pipeline.records import Mark
+    from laggard.pipeline.scoring.stream import Operator
 
 OPERATORS, LEARNED = 10, 60
 PARTITIONS = 12

@@ -22,7 +22,7 @@ from scipy.stats import chi2
 from laggard.operators.calibration import QUIET_S, Calibration
 from laggard.operators.deviations import Scores
 from laggard.operators.gaussian.detector import CALIBRATIONS
-from laggard.pipeline.incidents.trigger import Trigger
+from laggard.pipeline.alarms.trigger import Trigger
 from laggard.pipeline.records import Frame
 from laggard.pipeline.settings import read_settings
 from laggard.pipeline.wiring import wire
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.pipeline.engine.stream import Operator
     from laggard.pipeline.records import Layout, Mark
+    from laggard.pipeline.scoring.stream import Operator
     from laggard.pipeline.settings import Given
 
     Vector = NDArray[np.float64]

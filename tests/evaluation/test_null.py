@@ -9,9 +9,9 @@ import pytest
 from scipy.stats import poisson
 
 from laggard.pipeline.bus import Incoming, Partition
-from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import Frame, encode
 from laggard.pipeline.records.outputs import Anomaly
+from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.settings import parse_assignment, read_settings
 from laggard.pipeline.wiring import wire
 from laggard.producers.processes import FEATURES

@@ -11,7 +11,7 @@ from scipy.stats import poisson
 
 from laggard.operators import calibration as module
 from laggard.operators.calibration import NOTICES, QUIET_S, RANGES, Calibration, Level, anew
-from laggard.pipeline.incidents.trigger import Trigger
+from laggard.pipeline.alarms.trigger import Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable

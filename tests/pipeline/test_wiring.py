@@ -13,14 +13,14 @@ from laggard.operators.regression import Regression
 from laggard.operators.requests.detector import Requests
 from laggard.operators.requests.rates import Rates
 from laggard.operators.river import River
+from laggard.pipeline.alarms.trigger import Trigger
 from laggard.pipeline.applications.regression import Regressing
 from laggard.pipeline.applications.serving import ServedByFrames, Serving
-from laggard.pipeline.engine.scopes import Scopes
-from laggard.pipeline.engine.stream import Stream
-from laggard.pipeline.incidents.trigger import Trigger
 from laggard.pipeline.pools.covariance import Comparing
 from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.requests.requests import Judging
+from laggard.pipeline.scoring.scopes import Scopes
+from laggard.pipeline.scoring.stream import Stream
 from laggard.pipeline.settings import SettingError, Settings, parse_assignment, read_settings
 from laggard.pipeline.settings.declared import BY_NAME
 from laggard.pipeline.topics import TOPICS

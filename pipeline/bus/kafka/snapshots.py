@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from laggard.pipeline.bus import Partition, Snapshot
+from laggard.pipeline.bus import SNAPSHOTS, Partition, Snapshot
 from laggard.pipeline.bus.kafka.wire import DEFAULT_BYTES, Raw, key_bytes, milliseconds_of
-from laggard.pipeline.topics import Topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,8 +31,7 @@ RESET: Final = "reset"
 
 def topic_of(prefix: str, operator: str) -> str:
     """The topic of an operator's snapshots: `laggard.snapshots.gaussian`."""
-    topics = Topics(prefix)
-    return topics.name(topics.snapshots(operator))
+    return f"{prefix}{SNAPSHOTS}{operator}"
 
 
 def input_of(record_key: str) -> Partition | None:

@@ -13,11 +13,11 @@ from laggard.pipeline.diagnoses.flame_graph import boxes, colour, functions, sta
 from laggard.pipeline.diagnoses.folded import phase_label
 from laggard.pipeline.diagnoses.hottest import cpu_s
 from laggard.pipeline.diagnoses.page import Shown, diagnosis_lines
-from laggard.pipeline.diagnoses.recorded import Recorded
 from laggard.pipeline.diagnoses.stacks import KERNEL
 from laggard.pipeline.diagnoses.words import did, sentence
 from laggard.pipeline.explaining.explain import printable
-from laggard.pipeline.explaining.report import Page
+from laggard.pipeline.history.report import Page
+from laggard.pipeline.incidents.diagnosed import Recorded
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
 from laggard.pipeline.web.errors import RequestError
 

@@ -9,9 +9,9 @@ import msgspec
 
 from laggard.pipeline.applications.past import past_models
 from laggard.pipeline.applications.report import changed, equation_with_units
-from laggard.pipeline.diagnoses.recorded import during
 from laggard.pipeline.diagnoses.words import sentence as doing
 from laggard.pipeline.incidents.account import account
+from laggard.pipeline.incidents.diagnosed import during
 from laggard.pipeline.incidents.markdown import markdown
 from laggard.pipeline.incidents.past import REACH_S, blamed_rows, lasted_s
 from laggard.pipeline.incidents.report import silence

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
+from laggard.pipeline.alarms.status import ALARMED, Status
 from laggard.pipeline.explaining.explain import clause, pid_of
-from laggard.pipeline.explaining.report import belief, host_figures, since, told
 from laggard.pipeline.explaining.telling import compared
-from laggard.pipeline.incidents.status import ALARMED, Status
+from laggard.pipeline.history.report import belief, host_figures, since, told
 from laggard.pipeline.investigator.api.series import ENDPOINTS as SERIES_ENDPOINTS
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
 from laggard.pipeline.investigator.events import MarkNear, OpenIncident  # noqa: TC001 - msgspec reads annotations

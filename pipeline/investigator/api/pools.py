@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from laggard.pipeline.explaining.explain import printable
-from laggard.pipeline.explaining.report import moment
+from laggard.pipeline.history.report import moment
 from laggard.pipeline.history.series import CONTEXT_S, Reader
 from laggard.pipeline.history.why import OutsideError
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from laggard.operators.contract import Scores
+    from laggard.pipeline.alarms.anomalies import Anomalies
     from laggard.pipeline.engine.stage import Output, Stage
-    from laggard.pipeline.engine.stream import Scores
-    from laggard.pipeline.incidents.anomalies import Anomalies
     from laggard.pipeline.records import Received
 
 TOPICS = Topics("t.")

@@ -15,7 +15,7 @@ from laggard.pipeline.diagnoses.hottest import spots, together, uses
 from laggard.pipeline.diagnoses.page import Shown, diagnosis_lines, doing_lines, standing
 from laggard.pipeline.diagnoses.waits import suffers, waits_for
 from laggard.pipeline.diagnoses.words import looked, sentence
-from laggard.pipeline.explaining.report import Page
+from laggard.pipeline.history.report import Page
 from laggard.pipeline.records.diagnosis import Diagnosis, Phase, Stack, ThreadUse
 from tests.pipeline.diagnoses.conftest import (
     COMPUTE,

@@ -10,7 +10,7 @@ import pytest
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.diagnoses.recorded import BEFORE_S, LONGEST_S, Recorded, concerning
+from laggard.pipeline.incidents.diagnosed import BEFORE_S, LONGEST_S, Recorded, concerning
 from laggard.pipeline.records.diagnosis_json import write_diagnosis
 from laggard.pipeline.topics import DIAGNOSES, Topics
 from tests.pipeline.diagnoses.conftest import ON_DISK, ONE_HOT, START, TWO_DIPS

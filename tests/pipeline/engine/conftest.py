@@ -18,10 +18,10 @@ from laggard.pipeline.engine.member import Pace
 from laggard.pipeline.engine.migrations import snapshot_name
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.engine.snapshots import VERSION
-from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import UNNUMBERED, Frame, Mark, encode, make_layout
+from laggard.pipeline.scoring.task import Task
+from laggard.pipeline.scoring.wired import Wired
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
-from laggard.pipeline.wiring import Wired
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

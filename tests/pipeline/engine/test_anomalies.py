@@ -11,23 +11,23 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from laggard.operators.calibration import QUIET_S
+from laggard.pipeline.alarms.anomalies import Anomalies, OpenAnomaly
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import BASE_KEY, decode_state, encode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER
-from laggard.pipeline.engine.task import Task
 from laggard.pipeline.engine.telemetry import Telemetry
-from laggard.pipeline.incidents.anomalies import Anomalies, OpenAnomaly
 from laggard.pipeline.metrics.exporter import Exporter
 from laggard.pipeline.records import Frame, Mark
 from laggard.pipeline.records.outputs import Anomaly
+from laggard.pipeline.scoring.task import Task
 from tests.pipeline.engine.conftest import INPUT, NEVER, WIRED, append, at, drain, frame, record, runner, stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from laggard.operators.contract import Scores
     from laggard.pipeline.bus import Snapshot
     from laggard.pipeline.bus.embedded import EmbeddedBus
-    from laggard.pipeline.engine.stream import Scores
 
 CALM_TICKS = math.ceil(QUIET_S / 20.0) + 1  # a tick of these frames is 20 s
 STEADY = [frame("h1", tick, 5.0) for tick in range(3)]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laggard.operators.calibration import QUIET_S
+from laggard.pipeline.alarms.courses import JOINED_S
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter
-from laggard.pipeline.engine.stream import SET_BACK_FRAMES, SET_BACK_S
-from laggard.pipeline.incidents.courses import JOINED_S
 from laggard.pipeline.records.outputs import Anomaly, Blame, Progress, write_output
+from laggard.pipeline.scoring.stream import SET_BACK_FRAMES, SET_BACK_S
 from tests.pipeline.engine.conftest import Drift, DriftScores, at, frame, moved, new_task, told
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pytest
 
+from laggard.pipeline.alarms.tolerance import KEPT_S, MOST
 from laggard.pipeline.bus import Incoming
-from laggard.pipeline.engine.task import Task
-from laggard.pipeline.incidents.tolerance import KEPT_S, MOST
 from laggard.pipeline.records import Case, Feedback, Frame, encode, make_layout
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Notice, Progress, write_output
+from laggard.pipeline.scoring.task import Task
 from tests.pipeline.engine.conftest import INPUT, moved
 from tests.pipeline.engine.test_lasting import COMPUTES, MINUTE_S, ONSET, WIRED, WRITES, Fault, frames, minute
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from laggard.operators.gaussian import Gaussian
-from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import Frame, make_layout
+from laggard.pipeline.scoring.task import Task
+from laggard.pipeline.scoring.wired import Wired
 from laggard.pipeline.topics import COUNTERS
-from laggard.pipeline.wiring import Wired
 from tests.pipeline.engine.conftest import INPUT, record
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laggard.pipeline.bus.embedded import EmbeddedBus
-    from laggard.pipeline.wiring import Wired
+    from laggard.pipeline.scoring.wired import Wired
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 from laggard.pipeline.bus.kafka.wire import MAX_RECORD_BYTES, raw
 from laggard.pipeline.engine.publishing import MAX_LETTER_BYTES, outgoing
 from laggard.pipeline.engine.stage import DeadLetter
-from laggard.pipeline.engine.task import NOTHING_RANKED
 from laggard.pipeline.records import Mark
 from laggard.pipeline.records.outputs import RankingOutput, read_output
+from laggard.pipeline.scoring.task import NOTHING_RANKED
 from tests.pipeline.engine.conftest import TOPICS, frame, record
 
 

@@ -11,10 +11,10 @@ from laggard.operators.gaussian import Gaussian
 from laggard.pipeline.engine.member import Pace
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.recovery import Recovery
-from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import Frame, make_layout
+from laggard.pipeline.scoring.task import Task
+from laggard.pipeline.scoring.wired import Wired
 from laggard.pipeline.topics import COUNTERS
-from laggard.pipeline.wiring import Wired
 from tests.pipeline.engine.conftest import (
     INPUT,
     NEVER,
@@ -32,10 +32,10 @@ from tests.pipeline.engine.conftest import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from laggard.operators.contract import Scores
+    from laggard.pipeline.alarms.anomalies import Anomalies
     from laggard.pipeline.bus import Incoming
     from laggard.pipeline.bus.embedded import EmbeddedBus
-    from laggard.pipeline.engine.stream import Scores
-    from laggard.pipeline.incidents.anomalies import Anomalies
     from laggard.pipeline.records import Mark
 
 LENGTH = 28

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pytest
 
-from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.records.outputs import Anomaly
+from laggard.pipeline.scoring.task import Task
 from tests.pipeline.engine.conftest import INPUT, told
 from tests.pipeline.engine.test_lasting import BEGIN, USUAL, WIRED
 

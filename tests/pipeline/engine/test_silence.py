@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from laggard.pipeline.alarms.courses import SILENT_S
 from laggard.pipeline.engine import states
 from laggard.pipeline.engine.member import Pace
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.states import SILENT_RECORDS
-from laggard.pipeline.engine.stream import SILENT_TICKS
-from laggard.pipeline.incidents.courses import SILENT_S
 from laggard.pipeline.records.outputs import Anomaly, Progress
+from laggard.pipeline.scoring.stream import SILENT_TICKS
 from tests.pipeline.engine.conftest import (
     INPUT,
     NEVER,
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.bus.embedded import EmbeddedBus
     from laggard.pipeline.engine.runner import Runner
-    from laggard.pipeline.engine.task import Task
     from laggard.pipeline.records import Frame
+    from laggard.pipeline.scoring.task import Task
 
 TICK_S = 400.0
 T0 = 10_000.0

@@ -15,13 +15,13 @@ import pytest
 from laggard.pipeline.bus import Incoming, Partition, Snapshot
 from laggard.pipeline.engine import snapshots
 from laggard.pipeline.engine.snapshots import BASE_KEY, decode_state
-from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
+from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.settings import read_settings
 from laggard.pipeline.wiring import wire
 
 if TYPE_CHECKING:
-    from laggard.pipeline.wiring import Wired
+    from laggard.pipeline.scoring.wired import Wired
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES = sorted(GOLDEN.glob("*.snapshot"))

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from laggard.pipeline.engine.stream import REMEMBERED_SEQUENCES, Sequences, Stream
-from laggard.pipeline.incidents.trigger import Trigger
+from laggard.pipeline.alarms.trigger import Trigger
 from laggard.pipeline.records import UNNUMBERED, Decoder, Mark, encode
+from laggard.pipeline.scoring.stream import REMEMBERED_SEQUENCES, Sequences, Stream
 from tests.pipeline.engine.conftest import UNLEARNABLE, Drift, frame
 
 

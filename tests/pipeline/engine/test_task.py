@@ -7,24 +7,25 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laggard.pipeline.bus import NULL
-from laggard.pipeline.engine import states, task
+from laggard.pipeline.engine import states
 from laggard.pipeline.engine.namesakes import RUN_HEADER
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import BASE_KEY, decode_state
 from laggard.pipeline.engine.stage import DeadLetter
-from laggard.pipeline.engine.stream import REMEMBERED_SEQUENCES, SET_BACK_FRAMES
 from laggard.pipeline.records import Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput
+from laggard.pipeline.scoring import task
+from laggard.pipeline.scoring.stream import REMEMBERED_SEQUENCES, SET_BACK_FRAMES
 from laggard.producers.trace.own import own_frame
 from tests.pipeline.engine.conftest import INPUT, UNLEARNABLE, UNSCORABLE, WIRED, Drift, at, frame, new_task, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from laggard.operators.contract import Scores
+    from laggard.pipeline.alarms.anomalies import Anomalies
     from laggard.pipeline.bus import Incoming, Snapshot
-    from laggard.pipeline.engine.stream import Scores
-    from laggard.pipeline.engine.task import Task
-    from laggard.pipeline.incidents.anomalies import Anomalies
+    from laggard.pipeline.scoring.task import Task
 
 
 class Seen(Observer):

@@ -16,11 +16,13 @@ from laggard.pipeline.history.why import History
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
 from laggard.pipeline.settings import Given, read_settings
 from laggard.pipeline.topics import COUNTERS, Topics
-from laggard.pipeline.wiring import Wired, wire
+from laggard.pipeline.wiring import wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
+
+    from laggard.pipeline.scoring.wired import Wired
 
 START = 1_700_000_000.0
 TICK_S = 5.0

@@ -8,11 +8,11 @@ import pytest
 from laggard.operators.ranking import FeatureScore
 from laggard.pipeline.bus import Commit, Outgoing, Snapshot
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.task import Task
 from laggard.pipeline.history.series import began
 from laggard.pipeline.history.watch import Watch
 from laggard.pipeline.history.why import History, NothingRecordedError, OutsideError, UnknownHostError, answer
 from laggard.pipeline.records import Mark
+from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.topics import COUNTERS
 from tests.pipeline.history.conftest import GAP, HOG, MARKED, START, TICKS, TOPICS, WRONG, append, at, frames, work
 

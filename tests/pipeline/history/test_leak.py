@@ -11,9 +11,9 @@ import pytest
 
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli import run
-from laggard.pipeline.explaining.report import findings
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.history.lookback import Beginning
+from laggard.pipeline.history.report import findings
 from laggard.pipeline.history.watch import KEPT_TICKS, Watch
 from laggard.pipeline.history.why import History
 from laggard.pipeline.records import Frame

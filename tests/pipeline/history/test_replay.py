@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from laggard.pipeline.cli.exits import FAILED, NO_DATA
-from laggard.pipeline.engine.task import Task
 from laggard.pipeline.records import UNNUMBERED, Decoder, Frame, Mark, Request, make_layout, write_line
 from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput, ScoreOutput
 from laggard.pipeline.replay import Replay
+from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.topics import COUNTERS
 from tests.pipeline.history.conftest import GAP, HOG, MARKED, TOPICS, WRONG, at, frames
 

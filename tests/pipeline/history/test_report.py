@@ -9,8 +9,8 @@ import pytest
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.cli.pages import console_of, write
-from laggard.pipeline.explaining.report import Page, look_closer, plotted, ranked, score_digits
 from laggard.pipeline.explaining.verdict import judge
+from laggard.pipeline.history.report import Page, look_closer, plotted, ranked, score_digits
 from laggard.pipeline.history.series import Series
 from laggard.pipeline.history.why import Subject
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+from laggard.pipeline.explaining.short_lived import came_and_went, just_begun, listed, matter, seen_s, spawns
 from laggard.pipeline.explaining.verdict import judge
-from laggard.pipeline.history.short_lived import came_and_went, just_begun, listed, matter, seen_s, spawns
 from laggard.pipeline.records import Frame, make_layout
 
 SPENDS = FeatureScore("cpu_children_ratio", 1.8, 0.02, 0.01, 40.0)

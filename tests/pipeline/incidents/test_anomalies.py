@@ -7,7 +7,7 @@ import math
 import pytest
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-from laggard.pipeline.incidents.anomalies import Anomalies, OpenAnomaly, blamed, restored
+from laggard.pipeline.alarms.anomalies import Anomalies, OpenAnomaly, blamed, restored
 from laggard.pipeline.records.outputs import Blame
 from tests.pipeline.engine.conftest import frame
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.operators.ranking import Ranking
-from laggard.pipeline.incidents.courses import (
+from laggard.pipeline.alarms.courses import (
     GOES_ON_S,
     JOINED_S,
     LOOKED_S,

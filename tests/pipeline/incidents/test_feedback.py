@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from laggard.pipeline.alarms import tolerance
+from laggard.pipeline.alarms.tolerance import KEPT_S, Tolerance, cases_of
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.engine.runner import Runner
-from laggard.pipeline.explaining.report import told
+from laggard.pipeline.history.report import told
 from laggard.pipeline.history.why import History
-from laggard.pipeline.incidents import tolerance
 from laggard.pipeline.incidents.joining import Joining
 from laggard.pipeline.incidents.past import past_feedback, past_incidents, past_notices
-from laggard.pipeline.incidents.tolerance import KEPT_S, Tolerance, cases_of
 from laggard.pipeline.records import Case, Feedback, encode
 from laggard.pipeline.records.outputs import Blame, Evidence, FeedbackOutput
 from laggard.pipeline.topics import COUNTERS, Topics

@@ -10,10 +10,10 @@ from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.engine.stage import DeadLetter
-from laggard.pipeline.engine.task import NOTHING_RANKED
 from laggard.pipeline.incidents import joining
 from laggard.pipeline.incidents.joining import Joining
 from laggard.pipeline.records.outputs import RankingOutput, write_output
+from laggard.pipeline.scoring.task import NOTHING_RANKED
 from laggard.pipeline.topics import ANOMALIES, INCIDENTS, Topics
 from tests.pipeline.incidents.test_joiner import T0, anomaly, blame, ended
 

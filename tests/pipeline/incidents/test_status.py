@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.pipeline.incidents.status import MEANINGS, STATUSES, status_of
+from laggard.pipeline.alarms.status import MEANINGS, STATUSES, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from laggard.pipeline.incidents.status import Status
+    from laggard.pipeline.alarms.status import Status
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from laggard.operators.ranking import FeatureScore, Phase, Ranking, RowScore
+from laggard.pipeline.alarms.courses import JOINED_S
 from laggard.pipeline.engine.publishing import outgoing, outgoing_diagnosis
-from laggard.pipeline.incidents.courses import JOINED_S
 from laggard.pipeline.incidents.joiner import Joiner
 from laggard.pipeline.records.outputs import Anomaly, Blame, Incident, Progress, RankingOutput, anomaly_id
 from laggard.pipeline.topics import DIAGNOSES, Topics

@@ -31,12 +31,12 @@ from laggard.operators.gaussian import Gaussian
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.operators.regression import Model, Term
 from laggard.operators.requests.results import Judged
+from laggard.pipeline.alarms.anomalies import Anomalies, OpenAnomaly
+from laggard.pipeline.alarms.courses import Course
+from laggard.pipeline.alarms.notices import Notices
+from laggard.pipeline.alarms.status import STATUSES
 from laggard.pipeline.bus import Partition
 from laggard.pipeline.engine.telemetry import TaskTelemetry, Telemetry
-from laggard.pipeline.incidents.anomalies import Anomalies, OpenAnomaly
-from laggard.pipeline.incidents.courses import Course
-from laggard.pipeline.incidents.notices import Notices
-from laggard.pipeline.incidents.status import STATUSES
 from laggard.pipeline.metrics import applications as shown_models
 from laggard.pipeline.metrics import exporter
 from laggard.pipeline.metrics import incidents as shown_incidents

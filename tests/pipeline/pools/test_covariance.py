@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from laggard.pipeline.alarms.courses import OVER_S, SILENT_S
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine import states
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
-from laggard.pipeline.engine.stream import SET_BACK_FRAMES
-from laggard.pipeline.incidents.courses import OVER_S, SILENT_S
 from laggard.pipeline.pools.covariance import MEMBER, CovarianceTask
 from laggard.pipeline.records import Case, Feedback, Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Progress, anomaly_id
 from laggard.pipeline.records.pools import PoolOutput, pool_id
+from laggard.pipeline.scoring.stream import SET_BACK_FRAMES
 from tests.pipeline.pools.records import NAN, STAGE, T0, X, told
 
 if TYPE_CHECKING:

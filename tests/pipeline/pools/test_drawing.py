@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from laggard.pipeline.explaining.report import Page
+from laggard.pipeline.history.report import Page
 from laggard.pipeline.pools.dendrogram import folded, level_output
 from laggard.pipeline.pools.drawing import dendrogram_lines
 from laggard.pipeline.pools.drawing_svg import Picture, dendrogram_svg

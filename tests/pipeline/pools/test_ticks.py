@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laggard.pipeline.engine.snapshots import decode_state, encode_state
-from laggard.pipeline.engine.stream import SET_BACK_FRAMES
 from laggard.pipeline.pools import ticks as ticks_module
 from laggard.pipeline.pools.ticks import GRACE_S, SURE_TICKS, Tick, Ticks, Together
 from laggard.pipeline.records import RecordError
+from laggard.pipeline.scoring.stream import SET_BACK_FRAMES
 from tests.pipeline.pools.records import NAN, T0, told
 
 if TYPE_CHECKING:

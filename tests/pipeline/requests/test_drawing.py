@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from laggard.pipeline.explaining.report import Page
+from laggard.pipeline.history.report import Page
 from laggard.pipeline.records import Request, Segment, read_line
 from laggard.pipeline.requests.drawing import LOOKS, NARROWEST, path_lines, state_lines
 from laggard.pipeline.requests.drawing_svg import path_svg

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from laggard.pipeline.engine.stream import REMEMBERED_SEQUENCES
 from laggard.pipeline.requests.numbering import MAX_HOSTS, Numbering
+from laggard.pipeline.scoring.stream import REMEMBERED_SEQUENCES
 from tests.pipeline.requests.stages import normal
 
 REQUEST = normal(0.0)

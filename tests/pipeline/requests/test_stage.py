@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 from laggard.operators.requests.whole import whole
+from laggard.pipeline.alarms.courses import OVER_S
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine import states
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
-from laggard.pipeline.engine.stream import SET_BACK_FRAMES
-from laggard.pipeline.incidents.courses import OVER_S
 from laggard.pipeline.records import Case, Feedback, Frame, Mark, encode, make_layout
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Progress, anomaly_id
 from laggard.pipeline.records.requests import RequestOutput, request_id
 from laggard.pipeline.requests.requests import MOST_NAMES
 from laggard.pipeline.requests.ticks import REQUEST
+from laggard.pipeline.scoring.stream import SET_BACK_FRAMES
 from tests.pipeline.requests.stages import LOCK, T0, UNLEARNABLE, UNSCORABLE, calm, locked, normal, reading, stage
 
 if TYPE_CHECKING:

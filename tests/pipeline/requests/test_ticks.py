@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.operators.requests import rates
-from laggard.pipeline.engine.stream import SET_BACK_FRAMES, SET_BACK_S
 from laggard.pipeline.requests.ticks import ALL, FEATURES, MOST_CLUSTERS, TICK_S, Counted, Tick, Ticks, frame_of
+from laggard.pipeline.scoring.stream import SET_BACK_FRAMES, SET_BACK_S
 
 ENDS = st.lists(st.tuples(st.floats(0.0, 1e4), st.integers(0, 3), st.booleans()), max_size=60)
 

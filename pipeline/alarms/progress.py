@@ -6,14 +6,14 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from laggard.operators.ranking import Ranking
+from laggard.pipeline.alarms.telling import ended_sentence
 from laggard.pipeline.explaining.verdict import narrowed
-from laggard.pipeline.incidents.telling import ended_sentence
 from laggard.pipeline.records.outputs import Notice, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laggard.pipeline.incidents.courses import Course, Told
+    from laggard.pipeline.alarms.courses import Course, Told
     from laggard.pipeline.records.outputs import Parameter
 
 ANOMALY_ROWS, ANOMALY_FEATURES = 5, 5

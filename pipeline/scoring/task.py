@@ -19,33 +19,34 @@ from typing import TYPE_CHECKING, ClassVar, Final, cast
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.contract import LastingScores
 from laggard.operators.ranking import Ranking
+from laggard.pipeline.alarms.anomalies import OpenAnomaly, blamed
+from laggard.pipeline.alarms.courses import JOINED_S, Told, followed, kept_open, opening
+from laggard.pipeline.alarms.progress import ANOMALY_FEATURES, ANOMALY_ROWS, notice_ended, progress
+from laggard.pipeline.alarms.tolerance import Tolerance, end_excused
 from laggard.pipeline.engine.namesakes import BESIDE, Namesakes
-from laggard.pipeline.engine.scopes import HOST, MOST_SCOPES, Scopes, answering, is_near
 from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask
-from laggard.pipeline.engine.states import Keyed, States
-from laggard.pipeline.engine.stream import SET_BACK_FRAMES, Stream, kept_by, score_of, suspicion_of
-from laggard.pipeline.engine.tolerated import Tolerated, ranking_of
+from laggard.pipeline.engine.states import States
+from laggard.pipeline.explaining.short_lived import just_begun, listed, matter
 from laggard.pipeline.explaining.telling import lasting_sentence, sentence, story, suspicion_sentence
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, judge, narrowed
-from laggard.pipeline.history.short_lived import just_begun, listed, matter
-from laggard.pipeline.incidents.anomalies import OpenAnomaly, blamed
-from laggard.pipeline.incidents.courses import JOINED_S, Told, followed, kept_open, opening
-from laggard.pipeline.incidents.progress import ANOMALY_FEATURES, ANOMALY_ROWS, notice_ended, progress
-from laggard.pipeline.incidents.tolerance import Tolerance, end_excused
 from laggard.pipeline.records import Feedback, Frame, Mark, encode
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Notice, RankingOutput, frame_id
+from laggard.pipeline.scoring.scopes import HOST, MOST_SCOPES, Scopes, answering, is_near
+from laggard.pipeline.scoring.stream import SET_BACK_FRAMES, Stream, kept_by, score_of, suspicion_of
+from laggard.pipeline.scoring.tolerated import Tolerated, ranking_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from laggard.operators.contract import Scores
+    from laggard.pipeline.alarms.anomalies import Anomalies
     from laggard.pipeline.bus import Incoming, Partition
     from laggard.pipeline.engine.observers import Observer
-    from laggard.pipeline.engine.stream import Scores
     from laggard.pipeline.engine.telemetry import TaskTelemetry
-    from laggard.pipeline.incidents.anomalies import Anomalies
     from laggard.pipeline.records import Received
     from laggard.pipeline.records.outputs import Blame, Excuse, Progress
-    from laggard.pipeline.wiring import Wired
+    from laggard.pipeline.scoring.keyed import Keyed
+    from laggard.pipeline.scoring.wired import Wired
 
 MARK_ROWS, MARK_FEATURES = 20, 10
 

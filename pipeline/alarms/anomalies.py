@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from laggard.pipeline.alarms.notices import Notices
+from laggard.pipeline.alarms.notices import restored as restored_notices
 from laggard.pipeline.explaining.causes import causes
 from laggard.pipeline.explaining.verdict import judge, resources_of
-from laggard.pipeline.incidents.notices import Notices
-from laggard.pipeline.incidents.notices import restored as restored_notices
 from laggard.pipeline.records.outputs import Blame
 
 if TYPE_CHECKING:

@@ -6,17 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from laggard.operators.contract import LastingScores
-from laggard.pipeline.engine.stream import kept_by, score_of, suspicion_of
 from laggard.pipeline.explaining.causes import FIRM, causes
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS
+from laggard.pipeline.scoring.stream import kept_by, score_of, suspicion_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from laggard.operators.contract import Open
+    from laggard.operators.contract import Open, Scores
     from laggard.operators.ranking import Ranking
-    from laggard.pipeline.engine.stream import Scores
-    from laggard.pipeline.incidents.anomalies import Anomalies
+    from laggard.pipeline.alarms.anomalies import Anomalies
     from laggard.pipeline.records.outputs import Blame, Excuse
 
 

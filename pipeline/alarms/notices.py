@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from laggard.operators.calibration import QUIET_S
-from laggard.pipeline.incidents.courses import restored as restored_course
-from laggard.pipeline.incidents.trigger import Trigger
+from laggard.pipeline.alarms.courses import restored as restored_course
+from laggard.pipeline.alarms.trigger import Trigger
 
 if TYPE_CHECKING:
-    from laggard.pipeline.incidents.courses import Course
+    from laggard.pipeline.alarms.courses import Course
 
 _KEY = "notices"
 

@@ -11,18 +11,17 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from laggard.operators.contract import Adopts, FrameOperator, LastingScores
-from laggard.pipeline.incidents.anomalies import Anomalies, restored
-from laggard.pipeline.incidents.courses import SILENT_S
-from laggard.pipeline.incidents.courses import restored as restored_course
-from laggard.pipeline.incidents.trigger import Trigger
+from laggard.pipeline.alarms.anomalies import Anomalies, restored
+from laggard.pipeline.alarms.courses import SILENT_S
+from laggard.pipeline.alarms.courses import restored as restored_course
+from laggard.pipeline.alarms.trigger import Trigger
 from laggard.pipeline.records import UNNUMBERED, Decoder, Frame, RecordError, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from laggard.operators.contract import Layout, Matrix, Open
-    from laggard.operators.ranking import Ranking
-    from laggard.pipeline.incidents.courses import Course
+    from laggard.operators.contract import Layout, Matrix, Open, Scores
+    from laggard.pipeline.alarms.courses import Course
 
 SET_BACK_S: Final = 3600.0
 SET_BACK_FRAMES: Final = 12
@@ -35,17 +34,6 @@ SILENT_TICKS: Final = 3.0
 REMEMBERED_SEQUENCES: Final = 256
 """So far back a record that comes again is told from one that comes late: more than an agent sends at once of one
 scope, which is what may come again."""
-
-
-class Scores(Protocol):
-    """What an operator answers to a frame. It stays what it is when the operator learns on."""
-
-    @property
-    def score(self) -> float:
-        """Of the whole frame: above 1 is anomalous."""
-
-    def ranking(self, rows: int, features: int) -> Ranking:
-        """The worst rows, each with its worst features."""
 
 
 NOTHING_KEPT: Final[Mapping[str, Open]] = {}

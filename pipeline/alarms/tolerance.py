@@ -18,8 +18,8 @@ from laggard.pipeline.records.limits import MAX_CASES
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from laggard.pipeline.incidents.anomalies import OpenAnomaly
-    from laggard.pipeline.incidents.courses import Course, Told
+    from laggard.pipeline.alarms.anomalies import OpenAnomaly
+    from laggard.pipeline.alarms.courses import Course, Told
     from laggard.pipeline.records.feedback import Says
     from laggard.pipeline.records.frame import KeyedBy
     from laggard.pipeline.records.outputs import Blame, Evidence, Excuse, Incident

@@ -10,8 +10,9 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
 
 from laggard.pipeline.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS, RecordTask, Rekeyed, Stage
-from laggard.pipeline.engine.states import Keyed, States
+from laggard.pipeline.engine.states import States
 from laggard.pipeline.records import Frame, RecordError
+from laggard.pipeline.scoring.keyed import Keyed
 from laggard.pipeline.topics import COUNTERS
 
 if TYPE_CHECKING:

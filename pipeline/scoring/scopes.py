@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from laggard.pipeline.engine.states import Keyed
-from laggard.pipeline.engine.stream import Stream
+from laggard.pipeline.scoring.keyed import Keyed
+from laggard.pipeline.scoring.stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laggard.pipeline.engine.stream import Operator
     from laggard.pipeline.records import Decoder
-    from laggard.pipeline.wiring import Wired
+    from laggard.pipeline.scoring.stream import Operator
+    from laggard.pipeline.scoring.wired import Wired
 
 MARK_WINDOW_S: Final = 120.0
 """A mark is answered from the newest frame when that is at most so far from it, or two of its ticks (S0, section 3)."""

@@ -1,0 +1,70 @@
+"""The state of one key: what its operators have learned in each scope, and what people said of its anomalies."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from laggard.pipeline.alarms.courses import SILENT_S
+from laggard.pipeline.alarms.tolerance import Tolerance, restored
+from laggard.pipeline.scoring.stream import Operator, Sequences, Stream
+
+if TYPE_CHECKING:
+    from laggard.pipeline.records import Decoder
+
+
+@dataclass(slots=True, eq=False)
+class Keyed:
+    """An operator's state of one key.
+
+    Attributes:
+        streams: by scope.
+        marks: the sequence numbers of its marks.
+        tolerance: what people said of its anomalies.
+        records: how many records of the key have changed it: those that were neither duplicate nor late, and late ones
+            that tell of a clock that was set back.
+        heard: see `KeyState`.
+
+    """
+
+    streams: dict[str, Stream]
+    marks: Sequences = field(default_factory=Sequences)
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    records: int = 0
+    heard: int = -1
+
+    @property
+    def ts(self) -> float:
+        """The time of the newest frame; 0 before there is one that the operator took."""
+        return max((stream.ts for stream in self.streams.values() if stream.begun), default=0.0)
+
+    @property
+    def awaited_until(self) -> float:
+        """Until when it is waited for frames of the host; infinite where no anomaly of it has to end."""
+        until = [stream.awaited_until for stream in self.streams.values() if stream.courses]
+        # A stream may be without frames while those of the other scope still come.
+        return max(self.ts + SILENT_S, *until) if until else math.inf
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state as plain data."""
+        return {
+            "records": self.records,
+            "heard": self.heard,
+            "marks": self.marks.snapshot(),
+            **self.tolerance.snapshot(),
+            "streams": {scope: stream.snapshot() for scope, stream in self.streams.items()},
+        }
+
+    def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
+        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        self.marks, self.tolerance = Sequences(state["marks"]), restored(state)
+        self.records, self.heard = int(state["records"]), int(state["heard"])
+        # A scope that was not wanted when this was saved begins anew.
+        for scope in self.streams.keys() & state["streams"].keys():
+            self.streams[scope].restore(state["streams"][scope], decoder, place)
+
+    def begin_anew(self, scope: str, operator: Operator) -> Stream:
+        """Forget what was learned of one scope; gives its new stream, with an operator that has seen nothing."""
+        stream = self.streams[scope] = Stream(operator)
+        return stream

@@ -1,0 +1,75 @@
+"""An operator on frames as it is wired: which topic and scopes it reads, and how it is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Unpack
+
+from laggard.pipeline.engine.stage import Stage
+from laggard.pipeline.own import OWN_SCOPES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from laggard.pipeline.bus import Partition
+    from laggard.pipeline.engine.snapshots import Migration
+    from laggard.pipeline.engine.stage import TaskOptions
+    from laggard.pipeline.scoring.stream import Operator
+    from laggard.pipeline.scoring.task import Task
+    from laggard.pipeline.topics import Topic
+
+UNLEARNED = OWN_SCOPES | {"limit"}
+"""The scopes of which nothing is usual: how near a limit is, `saturation` tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wired(Stage):
+    """An operator as it is wired.
+
+    Attributes:
+        name: in settings, groups, snapshots and outputs: `gaussian`.
+        topic: what it reads.
+        scopes: of which frames; for each key and scope there is an operator of its own.
+        make: makes an operator; parameters that it is given take the place of those that the settings say.
+        state_version: of the form of its state.
+        parameters: what it was made with, for people to read in its outputs.
+        migrations: by an older version of its state, what makes the next version's of it. A version that is not there
+            is rebuilt from the input.
+        answers_marks: whether a mark is answered with its ranking.
+        of_scope: parameters that differ for a scope; for others at the empty one.
+        hidden: scopes whose scores observers are not shown.
+        others: whether it takes frames of any other scope, too, but those of which nothing is usual.
+        false_alarms_per_day: the budget of a key, which the scopes that have frames share; 0 for none.
+        shares: of the scopes, in relation to each other; 1 if not given.
+        leads: see `Stage`.
+
+    """
+
+    name: str
+    topic: Topic
+    scopes: tuple[str, ...]
+    make: Callable[..., Operator]
+    state_version: int
+    parameters: Mapping[str, float | str]
+    migrations: Mapping[int, Migration] = field(default_factory=dict)
+    answers_marks: bool = True
+    of_scope: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
+    others: bool = False
+    false_alarms_per_day: float = 0.0
+    shares: Mapping[str, float] = field(default_factory=dict)
+    leads: bool = True
+
+    def takes(self, scope: str) -> bool:
+        """Return whether the operator takes the frames of a scope."""
+        return scope in self.scopes or (self.others and scope not in UNLEARNED)
+
+    def make_for(self, scope: str) -> Operator:
+        """Make an operator for the frames of a scope."""
+        return self.make(**self.of_scope.get(scope if scope in self.scopes else "", {}))
+
+    def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> Task:
+        """Make a task for a partition, without any state."""
+        from laggard.pipeline.scoring.task import Task  # noqa: PLC0415 - naming the operators needs no task
+
+        return Task(self, partition, **options)
