@@ -22,12 +22,12 @@ from laggard.producers.held import OUT_OF_DESCRIPTORS, HeldFiles, raise_descript
 from laggard.producers.kernel import Kernel
 from laggard.producers.owners import Users
 from laggard.producers.patience import HangingError, Patience
-from laggard.producers.pools.thread import Thread
 from laggard.producers.pressures import Pressures
 from laggard.producers.proc import PF_FORKNOEXEC, PF_KTHREAD, ProcError, Stat, parse_name
 from laggard.producers.process import GAUGES, MAX_THREADS, RATES, Process
 from laggard.producers.quotas import Quotas
 from laggard.producers.suspects import blocked_threads
+from laggard.producers.thread import Thread
 
 if TYPE_CHECKING:
     from collections.abc import Collection

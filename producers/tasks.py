@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laggard.producers.held import HeldFiles
-    from laggard.producers.pools.thread import Thread
+    from laggard.producers.thread import Thread
 
     Watch = Callable[[str, str], Thread]
 

@@ -150,17 +150,18 @@ def test_what_is_missing_is_said_and_tried_again(checkout: Checkout, lacking: tu
 def test_the_tests_command_asks_for_what_tests_need(checkout: Checkout) -> None:
     (checkout.folder / "tests").mkdir()
     shutil.copy(ROOT / "tests/run", checkout.folder / "tests/run")
-    for tool in ("ruff", "mypy", "pytest"):
+    for tool in ("ruff", "lint-imports", "mypy", "pytest"):
         checkout._program(Path(f"{checkout.log}.venv/bin/{tool}"), f'#!/bin/sh\necho "{tool}: $*" >>{{log}}\n')
     code, out, _ = checkout.run("--quick", "-k", "a b", command="tests/run")
     assert code == 0
-    assert out == "lint: ok\nformat: ok\ntypes: ok\n"
+    assert out == "lint: ok\nformat: ok\nimports: ok\ntypes: ok\n"
     asked = checkout.asked()
     locked = LOCKED.replace("laggard.txt", "test.txt")
     assert asked[:3] == ["base: -m venv .venv", f"venv: {locked}", f"venv: {ITSELF}"]
     assert [each for each in asked[3:] if not each.startswith("pytest")] == [
         "ruff: check --output-format concise .",
         "ruff: format --check .",
+        "lint-imports: --no-cache",
         "mypy: .venv/typing/laggard tests deploy/generate deploy/subscribers",
     ]
     (tested,) = [each for each in asked if each.startswith("pytest")]  # beside the checks, whichever comes first
@@ -174,7 +175,7 @@ def test_the_tests_command_asks_for_what_tests_need(checkout: Checkout) -> None:
 def test_a_failed_check_fails_the_command_after_all_have_run(checkout: Checkout) -> None:
     (checkout.folder / "tests").mkdir()
     shutil.copy(ROOT / "tests/run", checkout.folder / "tests/run")
-    for tool, code in {"ruff": 1, "mypy": 0, "pytest": 2}.items():
+    for tool, code in {"ruff": 1, "lint-imports": 0, "mypy": 0, "pytest": 2}.items():
         checkout._program(Path(f"{checkout.log}.venv/bin/{tool}"), f"#!/bin/sh\necho {tool} speaks\nexit {code}\n")
     code, out, err = checkout.run(command="tests/run")
     assert code == 1
@@ -182,6 +183,7 @@ def test_a_failed_check_fails_the_command_after_all_have_run(checkout: Checkout)
         "pytest speaks",
         *("ruff speaks", "lint: failed (ruff check --output-format concise .)"),
         *("ruff speaks", "format: failed (ruff format --check .)"),
+        "imports: ok",
         "types: ok",
     ]
     assert err.splitlines()[-1] == "failed: lint format tests"

@@ -9,7 +9,7 @@ import numpy as np
 
 from laggard.producers.pools.grouping import MAX_MEMBERS, Grouping, Member
 from laggard.producers.pools.names import part, patterns
-from laggard.producers.pools.thread import FEATURES, RATES
+from laggard.producers.thread import FEATURES, RATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.records import Layout
     from laggard.producers.pools.grouping import Pool
-    from laggard.producers.pools.thread import Thread
     from laggard.producers.process import Process
     from laggard.producers.processes import ProcessTable
+    from laggard.producers.thread import Thread
 
 _START_SLACK_S: Final = 0.02
 """A start is rounded down to a clock tick."""

@@ -28,9 +28,9 @@ from laggard.pipeline.incidents.past import past_feedback, past_incidents, past_
 from laggard.pipeline.records import Case, Feedback, encode
 from laggard.pipeline.records.outputs import Blame, Evidence, FeedbackOutput
 from laggard.pipeline.topics import COUNTERS, Topics
-from tests.pipeline.engine.test_lasting import COMPUTES, ONSET, WIRED, WRITES, frames
 from tests.pipeline.incidents.joined import notice
 from tests.pipeline.investigator.serving import get, served
+from tests.pipeline.scoring.test_lasting import COMPUTES, ONSET, WIRED, WRITES, frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

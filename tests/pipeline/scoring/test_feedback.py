@@ -15,7 +15,7 @@ from laggard.pipeline.records import Case, Feedback, Frame, encode, make_layout
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Notice, Progress, write_output
 from laggard.pipeline.scoring.task import Task
 from tests.pipeline.engine.conftest import INPUT, moved
-from tests.pipeline.engine.test_lasting import COMPUTES, MINUTE_S, ONSET, WIRED, WRITES, Fault, frames, minute
+from tests.pipeline.scoring.test_lasting import COMPUTES, MINUTE_S, ONSET, WIRED, WRITES, Fault, frames, minute
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.records.outputs import Anomaly
 from laggard.pipeline.scoring.task import Task
 from tests.pipeline.engine.conftest import INPUT, told
-from tests.pipeline.engine.test_lasting import BEGIN, USUAL, WIRED
+from tests.pipeline.scoring.test_lasting import BEGIN, USUAL, WIRED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,7 +13,7 @@ from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.records.outputs import Anomaly, Notice, write_output
 from laggard.pipeline.scoring.task import Task
 from tests.pipeline.engine.conftest import INPUT, moved, told
-from tests.pipeline.engine.test_lasting import BEGIN, MINUTE_S, ONSET, WIRED, Fault, frames, minute
+from tests.pipeline.scoring.test_lasting import BEGIN, MINUTE_S, ONSET, WIRED, Fault, frames, minute
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
