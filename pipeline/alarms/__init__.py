@@ -1,1 +1,1 @@
-"""Alarms: when a row is reported, for how long its anomaly is open, and what people said of that."""
+"""Alarms: open and close the anomalies of a row, and apply feedback from people."""

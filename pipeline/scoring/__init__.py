@@ -1,1 +1,1 @@
-"""Scoring: how frames come to an operator, and its scores to be anomalies; what all operators on frames share."""
+"""Scoring: feeds frames to operators and turns their scores into anomalies."""

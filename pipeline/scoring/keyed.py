@@ -1,4 +1,4 @@
-"""The state of one key: what its operators have learned in each scope, and what people said of its anomalies."""
+"""The state of one key: a stream for each scope, and the feedback on its anomalies."""
 
 from __future__ import annotations
 

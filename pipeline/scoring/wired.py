@@ -1,4 +1,4 @@
-"""An operator on frames as it is wired: which topic and scopes it reads, and how it is made."""
+"""An operator with its input: the topic, the scopes, and the parameters from the settings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What laggard makes of one fixed input, so that a change of its structure can be held against what was before.
+"""All outputs of laggard for one fixed input, to compare two revisions byte for byte.
 
-    python -m tests.corpus write FOLDER        # all that this checkout makes of it, as files
-    python -m tests.corpus compare REVISION    # the same by a revision's own code, and how the two differ
+    python -m tests.corpus write FOLDER        # write the outputs of this checkout as files
+    python -m tests.corpus compare REVISION    # compare them with those of another revision
 
 The input is the world of the browser's tests: three hosts, an application, two pools, a service with traced requests,
 marks, a diagnosis, and a record that nobody can read; the worker is restarted in the middle. The files are the records
@@ -55,7 +55,7 @@ RESTARTED_AT: Final = BEGINS + 300.0
 
 
 def write(folder: Path, restarted_at: float = RESTARTED_AT) -> None:
-    """Make everything anew, and write it below a folder that is not there yet."""
+    """Write all outputs below a new folder."""
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="laggard-corpus-") as place:
         path = Path(place) / "bus.db"
@@ -92,7 +92,7 @@ def _topics(bus: EmbeddedBus) -> Iterator[tuple[str, str]]:
 
 
 def _text(value: bytes | None) -> str | None:
-    """A record's value as text; what is none is written by its bytes."""
+    """Return the value as text, in base64 if it is not UTF-8."""
     if value is None:
         return None
     try:
@@ -129,7 +129,7 @@ def _answers(client: httpx.Client) -> Iterator[tuple[str, str]]:
 
 
 def _whole(client: httpx.Client, path: str, asked: Mapping[str, Any]) -> httpx.Response:
-    """An answer, asked for until all is in it: what takes long is answered in parts, or made aside."""
+    """Ask until the answer is complete: the API answers long questions in parts."""
     while True:
         answer = client.get(f"/api/v1{path}", params=asked)
         if not re.search(r'"(complete":false|pending":true)', answer.text):
@@ -138,7 +138,7 @@ def _whole(client: httpx.Client, path: str, asked: Mapping[str, Any]) -> httpx.R
 
 
 def _questions(client: httpx.Client) -> Iterator[Asked]:
-    """Each answer of the API at least once: of what is there, and of what is not."""
+    """Yield at least one question for each endpoint of the API."""
 
     def answer(path: str, **asked: Any) -> Any:
         return client.get(f"/api/v1{path}", params=asked).json()
@@ -240,7 +240,7 @@ def _commands(bus: Path, state: Path) -> Iterator[tuple[str, str]]:
 
 
 def compare(revision: str) -> list[str]:
-    """Which files differ between this checkout and a revision of it, each made by its own code."""
+    """Print the differences from another revision, and return the names of the files that differ."""
     with tempfile.TemporaryDirectory(prefix="laggard-corpus-") as place:
         before, after = Path(place) / "before", Path(place) / "after"
         checkout = Path(place) / "checkout"
@@ -261,7 +261,7 @@ def compare(revision: str) -> list[str]:
 
 
 def _path(checkout: Path, place: Path) -> str:
-    """Where Python finds the rooms of a checkout below `laggard`, before those that are installed."""
+    """Return a PYTHONPATH on which `laggard` is that checkout."""
     rooms = place / f"rooms-of-{checkout.name}" / "laggard"
     rooms.mkdir(parents=True)
     for room in ("deploy", "operators", "pipeline", "producers"):
@@ -270,7 +270,7 @@ def _path(checkout: Path, place: Path) -> str:
 
 
 def main() -> None:
-    """Do what the command line says; exit with 1 if something differs."""
+    """Run the command line; exit with 1 if something differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ways = parser.add_subparsers(required=True, dest="way")
     ways.add_parser("write").add_argument("folder", type=Path)

@@ -1,4 +1,4 @@
-"""What is compared is the same whenever it is made, and leaves nothing out."""
+"""The corpus is deterministic and complete."""
 
 from __future__ import annotations
 
