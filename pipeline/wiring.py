@@ -7,6 +7,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from laggard.pipeline.explaining.counters import CATALOGUE
 from laggard.pipeline.explaining.verdict import WAITS
 from laggard.pipeline.extras import installing
 from laggard.pipeline.scoring.wired import Wired
@@ -32,33 +33,8 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topic, Topics
 
 
-# How much each counter tells of what a process takes. A cause must stand before what comes with it: memory that grows
-# is faulted in, and all that the kernel does for a process is system time; how it was scheduled or had to wait is what
-# happened to it. Fitted on recorded slowdowns, checked on others: tests/evaluation.
 _WEIGHTS: Mapping[str, float] = {
-    "page_faults_minor_per_s": 0.5,
-    "page_faults_major_per_s": 0.5,
-    "memory_virtual_bytes": 0.1,
-    "memory_shared_bytes": 0.5,
-    "cpu_system_ratio": 0.33,
-    "cpu_wait_ratio": 0.1,
-    "cpu_quota_throttled_ratio": 0.1,
-    "io_delay_ratio": 0.1,
-    "io_cancelled_write_bytes_per_s": 0.25,
-    "timeslices_per_s": 0.25,
-    "switches_voluntary_per_s": 0.25,
-    "switches_involuntary_per_s": 0.25,
-    # What tasks of the same control group wait for is every one's of it: it ranks nobody.
-    "io_pressure_ratio": 0.0,
-    "memory_pressure_ratio": 0.0,
-    # When the machine booted, and how many CPUs it has, is no use of anything.
-    "boot_timestamp_seconds": 0.0,
-    "cpus": 0.0,
-    # More of these is never a fault.
-    "cpu_idle_ratio": 0.0,
-    "memory_available_bytes": 0.0,
-    "memory_free_bytes": 0.0,
-    "memory_cached_bytes": 0.0,
+    **{each.name: each.weight for each in CATALOGUE if each.weight != 1.0 and not each.device},
     # What fills up is judged by how much is left: the operator `saturation`.
     "_used_ratio": 0.0,
     "_unused_bytes": 0.0,
@@ -74,19 +50,15 @@ RESOLUTION: Mapping[str, float] = {
     "_characters_per_s": 64 * 1024.0,
     "_operations_per_s": 10.0,
     "_per_s": 2.0,
-    "page_faults_major_per_s": 1.0,
     # One look a tick says whether a thread runs or is blocked just then: a quarter of all looks is little to go by.
     "running_ratio": 0.25,
     "blocked_ratio": 0.25,
-    "threads": 0.5,
-    "descriptors": 1.0,
-    "sockets": 1.0,
-    "children": 0.5,
+    **{each.name: each.resolution for each in CATALOGUE if each.resolution},
 }
 
 
 # How much a process holds, which it gives back when it ends: what can leak.
-_STOCKS = ("_bytes", "threads", "descriptors", "sockets", "children")
+_STOCKS = ("_bytes", *(each.name for each in CATALOGUE if each.stock))
 
 
 def wire(settings: Settings) -> tuple[Wired, ...]:

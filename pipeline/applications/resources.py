@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from laggard.operators.regression.models import UNKNOWN, Trait
 from laggard.pipeline.applications.metrics import metric_parts
+from laggard.pipeline.explaining.counters import CATALOGUE
 from laggard.pipeline.explaining.explain import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from laggard.operators.regression.models import Role
+    from laggard.pipeline.explaining.counters import Counter
     from laggard.pipeline.records.models import Resource
 
 
@@ -74,118 +76,19 @@ def _known(feature: str) -> tuple[_Known, str]:
     return _Known(UNKNOWN, ""), ""
 
 
-def _row(resource: Resource, role: Role, words: str, sign: int | None = None) -> _Known:
-    return _Known(Trait(resource, role, _SIGNS[role] if sign is None else sign), words)
+def _row(resource: Resource, role: Role, words: str) -> _Known:
+    return _Known(Trait(resource, role, _SIGNS[role]), words)
 
 
-_ENDS: Final[Mapping[str, _Known]] = {
-    # Of processes and of hosts.
-    "cpu_user_ratio": _row("cpu", "use", "CPU time of {who} in user mode"),
-    "cpu_system_ratio": _row("cpu", "use", "CPU time of {who} inside the kernel"),
-    "cpu_children_ratio": _row("cpu", "use", "CPU time of short-lived children of {who}"),
-    "cpu_wait_ratio": _row("cpu", "wait", "time that {who} waited for a free CPU"),
-    "cpu_quota_throttled_ratio": _row("cpu", "wait", "share of periods in which {who} ran out of its CPU quota"),
-    "cpu_quota_throttled_time_ratio": _row("cpu", "wait", "time for which {who} was held back by its CPU quota"),
-    "io_delay_ratio": _row("disk", "wait", "time that {who} waited for disks"),
-    "cpu_pressure_ratio": _row("cpu", "wait", "time that a task in the control group of {who} waited for a CPU"),
-    "io_pressure_ratio": _row("disk", "wait", "time that a task in the control group of {who} waited for I/O"),
-    "memory_pressure_ratio": _row("memory", "wait", "time that a task in the control group of {who} waited for memory"),
-    "timeslices_per_s": _row("cpu", "load", "how often {who} was scheduled"),
-    "switches_voluntary_per_s": _row("cpu", "load", "how often {who} gave up the CPU"),
-    "switches_involuntary_per_s": _row("cpu", "load", "how often {who} was taken off the CPU"),
-    "page_faults_minor_per_s": _row("memory", "load", "minor page faults of {who}"),
-    "page_faults_per_s": _row("memory", "load", "page faults of {who}"),
-    "page_faults_major_per_s": _row("memory", "wait", "page faults of {who} that had to read from a disk"),
-    "io_read_characters_per_s": _row("disk", "load", "what {who} read, cached data and pipes included"),
-    "io_write_characters_per_s": _row("disk", "load", "what {who} wrote, cached data and pipes included"),
-    "io_read_operations_per_s": _row("disk", "load", "read calls of {who}"),
-    "io_write_operations_per_s": _row("disk", "load", "write calls of {who}"),
-    "io_read_bytes_per_s": _row("disk", "use", "what {who} read from disk"),
-    "io_write_bytes_per_s": _row("disk", "use", "what {who} wrote to disk"),
-    "io_cancelled_write_bytes_per_s": _row("disk", "load", "writes that {who} took back before they reached the disk"),
-    "memory_rss_bytes": _row("memory", "use", "memory that {who} held"),
-    "memory_virtual_bytes": _row("memory", "", "address space of {who}"),
-    "memory_shared_bytes": _row("memory", "", "shared memory of {who}"),
-    "memory_swap_bytes": _row("memory", "use", "memory of {who} that was swapped out"),
-    "threads": _row("", "load", "threads of {who}"),
-    "descriptors": _row("", "load", "open descriptors of {who}"),
-    "sockets": _row("network", "load", "open sockets of {who}"),
-    "children": _row("", "load", "child processes of {who}"),
-    "cpus": _row("cpu", "", "CPUs of {who} that were online", 0),
-    # Of hosts.
-    "cpu_nice_ratio": _row("cpu", "use", "CPU time of programs of low priority on {who}"),
-    "cpu_idle_ratio": _row("cpu", "free", "share of CPU time on {who} that was idle"),
-    "cpu_io_wait_ratio": _row("disk", "wait", "time that CPUs of {who} waited for disks"),
-    "cpu_interrupt_ratio": _row("cpu", "use", "CPU time of interrupts on {who}"),
-    "cpu_soft_interrupt_ratio": _row("cpu", "use", "CPU time of soft interrupts on {who}"),
-    "cpu_steal_ratio": _row("cpu", "wait", "CPU time that the hypervisor took away from {who}"),
-    "cpu_guest_ratio": _row("cpu", "use", "CPU time of virtual machines on {who}"),
-    "cpu_busy_ratio": _row("cpu", "use", "share of CPU time of {who} that was used"),
-    "cpu_busiest_core_ratio": _row("cpu", "use", "use of the busiest core of {who}"),
-    "cpu_throttled_ratio": _row("cpu", "wait", "time for which heat slowed the CPUs of {who}"),
-    "cpu_capped_ratio": _row("cpu", "wait", "share of their frequency that CPUs of {who} might not use"),
-    "boot_timestamp_seconds": _row("", "", "when {who} booted"),
-    "switches_per_s": _row("cpu", "load", "changes of tasks on the CPUs of {who}"),
-    "interrupts_per_s": _row("cpu", "load", "interrupts on {who}"),
-    "soft_interrupts_per_s": _row("cpu", "load", "soft interrupts on {who}"),
-    "forks_per_s": _row("cpu", "load", "processes and threads that began on {who}"),
-    "processes_running": _row("cpu", "wait", "tasks on {who} that ran or wanted a CPU"),
-    "processes_blocked": _row("disk", "wait", "tasks on {who} that waited for disks"),
-    "load_1m": _row("cpu", "wait", "load of {who} over a minute"),
-    "load_5m": _row("cpu", "wait", "load of {who} over 5 minutes"),
-    "load_15m": _row("cpu", "wait", "load of {who} over 15 minutes"),
-    "pressure_cpu_some_ratio": _row("cpu", "wait", "time that some task on {who} waited for a CPU"),
-    "pressure_cpu_full_ratio": _row("cpu", "wait", "time that all tasks on {who} waited for a CPU"),
-    "pressure_io_some_ratio": _row("disk", "wait", "time that some task on {who} waited for I/O"),
-    "pressure_io_full_ratio": _row("disk", "wait", "time that all tasks on {who} waited for I/O"),
-    "pressure_memory_some_ratio": _row("memory", "wait", "time that some task on {who} waited for memory"),
-    "pressure_memory_full_ratio": _row("memory", "wait", "time that all tasks on {who} waited for memory"),
-    "memory_used_bytes": _row("memory", "use", "memory of {who} that was used"),
-    "memory_usage_bytes": _row("memory", "use", "memory of {who} that was used, cached files included"),
-    "memory_available_bytes": _row("memory", "free", "memory of {who} that was available"),
-    "memory_free_bytes": _row("memory", "free", "memory of {who} that was free"),
-    "memory_cached_bytes": _row("memory", "free", "memory of {who} that cached files"),
-    "memory_buffers_bytes": _row("memory", "", "memory of {who} that was buffers"),
-    "memory_slab_bytes": _row("memory", "", "memory of the kernel's own objects on {who}"),
-    "memory_active_bytes": _row("memory", "", "memory of {who} that was active"),
-    "memory_inactive_bytes": _row("memory", "", "memory of {who} that was inactive"),
-    "memory_dirty_bytes": _row("disk", "load", "what waited on {who} to be written to disk"),
-    "memory_writeback_bytes": _row("disk", "wait", "what was on its way to disk on {who}"),
-    "memory_limit_hits_per_s": _row("memory", "wait", "how often {who} ran into its memory limit"),
-    "swap_used_bytes": _row("memory", "use", "swap of {who} that was used"),
-    "swap_free_bytes": _row("memory", "free", "swap of {who} that was free"),
-    "paging_in_bytes_per_s": _row("disk", "use", "what {who} read from disks"),
-    "paging_out_bytes_per_s": _row("disk", "use", "what {who} wrote to disks"),
-    "swap_in_bytes_per_s": _row("memory", "wait", "what {who} brought back from swap"),
-    "swap_out_bytes_per_s": _row("memory", "wait", "what {who} moved out to swap"),
-    "page_scans_per_s": _row("memory", "wait", "pages that {who} looked through for free memory"),
-    "out_of_memory_kills_per_s": _row("memory", "wait", "processes that {who} killed for want of memory"),
-    "users": _row("", "", "users who were logged in on {who}"),
-    "memory_used_ratio": _row("memory", "use", "share of the memory of {who} that was in use"),
-    "descriptors_used_ratio": _row("", "load", "share of the file descriptors of {who} that were in use"),
-    "pids_used_ratio": _row("", "load", "share of the process ids of {who} that were in use"),
-}
+def _of(counter: Counter) -> _Known:
+    return _row(counter.resource, counter.role, counter.noun)
+
+
+_ENDS: Final[Mapping[str, _Known]] = {each.name: _of(each) for each in CATALOGUE if not each.device}
 """By the end of a feature's name, from the beginning of a word on."""
 
 _DEVICES: Final[Mapping[tuple[str, str], _Known]] = {
-    ("filesystem", "used_ratio"): _row("disk", "", "share of filesystem {device} of {who} that was in use"),
-    ("filesystem", "unused_bytes"): _row("disk", "", "what was left of filesystem {device} of {who}"),
-    ("disk", "read_bytes_per_s"): _row("disk", "use", "what disk {device} of {who} read"),
-    ("disk", "write_bytes_per_s"): _row("disk", "use", "what disk {device} of {who} wrote"),
-    ("disk", "read_operations_per_s"): _row("disk", "use", "reads of disk {device} of {who}"),
-    ("disk", "write_operations_per_s"): _row("disk", "use", "writes of disk {device} of {who}"),
-    ("disk", "read_time_ratio"): _row("disk", "wait", "reads under way on disk {device} of {who}"),
-    ("disk", "write_time_ratio"): _row("disk", "wait", "writes under way on disk {device} of {who}"),
-    ("disk", "queue_ratio"): _row("disk", "wait", "requests under way on disk {device} of {who}"),
-    ("disk", "busy_ratio"): _row("disk", "use", "time that disk {device} of {who} was busy"),
-    ("network", "receive_bytes_per_s"): _row("network", "load", "what interface {device} of {who} received"),
-    ("network", "transmit_bytes_per_s"): _row("network", "load", "what interface {device} of {who} sent"),
-    ("network", "receive_packets_per_s"): _row("network", "load", "packets that interface {device} of {who} received"),
-    ("network", "transmit_packets_per_s"): _row("network", "load", "packets that interface {device} of {who} sent"),
-    ("network", "receive_errors_per_s"): _row("network", "wait", "damaged packets on interface {device} of {who}"),
-    ("network", "transmit_errors_per_s"): _row("network", "wait", "packets that {device} of {who} failed to send"),
-    ("network", "receive_drops_per_s"): _row("network", "wait", "received packets that {device} of {who} dropped"),
-    ("network", "transmit_drops_per_s"): _row("network", "wait", "packets to send that {device} of {who} dropped"),
+    (each.device, each.name): _of(each) for each in CATALOGUE if each.device
 }
 """Of devices: by the first word, and by the end; what is between them names the device."""
 

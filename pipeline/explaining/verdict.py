@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.explaining.causes import FIRM, HostCounters, causes
+from laggard.pipeline.explaining.counters import CATALOGUE
 from laggard.pipeline.explaining.explain import ALIKE
 from laggard.pipeline.own import is_own
 
@@ -16,14 +17,7 @@ if TYPE_CHECKING:
     from laggard.operators.ranking import FeatureScore, Ranking, RowScore
     from laggard.pipeline.explaining.causes import Cause, Resource
 
-WAITS: Final[Mapping[str, float]] = {
-    "io_delay_ratio": 0.05,
-    "io_pressure_ratio": 0.05,
-    "memory_pressure_ratio": 0.05,
-    "page_faults_major_per_s": 5.0,
-    "cpu_wait_ratio": 0.05,
-    "switches_involuntary_per_s": 50.0,
-}
+WAITS: Final[Mapping[str, float]] = {each.name: each.least for each in CATALOGUE if each.process and each.least}
 """What happens to a process for want of a resource that others have, not how it is scheduled by itself; and how much of
 it, in its base unit, is told at least."""
 
@@ -35,11 +29,7 @@ SPREAD: Final = 5
 SCHEDULED: Final = frozenset({"timeslices_per_s", "switches_voluntary_per_s"})
 """What neither takes from others nor tells of waiting."""
 
-PRESSURES: Final[Mapping[str, float]] = {
-    "pressure_cpu_some_ratio": 0.1,
-    "pressure_io_some_ratio": 0.05,
-    "pressure_memory_some_ratio": 0.02,
-}
+PRESSURES: Final[Mapping[str, float]] = {each.name: each.least for each in CATALOGUE if not each.process and each.least}
 """What a culprit does to the machine, and how much of it is told at least."""
 
 SIGMAS: Final = 3.0
