@@ -6,8 +6,7 @@ import logging
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from laggard.producers import processes
-from laggard.producers.pools import thread
+from laggard.producers import processes, thread
 from laggard.producers.pools.grouping import MAX_MEMBERS, MAX_POOLS, MINIMUM, SETTLED_S, Grouping
 from laggard.producers.pools.prefork import PreforkPools
 from laggard.producers.pools.threads import ThreadPools

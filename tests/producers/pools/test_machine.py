@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laggard.producers import processes
+from laggard.producers import processes, thread
 from laggard.producers.agent import AGENT_FEATURES, Agent
-from laggard.producers.pools import thread
 from laggard.producers.pools.pools import Pools
 from laggard.producers.processes import ProcessTable
 
