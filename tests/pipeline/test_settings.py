@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from deploy.generate.settings import sample_file, settings_page
 from laggard.pipeline.settings import SETTINGS, Address, Given, SettingError, parse_assignment, read_settings
-from laggard.pipeline.settings.documents import sample_file, settings_page
 from laggard.pipeline.settings.kinds import READERS
 from laggard.producers.proc import parse_command
 from laggard.producers.redaction import configure

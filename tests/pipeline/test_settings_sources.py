@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from deploy.generate.settings import _EXAMPLE
 from laggard.pipeline.measuring import sources_of, state_of
 from laggard.pipeline.settings import SettingError, Settings, parse_assignment, read_settings
-from laggard.pipeline.settings.documents import _EXAMPLE
 from laggard.pipeline.settings.sources import KINDS, key_of, keys_of
 from laggard.producers.lines import JsonLines
 from laggard.producers.prometheus.server import Server

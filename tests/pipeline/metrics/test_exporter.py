@@ -24,6 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from deploy.generate.metrics import document
 from laggard.operators.contract import LastingScores, Open
 from laggard.operators.covariance.results import Deviation
 from laggard.operators.cpu import Cpu
@@ -53,7 +54,6 @@ from laggard.pipeline.metrics.declared import (
     TASK_LABELS,
     TOP_TERMS,
     WORST_S,
-    document,
 )
 from laggard.pipeline.metrics.exporter import MOST_OPEN, Exporter, metrics_registry
 from laggard.pipeline.metrics.exposition import write_metrics

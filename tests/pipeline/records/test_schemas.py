@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from laggard.pipeline.asyncapi import schema_document
+from deploy.generate.asyncapi import schema_document
 from laggard.pipeline.records.diagnosis_json import diagnosis_object, read_diagnosis
 from laggard.pipeline.records.errors import RecordError
 from laggard.pipeline.records.outputs import read_output, write_output

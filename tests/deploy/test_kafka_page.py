@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deploy.generate.kafka import kafka_page
 from laggard.pipeline.bus import TopicSpec
 from laggard.pipeline.bus.kafka.topics import WHY, configs_of
-from laggard.pipeline.kafka_page import kafka_page
 from laggard.pipeline.settings import SETTINGS
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from cloudevents.core.bindings.kafka import KafkaMessage, from_binary_event
 from cloudevents.core.exceptions import CloudEventValidationError
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from laggard.pipeline.asyncapi import OUTLYING, asyncapi_document
+from deploy.generate.asyncapi import OUTLYING, asyncapi_document
 from laggard.pipeline.engine.publishing import MAX_LETTER_BYTES, outgoing, outgoing_diagnosis
 from laggard.pipeline.engine.stage import DeadLetter
 from laggard.pipeline.records import Mark, Request, Segment, Spent, Wish, encode
