@@ -11,8 +11,8 @@ import pytest
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from laggard.pipeline.grafana.dashboards import DASHBOARDS, rendered
-from laggard.pipeline.grafana.layout import as_json
+from deploy.generate.dashboards.every import DASHBOARDS, rendered
+from deploy.generate.dashboards.layout import as_json
 from tests.grafana.queries import FOLDER, asked, metrics_of, panels_of, without_texts
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.grafana.applications import applications
-from laggard.pipeline.grafana.host import host
-from laggard.pipeline.grafana.layout import as_json
-from laggard.pipeline.grafana.overview import overview
-from laggard.pipeline.grafana.pipeline import pipeline
-from laggard.pipeline.grafana.pools import pools
-from laggard.pipeline.grafana.requests import requests
+from deploy.generate.dashboards.applications import applications
+from deploy.generate.dashboards.host import host
+from deploy.generate.dashboards.layout import as_json
+from deploy.generate.dashboards.overview import overview
+from deploy.generate.dashboards.pipeline import pipeline
+from deploy.generate.dashboards.pools import pools
+from deploy.generate.dashboards.requests import requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

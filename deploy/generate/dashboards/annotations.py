@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from grafana_foundation_sdk.models import dashboard
 
-from laggard.pipeline.grafana.panels import DATA_SOURCE, ORANGE, PLACE, RED, series, worst
+from deploy.generate.dashboards.panels import DATA_SOURCE, ORANGE, PLACE, RED, series, worst
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

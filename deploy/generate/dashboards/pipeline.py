@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.grafana.annotations import started_workers
-from laggard.pipeline.grafana.layout import Row, assemble
-from laggard.pipeline.grafana.panels import (
+from deploy.generate.dashboards.annotations import started_workers
+from deploy.generate.dashboards.layout import Row, assemble
+from deploy.generate.dashboards.panels import (
     ON_HOST,
     ORANGE,
     PIPELINE_UID,
@@ -19,13 +19,13 @@ from laggard.pipeline.grafana.panels import (
     series,
     worst,
 )
-from laggard.pipeline.grafana.tables import Column, table
-from laggard.pipeline.grafana.variables import common_variables
+from deploy.generate.dashboards.tables import Column, table
+from deploy.generate.dashboards.variables import common_variables
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Dashboard
 
-    from laggard.pipeline.grafana.layout import PanelBuilder
+    from deploy.generate.dashboards.layout import PanelBuilder
 
 _NAMED = "{{operator}} {{topic}}[{{partition}}]"
 _RATE = "$__rate_interval"

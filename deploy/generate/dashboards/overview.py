@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.grafana.annotations import annotations_by
-from laggard.pipeline.grafana.incidents import incident_columns, incident_labels, incident_links
-from laggard.pipeline.grafana.layout import Row, assemble
-from laggard.pipeline.grafana.panels import (
+from deploy.generate.dashboards.annotations import annotations_by
+from deploy.generate.dashboards.incidents import incident_columns, incident_labels, incident_links
+from deploy.generate.dashboards.layout import Row, assemble
+from deploy.generate.dashboards.panels import (
     APPLICATION,
     HOST,
     ON_HOST,
@@ -32,13 +32,13 @@ from laggard.pipeline.grafana.panels import (
     timeline,
     worst,
 )
-from laggard.pipeline.grafana.tables import Column, table
-from laggard.pipeline.grafana.variables import common_variables
+from deploy.generate.dashboards.tables import Column, table
+from deploy.generate.dashboards.variables import common_variables
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Dashboard
 
-    from laggard.pipeline.grafana.layout import PanelBuilder
+    from deploy.generate.dashboards.layout import PanelBuilder
 
 SILENT_S: Final = 120
 """A host is silent when its newest frame is older than that at the time looked at: two ticks at the longest interval

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from grafana_foundation_sdk.models.dashboard import DynamicConfigValue
 
-from laggard.pipeline.grafana.annotations import of_pools
-from laggard.pipeline.grafana.incidents import incident_columns, incident_span, pool_labels
-from laggard.pipeline.grafana.layout import Row, assemble
-from laggard.pipeline.grafana.panels import (
+from deploy.generate.dashboards.annotations import of_pools
+from deploy.generate.dashboards.incidents import incident_columns, incident_span, pool_labels
+from deploy.generate.dashboards.layout import Row, assemble
+from deploy.generate.dashboards.panels import (
     GREEN,
     ORANGE,
     PLACE,
@@ -27,16 +27,16 @@ from laggard.pipeline.grafana.panels import (
     timeline,
     worst,
 )
-from laggard.pipeline.grafana.tables import Column, table
-from laggard.pipeline.grafana.variables import common_variables, query_variable
+from deploy.generate.dashboards.tables import Column, table
+from deploy.generate.dashboards.variables import common_variables, query_variable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from grafana_foundation_sdk.models.dashboard import Dashboard
 
+    from deploy.generate.dashboards.layout import PanelBuilder
     from laggard.operators.ranking import Kind
-    from laggard.pipeline.grafana.layout import PanelBuilder
 
 _HERE: Final = (*PLACE, 'pool=~"$pool"')
 _ROW: Final = f"{POOL}, row"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from grafana_foundation_sdk.builders import dashboard as builders
 from grafana_foundation_sdk.models import dashboard
 
-from laggard.pipeline.grafana.panels import DATA_SOURCE, PLACE, series
+from deploy.generate.dashboards.panels import DATA_SOURCE, PLACE, series
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.cog.builder import Builder

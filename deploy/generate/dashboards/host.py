@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.grafana.annotations import annotations_by
-from laggard.pipeline.grafana.incidents import anomaly_columns, anomaly_labels, incident_columns, incident_labels
-from laggard.pipeline.grafana.layout import Row, assemble
-from laggard.pipeline.grafana.panels import (
+from deploy.generate.dashboards.annotations import annotations_by
+from deploy.generate.dashboards.incidents import anomaly_columns, anomaly_labels, incident_columns, incident_labels
+from deploy.generate.dashboards.layout import Row, assemble
+from deploy.generate.dashboards.panels import (
     DEVIATIONS,
     HOST_UID,
     ORANGE,
@@ -24,13 +24,13 @@ from laggard.pipeline.grafana.panels import (
     timeline,
     worst,
 )
-from laggard.pipeline.grafana.tables import Column, table
-from laggard.pipeline.grafana.variables import common_variables, query_variable
+from deploy.generate.dashboards.tables import Column, table
+from deploy.generate.dashboards.variables import common_variables, query_variable
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Dashboard
 
-    from laggard.pipeline.grafana.layout import PanelBuilder
+    from deploy.generate.dashboards.layout import PanelBuilder
 
 _HERE = (*PLACE, 'host="$host"')
 _ROW = 'row="$row"'

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from deploy.generate.dashboards.panels import SCORE, TIMES_USUAL, host_url, series, worst
+from deploy.generate.dashboards.tables import Column
 from laggard.pipeline.grafana.alerts import LATELY
-from laggard.pipeline.grafana.panels import SCORE, TIMES_USUAL, host_url, series, worst
-from laggard.pipeline.grafana.tables import Column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

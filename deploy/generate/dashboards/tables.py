@@ -10,7 +10,7 @@ from grafana_foundation_sdk.builders import common as common_builders
 from grafana_foundation_sdk.builders import table as table_builders
 from grafana_foundation_sdk.models import common, dashboard, prometheus
 
-from laggard.pipeline.grafana.panels import DATA_SOURCE, WIDTH, query, thresholds, words_for
+from deploy.generate.dashboards.panels import DATA_SOURCE, WIDTH, query, thresholds, words_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

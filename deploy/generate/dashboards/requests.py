@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from grafana_foundation_sdk.models.dashboard import DynamicConfigValue
 
-from laggard.pipeline.grafana.annotations import of_services
-from laggard.pipeline.grafana.incidents import incident_columns, incident_span, service_labels
-from laggard.pipeline.grafana.layout import Row, assemble
-from laggard.pipeline.grafana.panels import (
+from deploy.generate.dashboards.annotations import of_services
+from deploy.generate.dashboards.incidents import incident_columns, incident_span, service_labels
+from deploy.generate.dashboards.layout import Row, assemble
+from deploy.generate.dashboards.panels import (
     HOST,
     ORANGE,
     PLACE,
@@ -25,14 +25,14 @@ from laggard.pipeline.grafana.panels import (
     service_url,
     worst,
 )
-from laggard.pipeline.grafana.tables import Column, table
-from laggard.pipeline.grafana.variables import common_variables, query_variable
+from deploy.generate.dashboards.tables import Column, table
+from deploy.generate.dashboards.variables import common_variables, query_variable
 from laggard.pipeline.requests.words import SPANS, STATES
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Dashboard
 
-    from laggard.pipeline.grafana.layout import PanelBuilder
+    from deploy.generate.dashboards.layout import PanelBuilder
 
 _HERE: Final = (*PLACE, 'service=~"$service"')
 _CLUSTER: Final = f"{SERVICE}, row"

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from grafana_foundation_sdk.models.dashboard import DynamicConfigValue
 
-from laggard.pipeline.grafana.annotations import of_applications
-from laggard.pipeline.grafana.incidents import application_labels, incident_columns
-from laggard.pipeline.grafana.layout import Row, assemble
-from laggard.pipeline.grafana.panels import (
+from deploy.generate.dashboards.annotations import of_applications
+from deploy.generate.dashboards.incidents import application_labels, incident_columns
+from deploy.generate.dashboards.layout import Row, assemble
+from deploy.generate.dashboards.panels import (
     APPLICATION,
     APPLICATIONS_UID,
     ORANGE,
@@ -24,13 +24,13 @@ from laggard.pipeline.grafana.panels import (
     timeline,
     worst,
 )
-from laggard.pipeline.grafana.tables import Column, table
-from laggard.pipeline.grafana.variables import common_variables, query_variable
+from deploy.generate.dashboards.tables import Column, table
+from deploy.generate.dashboards.variables import common_variables, query_variable
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Dashboard
 
-    from laggard.pipeline.grafana.layout import PanelBuilder
+    from deploy.generate.dashboards.layout import PanelBuilder
 
 SIGNIFICANCE: Final = 0.05
 """Below it the newest errors of a model are hardly those of a model that holds (S2, section 2.3)."""
