@@ -14,6 +14,12 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from laggard.pipeline.cli.exits import FAILED, NO_DATA, USAGE, CommandError
+from laggard.pipeline.confirm.brake import Brake, own_group
+from laggard.pipeline.confirm.measures import MeasureError, Meter
+from laggard.pipeline.confirm.study import run, sentences, to_json
+from laggard.pipeline.confirm.suspect import RefusedError, check, hold
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.processes import UnknownProcessError, find
 from laggard.pipeline.settings.kinds import duration, ratio
 
 if TYPE_CHECKING:
@@ -85,12 +91,6 @@ def confirm(
     if as_json and not yes:
         raise CommandError("--json asks nobody; expected --yes with it", USAGE)
 
-    from laggard.pipeline.confirm.brake import Brake, own_group  # noqa: PLC0415 - a wrong option is said without them
-    from laggard.pipeline.confirm.measures import Meter  # noqa: PLC0415
-    from laggard.pipeline.confirm.study import run  # noqa: PLC0415
-    from laggard.pipeline.confirm.suspect import RefusedError, check, hold  # noqa: PLC0415
-    from laggard.pipeline.processes import UnknownProcessError, find  # noqa: PLC0415
-
     try:
         suspect = find(row)
         check(suspect, force=force)
@@ -121,17 +121,11 @@ def confirm(
         raise CommandError(f"{suspect.row} has ended meanwhile") from None
     except BrokenPipeError:
         raise CommandError("what slows the suspect was killed; the suspect was let go") from None
-    except _errors() as error:
+    except MeasureError as error:
         raise CommandError(f"--measure: {error}") from None
     finally:
         os.close(held)
     _tell(suspect, result, seed, "quota" if group else "signals", part, as_json=as_json)
-
-
-def _errors() -> type[Exception]:
-    from laggard.pipeline.confirm.measures import MeasureError  # noqa: PLC0415
-
-    return MeasureError
 
 
 def _length(text: str) -> float:
@@ -158,8 +152,6 @@ def _interrupted(_: int, __: object) -> NoReturn:
 
 
 def _ask(suspect: Process, group: Path | None, length_s: float, part: float) -> None:
-    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-
     how = "stopped and let go, ten times a second" if group is None else "limited in its CPU time"
     click.confirm(
         f"{printable(suspect.name)} (pid {suspect.pid}) will be {how}, to run {1.0 - part:.0%} of its time, now and "
@@ -203,9 +195,6 @@ def _progress(periods: int) -> Iterator[Callable[[int], None]]:
 
 
 def _tell(suspect: Process, result: Result, seed: int, how: str, part: float, *, as_json: bool) -> None:
-    from laggard.pipeline.confirm.study import sentences, to_json  # noqa: PLC0415
-    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-
     if as_json:
         who = {"ts": time.time(), "row": suspect.row, "pid": suspect.pid, "how": how, "share": part, "seed": seed}
         click.echo(json.dumps(who | to_json(result)))

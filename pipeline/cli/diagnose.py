@@ -11,12 +11,23 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from laggard.pipeline.cli.exits import FAILED, NO_DATA, CommandError
+from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import seconds, setting_flag, to_type, with_settings
+from laggard.pipeline.cli.pages import console_of, page_of, write
+from laggard.pipeline.diagnoses.flame_graph import flame_graph
+from laggard.pipeline.diagnoses.folded import folded
+from laggard.pipeline.diagnoses.page import Shown, diagnosis_lines
+from laggard.pipeline.diagnoses.speedscope import speedscope
+from laggard.pipeline.diagnoses.words import sentence
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.history.report import moment
+from laggard.pipeline.incidents.diagnosed import Recorded
+from laggard.pipeline.incidents.past import SHORT_ID
+from laggard.pipeline.processes import process, runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laggard.pipeline.diagnoses.page import Shown
     from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.pipeline.settings import Settings
 
@@ -97,8 +108,6 @@ def diagnose(
     FILE may be `-` for standard output, in the place of the page. --json prints a record of the kind `diagnosis`, whose
     fields deploy/schemas/diagnosis.json explains.
     """
-    from laggard.pipeline.diagnoses.page import Shown  # noqa: PLC0415 - naming the command does not load it
-
     exports = Exports(folded, speedscope, svg)
     _check(process, host, exports, as_json=as_json, recorded=sum((last, wanted is not None, listing)))
     if listing:
@@ -158,10 +167,6 @@ def _find(settings: Settings, host: str, process: str | None, wanted: str | None
 
 def _recorded(settings: Settings, host: str, process: str | None, wanted: str = "") -> Iterator[Diagnosis]:
     """The recorded diagnoses of a process, or of all, whose id begins so; that which was told last first."""
-    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
-    from laggard.pipeline.incidents.diagnosed import Recorded  # noqa: PLC0415
-    from laggard.pipeline.processes import runs  # noqa: PLC0415
-
     with existing_bus(settings) as bus:
         for each in Recorded(bus, topics_of(settings), host).newest():
             named = process in {None, each.name, each.row, str(each.pid)} or runs(process, each.command.split())
@@ -175,10 +180,6 @@ def _listing(settings: Settings, host: str) -> str:
 
 
 def _list(settings: Settings, host: str, process: str | None, *, as_json: bool) -> None:
-    from laggard.pipeline.diagnoses.words import sentence  # noqa: PLC0415
-    from laggard.pipeline.history.report import moment  # noqa: PLC0415
-    from laggard.pipeline.incidents.diagnosed import SHORT_ID  # noqa: PLC0415
-
     last = None
     for each in _recorded(settings, host, process):
         last = each
@@ -214,10 +215,6 @@ def _export(diagnosis: Diagnosis, exports: Exports) -> bool:
 
 
 def _exported(name: str, diagnosis: Diagnosis) -> str:
-    from laggard.pipeline.diagnoses.flame_graph import flame_graph  # noqa: PLC0415 - only what is asked for
-    from laggard.pipeline.diagnoses.folded import folded  # noqa: PLC0415
-    from laggard.pipeline.diagnoses.speedscope import speedscope  # noqa: PLC0415
-
     match name:
         case "svg":
             return flame_graph(diagnosis)
@@ -227,12 +224,6 @@ def _exported(name: str, diagnosis: Diagnosis) -> str:
 
 
 def _write_page(settings: Settings, diagnosis: Diagnosis, shown: Shown, *, recorded: bool) -> None:
-    from laggard.pipeline.cli.pages import console_of, page_of, write  # noqa: PLC0415
-    from laggard.pipeline.diagnoses.page import diagnosis_lines  # noqa: PLC0415
-    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.incidents.diagnosed import SHORT_ID  # noqa: PLC0415
-    from laggard.pipeline.processes import process  # noqa: PLC0415
-
     console = console_of(sys.stdout)
     write(diagnosis_lines(diagnosis, page_of(console), shown), console)
     if recorded:

@@ -14,6 +14,8 @@ import click
 from laggard.pipeline.cli.exits import FAILED
 from laggard.pipeline.cli.options import given_settings, program, settings_options
 from laggard.pipeline.doctor import Finding
+from laggard.pipeline.doctor.installation import examine_installation
+from laggard.pipeline.doctor.machine import examine_machine
 from laggard.pipeline.settings import SettingError
 
 if TYPE_CHECKING:
@@ -49,9 +51,6 @@ def doctor(as_json: bool) -> int:
 
 def examine() -> Iterator[Finding]:
     """Everything, the machine first: it can be looked at without usable settings."""
-    from laggard.pipeline.doctor.installation import examine_installation  # noqa: PLC0415 - `--help` needs no bus
-    from laggard.pipeline.doctor.machine import examine_machine  # noqa: PLC0415
-
     yield from examine_machine()
     try:
         settings = given_settings()

@@ -10,10 +10,22 @@ from typing import TYPE_CHECKING
 
 import click
 
+from laggard.pipeline.alarms.telling import feedback_sentence
+from laggard.pipeline.alarms.tolerance import KEPT_S, of_incident, of_names, withdrawal
+from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
 from laggard.pipeline.cli.groups import ShowGroup
+from laggard.pipeline.cli.incidents import not_one
+from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import to_type, with_settings
+from laggard.pipeline.cli.pages import console_of, write
 from laggard.pipeline.cli.times import UNTIL_FORMS, parse_until
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.history.report import moment
+from laggard.pipeline.incidents.past import SHORT_ID, past_feedback, past_incidents
+from laggard.pipeline.records import RecordError, encode
+from laggard.pipeline.records.feedback import plain_feedback
+from laggard.pipeline.topics import TOPIC_OF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,11 +62,6 @@ def show(settings: Settings, *, host: str | None, as_json: bool) -> None:
 
     --json prints records of the kind `feedback`, whose fields deploy/anomalies.md explains, with `holds`.
     """
-    from laggard.pipeline.alarms.tolerance import KEPT_S  # noqa: PLC0415
-    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415 - a wrong option is said without
-    from laggard.pipeline.incidents.past import past_feedback  # noqa: PLC0415
-    from laggard.pipeline.records.feedback import plain_feedback  # noqa: PLC0415
-
     now = time.time()
     with existing_bus(settings) as bus:
         found = past_feedback(bus, topics_of(settings), now - KEPT_S, key=host)
@@ -108,8 +115,6 @@ def expected(
             raise click.UsageError("INCIDENT and --host or --name exclude each other")
         _say_of(settings, incident, "expected", until_ts, note, as_json=as_json)
         return
-    from laggard.pipeline.alarms.tolerance import of_names  # noqa: PLC0415
-    from laggard.pipeline.cli.opening import existing_bus  # noqa: PLC0415
 
     with existing_bus(settings) as bus:
         said = of_names("host", host or settings.text("host"), names, now, until_ts=until_ts, note=note)
@@ -123,10 +128,6 @@ def expected(
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for a program to read.")
 def withdraw(settings: Settings, *, identity: str, note: str, as_json: bool) -> None:
     """Take back what was said under ID, which `laggard feedback` lists, or the beginning of that."""
-    from laggard.pipeline.alarms.tolerance import KEPT_S, withdrawal  # noqa: PLC0415
-    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
-    from laggard.pipeline.incidents.past import past_feedback  # noqa: PLC0415
-
     now = time.time()
     with existing_bus(settings) as bus:
         found = [
@@ -144,11 +145,6 @@ def withdraw(settings: Settings, *, identity: str, note: str, as_json: bool) -> 
 
 
 def _say_of(settings: Settings, identity: str, says: Says, until_ts: float, note: str, *, as_json: bool) -> None:
-    from laggard.pipeline.alarms.tolerance import of_incident  # noqa: PLC0415
-    from laggard.pipeline.cli.incidents import not_one  # noqa: PLC0415
-    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
-    from laggard.pipeline.incidents.past import past_incidents  # noqa: PLC0415
-
     with existing_bus(settings) as bus:
         found: Sequence[Incident] = past_incidents(
             bus, topics_of(settings), -math.inf, identity=identity.lower()
@@ -160,14 +156,6 @@ def _say_of(settings: Settings, identity: str, says: Says, until_ts: float, note
 
 
 def _publish(settings: Settings, bus: Bus, said: Feedback, *, as_json: bool) -> None:
-    from laggard.pipeline.alarms.telling import feedback_sentence  # noqa: PLC0415
-    from laggard.pipeline.bus import Outgoing  # noqa: PLC0415
-    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-    from laggard.pipeline.incidents.past import SHORT_ID  # noqa: PLC0415
-    from laggard.pipeline.records import RecordError, encode  # noqa: PLC0415
-    from laggard.pipeline.records.feedback import plain_feedback  # noqa: PLC0415
-    from laggard.pipeline.topics import TOPIC_OF  # noqa: PLC0415
-
     try:
         value = encode(said)
     except RecordError as error:
@@ -186,11 +174,6 @@ def _publish(settings: Settings, bus: Bus, said: Feedback, *, as_json: bool) -> 
 def _lines(settings: Settings, found: Sequence[PastFeedback], now: float) -> Iterator[Text]:
     from rich.text import Text  # noqa: PLC0415
 
-    from laggard.pipeline.alarms.telling import feedback_sentence  # noqa: PLC0415
-    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.history.report import moment  # noqa: PLC0415
-    from laggard.pipeline.incidents.past import SHORT_ID  # noqa: PLC0415
-
     for each in found:
         state = "holds" if each.holds(now) else "is over" if math.isnan(each.withdrawn_ts) else "withdrawn"
         told = f"{each.said.id[:SHORT_ID]}  {moment(each.said.ts)}  {printable(each.said.key)}  {state:9}  "
@@ -201,6 +184,4 @@ def _lines(settings: Settings, found: Sequence[PastFeedback], now: float) -> Ite
 
 
 def _write(lines: Iterator[Text]) -> None:
-    from laggard.pipeline.cli.pages import console_of, write  # noqa: PLC0415
-
     write(lines, console_of(sys.stdout))

@@ -10,10 +10,28 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from laggard.pipeline.bus import BusError
 from laggard.pipeline.cli.exits import NO_DATA, CommandError
+from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import to_type, with_settings
 from laggard.pipeline.cli.page import page_url
+from laggard.pipeline.cli.pages import console_of, page_of, write
+from laggard.pipeline.cli.pools import unknown as unknown_pool
+from laggard.pipeline.cli.requests import unknown as unknown_service
+from laggard.pipeline.cli.why import choose_host, write_doing
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.explaining.units import readable_duration
+from laggard.pipeline.history.report import moment
+from laggard.pipeline.history.why import History
+from laggard.pipeline.incidents.diagnosed import during
+from laggard.pipeline.incidents.past import SHORT_ID, blamed_rows, past_incidents, past_notices
+from laggard.pipeline.incidents.report import incident_lines, table_lines
+from laggard.pipeline.incidents.silence import silent_hosts
+from laggard.pipeline.pools.past import known_pools
+from laggard.pipeline.records.outputs import write_output
+from laggard.pipeline.requests.past import known_services
 from laggard.pipeline.settings.kinds import duration
+from laggard.pipeline.wiring import asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,10 +92,6 @@ def incidents(
     --json prints records of the kind `incident`, whose fields deploy/anomalies.md explains. The exit code is 0 whether
     or not there is an incident, and 3 where nothing is recorded, of the host or of the ID; `laggard --help` lists all.
     """
-    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415 - a wrong option is said without
-    from laggard.pipeline.incidents.past import past_incidents  # noqa: PLC0415
-    from laggard.pipeline.records.outputs import write_output  # noqa: PLC0415
-
     given = (host, "host"), (application, "application"), (pool, "pool"), (service, "service")
     asked = [(key, keyed_by) for key, keyed_by in given if key is not None]
     if len(asked) > 1:
@@ -116,13 +130,6 @@ def _write_notices(
     """List the notices, the newest first; as JSON with the newest record of each."""
     from rich.text import Text  # noqa: PLC0415
 
-    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.explaining.units import readable_duration  # noqa: PLC0415
-    from laggard.pipeline.history.report import moment  # noqa: PLC0415
-    from laggard.pipeline.incidents.past import past_notices  # noqa: PLC0415
-    from laggard.pipeline.records.outputs import write_output  # noqa: PLC0415
-
     found = past_notices(bus, topics_of(settings), since, key=host)
     found = [each for each in found if each.ended is None or not only_open]
     if host is not None and not found:
@@ -143,45 +150,32 @@ def _write_notices(
 
 def _check_host(settings: Settings, bus: Bus, host: str) -> None:
     """Raise `CommandError` where nothing at all is recorded of a host: it may be misspelt."""
-    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-    from laggard.pipeline.cli.why import choose_host  # noqa: PLC0415
-    from laggard.pipeline.history.why import History  # noqa: PLC0415
-    from laggard.pipeline.wiring import asked  # noqa: PLC0415
-
     choose_host(settings, History(bus, topics_of(settings), asked(settings)), host)
 
 
 def _check_application(settings: Settings, bus: Bus, application: str) -> None:
     """Raise `CommandError` where nothing at all is recorded of an application."""
+    # They load scipy, which takes longer than all the rest.
     from laggard.pipeline.applications.past import known_applications  # noqa: PLC0415
-    from laggard.pipeline.cli.models import unknown  # noqa: PLC0415
-    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
+    from laggard.pipeline.cli.models import unknown as unknown_application  # noqa: PLC0415
 
     known = known_applications(bus, topics_of(settings))
     if application not in known:
-        raise CommandError(unknown(application, known), NO_DATA)
+        raise CommandError(unknown_application(application, known), NO_DATA)
 
 
 def _check_service(settings: Settings, bus: Bus, service: str) -> None:
     """Raise `CommandError` where nothing at all is recorded of a service."""
-    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-    from laggard.pipeline.cli.requests import unknown  # noqa: PLC0415
-    from laggard.pipeline.requests.past import known_services  # noqa: PLC0415
-
     known = known_services(bus, topics_of(settings))
     if service not in known:
-        raise CommandError(unknown(settings, service, known), NO_DATA)
+        raise CommandError(unknown_service(settings, service, known), NO_DATA)
 
 
 def _check_pool(settings: Settings, bus: Bus, pool: str) -> None:
     """Raise `CommandError` where nothing at all is recorded of a pool."""
-    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-    from laggard.pipeline.cli.pools import unknown  # noqa: PLC0415
-    from laggard.pipeline.pools.past import known_pools  # noqa: PLC0415
-
     known = known_pools(bus, topics_of(settings))
     if pool not in known:
-        raise CommandError(unknown(settings, pool, known), NO_DATA)
+        raise CommandError(unknown_pool(settings, pool, known), NO_DATA)
 
 
 _CHECKS: Final[Mapping[str, Callable[[Settings, Bus, str], None]]] = {
@@ -204,10 +198,6 @@ def not_one(settings: Settings, identity: str, found: Sequence[Incident], *, onl
 
 def _doing(settings: Settings, bus: Bus, incident: Incident) -> list[Diagnosis]:
     """What processes were doing while it lasted, as far as that is recorded; those who are blamed come first."""
-    from laggard.pipeline.bus import BusError  # noqa: PLC0415
-    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-    from laggard.pipeline.incidents.diagnosed import during  # noqa: PLC0415
-
     try:
         return during(bus, topics_of(settings), incident)
     except BusError as error:
@@ -217,10 +207,6 @@ def _doing(settings: Settings, bus: Bus, incident: Incident) -> list[Diagnosis]:
 
 def _silent(settings: Settings, bus: Bus, found: Sequence[Incident], now: float) -> Mapping[str, float]:
     """The hosts of open incidents that have fallen silent, as far as their frames may be read."""
-    from laggard.pipeline.bus import BusError  # noqa: PLC0415
-    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-    from laggard.pipeline.incidents.silence import silent_hosts  # noqa: PLC0415
-
     try:
         return silent_hosts(bus, topics_of(settings), found, now)
     except BusError as error:
@@ -229,8 +215,6 @@ def _silent(settings: Settings, bus: Bus, found: Sequence[Incident], now: float)
 
 
 def _write(lines: Iterable[Text]) -> None:
-    from laggard.pipeline.cli.pages import console_of, write  # noqa: PLC0415
-
     write(lines, console_of(sys.stdout))
 
 
@@ -245,11 +229,6 @@ def _listing(
     only_open: bool,
 ) -> Iterator[Text]:
     from rich.text import Text  # noqa: PLC0415
-
-    from laggard.pipeline.explaining.units import readable_duration  # noqa: PLC0415
-    from laggard.pipeline.history.report import moment  # noqa: PLC0415
-    from laggard.pipeline.incidents.past import SHORT_ID  # noqa: PLC0415
-    from laggard.pipeline.incidents.report import table_lines  # noqa: PLC0415
 
     if found:
         yield from table_lines(found, silent, now)
@@ -267,10 +246,6 @@ def _listing(
 def _write_one(
     settings: Settings, incident: Incident, doing: list[Diagnosis], silent: Mapping[str, float], now: float
 ) -> None:
-    from laggard.pipeline.cli.pages import console_of, page_of, write  # noqa: PLC0415
-    from laggard.pipeline.cli.why import write_doing  # noqa: PLC0415
-    from laggard.pipeline.incidents.past import SHORT_ID, blamed_rows  # noqa: PLC0415
-    from laggard.pipeline.incidents.report import incident_lines  # noqa: PLC0415
 
     console = console_of(sys.stdout)
     write(incident_lines(incident, page_of(console), silent, now), console)

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.cli.exits import USAGE, CommandError
+from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import to_type, with_settings
 from laggard.pipeline.cli.times import FORMS, parse_time
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.history.marks import mark_id
+from laggard.pipeline.history.why import History
+from laggard.pipeline.records import Mark, RecordError, encode
+from laggard.pipeline.topics import COUNTERS
+from laggard.pipeline.wiring import asked
 
 if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
@@ -31,15 +39,6 @@ def mark(settings: Settings, note: str, at: str, host: str | None, *, as_json: b
         raise click.BadParameter(str(error), param_hint="--at") from None
     if ts > now:
         raise CommandError(f"--at {at} is not over yet; a mark is about what has happened", USAGE)
-
-    from laggard.pipeline.bus import Outgoing  # noqa: PLC0415 - a wrong time is said without them
-    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
-    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.history.marks import mark_id  # noqa: PLC0415
-    from laggard.pipeline.history.why import History  # noqa: PLC0415
-    from laggard.pipeline.records import Mark, RecordError, encode  # noqa: PLC0415
-    from laggard.pipeline.topics import COUNTERS  # noqa: PLC0415
-    from laggard.pipeline.wiring import asked  # noqa: PLC0415
 
     host = host or settings.text("host")
     topic = topics_of(settings).name(COUNTERS)

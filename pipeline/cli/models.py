@@ -9,10 +9,21 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 
+from laggard.pipeline.applications.past import application_now, known_applications, known_metrics, told_models
+from laggard.pipeline.applications.report import WhatIf, course_lines, present_lines, what_if_lines, wish_lines
+from laggard.pipeline.applications.wishing import UnknownApplicationError, UnknownMetricError, publish
+from laggard.pipeline.applications.wishing import what_if as asked
 from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
 from laggard.pipeline.cli.groups import ShowGroup
+from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import to_type, with_settings
+from laggard.pipeline.cli.pages import console_of, write
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.records import RecordError, Wish
+from laggard.pipeline.records.outputs import write_output
+from laggard.pipeline.records.strict_json import json_number
 from laggard.pipeline.settings.kinds import duration
+from laggard.pipeline.wiring import regressing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -101,9 +112,6 @@ def show(settings: Settings, *, application: str, since_s: float, path: str | No
 
 
 def _of_file(path: str, application: str) -> list[Course]:
-    from laggard.pipeline.applications.past import told_models  # noqa: PLC0415
-    from laggard.pipeline.records import RecordError  # noqa: PLC0415
-
     try:
         with click.open_file(path, "rb") as lines:
             return told_models(lines, path, application or None)
@@ -117,7 +125,7 @@ def _check_there(settings: Settings, bus: Bus, courses: Sequence[Course], applic
     """Raise `CommandError` where there is no model, saying what is lacking."""
     if courses:
         return
-    known = _applications(settings, bus)
+    known = known_applications(bus, topics_of(settings))
     if application in known:
         raise CommandError(_none_yet(settings, bus, [application]), NO_DATA)
     if known:
@@ -133,9 +141,6 @@ def unknown(application: str, known: Sequence[str]) -> str:
 
 
 def _none_yet(settings: Settings, bus: Bus, known: Sequence[str]) -> str:
-    from laggard.pipeline.applications.past import known_metrics  # noqa: PLC0415
-    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-
     needs = "it takes ten intervals of an application's performance, with the counters of the hosts that serve it"
     alone = [each for each in known[:LISTED] if not known_metrics(bus, topics_of(settings), each)]
     lacks = f"; of {_listed(alone)} no counters are recorded (applications.hosts says which hosts serve it)"
@@ -143,36 +148,18 @@ def _none_yet(settings: Settings, bus: Bus, known: Sequence[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-
     return ", ".join(map(printable, names[:LISTED])) + (", ..." if len(names) > LISTED else "")
 
 
-def _applications(settings: Settings, bus: Bus) -> Sequence[str]:
-    """The applications of which something is recorded, sorted; see `known_applications`."""
-    from laggard.pipeline.applications.past import known_applications  # noqa: PLC0415
-    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-
-    return known_applications(bus, topics_of(settings))
-
-
 def _state(settings: Settings, bus: Bus, application: str) -> Application | None:
-    from laggard.pipeline.applications.past import application_now  # noqa: PLC0415
-    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-    from laggard.pipeline.wiring import regressing  # noqa: PLC0415
-
     return application_now(bus, topics_of(settings), regressing(settings), application)
 
 
 def _write(lines: Iterable[Text]) -> None:
-    from laggard.pipeline.cli.pages import console_of, write  # noqa: PLC0415
-
     write(lines, console_of(sys.stdout))
 
 
 def _write_json(courses: Sequence[Course], since: float, *, everything: bool) -> None:
-    from laggard.pipeline.records.outputs import write_output  # noqa: PLC0415
-
     for course in courses:
         older = [each for each in course.models[1:] if each.ts >= since] if everything else []
         for each in (course.present, *older):
@@ -180,8 +167,6 @@ def _write_json(courses: Sequence[Course], since: float, *, everything: bool) ->
 
 
 def _write_all(settings: Settings, courses: Sequence[Course], since_s: float, now: float, *, of_file: bool) -> None:
-    from laggard.pipeline.applications.report import present_lines  # noqa: PLC0415
-
     _write(present_lines(courses, math.nan if of_file else since_s, now))
     if not of_file:
         command = to_type(settings, "models", courses[0].present.application)
@@ -190,8 +175,6 @@ def _write_all(settings: Settings, courses: Sequence[Course], since_s: float, no
 
 def _write_application(settings: Settings, courses: Sequence[Course], state: Application | None, now: float) -> None:
     from rich.text import Text  # noqa: PLC0415
-
-    from laggard.pipeline.applications.report import course_lines, wish_lines  # noqa: PLC0415
 
     pinned, banned = (state.operator.pinned, state.operator.banned) if state else ((), ())
     for number, course in enumerate(courses):
@@ -220,10 +203,6 @@ def what_if(settings: Settings, *, application: str, assumed: str, as_json: bool
     together: it is no promise, least of all for values far from those that it has seen.
     """
     metric, value = _assumed(assumed)
-
-    from laggard.pipeline.applications.report import what_if_lines  # noqa: PLC0415
-    from laggard.pipeline.applications.wishing import what_if as asked  # noqa: PLC0415
-    from laggard.pipeline.cli.opening import existing_bus  # noqa: PLC0415
 
     with existing_bus(settings) as bus:
         state = _state(settings, bus, application)
@@ -265,9 +244,6 @@ def _not_in_models(state: Application, metric: str) -> str:
 
 def _what_if_json(application: str, metric: str, value: float, newest: float, found: Sequence[object]) -> str:
     import json  # noqa: PLC0415
-
-    from laggard.pipeline.applications.report import WhatIf  # noqa: PLC0415
-    from laggard.pipeline.records.strict_json import json_number  # noqa: PLC0415
 
     answers = {
         each.performance: {"now": json_number(each.now), "then": json_number(each.then)}
@@ -312,15 +288,6 @@ _wishing(
 
 
 def _publish(settings: Settings, application: str, metric: str, wish: WishKind) -> None:
-    from laggard.pipeline.applications.wishing import (  # noqa: PLC0415
-        UnknownApplicationError,
-        UnknownMetricError,
-        publish,
-    )
-    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
-    from laggard.pipeline.records import RecordError, Wish  # noqa: PLC0415
-    from laggard.pipeline.wiring import regressing  # noqa: PLC0415
-
     with existing_bus(settings) as bus:
         try:
             wished = Wish(application, time.time(), metric, wish)

@@ -12,15 +12,27 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
+from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import past_moment, to_type, with_settings
+from laggard.pipeline.cli.pages import console_of, write
 from laggard.pipeline.cli.times import FORMS
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.explaining.names import nearest
+from laggard.pipeline.explaining.units import counted
+from laggard.pipeline.history.report import moment
+from laggard.pipeline.history.why import OutsideError
+from laggard.pipeline.pools.dendrogram import members_of
+from laggard.pipeline.pools.past import known_pools, pool_at, standings, told_pools
+from laggard.pipeline.pools.report import FEWEST, pool_lines, pool_svg, pools_lines, standing_json, where_from
+from laggard.pipeline.records import RecordError
+from laggard.pipeline.records.outputs import write_output
+from laggard.pipeline.wiring import comparing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rich.text import Text
 
-    from laggard.pipeline.history.why import OutsideError
     from laggard.pipeline.pools.past import Standing
     from laggard.pipeline.records.pools import PoolOutput
     from laggard.pipeline.settings import Settings
@@ -88,9 +100,6 @@ def _check(pool: str, svg: str | None, *, as_json: bool) -> None:
 
 
 def _of_file(path: str, ts: float | None) -> list[PoolOutput]:
-    from laggard.pipeline.pools.past import told_pools  # noqa: PLC0415 - a wrong option is said without
-    from laggard.pipeline.records import RecordError  # noqa: PLC0415
-
     try:
         with click.open_file(path, "rb") as lines:
             found = told_pools(lines, path, ts)
@@ -99,7 +108,7 @@ def _of_file(path: str, ts: float | None) -> list[PoolOutput]:
     except RecordError as error:
         raise CommandError(f"{error}; expected what `laggard replay --json` prints", USAGE) from None
     if not found:
-        when = "" if ts is None else f" up to {_told_moment(ts)}"
+        when = "" if ts is None else f" up to {moment(ts)}"
         raise CommandError(f"{path}: nothing is told of any pool in it{when}", NO_DATA)
     return found
 
@@ -115,11 +124,6 @@ def _named(found: Sequence[PoolOutput], pool: str, path: str) -> PoolOutput:
 
 
 def _of_bus(settings: Settings, pool: str, at: str | None, ts: float | None) -> PoolOutput:
-    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
-    from laggard.pipeline.history.why import OutsideError  # noqa: PLC0415
-    from laggard.pipeline.pools.past import known_pools, pool_at  # noqa: PLC0415
-    from laggard.pipeline.wiring import comparing  # noqa: PLC0415
-
     with existing_bus(settings) as bus:
         topics = topics_of(settings)
         try:
@@ -135,20 +139,15 @@ def _of_bus(settings: Settings, pool: str, at: str | None, ts: float | None) -> 
 
 
 def _standings(settings: Settings, ts: float | None) -> list[Standing]:
-    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
-    from laggard.pipeline.pools.past import standings  # noqa: PLC0415
-
     with existing_bus(settings) as bus:
         found = standings(bus, topics_of(settings), ts)
     if not found:
-        none = _none(settings) if ts is None else f"nothing is recorded of any pool up to {_told_moment(ts)}"
+        none = _none(settings) if ts is None else f"nothing is recorded of any pool up to {moment(ts)}"
         raise CommandError(none, NO_DATA)
     return found
 
 
 def _none(settings: Settings) -> str:
-    from laggard.pipeline.pools.report import where_from  # noqa: PLC0415
-
     return where_from(to_type(settings, "up"), discovers=settings.flag("pools.discover"))
 
 
@@ -159,9 +158,6 @@ def unknown(settings: Settings, pool: str, known: Sequence[str]) -> str:
 
 def _others(pool: str, known: Sequence[str]) -> str:
     """Say of which pools there is something: near ones, or the first."""
-    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.explaining.names import nearest  # noqa: PLC0415
-
     near = nearest(pool, known)
     others = ", ".join(map(printable, near or known[:LISTED]))
     more = ", ..." if not near and len(known) > LISTED else ""
@@ -169,28 +165,18 @@ def _others(pool: str, known: Sequence[str]) -> str:
 
 
 def _outside(error: OutsideError, at: str | None) -> str:
-    reach = f"from {_told_moment(error.first)} to {_told_moment(error.last)}"
+    reach = f"from {moment(error.first)} to {moment(error.last)}"
     return f"nothing is recorded of pool {error.host} at {at}; its history reaches {reach}"
-
-
-def _told_moment(ts: float) -> str:
-    from laggard.pipeline.history.report import moment  # noqa: PLC0415
-
-    return moment(ts)
 
 
 # What is written.
 
 
 def _write(lines: Iterable[Text]) -> None:
-    from laggard.pipeline.cli.pages import console_of, write  # noqa: PLC0415
-
     write(lines, console_of(sys.stdout))
 
 
 def _write_all(settings: Settings, found: Sequence[Standing], now: float, path: str | None, *, as_json: bool) -> None:
-    from laggard.pipeline.pools.report import pools_lines, standing_json  # noqa: PLC0415
-
     if as_json:
         for each in found:
             click.echo(json.dumps(standing_json(each), separators=(",", ":"), allow_nan=False))
@@ -203,9 +189,6 @@ def _write_all(settings: Settings, found: Sequence[Standing], now: float, path: 
 def _write_pool(
     settings: Settings, output: PoolOutput, svg: str | None, now: float, path: str | None, *, as_json: bool
 ) -> None:
-    from laggard.pipeline.pools.dendrogram import members_of  # noqa: PLC0415
-    from laggard.pipeline.pools.report import FEWEST, pool_lines  # noqa: PLC0415
-    from laggard.pipeline.records.outputs import write_output  # noqa: PLC0415
 
     if svg is not None:
         _write_svg(output, svg)
@@ -227,17 +210,11 @@ def _from(path: str | None) -> list[str]:
 
 
 def _too_few(output: PoolOutput) -> str:
-    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.explaining.units import counted  # noqa: PLC0415
-    from laggard.pipeline.pools.report import FEWEST  # noqa: PLC0415
-
     has = f"{printable(output.pool)} has {counted(output.members, 'member')}"
     return f"{has}; it takes {FEWEST}, for of fewer nobody can say which one is unlike the others"
 
 
 def _write_svg(output: PoolOutput, path: str) -> None:
-    from laggard.pipeline.pools.report import pool_svg  # noqa: PLC0415
-
     if not any(level.merges for level in output.levels):
         raise CommandError(f"nothing is to be drawn of {output.pool}: no dendrogram is known of it", NO_DATA)
     text = pool_svg(output)

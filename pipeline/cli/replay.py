@@ -9,16 +9,22 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from laggard.pipeline.applications.serving import ServedByFrames
 from laggard.pipeline.cli.exits import FAILED, NO_DATA, CommandError
 from laggard.pipeline.cli.options import setting_flag, with_settings
+from laggard.pipeline.cli.pages import Teller
+from laggard.pipeline.explaining.units import readable_duration
+from laggard.pipeline.records.outputs import write_output
+from laggard.pipeline.replay import Replay
+from laggard.pipeline.wiring import replayed
+from laggard.producers.files import Recording, UnreadableError, merged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from laggard.pipeline.records.outputs import Told
-    from laggard.pipeline.replay import Replay
     from laggard.pipeline.settings import Settings
-    from laggard.producers.files import Placed, Recording
+    from laggard.producers.files import Placed
 
 REPORTED: Final = 100
 """Lines that could not be used are named up to so many, and counted from there on."""
@@ -39,11 +45,6 @@ def replay(settings: Settings, *, files: tuple[str, ...], as_json: bool, scores:
     Several files are merged by time; records of one file stay in its order. What cannot be used is named on standard
     error, with its line, and the rest goes on: the exit code is then 1.
     """
-    from laggard.pipeline.applications.serving import ServedByFrames  # noqa: PLC0415 - a wrong option is said without
-    from laggard.pipeline.replay import Replay  # noqa: PLC0415
-    from laggard.pipeline.wiring import replayed  # noqa: PLC0415
-    from laggard.producers.files import Recording, UnreadableError, merged  # noqa: PLC0415
-
     problems = _Problems()
     began = time.monotonic()
     with ExitStack() as stack:
@@ -51,7 +52,7 @@ def replay(settings: Settings, *, files: tuple[str, ...], as_json: bool, scores:
             recordings = [stack.enter_context(Recording(name)) for name in files]
         except UnreadableError as error:
             raise CommandError(str(error), NO_DATA) from None
-        served, tell = ServedByFrames(), _tell_json if as_json else _teller()
+        served, tell = ServedByFrames(), _tell_json if as_json else Teller().tell
         run = Replay(replayed(settings, served), tell, problems.report, scores=scores, served=served)
         for place, record in _with_progress(merged(recordings, problems.report), recordings):
             run.take(place, record)
@@ -78,15 +79,7 @@ class _Problems:
 
 
 def _tell_json(output: Told) -> None:
-    from laggard.pipeline.records.outputs import write_output  # noqa: PLC0415
-
     click.echo(write_output(output))
-
-
-def _teller() -> Callable[[Told], None]:
-    from laggard.pipeline.cli.pages import Teller  # noqa: PLC0415
-
-    return Teller().tell
 
 
 def _with_progress(records: Iterator[Placed], recordings: Sequence[Recording]) -> Iterator[Placed]:
@@ -112,8 +105,6 @@ def _with_progress(records: Iterator[Placed], recordings: Sequence[Recording]) -
 
 def _summarise(replayed: Replay, problems: int, took_s: float) -> None:
     """Say on standard error what was done."""
-    from laggard.pipeline.explaining.units import readable_duration  # noqa: PLC0415
-
     span = f" over {readable_duration(replayed.last_ts - replayed.first_ts)}" if replayed.keys else ""
     found = _counted(replayed.incidents, "incident", "incidents")
     taken, unit = [_counted(replayed.frames, "frame", "frames")], "frames"

@@ -14,8 +14,20 @@ import click
 
 from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
 from laggard.pipeline.cli.groups import ShowGroup
+from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import past_moment, seconds, to_type, with_settings
+from laggard.pipeline.cli.pages import console_of, page_of, write
 from laggard.pipeline.cli.times import FORMS
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.explaining.names import nearest
+from laggard.pipeline.explaining.units import readable_duration
+from laggard.pipeline.history.report import moment
+from laggard.pipeline.records import RecordError, write_line
+from laggard.pipeline.records.outputs import write_output
+from laggard.pipeline.requests.drawing_svg import path_svg
+from laggard.pipeline.requests.past import Told, find, known_services, lately, named, read_requests, summaries
+from laggard.pipeline.requests.report import SHOWN_CLUSTERS, listed, recording, summaries_lines
+from laggard.pipeline.requests.stored import told_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,7 +37,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.records import Request
     from laggard.pipeline.records.requests import RequestOutput
-    from laggard.pipeline.requests.past import Found, Summary, Told
+    from laggard.pipeline.requests.past import Found, Summary
     from laggard.pipeline.settings import Settings
 
 LISTED: Final = 5
@@ -79,8 +91,6 @@ def show(
     Of SERVICE all clusters are shown, but for many of one request each; else of each service those that take most time.
     --json prints an object for each service. The exit code is 3 where nothing is recorded of what was asked for.
     """
-    from laggard.pipeline.requests.past import summaries  # noqa: PLC0415 - a wrong option is said without
-
     now = time.time()
     end = past_moment(at, now)
     given = click.get_current_context().get_parameter_source("since_s") is not click.core.ParameterSource.DEFAULT
@@ -142,9 +152,6 @@ def path(
 
 
 def _records(paths: Iterable[str]) -> list[Request | RequestOutput]:
-    from laggard.pipeline.records import RecordError  # noqa: PLC0415
-    from laggard.pipeline.requests.past import read_requests  # noqa: PLC0415
-
     found: list[Request | RequestOutput] = []
     for each in paths:
         try:
@@ -159,8 +166,6 @@ def _records(paths: Iterable[str]) -> list[Request | RequestOutput]:
 
 
 def _of_files(paths: Sequence[str]) -> Told:
-    from laggard.pipeline.requests.past import Told  # noqa: PLC0415
-
     told = Told()
     for each in _records(paths):
         told.add(each)
@@ -169,8 +174,6 @@ def _of_files(paths: Sequence[str]) -> Told:
 
 def _bus(settings: Settings) -> Bus:
     """The bus, opened. Raises `CommandError` where nothing has ever been recorded."""
-    from laggard.pipeline.cli.opening import existing_bus  # noqa: PLC0415
-
     try:
         return existing_bus(settings)
     except CommandError as error:
@@ -180,17 +183,12 @@ def _bus(settings: Settings) -> Bus:
 
 
 def _of_bus(settings: Settings, begin: float, end: float, service: str) -> Told:
-    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-    from laggard.pipeline.requests.stored import told_on  # noqa: PLC0415
-
     with _bus(settings) as bus:
         return told_on(bus, topics_of(settings), begin, end, service)
 
 
 def _one(settings: Settings, identity: str, service: str, paths: Sequence[str]) -> Found:
     """The request that is asked for. Raises `CommandError` where there is none, or there are several."""
-    from laggard.pipeline.requests.past import find, lately, named  # noqa: PLC0415
-
     known: Sequence[Request | RequestOutput]
     if paths:
         known = _records(paths)
@@ -213,16 +211,10 @@ def _one(settings: Settings, identity: str, service: str, paths: Sequence[str]) 
 
 def _none(settings: Settings, service: str, paths: Sequence[str], at: str | None, since_s: float | None) -> str:
     """Say that there is no request: of others there may be, or earlier; or how requests come to be recorded."""
-    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.explaining.units import readable_duration  # noqa: PLC0415
-    from laggard.pipeline.history.report import moment  # noqa: PLC0415
-
     of = f" of {printable(service)}" if service else ""
     when = "" if since_s is None else f" within {readable_duration(since_s)}{f' before {at}' if at else ''}"
     if paths:
         return f"{', '.join(paths)}: there is no request{of}{when} in it"
-    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-    from laggard.pipeline.requests.past import known_services, lately  # noqa: PLC0415
 
     with _bus(settings) as bus:
         services = known_services(bus, topics_of(settings))
@@ -238,8 +230,6 @@ def _none(settings: Settings, service: str, paths: Sequence[str], at: str | None
 
 def unknown(settings: Settings, service: str, known: Sequence[str]) -> str:
     """Say that nothing is recorded of a service, and of which others something is."""
-    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-
     if not known:
         return no_requests(settings)
     return f"nothing is recorded of service {printable(service)}; {_others(service, known)}"
@@ -247,15 +237,10 @@ def unknown(settings: Settings, service: str, known: Sequence[str]) -> str:
 
 def no_requests(settings: Settings) -> str:
     """Say how requests come to be recorded."""
-    from laggard.pipeline.requests.report import recording  # noqa: PLC0415
-
     return f"no request is recorded; {recording(partial(to_type, settings))}"
 
 
 def _others(service: str, known: Sequence[str]) -> str:
-    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.explaining.names import nearest  # noqa: PLC0415
-
     near = nearest(service, known)
     more = ", ..." if not near and len(known) > LISTED else ""
     return f"{'near it are' if near else 'recorded are'} {', '.join(map(printable, near or known[:LISTED]))}{more}"
@@ -269,10 +254,6 @@ def _unknown(
     paths: Sequence[str],
 ) -> str:
     """Say which ids are near, or the newest ones."""
-    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.explaining.names import nearest  # noqa: PLC0415
-    from laggard.pipeline.requests.report import listed  # noqa: PLC0415
-
     if not known:
         return f"{', '.join(paths)}: there is no request in it" if paths else no_requests(settings)
     of = f" of {printable(service)}" if service else ""
@@ -288,9 +269,6 @@ def _unknown(
 
 
 def _several(identity: str, found: Sequence[Found]) -> str:
-    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.requests.report import listed  # noqa: PLC0415
-
     more = ", ..." if len(found) > LISTED else ""
     shown = ", ".join(listed(each.request for each in found[:LISTED]))
     hint = "; expected more of the id"
@@ -303,16 +281,12 @@ def _several(identity: str, found: Sequence[Found]) -> str:
 
 
 def _write(lines: Iterable[Text]) -> None:
-    from laggard.pipeline.cli.pages import console_of, write  # noqa: PLC0415
-
     write(lines, console_of(sys.stdout))
 
 
 def _write_all(
     settings: Settings, found: Sequence[Summary], now: float, paths: Sequence[str], *, everything: bool
 ) -> None:
-    from laggard.pipeline.cli.pages import console_of, page_of  # noqa: PLC0415
-    from laggard.pipeline.requests.report import SHOWN_CLUSTERS, summaries_lines  # noqa: PLC0415
 
     most = sys.maxsize if everything else SHOWN_CLUSTERS
     _write(summaries_lines(found, page_of(console_of(sys.stdout)), now, most))
@@ -327,17 +301,12 @@ def _write_all(
 
 
 def _write_json(found: Found) -> None:
-    from laggard.pipeline.records import write_line  # noqa: PLC0415
-    from laggard.pipeline.records.outputs import write_output  # noqa: PLC0415
-
     click.echo(write_line(found.request))
     if found.output is not None:
         click.echo(write_output(found.output))
 
 
 def _write_svg(found: Found, path: str) -> None:
-    from laggard.pipeline.requests.drawing_svg import path_svg  # noqa: PLC0415
-
     if not found.request.path:
         raise CommandError(
             f"nothing is to be drawn of {found.request.request}: its critical path is not known", NO_DATA

@@ -11,11 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from laggard.pipeline.bus.kafka.bus import KafkaBus
+from laggard.pipeline.bus.kafka.denied import Denied
+from laggard.pipeline.bus.kafka.options import is_kafka
 from laggard.pipeline.cli.exits import BUSY, USAGE, CommandError
+from laggard.pipeline.cli.opening import check_existing, opened_bus, topics_of
 from laggard.pipeline.cli.options import with_settings
 from laggard.pipeline.cli.part import claimed
 from laggard.pipeline.cli.times import FORMS, parse_time
+from laggard.pipeline.engine.former import former_groups, going_on
+from laggard.pipeline.engine.migrations import newest_snapshots, snapshot_name
+from laggard.pipeline.engine.snapshots import BASE_KEY
+from laggard.pipeline.history.series import Reader
 from laggard.pipeline.topics import INCIDENTS
+from laggard.pipeline.wiring import stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -56,10 +65,6 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
 
     No worker may run meanwhile. Records, topics and results are not touched.
     """
-    from laggard.pipeline.bus.kafka.options import is_kafka  # noqa: PLC0415 - `--help` needs no bus
-    from laggard.pipeline.cli.opening import check_existing, opened_bus, topics_of  # noqa: PLC0415
-    from laggard.pipeline.wiring import stages  # noqa: PLC0415
-
     if as_json and not yes:
         raise CommandError("--json asks nobody; expected --yes with it", USAGE)
     until = _moment(to)
@@ -204,9 +209,6 @@ def _plans(bus: Bus, topics: Topics, chosen: Sequence[Stage], every: Sequence[St
 
 def _former(bus: Bus, topics: Topics, stages: Sequence[Stage]) -> list[str]:
     """The groups in which an older laggard ran these, as far as this user may see them."""
-    from laggard.pipeline.bus.kafka.denied import Denied  # noqa: PLC0415
-    from laggard.pipeline.engine.former import former_groups  # noqa: PLC0415
-
     found = []
     for group in former_groups(topics, stages):
         with contextlib.suppress(Denied):
@@ -218,8 +220,6 @@ def _former(bus: Bus, topics: Topics, stages: Sequence[Stage]) -> list[str]:
 
 def _joined_again(bus: Bus, plan: Plan, to: str | float) -> Plan:
     """The plan with incidents as they were before the anomalies that are published once more."""
-    from laggard.pipeline.history.series import Reader  # noqa: PLC0415
-
     known: list[Snapshot] = []
     learns = 0
     for partition, end in plan.offsets.items():
@@ -237,11 +237,6 @@ def _joined_again(bus: Bus, plan: Plan, to: str | float) -> Plan:
 
 def _plan(bus: Bus, topics: Topics, stage: Stage, every: Sequence[Stage], to: str | float) -> Plan:
     """What would be done with one. Raises BusError, and `CommandError` while workers are live."""
-    from laggard.pipeline.bus.kafka.bus import KafkaBus  # noqa: PLC0415
-    from laggard.pipeline.engine.former import going_on  # noqa: PLC0415
-    from laggard.pipeline.engine.migrations import newest_snapshots, snapshot_name  # noqa: PLC0415
-    from laggard.pipeline.engine.snapshots import BASE_KEY  # noqa: PLC0415
-
     topic, group = topics.name(stage.topic), topics.group(stage.name)
     together = _together(topics, stage, every)
     for each in (group, *_former(bus, topics, together)):

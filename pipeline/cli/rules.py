@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from laggard.pipeline.cli.options import with_settings
+from laggard.pipeline.grafana import rules as written
 
 if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
@@ -32,8 +33,6 @@ def rules(settings: Settings, form: str, runbooks: str | None) -> None:
     grafana.data_source. Let either Prometheus or Grafana evaluate them, or
     everything is told twice. `laggard grafana publish` brings them to a Grafana that runs.
     """
-    from laggard.pipeline.grafana import rules as written  # noqa: PLC0415 - `--help` needs none of it
-
     grafana = settings.text("grafana.url").rstrip("/") or written.GRAFANA
     books = (runbooks or written.RUNBOOKS).rstrip("/")
     page = settings.text("serve.url").rstrip("/")

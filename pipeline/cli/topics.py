@@ -11,8 +11,10 @@ import click
 from laggard.pipeline.acls import ROLES, rules
 from laggard.pipeline.bus.kafka.options import is_kafka, servers_of
 from laggard.pipeline.cli.exits import FAILED, USAGE, CommandError
+from laggard.pipeline.cli.opening import check_existing, opened_bus
 from laggard.pipeline.cli.options import program, with_settings
 from laggard.pipeline.explaining.units import readable_duration
+from laggard.pipeline.provisioning import reports, wanted_topics
 from laggard.pipeline.topics import Topics
 
 if TYPE_CHECKING:
@@ -44,8 +46,6 @@ def create(settings: Settings, as_json: bool) -> int:
 
     The exit code is 1 when one may not be seen, and so may be missing.
     """
-    from laggard.pipeline.provisioning import reports  # noqa: PLC0415 - `--help` needs no bus
-
     with opened(settings) as bus:
         wanted = every(settings)
         before = reports(bus, wanted)
@@ -159,23 +159,16 @@ def acls(settings: Settings, role: str | None, principal: str | None, group: str
 
 def opened(settings: Settings) -> closing[Bus]:
     """The bus, without a topic created."""
-    from laggard.pipeline.cli.opening import opened_bus  # noqa: PLC0415
-
     return closing(opened_bus(settings))
 
 
 def every(settings: Settings) -> tuple[Wanted, ...]:
     """All topics that there should be."""
-    from laggard.pipeline.provisioning import wanted_topics  # noqa: PLC0415
-
     return wanted_topics(settings, kafka=is_kafka(settings.text("bus.location")))
 
 
 def look(settings: Settings, wanted: Sequence[Wanted] = ()) -> list[TopicReport]:
     """The topics as they are, all by default."""
-    from laggard.pipeline.cli.opening import check_existing  # noqa: PLC0415
-    from laggard.pipeline.provisioning import reports  # noqa: PLC0415
-
     check_existing(settings)
     with opened(settings) as bus:
         return reports(bus, wanted or every(settings))

@@ -11,9 +11,12 @@ import click
 
 from laggard.pipeline.bus import BusUnavailable
 from laggard.pipeline.cli.exits import FAILED, NO_DATA, CommandError
+from laggard.pipeline.cli.opening import bus_of, topics_of
 from laggard.pipeline.cli.options import to_type
 from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.records import write_line
+from laggard.pipeline.sending.outbox import Outbox
+from laggard.pipeline.topics import REQUESTS
 from laggard.producers.trace.analysis import Analysis
 from laggard.producers.trace.reading import TraceError, open_trace, read_spans
 
@@ -90,10 +93,6 @@ def _print(request: Request) -> None:
 @contextlib.contextmanager
 def _published(settings: Settings) -> Iterator[Callable[[Request], None]]:
     """What takes requests and brings them to the bus; all are there when it is left."""
-    from laggard.pipeline.cli.opening import bus_of, topics_of  # noqa: PLC0415 - not for lines
-    from laggard.pipeline.sending.outbox import Outbox  # noqa: PLC0415
-    from laggard.pipeline.topics import REQUESTS  # noqa: PLC0415
-
     waiting: list[Request] = []
     with bus_of(settings) as bus:
         outbox = Outbox(bus, topics_of(settings).name(REQUESTS))

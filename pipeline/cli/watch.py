@@ -12,12 +12,20 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from laggard.pipeline.bus import BusUnavailable
+from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import with_settings
+from laggard.pipeline.cli.pages import LivePage, console_of, tick_line
+from laggard.pipeline.cli.why import choose_host
+from laggard.pipeline.history.report import told
+from laggard.pipeline.history.watch import Watch
+from laggard.pipeline.history.why import History
+from laggard.pipeline.records.outputs import RankingOutput, write_output
+from laggard.pipeline.wiring import asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from laggard.pipeline.history.watch import Watch
     from laggard.pipeline.settings import Settings
 
 POLL_S: Final = 0.25
@@ -38,12 +46,6 @@ ENDS: Final = (b"q", b"Q", b"\x04", b"")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each tick, for programs.")
 def watch(settings: Settings, *, host: str | None, rows: int, features: int, as_json: bool) -> None:
     """Show what is slow and what is to blame, live; q or ^C ends it. In a pipe, a line for each tick."""
-    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415 - a wrong option is said without
-    from laggard.pipeline.cli.why import choose_host  # noqa: PLC0415
-    from laggard.pipeline.history.watch import Watch  # noqa: PLC0415
-    from laggard.pipeline.history.why import History  # noqa: PLC0415
-    from laggard.pipeline.wiring import asked  # noqa: PLC0415
-
     with existing_bus(settings) as bus:
         history = History(bus, topics_of(settings), asked(settings))
         watched = Watch(history, choose_host(settings, history, host))
@@ -58,10 +60,6 @@ def watch(settings: Settings, *, host: str | None, rows: int, features: int, as_
 
 def _write_lines(watched: Watch, rows: int, features: int, *, as_json: bool) -> None:
     """A line for each tick, for ever."""
-    from laggard.pipeline.cli.pages import tick_line  # noqa: PLC0415
-    from laggard.pipeline.history.report import told  # noqa: PLC0415
-    from laggard.pipeline.records.outputs import RankingOutput, write_output  # noqa: PLC0415
-
     new = True
     while True:
         if new and (answer := watched.answer(rows, features)):
@@ -80,8 +78,6 @@ def _show_live(watched: Watch, rows: int, features: int, *, here: bool) -> None:
     """A page that is drawn anew at each tick, until a key ends it."""
     from rich.live import Live  # noqa: PLC0415
 
-    from laggard.pipeline.cli.pages import LivePage, console_of  # noqa: PLC0415
-
     console = console_of(sys.stdout)
     page = LivePage(watched, rows, features, here=here)
     with _single_keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
@@ -97,8 +93,6 @@ def _show_live(watched: Watch, rows: int, features: int, *, here: bool) -> None:
 
 def _advance(watched: Watch) -> bool:
     """Take what is new; while the bus is unavailable, nothing is."""
-    from laggard.pipeline.bus import BusUnavailable  # noqa: PLC0415
-
     try:
         return watched.advance()
     except BusUnavailable:

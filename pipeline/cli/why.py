@@ -10,10 +10,26 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from laggard.pipeline.alarms.status import ALARMED
+from laggard.pipeline.alarms.telling import headline
+from laggard.pipeline.bus import BusError
+from laggard.pipeline.claims import holder_of
 from laggard.pipeline.cli.exits import NO_DATA, CommandError
+from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import past_moment, setting_flag, to_type, with_settings
 from laggard.pipeline.cli.page import page_url
+from laggard.pipeline.cli.pages import console_of, page_lines, page_of, write
 from laggard.pipeline.cli.times import FORMS
+from laggard.pipeline.diagnoses.page import brief_lines, doing_lines, standing
+from laggard.pipeline.explaining.explain import pid_of, printable
+from laggard.pipeline.explaining.units import readable_duration
+from laggard.pipeline.history.report import moment, told
+from laggard.pipeline.history.why import History, NothingRecordedError, OutsideError, UnknownHostError
+from laggard.pipeline.incidents.diagnosed import Recorded, concerning
+from laggard.pipeline.incidents.past import SHORT_ID, past_incidents
+from laggard.pipeline.records.diagnosis_json import diagnosis_object
+from laggard.pipeline.records.outputs import RankingOutput
+from laggard.pipeline.wiring import asked
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,7 +37,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.alarms.status import Status
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.history.marks import Marked
-    from laggard.pipeline.history.why import Answer, History, OutsideError
+    from laggard.pipeline.history.why import Answer
     from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.pipeline.records.outputs import Incident
     from laggard.pipeline.settings import Settings
@@ -72,10 +88,6 @@ def why(
     now = time.time()
     ts = past_moment(at, now)
 
-    from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415 - a wrong time is said without them
-    from laggard.pipeline.history.why import History, OutsideError  # noqa: PLC0415
-    from laggard.pipeline.wiring import asked  # noqa: PLC0415
-
     with existing_bus(settings) as bus:
         history = History(bus, topics_of(settings), asked(settings))
         if listing:
@@ -109,9 +121,6 @@ def why(
 
 def choose_host(settings: Settings, history: History, wanted: str | None) -> str:
     """The host that is asked about. Raises `CommandError` saying which there are."""
-    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.history.why import NothingRecordedError, UnknownHostError  # noqa: PLC0415
-
     try:
         return history.choose_host(wanted, settings.text("host"))
     except NothingRecordedError:
@@ -129,8 +138,6 @@ def starting(settings: Settings) -> list[str]:
 
 
 def _outside(error: OutsideError) -> str:
-    from laggard.pipeline.history.report import moment  # noqa: PLC0415
-
     if error.first != error.first:
         return f"no counters of processes are recorded of {error.host} yet; ask again in a minute"
     reach = f"its history reaches from {moment(error.first)} to {moment(error.last)}"
@@ -140,8 +147,6 @@ def _outside(error: OutsideError) -> str:
 
 
 def _silent(settings: Settings, answer: Answer, silent_s: float) -> str:
-    from laggard.pipeline.explaining.units import readable_duration  # noqa: PLC0415
-
     last = f"this is about its last frame, {readable_duration(silent_s)} ago"
     there = ""
     if answer.host != settings.text("host"):
@@ -157,8 +162,6 @@ def _silent(settings: Settings, answer: Answer, silent_s: float) -> str:
 
 def _runs_here(settings: Settings) -> bool:
     """Whether an agent runs on this machine and bus, as far as this user may know."""
-    from laggard.pipeline.claims import holder_of  # noqa: PLC0415 - only where nothing comes
-
     try:
         return holder_of(settings.text("bus.location"), settings.path("state"), "agent") is not None
     except OSError:
@@ -179,9 +182,6 @@ def _find_mark(settings: Settings, marks: list[Marked], wanted: str) -> Marked:
 
 
 def _list_marks(settings: Settings, marks: list[Marked], *, as_json: bool) -> None:
-    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.history.report import moment  # noqa: PLC0415
-
     for mark in marks:
         if as_json:
             click.echo(json.dumps({"id": mark.id, "ts": mark.ts, "host": mark.host, "mark": mark.note}))
@@ -194,10 +194,6 @@ def _list_marks(settings: Settings, marks: list[Marked], *, as_json: bool) -> No
 
 def _doing(settings: Settings, bus: Bus, answer: Answer) -> list[Diagnosis]:
     """What processes of the host were doing about the moment, as far as that is recorded; see `concerning`."""
-    from laggard.pipeline.bus import BusError  # noqa: PLC0415
-    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-    from laggard.pipeline.incidents.diagnosed import Recorded, concerning  # noqa: PLC0415
-
     blamed = [row.row for row in answer.verdict.culprits]
     try:
         return concerning(Recorded(bus, topics_of(settings), answer.host), answer.frame.ts, answer.began, blamed)
@@ -212,11 +208,6 @@ def _status(answer: Answer, reported: list[Incident]) -> Status:
 
 
 def _write_json(answer: Answer, mark: Marked | None, doing: list[Diagnosis], reported: list[Incident]) -> None:
-    from laggard.pipeline.alarms.status import ALARMED  # noqa: PLC0415
-    from laggard.pipeline.history.report import told  # noqa: PLC0415
-    from laggard.pipeline.records.diagnosis_json import diagnosis_object  # noqa: PLC0415
-    from laggard.pipeline.records.outputs import RankingOutput  # noqa: PLC0415
-
     ts, note = (answer.ts, "") if mark is None else (mark.ts, mark.note)
     status = _status(answer, reported)
     sentence = " ".join(told(answer, scored=status in ALARMED))
@@ -229,10 +220,6 @@ def _write_json(answer: Answer, mark: Marked | None, doing: list[Diagnosis], rep
 
 def _reported(settings: Settings, bus: Bus, answer: Answer) -> list[Incident]:
     """The incidents of the host that were open at the moment, as far as they may be read."""
-    from laggard.pipeline.bus import BusError  # noqa: PLC0415
-    from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-    from laggard.pipeline.incidents.past import past_incidents  # noqa: PLC0415
-
     ts = answer.frame.ts
     try:
         past = past_incidents(bus, topics_of(settings), ts, key=answer.host)
@@ -244,21 +231,12 @@ def _reported(settings: Settings, bus: Bus, answer: Answer) -> list[Incident]:
 
 
 def _incident_line(incident: Incident) -> str:
-    from laggard.pipeline.alarms.telling import headline  # noqa: PLC0415
-    from laggard.pipeline.history.report import moment  # noqa: PLC0415
-    from laggard.pipeline.incidents.past import SHORT_ID  # noqa: PLC0415
-
     return f"Incident {incident.id[:SHORT_ID]}, since {moment(incident.opened_ts)}: {headline(incident)}"
 
 
 def _write_page(
     history: History, answer: Answer, mark: Marked | None, now: float, reported: list[Incident], *, here: bool
 ) -> None:
-    from laggard.pipeline.alarms.status import ALARMED  # noqa: PLC0415
-    from laggard.pipeline.cli.pages import console_of, page_lines, page_of, write  # noqa: PLC0415
-    from laggard.pipeline.explaining.explain import printable  # noqa: PLC0415
-    from laggard.pipeline.explaining.units import readable_duration  # noqa: PLC0415
-    from laggard.pipeline.history.report import moment  # noqa: PLC0415
 
     console = console_of(sys.stdout)
     about = answer.subject
@@ -296,9 +274,6 @@ def write_doing(
     """
     if not doing:
         return
-    from laggard.pipeline.cli.pages import console_of, page_of, write  # noqa: PLC0415
-    from laggard.pipeline.diagnoses.page import brief_lines, doing_lines, standing  # noqa: PLC0415
-    from laggard.pipeline.incidents.diagnosed import SHORT_ID  # noqa: PLC0415
 
     console = console_of(sys.stdout)
     click.echo()
@@ -311,8 +286,6 @@ def write_doing(
 
 
 def _next(settings: Settings, answer: Answer, *, here: bool) -> str:
-    from laggard.pipeline.explaining.explain import pid_of  # noqa: PLC0415
-
     if not here:
         return f"`{to_type(settings, 'why')}` for now; `{to_type(settings, 'why', '--marks')}` for what was marked"
     told = f"`{to_type(settings, 'watch')}` to look on; `{to_type(settings, 'mark', 'what is slow')}` to note it"

@@ -27,9 +27,6 @@ LONGEST_S: Final = 900.0
 INCIDENT_S: Final = 3600.0
 """Of an incident, so much from its beginning is looked through."""
 
-SHORT_ID: Final = 8
-"""Characters of an id that are enough to find it again."""
-
 _STEP: Final = 16  # records: each of them may be large
 
 
