@@ -735,7 +735,7 @@ def test_three_sessions_together_stay_below_5_percent_of_a_core(passing):
 
 
 DRIVEN = """
-import os, sys, time
+import faulthandler, os, sys, time
 from laggard.producers.diagnosis import bounds, jvm, profiling, session, symbols, target
 
 session.Aside.ask.__defaults__ = (60.0,)
@@ -745,6 +745,7 @@ while sys.stdin.readline():
     if child := os.fork():
         os.waitpid(child, 0)
         continue
+    faulthandler.dump_traceback_later(60.0)
     looking = session.Session(
         target.find(int(sys.argv[1])),
         id="17",
@@ -786,14 +787,19 @@ def test_a_process_runs_on_whenever_laggard_is_killed(command, method, rounds):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"PATH": path},
+            start_new_session=True,
         )
         assert driver.stdout
         with driver:
-            for number in range(rounds):
-                tell(driver)
-                looking = int(driver.stdout.readline())
-                time.sleep(0.37 * number / rounds)
-                os.kill(looking, signal.SIGKILL)
+            try:
+                for number in range(rounds):
+                    tell(driver)
+                    looking = int(driver.stdout.readline())
+                    time.sleep(0.37 * number / rounds)
+                    os.kill(looking, signal.SIGKILL)
+            except BaseException:
+                os.killpg(driver.pid, signal.SIGKILL)  # whoever looks, too
+                raise
         # What is left of the last one ends by itself.
         wait_for(lambda: not [one for one in psutil.process_iter(["cmdline"]) if looks_at(one, program.pid)], "remains")
         before = time.clock_gettime(cpu_clock(program.pid))
