@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from laggard.pipeline.settings.sources import key_of, performs_of
-from laggard.producers.measuring import Timed
+from laggard.producers.sources.measuring import Timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from laggard.pipeline.settings import Settings
-    from laggard.producers.performance import Source
-    from laggard.producers.prometheus.fetching import Access
-    from laggard.producers.prometheus.red import Red
-    from laggard.producers.prometheus.selectors import Selector
+    from laggard.producers.sources.performance import Source
+    from laggard.producers.sources.prometheus.fetching import Access
+    from laggard.producers.sources.prometheus.red import Red
+    from laggard.producers.sources.prometheus.selectors import Selector
 
 LOOKS: Final = 5
 """So often in an interval a log is looked at."""
@@ -49,8 +49,8 @@ def state_of(settings: Settings, source: Settings) -> Path:
 
 
 def _prometheus(_: Settings, source: Settings) -> Source[Any]:
-    from laggard.producers.prometheus.server import Server  # noqa: PLC0415 - a machine has few kinds of sources
-    from laggard.producers.prometheus.targets import Targets  # noqa: PLC0415
+    from laggard.producers.sources.prometheus.server import Server  # noqa: PLC0415 - a machine has few kinds of sources
+    from laggard.producers.sources.prometheus.targets import Targets  # noqa: PLC0415
 
     (keyed_by, key), name, metrics = key_of(source), source.text("name"), _selector(source, "metrics")
     interval_s = source.seconds("interval")
@@ -87,15 +87,15 @@ def _prometheus(_: Settings, source: Settings) -> Source[Any]:
 
 
 def _lines(settings: Settings, source: Settings) -> Source[Any]:
-    from laggard.producers.lines import JsonLines  # noqa: PLC0415 - see above
+    from laggard.producers.sources.lines import JsonLines  # noqa: PLC0415 - see above
 
     (keyed_by, key), state = key_of(source), state_of(settings, source)
     return JsonLines(key, source.text("path"), source.text("name"), state=state, keyed_by=keyed_by)
 
 
 def _log(settings: Settings, source: Settings) -> Source[Any]:
-    from laggard.producers.access_log.parsers import parser_of  # noqa: PLC0415 - see above
-    from laggard.producers.access_log.source import AccessLog  # noqa: PLC0415
+    from laggard.producers.sources.access_log.parsers import parser_of  # noqa: PLC0415 - see above
+    from laggard.producers.sources.access_log.source import AccessLog  # noqa: PLC0415
 
     return AccessLog(
         source.text("name"),
@@ -117,7 +117,7 @@ _MAKES: Mapping[str, Callable[[Settings, Settings], Source[Any]]] = {
 
 
 def _red(source: Settings) -> Red | None:
-    from laggard.producers.prometheus.red import Red  # noqa: PLC0415 - see above
+    from laggard.producers.sources.prometheus.red import Red  # noqa: PLC0415 - see above
 
     told = any(source.text(name) for name in ("response_time", "throughput", "errors"))
     if not performs_of(source) or (source.text("server") and not told):
@@ -132,7 +132,7 @@ def _red(source: Settings) -> Red | None:
 
 
 def _access(source: Settings) -> Access:
-    from laggard.producers.prometheus.fetching import Access, Secret  # noqa: PLC0415 - see above
+    from laggard.producers.sources.prometheus.fetching import Access, Secret  # noqa: PLC0415 - see above
 
     return Access(
         timeout_s=source.seconds("timeout"),
@@ -147,6 +147,6 @@ def _access(source: Settings) -> Access:
 
 
 def _selector(source: Settings, name: str) -> Selector | None:
-    from laggard.producers.prometheus.selectors import Selector  # noqa: PLC0415 - see above
+    from laggard.producers.sources.prometheus.selectors import Selector  # noqa: PLC0415 - see above
 
     return Selector.parse(source.text(name)) if source.text(name) else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from laggard.producers.proc import ProcError, parse_name
+from laggard.producers.system.proc import ProcError, parse_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

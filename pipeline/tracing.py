@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.records import Frame
     from laggard.pipeline.settings import Settings
-    from laggard.producers.agent import Queue
+    from laggard.producers.host.agent import Queue
     from laggard.producers.trace.analysis import Analysis
     from laggard.producers.trace.boundaries.probes import Probe
     from laggard.producers.trace.events import Events

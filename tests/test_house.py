@@ -11,6 +11,7 @@ import tomllib
 import zipfile
 from functools import cache
 from importlib.metadata import packages_distributions
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -124,17 +125,17 @@ def test_what_operators_may_not_do_is_found() -> None:
 
 # What reads files here, and whose they are.
 READERS: Final = {
-    "access_log": "the user's logs",
-    "cpu_limits.py": "the kernel's, below /sys",
+    "sources/access_log": "the user's logs",
+    "host/cpu_limits.py": "the kernel's, below /sys",
     "diagnosis/attaching.py": "in a child, as the user whose they are",
     "diagnosis/confinement.py": "the kernel's of the child itself",
     "diagnosis/symbolizer.py": "in a child, its own program",
     "diagnosis/symbols.py": "the kernel's symbols, and a file in memory",
-    "files.py": "the user's recordings",
-    "foreign.py": "everybody else's",
-    "held.py": "the kernel's, kept open",
-    "lines.py": "the user's pipes",
-    "prometheus": "the user's token",
+    "sources/files.py": "the user's recordings",
+    "system/foreign.py": "everybody else's",
+    "system/held.py": "the kernel's, kept open",
+    "sources/lines.py": "the user's pipes",
+    "sources/prometheus": "the user's token",
     "trace": "the user's traces, and the kernel's below tracefs",
 }
 READS: Final = {
@@ -161,7 +162,7 @@ def test_what_others_control_is_read_in_one_place() -> None:
     producers = [
         path
         for path in MODULES
-        if path.parts[0] == "producers" and not READERS.keys() & {path.parts[1], "/".join(path.parts[1:])}
+        if path.parts[0] == "producers" and not READERS.keys() & {*accumulate(path.parts[1:], "{}/{}".format)}
     ]
     wrong = {str(path): list(unbounded_reads(tree_of(path))) for path in producers}
     assert {path: found for path, found in wrong.items() if found} == {}

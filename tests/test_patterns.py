@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from laggard.producers.access_log.formats import NAMED, text_format
+from laggard.producers.sources.access_log.formats import NAMED, text_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,11 +32,11 @@ BOUNDED: Final = {
     "pipeline/cli/times.py:_BEFORE": "arguments of a command",
     "pipeline/grafana/definitions.py:_SPAN": "our own dashboards",
     "pipeline/settings/reading.py:": "the configuration, and the environment",
-    "producers/access_log/formats.py:_NGINX_DIRECTIVE": "a setting",
-    "producers/access_log/formats.py:_APACHE_FIELD": "a setting",
-    "producers/access_log/formats.py:_APACHE_TIME": "a setting",
-    "producers/access_log/json_lines.py:_GO_PIECE": "64 characters",
-    "producers/prometheus/selectors.py:_METRIC": "a setting",
+    "producers/sources/access_log/formats.py:_NGINX_DIRECTIVE": "a setting",
+    "producers/sources/access_log/formats.py:_APACHE_FIELD": "a setting",
+    "producers/sources/access_log/formats.py:_APACHE_TIME": "a setting",
+    "producers/sources/access_log/json_lines.py:_GO_PIECE": "64 characters",
+    "producers/sources/prometheus/selectors.py:_METRIC": "a setting",
     "producers/trace/ftrace/formats.py:_NAME": "the kernel's, below tracefs",
     "producers/trace/steady.py:_RANDOM": "names of files, of 255 characters",
 }

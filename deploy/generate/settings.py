@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from laggard.pipeline.settings.declared import SETTINGS
 from laggard.pipeline.settings.reading import CONFIG_VARIABLE
 from laggard.pipeline.settings.sources import EVERY, KINDS
-from laggard.producers.redaction import NAMES, PROGRAMS
+from laggard.producers.system.redaction import NAMES, PROGRAMS
 
 if TYPE_CHECKING:
     from laggard.pipeline.settings.declared import Setting

@@ -54,8 +54,8 @@ def agent(settings: Settings, duration_s: float | None, supervised: bool) -> Non
         from laggard.pipeline.pools.found import pools_here  # noqa: PLC0415
         from laggard.pipeline.records import Frame, Mark  # noqa: PLC0415 - not for a refused claim
         from laggard.pipeline.topics import COUNTERS, DIAGNOSES, POOLS  # noqa: PLC0415
-        from laggard.producers.agent import Agent  # noqa: PLC0415
-        from laggard.producers.clock import Clock  # noqa: PLC0415
+        from laggard.producers.host.agent import Agent  # noqa: PLC0415
+        from laggard.producers.system.clock import Clock  # noqa: PLC0415
 
         bus = stack.enter_context(bus_of(settings))
         spool_bytes = settings.size("agent.spool_bytes")

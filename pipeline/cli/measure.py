@@ -47,7 +47,7 @@ def measure(settings: Settings, duration_s: float | None, supervised: bool) -> N
         from laggard.pipeline.cli.opening import bus_of  # noqa: PLC0415 - not for a refused claim
         from laggard.pipeline.measuring import sources_of  # noqa: PLC0415
         from laggard.pipeline.topics import APPLICATIONS, POOLS  # noqa: PLC0415
-        from laggard.producers.measuring import Measuring  # noqa: PLC0415
+        from laggard.producers.sources.measuring import Measuring  # noqa: PLC0415
 
         bus = stack.enter_context(bus_of(settings))
         spool_bytes = settings.size("agent.spool_bytes")

@@ -122,7 +122,7 @@ def given_settings() -> Settings:
     settings = read_settings(_config(), flags=_given())
     enabled, more = settings.flag("redaction.enabled"), settings.words("redaction.names")
     if more or not enabled:
-        from laggard.producers.redaction import configure  # noqa: PLC0415 - by default it is as it should be
+        from laggard.producers.system.redaction import configure  # noqa: PLC0415 - by default it is as it should be
 
         configure(enabled=enabled, more=more)
     return settings

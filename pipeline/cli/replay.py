@@ -17,14 +17,14 @@ from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.records.outputs import write_output
 from laggard.pipeline.replay import Replay
 from laggard.pipeline.wiring import replayed
-from laggard.producers.files import Recording, UnreadableError, merged
+from laggard.producers.sources.files import Recording, UnreadableError, merged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from laggard.pipeline.records.outputs import Told
     from laggard.pipeline.settings import Settings
-    from laggard.producers.files import Placed
+    from laggard.producers.sources.files import Placed
 
 REPORTED: Final = 100
 """Lines that could not be used are named up to so many, and counted from there on."""

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.processes import PROC
-from laggard.producers.proc import ProcError, parse_pressure, parse_schedstat
+from laggard.producers.system.proc import ProcError, parse_pressure, parse_schedstat
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,13 +19,13 @@ from laggard.pipeline.backoff import Backoff
 from laggard.pipeline.diagnoses.triggers import LOOK_RATIO, LOOK_S, MAX_SUSPECTS, RESOURCES, Triggers
 from laggard.pipeline.records.diagnosis_json import diagnosis_id
 from laggard.pipeline.records.limits import MAX_NOTES
-from laggard.producers.clock import Clock, Timeline
 from laggard.producers.diagnosis import jcmd, perf
 from laggard.producers.diagnosis.bounds import Budget
 from laggard.producers.diagnosis.helper import HelperError, helpers_time
 from laggard.producers.diagnosis.session import Session
 from laggard.producers.diagnosis.symbols import kernel_symbols, symbolizer
 from laggard.producers.diagnosis.target import TargetError, find
+from laggard.producers.system.clock import Clock, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

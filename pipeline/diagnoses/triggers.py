@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from laggard.producers.groups import all_members, members
-from laggard.producers.patience import Patience
-from laggard.producers.pressures import Pressures
-from laggard.producers.quotas import Quotas
-from laggard.producers.suspects import Suspects
-from laggard.producers.utilisation import Utilisation
+from laggard.producers.host.groups import all_members, members
+from laggard.producers.host.pressures import Pressures
+from laggard.producers.host.quotas import Quotas
+from laggard.producers.host.suspects import Suspects
+from laggard.producers.host.utilisation import Utilisation
+from laggard.producers.system.patience import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from laggard.producers.clock import Clock, Timeline
-    from laggard.producers.utilisation import Use
+    from laggard.producers.host.utilisation import Use
+    from laggard.producers.system.clock import Clock, Timeline
 
     Indices = NDArray[np.intp]
     Vector = NDArray[np.float64]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.pools.found import pools_here
-from laggard.producers.clock import Clock
-from laggard.producers.processes import ProcessTable
+from laggard.producers.host.processes import ProcessTable
+from laggard.producers.system.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

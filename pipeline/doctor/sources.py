@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from laggard.pipeline.settings import Settings
-    from laggard.producers.measuring import Timed
+    from laggard.producers.sources.measuring import Timed
 
 MOST_TOLD = 5
 """Troubles of one source; the others are counted."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
-    from laggard.producers.clock import Clock
-    from laggard.producers.pools.pools import Pools
+    from laggard.producers.host.pools.pools import Pools
+    from laggard.producers.system.clock import Clock
 
 
 def pools_here(settings: Settings, clock: Clock) -> Pools | None:
@@ -15,7 +15,7 @@ def pools_here(settings: Settings, clock: Clock) -> Pools | None:
     threads, discover = settings.words("pools.threads"), settings.flag("pools.discover")
     if not threads and not discover:
         return None
-    from laggard.producers.pools.pools import Pools  # noqa: PLC0415 - not where none are asked for
+    from laggard.producers.host.pools.pools import Pools  # noqa: PLC0415 - not where none are asked for
 
     return Pools(
         clock,

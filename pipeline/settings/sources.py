@@ -81,7 +81,7 @@ def check_urls(values: Value) -> None:
 
 
 def _check_selector(value: Value) -> None:
-    from laggard.producers.prometheus.selectors import Selector  # noqa: PLC0415 - most settings have no sources
+    from laggard.producers.sources.prometheus.selectors import Selector  # noqa: PLC0415 - most settings have no sources
 
     if value:
         Selector.parse(str(value))
@@ -212,8 +212,8 @@ def performs_of(source: Settings) -> bool:
 
 def _check_log(source: Settings) -> Iterator[tuple[str, str]]:
     with _unheard():
-        from laggard.producers.access_log.parsers import parser_of  # noqa: PLC0415 - most settings have no sources
-        from laggard.producers.access_log.tail import compressed  # noqa: PLC0415
+        from laggard.producers.sources.access_log.parsers import parser_of  # noqa: PLC0415 - most settings have no sources
+        from laggard.producers.sources.access_log.tail import compressed  # noqa: PLC0415
 
     try:
         parser_of(source.text("format"), source.table("fields"), source.text("time_zone"))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from laggard.producers.clock import Clock
     from laggard.producers.diagnosis.bounds import Budget
+    from laggard.producers.system.clock import Clock
 
 _BURST_S = 2.5  # so long a share is, in CPU time, what a profiler takes before it pauses to pay it back
 

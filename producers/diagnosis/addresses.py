@@ -10,19 +10,19 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from laggard.pipeline.records.diagnosis import Location
-from laggard.producers import foreign
 from laggard.producers.diagnosis.helper import thread_time
 from laggard.producers.diagnosis.states import credentials, inner_pid
 from laggard.producers.diagnosis.symbols import KERNEL, kernel_symbols
-from laggard.producers.kernel import MOUNTS_BYTES
-from laggard.producers.proc import ProcError, printable
+from laggard.producers.system import foreign
+from laggard.producers.system.kernel import MOUNTS_BYTES
+from laggard.producers.system.proc import ProcError, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laggard.producers.clock import Clock
     from laggard.producers.diagnosis.frames import Rule
     from laggard.producers.diagnosis.symbols import Key, SymbolFiles
+    from laggard.producers.system.clock import Clock
 
 CACHED = 20_000
 """So many locations of a process are remembered."""

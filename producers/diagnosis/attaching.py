@@ -15,8 +15,8 @@ import stat
 import sys
 from typing import Any, Final
 
-from laggard.producers import foreign
 from laggard.producers.diagnosis import confinement
+from laggard.producers.system import foreign
 
 MEMORY_BYTES: Final = 64 << 20
 CPU_S: Final = 60

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from laggard.producers.proc import printable
+from laggard.producers.system.proc import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

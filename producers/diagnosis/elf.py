@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from laggard.producers.diagnosis.frames import Frames
-from laggard.producers.proc import printable
+from laggard.producers.system.proc import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,13 +16,13 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from laggard.producers.clock import Clock
 from laggard.producers.diagnosis.addresses import AddressSpace
 from laggard.producers.diagnosis.children import Child
 from laggard.producers.diagnosis.contract import ProfilerError, Sample
 from laggard.producers.diagnosis.states import may_signal, thread_states
 from laggard.producers.diagnosis.symbols import SymbolFiles
-from laggard.producers.foreign import content
+from laggard.producers.system.clock import Clock
+from laggard.producers.system.foreign import content
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,8 +19,8 @@ import weakref
 from typing import TYPE_CHECKING, Final
 
 from laggard.producers.diagnosis.confinement import LAST, PACKET_BYTES, READY, clear_ambient
-from laggard.producers.kernel import cpu_clock
-from laggard.producers.proc import printable
+from laggard.producers.system.kernel import cpu_clock
+from laggard.producers.system.proc import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.records.diagnosis import Location
-from laggard.producers.clock import Clock
 from laggard.producers.diagnosis import perf
 from laggard.producers.diagnosis.contract import ProfilerError, Sample
 from laggard.producers.diagnosis.dumps import hidden
@@ -26,6 +25,7 @@ from laggard.producers.diagnosis.helper import HelperError
 from laggard.producers.diagnosis.jvm import Jvm
 from laggard.producers.diagnosis.states import credentials, inner_pid, thread_states
 from laggard.producers.diagnosis.symbols import symbolizer
+from laggard.producers.system.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,8 +22,8 @@ from laggard.producers.diagnosis.contract import ProfilerError, Unsuited
 from laggard.producers.diagnosis.dumps import DUMP_BYTES
 from laggard.producers.diagnosis.helper import Helper, HelperError, HelperGoneError
 from laggard.producers.diagnosis.states import credentials, inner_pid, may_signal
-from laggard.producers.foreign import content
-from laggard.producers.proc import ProcError, parse_stat, printable
+from laggard.producers.system.foreign import content
+from laggard.producers.system.proc import ProcError, parse_stat, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

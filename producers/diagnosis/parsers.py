@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from laggard.pipeline.records.diagnosis import Location
 from laggard.producers.diagnosis.symbols import KERNEL
-from laggard.producers.proc import ProcError, printable
+from laggard.producers.system.proc import ProcError, printable
 
 RUNNING = b"running"
 """What `syscall` is of a thread that is on a CPU or waits for one."""

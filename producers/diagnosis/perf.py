@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.records.diagnosis import Location
-from laggard.producers.clock import Clock
 from laggard.producers.diagnosis.addresses import AddressSpace, kernel_location
 from laggard.producers.diagnosis.contract import ProfilerError, Sample
 from laggard.producers.diagnosis.events import ANY, Events, open_event
 from laggard.producers.diagnosis.symbols import SymbolFiles, kernel_symbols
-from laggard.producers.foreign import content, names
-from laggard.producers.kernel import cpu_clock
-from laggard.producers.proc import ProcError, parse_schedstat
+from laggard.producers.system.clock import Clock
+from laggard.producers.system.foreign import content, names
+from laggard.producers.system.kernel import cpu_clock
+from laggard.producers.system.proc import ProcError, parse_schedstat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

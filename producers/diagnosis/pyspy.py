@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laggard.pipeline.records.diagnosis import Location
-from laggard.producers.clock import Clock
 from laggard.producers.diagnosis.addresses import mapped_files
 from laggard.producers.diagnosis.children import Child
 from laggard.producers.diagnosis.contract import ProfilerError, Sample, Unsuited
-from laggard.producers.proc import printable
+from laggard.producers.system.clock import Clock
+from laggard.producers.system.proc import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

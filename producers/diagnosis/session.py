@@ -8,8 +8,6 @@ import os
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.records.diagnosis import Diagnosis, Location
-from laggard.producers import foreign
-from laggard.producers.clock import Clock, Timeline
 from laggard.producers.diagnosis.account import Account
 from laggard.producers.diagnosis.addresses import CACHED, AddressSpace
 from laggard.producers.diagnosis.aside import Aside
@@ -20,10 +18,12 @@ from laggard.producers.diagnosis.symbols import SymbolFiles
 from laggard.producers.diagnosis.threads import Threads
 from laggard.producers.diagnosis.unwinding import Unwinder
 from laggard.producers.diagnosis.use import PhaseRecord, phases
-from laggard.producers.foreign import content
-from laggard.producers.held import BUFFER, OUT_OF_DESCRIPTORS
-from laggard.producers.kernel import Kernel
-from laggard.producers.proc import PF_KTHREAD, ProcError, parse_stat, printable
+from laggard.producers.system import foreign
+from laggard.producers.system.clock import Clock, Timeline
+from laggard.producers.system.foreign import content
+from laggard.producers.system.held import BUFFER, OUT_OF_DESCRIPTORS
+from laggard.producers.system.kernel import Kernel
+from laggard.producers.system.proc import PF_KTHREAD, ProcError, parse_stat, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

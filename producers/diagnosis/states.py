@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from laggard.producers.diagnosis.parsers import parse_namespace_ids
-from laggard.producers.foreign import content, names
-from laggard.producers.proc import ProcError, parse_stat
+from laggard.producers.system.foreign import content, names
+from laggard.producers.system.proc import ProcError, parse_stat
 
 
 def thread_states(path: str) -> dict[int, bytes]:

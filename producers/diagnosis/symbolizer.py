@@ -20,7 +20,7 @@ from laggard.producers.diagnosis import confinement
 from laggard.producers.diagnosis.dumps import DUMP_BYTES, parse_dump
 from laggard.producers.diagnosis.elf import SymbolsError, SymbolTable, demangled
 from laggard.producers.diagnosis.frames import FramesError
-from laggard.producers.proc import printable
+from laggard.producers.system.proc import printable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -24,7 +24,7 @@ from laggard.pipeline.records.diagnosis import Location
 from laggard.producers.diagnosis.dumps import DUMP_BYTES, FRAMES
 from laggard.producers.diagnosis.frames import Rule
 from laggard.producers.diagnosis.helper import Helper, HelperError, HelperGoneError
-from laggard.producers.proc import printable
+from laggard.producers.system.proc import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

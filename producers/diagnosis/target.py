@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from laggard.producers.diagnosis.parsers import parse_process_id
-from laggard.producers.foreign import content
-from laggard.producers.proc import PF_KTHREAD, ProcError, parse_command, parse_name, parse_stat
+from laggard.producers.system.foreign import content
+from laggard.producers.system.proc import PF_KTHREAD, ProcError, parse_command, parse_name, parse_stat
 
 
 class TargetError(LookupError):

@@ -8,21 +8,21 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
-from laggard.producers import foreign
-from laggard.producers.cpu_time import CpuTime
 from laggard.producers.diagnosis import system_calls
 from laggard.producers.diagnosis.parsers import parse_stack, parse_syscall, parse_wchan
-from laggard.producers.held import OUT_OF_DESCRIPTORS
-from laggard.producers.proc import PF_KTHREAD, parse_name, parse_schedstat, parse_stat
+from laggard.producers.host.cpu_time import CpuTime
+from laggard.producers.system import foreign
+from laggard.producers.system.held import OUT_OF_DESCRIPTORS
+from laggard.producers.system.proc import PF_KTHREAD, parse_name, parse_schedstat, parse_stat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from laggard.pipeline.records.diagnosis import Location, ThreadState
     from laggard.producers.diagnosis.parsers import Blocked
-    from laggard.producers.held import HeldFiles
-    from laggard.producers.kernel import Kernel
-    from laggard.producers.proc import Stat
+    from laggard.producers.system.held import HeldFiles
+    from laggard.producers.system.kernel import Kernel
+    from laggard.producers.system.proc import Stat
 
 FILES = ("schedstat", "stat")
 SCHEDSTAT, STAT = range(len(FILES))

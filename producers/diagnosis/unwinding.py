@@ -19,8 +19,8 @@ import re
 import struct
 from typing import TYPE_CHECKING, Final, Self
 
-from laggard.producers import foreign
 from laggard.producers.diagnosis.addresses import CACHED
+from laggard.producers.system import foreign
 
 if TYPE_CHECKING:
     from laggard.pipeline.records.diagnosis import Location

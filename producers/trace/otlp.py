@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 import zstandard
 
-from laggard.producers.redaction import redact
+from laggard.producers.system.redaction import redact
 from laggard.producers.trace.errors import TraceError
 from laggard.producers.trace.other_formats import BYTES, other_format
 

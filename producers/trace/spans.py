@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from laggard.pipeline.records import Request, Segment, Spent
 from laggard.pipeline.records.limits import MAX_KEY, MAX_NAME, MAX_SEGMENTS, MAX_SYSCALLS, MAX_TS
 from laggard.pipeline.records.requests import bounded
-from laggard.producers.redaction import redact
+from laggard.producers.system.redaction import redact
 from laggard.producers.trace.otlp import Span, SpanKind, spans_in
 from laggard.producers.trace.steady import asked_for, steady
 from laggard.producers.trace.told import Told

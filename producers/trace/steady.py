@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from laggard.producers.redaction import redact
+from laggard.producers.system.redaction import redact
 
 _NUMBERED: Final = re.compile(r"^(pipe|socket|anon_inode|memfd|net|mnt|pid|user|uts|ipc|cgroup):\[?[\w.\[\] -]*\]?$")
 # What is repeated begins nowhere but at its first character: of a long run, trying each one would take quadratic time.

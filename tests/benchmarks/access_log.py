@@ -20,8 +20,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from laggard.producers.access_log.parsers import parser_of
-from laggard.producers.access_log.source import AccessLog
+from laggard.producers.sources.access_log.parsers import parser_of
+from laggard.producers.sources.access_log.source import AccessLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable

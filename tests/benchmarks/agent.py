@@ -22,8 +22,8 @@ import psutil
 
 from laggard.operators.cpu import Machine
 from laggard.pipeline.diagnoses import triggers
-from laggard.producers.agent import Agent
-from laggard.producers.clock import Clock, Timeline
+from laggard.producers.host.agent import Agent
+from laggard.producers.system.clock import Clock, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,7 +19,7 @@ from laggard.operators.cpu import Cpu
 from laggard.operators.cpu.measures import CONDITIONS
 from laggard.operators.gaussian import Gaussian
 from laggard.pipeline.records import make_layout
-from laggard.producers.processes import FEATURES
+from laggard.producers.host.processes import FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from laggard.producers.diagnosis.bounds import Budget, Limits
 from laggard.producers.diagnosis.session import Session
 from laggard.producers.diagnosis.target import find
-from laggard.producers.kernel import cpu_clock
+from laggard.producers.system.kernel import cpu_clock
 from tests.misbehaving.programs import compiled, misbehaving
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ import httpx
 import numpy as np
 
 from laggard.pipeline.claims import holder_of
-from laggard.producers.kernel import cpu_clock
+from laggard.producers.system.kernel import cpu_clock
 from tests.benchmarks.history import HOST, TROUBLED, make_history
 from tests.brokers.processes import start
 from tests.monitoring.servers import awaited

@@ -23,10 +23,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.records import Frame, encode
-from laggard.producers.agent import Agent
-from laggard.producers.clock import Clock
-from laggard.producers.held import raise_descriptor_limit
-from laggard.producers.pools.pools import Pools
+from laggard.producers.host.agent import Agent
+from laggard.producers.host.pools.pools import Pools
+from laggard.producers.system.clock import Clock
+from laggard.producers.system.held import raise_descriptor_limit
 from tests.benchmarks.agent import population
 
 if TYPE_CHECKING:

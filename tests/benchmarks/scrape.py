@@ -30,7 +30,7 @@ from laggard.pipeline.metrics.exposition import write_metrics
 from laggard.pipeline.records import Frame, Layout, make_layout
 from laggard.pipeline.settings import read_settings
 from laggard.pipeline.wiring import wire
-from laggard.producers.agent import Agent
+from laggard.producers.host.agent import Agent
 from tests.pipeline.incidents.joined import incident
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from laggard.pipeline.records import Frame, Mark, encode, make_layout
 from laggard.pipeline.settings import read_settings
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.wiring import wire
-from laggard.producers.processes import FEATURES
+from laggard.producers.host.processes import FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,7 +26,7 @@ from laggard.pipeline.alarms.trigger import Trigger
 from laggard.pipeline.records import Frame
 from laggard.pipeline.settings import read_settings
 from laggard.pipeline.wiring import wire
-from laggard.producers.agent import Agent
+from laggard.producers.host.agent import Agent
 from tests.evaluation.recording import read_frames
 from tests.evaluation.simulated import DAY_S, HOST_LAYOUT, Fault, Kind, Machine, drawn_faults
 

@@ -17,8 +17,8 @@ import zstandard
 
 from laggard.pipeline.records import Frame, Mark
 from laggard.pipeline.records.json_lines import write_line
-from laggard.producers.files import Recording
-from laggard.producers.process import RATES
+from laggard.producers.host.process import RATES
+from laggard.producers.sources.files import Recording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from laggard.pipeline.records import make_layout
-from laggard.producers.process import RATES
-from laggard.producers.processes import FEATURES
+from laggard.producers.host.process import RATES
+from laggard.producers.host.processes import FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

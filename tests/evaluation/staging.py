@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.records import Mark
-from laggard.producers.agent import Agent
+from laggard.producers.host.agent import Agent
 from tests.evaluation.faults import MIB, Io
 from tests.evaluation.planning import RESTART_S, Setting, names, plan, role_of
 from tests.evaluation.recording import Case, Culprit, Decoy, Recorder

@@ -19,7 +19,7 @@ import pytest
 
 from laggard.pipeline.records import Frame
 from laggard.pipeline.records.json_lines import read_line
-from laggard.producers.processes import FEATURES
+from laggard.producers.host.processes import FEATURES
 from tests.evaluation.lab import groups, recording, scenarios, stage, tiers
 from tests.evaluation.lab.__main__ import main
 from tests.evaluation.lab.scenarios import SCENARIOS

@@ -14,7 +14,7 @@ from laggard.pipeline.records.outputs import Anomaly
 from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.settings import parse_assignment, read_settings
 from laggard.pipeline.wiring import wire
-from laggard.producers.processes import FEATURES
+from laggard.producers.host.processes import FEATURES
 from tests.evaluation.null import Raw, Trace, Watcher, garwood, judge, simulate, tables
 from tests.evaluation.simulated import (
     DAY_S,

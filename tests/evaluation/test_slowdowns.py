@@ -17,8 +17,8 @@ from laggard.operators.deviations import Deviations
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.records import Frame, Mark, make_layout
 from laggard.pipeline.settings import parse_assignment
-from laggard.producers.clock import Clock
-from laggard.producers.processes import FEATURES, ProcessTable
+from laggard.producers.host.processes import FEATURES, ProcessTable
+from laggard.producers.system.clock import Clock
 from tests.evaluation import slowdowns
 from tests.evaluation.faults import FAULTS, Storm
 from tests.evaluation.planning import ORDINARY, SITUATIONS, Setting, names, plan, role_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from laggard.producers.proc import parse_pressure
+from laggard.producers.system.proc import parse_pressure
 from tests.evaluation.watched import agent, middle, put_first, table
 from tests.misbehaving.programs import (
     burning_java,

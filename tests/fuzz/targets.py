@@ -48,11 +48,11 @@ from laggard.pipeline.web.app import create_app
 from laggard.pipeline.web.listen import Listen
 from laggard.pipeline.web.server import serve
 from laggard.pipeline.wiring import replayed
-from laggard.producers.access_log.formats import NAMED
-from laggard.producers.access_log.parsers import JSON, parser_of
-from laggard.producers.files import Recording, UnreadableError, merged
-from laggard.producers.prometheus.answers import AnswerError, parse_matrix, parse_number
-from laggard.producers.prometheus.page import PageError, parse_page
+from laggard.producers.sources.access_log.formats import NAMED
+from laggard.producers.sources.access_log.parsers import JSON, parser_of
+from laggard.producers.sources.files import Recording, UnreadableError, merged
+from laggard.producers.sources.prometheus.answers import AnswerError, parse_matrix, parse_number
+from laggard.producers.sources.prometheus.page import PageError, parse_page
 from laggard.producers.trace.errors import TraceError
 from tests.producers.trace.ctf.written import everything
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.records import Received
     from laggard.pipeline.records.outputs import Told
-    from laggard.producers.access_log.requests import Parser
+    from laggard.producers.sources.access_log.requests import Parser
 
 TESTS: Final = Path(__file__).parents[1]
 TRACES: Final = TESTS / "producers/trace"

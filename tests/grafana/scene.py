@@ -24,7 +24,7 @@ from laggard.pipeline.engine.stage import REPLAY_HEADER
 from laggard.pipeline.own import NAMES
 from laggard.pipeline.records import Frame, Mark, Request, encode, make_layout
 from laggard.pipeline.topics import COUNTERS, REQUESTS, TOPIC_OF, Topics
-from laggard.producers.agent import AGENT_FEATURES
+from laggard.producers.host.agent import AGENT_FEATURES
 from tests.evaluation.simulated import HOST_FEATURES, START, Fault, Kind, Machine
 from tests.grafana.service import Service
 from tests.monitoring.servers import awaited, query, running_prometheus

@@ -25,7 +25,7 @@ from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
 from laggard.pipeline.records import Decoder, Frame, make_layout
 from laggard.pipeline.sending.sender import Sender
 from laggard.pipeline.sending.spool import BATCH_RECORDS, Spool
-from laggard.producers.agent import AGENT_FEATURES
+from laggard.producers.host.agent import AGENT_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from laggard.producers.proc import parse_stat
+from laggard.producers.system.proc import parse_stat
 from tests.misbehaving.programs import burning_java, burning_python, compiled, memory_limit, misbehaving, write_uncached
 
 pytestmark = pytest.mark.slow

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laggard.operators.cpu import Cpu
-from laggard.producers.clock import Clock
-from laggard.producers.processes import ProcessTable
-
-from ..producers.test_quotas import real_group
+from laggard.producers.host.processes import ProcessTable
+from laggard.producers.system.clock import Clock
+from tests.producers.host.test_quotas import real_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

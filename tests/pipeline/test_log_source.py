@@ -8,7 +8,7 @@ import pytest
 
 from laggard.pipeline.measuring import sources_of
 from laggard.pipeline.settings import SettingError, read_settings
-from laggard.producers.access_log.source import AccessLog
+from laggard.producers.sources.access_log.source import AccessLog
 
 if TYPE_CHECKING:
     from pathlib import Path

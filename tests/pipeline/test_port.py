@@ -22,7 +22,7 @@ from laggard.pipeline.web.app import create_app
 from laggard.pipeline.web.listen import Listen
 from laggard.pipeline.web.server import serve
 from laggard.pipeline.wiring import wire
-from laggard.producers.agent import Agent
+from laggard.producers.host.agent import Agent
 from tests.pipeline.waiting import until
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import pytest
 from deploy.generate.settings import sample_file, settings_page
 from laggard.pipeline.settings import SETTINGS, Address, Given, SettingError, parse_assignment, read_settings
 from laggard.pipeline.settings.kinds import READERS
-from laggard.producers.proc import parse_command
-from laggard.producers.redaction import configure
+from laggard.producers.system.proc import parse_command
+from laggard.producers.system.redaction import configure
 
 if TYPE_CHECKING:
     from collections.abc import Callable

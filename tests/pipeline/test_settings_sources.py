@@ -11,9 +11,9 @@ from deploy.generate.settings import _EXAMPLE
 from laggard.pipeline.measuring import sources_of, state_of
 from laggard.pipeline.settings import SettingError, Settings, parse_assignment, read_settings
 from laggard.pipeline.settings.sources import KINDS, key_of, keys_of
-from laggard.producers.lines import JsonLines
-from laggard.producers.prometheus.server import Server
-from laggard.producers.prometheus.targets import Targets
+from laggard.producers.sources.lines import JsonLines
+from laggard.producers.sources.prometheus.server import Server
+from laggard.producers.sources.prometheus.targets import Targets
 
 if TYPE_CHECKING:
     from pathlib import Path

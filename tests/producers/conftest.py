@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.producers.clock import Clock
+from laggard.producers.system.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from laggard.producers.diagnosis.addresses import mapped_files
-from laggard.producers.foreign import names, opened
+from laggard.producers.system.foreign import names, opened
 from laggard.producers.trace.boundaries import usdt
 from laggard.producers.trace.boundaries.elf import Program, ProgramError
 from laggard.producers.trace.boundaries.probes import Probe

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from laggard.producers.foreign import head, lines, link, names
+from laggard.producers.system.foreign import head, lines, link, names
 from laggard.producers.trace.events import EVENT, NO_TEXT, Kind
 
 if TYPE_CHECKING:

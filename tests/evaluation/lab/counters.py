@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.producers.processes import SHARED
+from laggard.producers.host.processes import SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

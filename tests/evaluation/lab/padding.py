@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.producers.processes import FEATURES
+from laggard.producers.host.processes import FEATURES
 from tests.evaluation.simulated import Kind, Machine
 
 if TYPE_CHECKING:

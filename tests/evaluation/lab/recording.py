@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from laggard.producers.processes import FEATURES
+from laggard.producers.host.processes import FEATURES
 from tests.evaluation.lab.hosts import MIB, Lab
 from tests.evaluation.lab.stage import CAPACITY, MEMORY_EATEN, Interval, Stage
 from tests.evaluation.lab.writing import APPLICATION, METRICS, write_frames

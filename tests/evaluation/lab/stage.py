@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.producers.clock import Clock
-from laggard.producers.processes import ProcessTable
+from laggard.producers.host.processes import ProcessTable
+from laggard.producers.system.clock import Clock
 from tests.evaluation.lab.counters import HostCounters, process_rows
 from tests.evaluation.lab.hosts import MIB, Disk, Host, Lab
 from tests.evaluation.lab.servers import Servers

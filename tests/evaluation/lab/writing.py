@@ -11,7 +11,7 @@ import numpy as np
 from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.records.frame import UNNUMBERED
 from laggard.pipeline.records.json_lines import write_line
-from laggard.producers.processes import FEATURES
+from laggard.producers.host.processes import FEATURES
 from tests.evaluation.lab.padding import Padding
 from tests.evaluation.lab.stage import PERFORMANCE
 

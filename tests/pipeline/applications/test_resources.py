@@ -10,8 +10,8 @@ from laggard.operators.regression.models import Trait
 from laggard.pipeline.applications.resources import described, resource_of, trait
 from laggard.pipeline.explaining.phrases import DEVICES, HOST, LACKED, PROCESS
 from laggard.pipeline.records.models import RESOURCES
-from laggard.producers.process import GAUGES, RATES
-from laggard.producers.processes import SHARED
+from laggard.producers.host.process import GAUGES, RATES
+from laggard.producers.host.processes import SHARED
 
 OWN = [
     *HOST,

@@ -25,7 +25,7 @@ from laggard.pipeline.settings.declared import BY_NAME
 from laggard.producers.diagnosis.bounds import Limits
 from laggard.producers.diagnosis.profiling import METHODS
 from laggard.producers.diagnosis.symbols import kernel_symbols
-from laggard.producers.suspects import Suspects
+from laggard.producers.host.suspects import Suspects
 from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS
 from tests.producers.conftest import STAT, Machine, Time
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.diagnoses.triggers import Change
     from laggard.pipeline.records.diagnosis import Diagnosis
-    from laggard.producers.utilisation import Use
+    from laggard.producers.host.utilisation import Use
 
 CPUS = 2
 TICKS = os.sysconf("SC_CLK_TCK")

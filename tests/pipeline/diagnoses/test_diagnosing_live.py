@@ -21,12 +21,12 @@ from laggard.pipeline.diagnoses.diagnosing import KILLED, STOPPED, Diagnosing
 from laggard.pipeline.diagnoses.unfinished import Unfinished
 from laggard.pipeline.records.diagnosis_json import read_diagnosis
 from laggard.pipeline.sending.outbox import Outbox
-from laggard.producers.clock import Clock
-from laggard.producers.kernel import cpu_clock
-from laggard.producers.processes import ProcessTable
+from laggard.producers.host.processes import ProcessTable
+from laggard.producers.system.clock import Clock
+from laggard.producers.system.kernel import cpu_clock
 from tests.misbehaving.programs import burning_python, compiled, disk_limit, memory_limit, misbehaving, write_uncached
-from tests.producers.test_pressures import real_group as pressed_group
-from tests.producers.test_quotas import real_group
+from tests.producers.host.test_pressures import real_group as pressed_group
+from tests.producers.host.test_quotas import real_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

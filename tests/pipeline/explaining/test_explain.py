@@ -5,9 +5,9 @@ import pytest
 from laggard.operators.ranking import FeatureScore, RowScore
 from laggard.pipeline.explaining.explain import clause, comparison, pid_of, printable, shortened, subject
 from laggard.pipeline.explaining.phrases import DEVICES, PHRASES, PROCESS
-from laggard.producers.clock import Clock
-from laggard.producers.host import HostCounters
-from laggard.producers.processes import FEATURES
+from laggard.producers.host.host import HostCounters
+from laggard.producers.host.processes import FEATURES
+from laggard.producers.system.clock import Clock
 
 WRITES = FeatureScore("io_write_bytes_per_s", 212e6, 0.1e6, 0.3e6, 40.0)
 NAMED = "hog[4711@99]"

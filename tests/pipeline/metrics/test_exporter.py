@@ -61,8 +61,8 @@ from laggard.pipeline.metrics.samples import label
 from laggard.pipeline.records import Frame, Mark, Request, make_layout
 from laggard.pipeline.records.models import PredictionOutput
 from laggard.pipeline.records.outputs import Blame, Evidence, Incident
-from laggard.producers.agent import AGENT_FEATURES, Agent
-from laggard.producers.performance import SOURCE_FEATURES
+from laggard.producers.host.agent import AGENT_FEATURES, Agent
+from laggard.producers.sources.performance import SOURCE_FEATURES
 from laggard.producers.trace.own import OWN_FEATURES, own_frame
 from tests.programs import path_of
 

@@ -12,7 +12,7 @@ import pytest
 from laggard.operators.requests.published import published
 from laggard.pipeline.cli import run
 from laggard.pipeline.records import Request
-from laggard.producers.files import Recording, merged
+from laggard.producers.sources.files import Recording, merged
 from tests.evaluation.requests import convert
 from tests.evaluation.requests.published_data import STATES, read
 from tests.evaluation.requests.published_simulated import write

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from laggard.pipeline.records.diagnosis import Location
-from laggard.producers.clock import Clock
 from laggard.producers.diagnosis.addresses import AddressSpace, CodeMap, Mapping, kernel_location, parse_maps
 from laggard.producers.diagnosis.helper import thread_time
 from laggard.producers.diagnosis.symbols import SymbolFiles
-from laggard.producers.proc import ProcError
+from laggard.producers.system.clock import Clock
+from laggard.producers.system.proc import ProcError
 from tests.misbehaving.programs import compiled, misbehaving
 from tests.programs import path_of
 
@@ -277,7 +277,7 @@ sys.stdin.readline()
 """
 MEASURED = """
 import resource, sys
-from laggard.producers.clock import Clock
+from laggard.producers.system.clock import Clock
 from laggard.producers.diagnosis.addresses import AddressSpace
 from laggard.producers.diagnosis.symbols import SymbolFiles
 files = SymbolFiles()

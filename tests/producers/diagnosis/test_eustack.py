@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from laggard.producers.clock import Clock
 from laggard.producers.diagnosis import eustack
 from laggard.producers.diagnosis.contract import ProfilerError
 from laggard.producers.diagnosis.states import thread_states
+from laggard.producers.system.clock import Clock
 from tests.misbehaving.programs import compiled, misbehaving
 from tests.producers.diagnosis.profiled import assert_found, samples_of
 from tests.programs import path_of

@@ -18,7 +18,7 @@ from laggard.producers.diagnosis import jcmd, jvm, perf
 from laggard.producers.diagnosis.contract import ProfilerError
 from laggard.producers.diagnosis.jvm import Jvm
 from laggard.producers.diagnosis.symbols import symbolizer
-from laggard.producers.kernel import cpu_clock
+from laggard.producers.system.kernel import cpu_clock
 from tests.misbehaving.programs import HERE, burning_java, compiled, in_own_pid_namespace, misbehaving
 from tests.producers.diagnosis.profiled import assert_found, samples_of
 from tests.producers.diagnosis.rights import SAMPLES

@@ -15,7 +15,7 @@ from laggard.producers.diagnosis.parsers import (
     parse_user_id,
     parse_wchan,
 )
-from laggard.producers.proc import ProcError
+from laggard.producers.system.proc import ProcError
 
 
 @pytest.mark.parametrize(

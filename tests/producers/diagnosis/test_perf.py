@@ -17,7 +17,7 @@ import pytest
 from laggard.producers.diagnosis import perf
 from laggard.producers.diagnosis.contract import ProfilerError, Sample
 from laggard.producers.diagnosis.events import ANY, CONTEXT_KERNEL, CONTEXT_USER, Events, Found, parse_records
-from laggard.producers.kernel import cpu_clock
+from laggard.producers.system.kernel import cpu_clock
 from tests.misbehaving.programs import compiled, misbehaving
 from tests.producers.diagnosis.profiled import assert_found, held, samples_of
 from tests.producers.diagnosis.rights import SAMPLES, SAMPLES_ALL

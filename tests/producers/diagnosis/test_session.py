@@ -17,7 +17,6 @@ import pytest
 
 from laggard.pipeline.records.diagnosis import Location, Phase, ThreadUse
 from laggard.pipeline.records.diagnosis_json import read_diagnosis, write_diagnosis
-from laggard.producers.clock import Clock
 from laggard.producers.diagnosis import profiling
 from laggard.producers.diagnosis.aside import Aside
 from laggard.producers.diagnosis.bounds import Budget, Limits
@@ -25,7 +24,8 @@ from laggard.producers.diagnosis.contract import Sample
 from laggard.producers.diagnosis.session import Session, _beyond
 from laggard.producers.diagnosis.symbols import kernel_symbols
 from laggard.producers.diagnosis.target import TargetError, find
-from laggard.producers.kernel import cpu_clock
+from laggard.producers.system.clock import Clock
+from laggard.producers.system.kernel import cpu_clock
 from tests.misbehaving.programs import burning_java, burning_python, compiled, in_own_pid_namespace, misbehaving
 from tests.producers.conftest import Time
 from tests.producers.diagnosis.rights import SAMPLES

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from laggard.producers.clock import Clock
 from laggard.producers.diagnosis import elf, unwinding
 from laggard.producers.diagnosis.addresses import AddressSpace
 from laggard.producers.diagnosis.elf import SymbolTable
@@ -23,6 +22,7 @@ from laggard.producers.diagnosis.parsers import Blocked, parse_syscall
 from laggard.producers.diagnosis.states import thread_states
 from laggard.producers.diagnosis.symbols import SymbolFiles
 from laggard.producers.diagnosis.unwinding import Unwinder, frame_size
+from laggard.producers.system.clock import Clock
 from tests.misbehaving.programs import compiled, misbehaving
 from tests.programs import path_of
 

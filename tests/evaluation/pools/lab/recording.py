@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TextIO, get_args
 from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.records.json_lines import read_line, write_line
 from laggard.pipeline.records.strict_json import json_number
-from laggard.producers.agent import Agent
-from laggard.producers.clock import Clock
-from laggard.producers.pools.pools import Pools
+from laggard.producers.host.agent import Agent
+from laggard.producers.host.pools.pools import Pools
+from laggard.producers.system.clock import Clock
 from tests.evaluation.pools.lab.load import WAIT_MS, Item, items
 from tests.evaluation.pools.lab.programs import POOLS
 from tests.evaluation.pools.workers import spread
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from laggard.pipeline.records import Mark
-    from laggard.producers.agent import Publish
+    from laggard.producers.host.agent import Publish
     from tests.evaluation.pools.lab.programs import Pool
 
 Fault = Literal["healthy", "leak", "descriptors", "spin", "stuck", "slow", "spike", "left", "replaced"]

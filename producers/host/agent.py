@@ -1,0 +1,293 @@
+"""The host agent: at each tick frames of all processes, of the host, of limits, of what the agent costs, of pools."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import numpy as np
+import psutil
+
+from laggard.pipeline.records import Frame, Layout, Mark, make_layout
+from laggard.producers.host.host import HostCounters
+from laggard.producers.host.limits import Limits
+from laggard.producers.host.processes import ProcessTable
+from laggard.producers.system.clock import Clock, Schedule, Timeline
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from laggard.producers.host.pools.pools import Members, Pools
+
+_T = TypeVar("_T")
+
+Publish = Callable[[Sequence[Frame | Mark]], None]
+"""Where a tick's frames go: those of the host, then those of its pools."""
+
+AGENT_FEATURES = (
+    "cpu_ratio",
+    "memory_rss_bytes",
+    "tick_duration_s",
+    "publish_duration_s",
+    "processes",
+    "held_files",
+    "unreadable_files",
+    "read_errors",
+    "publish_failures",
+    "waiting_records",
+    "dropped_records",
+    "missed_ticks",
+    "clock_offset_s",
+    "suspended_s",
+    "diagnosed_processes",
+    "diagnosis_cpu_ratio",
+    "diagnosis_failures",
+    "pools",
+    "pool_members",
+    "pool_members_left_out",
+)
+"""What the agent says of itself.
+
+`cpu_ratio` is that of its thread, publishing included, of one core since the last tick; `memory_rss_bytes` that of its
+program; `tick_duration_s` how long reading took, `publish_duration_s` how long the last tick's frames took to publish;
+`read_errors` how many texts were not what they should be, or sources failed altogether, at this tick;
+`publish_failures` how often that failed since the agent began; `waiting_records` how many of its records have not
+arrived yet, and `dropped_records` how many were lost on their way since it began, where that is known; `missed_ticks`
+how many fell out since the last one; `clock_offset_s` how far its time is ahead of the wall clock (see `Timeline`);
+`suspended_s` how long the machine was suspended since the last tick; `diagnosed_processes` how many processes are
+looked into now; `diagnosis_cpu_ratio` what that, watching for them and programs that run beside took of one core since
+the last tick; `diagnosis_failures` how often something went wrong in it since the agent began; `pools` how many pools
+there are, and `pool_members` and `pool_members_left_out` how many members they have, and how many more for a bound.
+"""
+
+logger = logging.getLogger(__name__)
+
+
+class Queue(Protocol):
+    """Where published records wait until they have arrived."""
+
+    @property
+    def waiting(self) -> int:
+        """How many have not arrived yet."""
+
+    @property
+    def dropped(self) -> int:
+        """How many were lost."""
+
+
+class Watch(Protocol):
+    """What looks into processes while something is wrong."""
+
+    @property
+    def running(self) -> int:
+        """How many it looks into now."""
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time that it took so far, in seconds."""
+
+    @property
+    def failures(self) -> int:
+        """How often something went wrong so far."""
+
+
+class Stop(Protocol):
+    """What ends a run, such as `threading.Event`."""
+
+    def is_set(self) -> bool:
+        """Whether to stop now."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait at most `timeout` seconds for it."""
+
+
+class Agent:
+    """Samples a machine's counters, every `interval_s` seconds.
+
+    The frames of a tick have the same time and growing sequences, over restarts too as long as the wall clock does not
+    step back by more than the agent was away.
+
+    Whatever cannot be read leaves its values out, its frame at worst, and is counted (`read_errors`). An exception that
+    `publish` raises is logged and counted (`publish_failures`), and the agent goes on: that tick's
+    frames are lost, and their rates with them. A `publish` for which that is not good enough keeps and repeats them
+    itself.
+
+    Args:
+        publish: takes a tick's frames.
+        host: their key.
+        interval_s: seconds between ticks, 0.5 to 3600.
+        root: where procfs is mounted.
+        clock: what tells the time.
+        command_lines: whether frames carry the processes' command lines, which may hold secrets.
+        descriptor_limit: files to hold open; by default as many as the (raised) limit of this program allows.
+        queue: what `publish` puts records into, for what the agent says of itself.
+        watch: what looks into processes, likewise.
+        pools: finds the pools among its processes; None for none.
+
+    Raises:
+        ValueError: the interval is out of its bounds.
+
+    """
+
+    def __init__(
+        self,
+        publish: Publish,
+        host: str,
+        interval_s: float = 5.0,
+        *,
+        root: str = "/proc",
+        clock: Clock | None = None,
+        command_lines: bool = True,
+        descriptor_limit: int | None = None,
+        queue: Queue | None = None,
+        watch: Watch | None = None,
+        pools: Pools | None = None,
+    ) -> None:
+        self._clock = clock or Clock()
+        self._queue = queue
+        self._watch = watch
+        self._watch_s = np.nan if watch is None else watch.cpu_s
+        self._schedule = Schedule(interval_s, self._clock)
+        self._timeline = Timeline(self._clock)
+        self._publish = publish
+        self._host = host
+        self._processes = ProcessTable(
+            self._clock,
+            interval_s,
+            root=root,
+            command_lines=command_lines,
+            descriptor_limit=descriptor_limit,
+            watches_threads=pools is not None and pools.watches_threads,
+        )
+        self._pools = pools
+        self._limits = Limits(self._processes, self._clock)
+        self._counters = HostCounters(self._clock, root)
+        self._sources: dict[str, ProcessTable | HostCounters] = {"process": self._processes, "host": self._counters}
+        self._failing: set[str] = set()
+        self._failed = 0  # reads of this tick
+        self._program = psutil.Process()
+        self._layout = make_layout(("agent",), ("agent",), AGENT_FEATURES)
+        self._sequence = -1
+        self._publish_s = np.nan
+        self._publish_failures = 0
+        self._last: tuple[int, int, int] | None = None  # monotonic, boot and CPU time of the last tick's beginning
+
+    def run(self, stop: Stop) -> None:
+        """Tick until stopped, and close."""
+        try:
+            while not stop.is_set():
+                delay_s = self._schedule.delay_s()
+                if delay_s > 0:
+                    stop.wait(delay_s)
+                else:
+                    self.tick()
+        finally:
+            self.close()
+
+    def tick(self) -> None:
+        """Read all counters once and publish their frames."""
+        clock = self._clock
+        missed = self._schedule.begin()
+        ts = self._timeline.now()
+        begun = clock.monotonic(), clock.boottime(), clock.cpu() + self._processes.cpu_ns
+        read: dict[str, tuple[Layout, NDArray[np.float64]]] = {}
+        self._failed = 0
+        for scope, source in self._sources.items():
+            if (counters := self._read(f"{scope} counters", source.read)) is None:
+                source.close()  # what it knows may be half of this tick's: it starts anew
+            else:
+                read[scope] = counters
+        pools: list[Members] = []
+        if "process" in read:
+            of_processes = read["process"]
+            if self._pools is not None:
+                read_pools = partial(self._pools.read, self._processes, *of_processes)
+                pools = self._read(f"pools of {self._host}", read_pools) or []
+            limits = self._read(f"limits of {self._host}", partial(self._limits.read, *of_processes))
+            if limits is not None:
+                read["limit"] = limits
+        read["agent"] = self._layout, self._cost(begun, missed, self._failed)
+        frames: list[Frame | Mark] = [
+            Frame("host", self._host, scope, ts, self._next_sequence(ts), *each) for scope, each in read.items()
+        ]
+        frames += [
+            Frame("pool", each.key, "member", ts, self._next_sequence(ts), each.layout, each.values) for each in pools
+        ]
+        self._last = begun
+        started = clock.monotonic()
+        try:
+            self._publish(frames)
+        except Exception:
+            self._publish_failures += 1
+            logger.exception("the frames of %s at %.3f could not be published and are lost", self._host, ts)
+        self._publish_s = (clock.monotonic() - started) / 1e9
+
+    def _read(self, what: str, read: Callable[[], _T]) -> _T | None:
+        """Read something, and log its name when that begins to fail; None where it fails."""
+        try:
+            found = read()
+        except Exception:
+            self._failed += 1
+            if what not in self._failing:
+                logger.exception("the %s could not be read", what)
+            self._failing.add(what)
+            return None
+        self._failing.discard(what)
+        return found
+
+    def close(self) -> None:
+        """Close all files."""
+        for source in self._sources.values():
+            source.close()
+
+    def _next_sequence(self, ts: float) -> int:
+        self._sequence = max(self._sequence + 1, int(ts * 1000))
+        return self._sequence
+
+    def _cost(self, begun: tuple[int, int, int], missed: int, failed: int) -> NDArray[np.float64]:
+        cpu_ratio = suspended_s = watch_ratio = np.nan
+        watch_s = np.nan if self._watch is None else self._watch.cpu_s
+        if self._last is not None:
+            elapsed, boot, cpu = (now - last for now, last in zip(begun, self._last, strict=True))
+            if elapsed > 0:
+                cpu_ratio, watch_ratio = cpu / elapsed, (watch_s - self._watch_s) / (elapsed / 1e9)
+            suspended_s = max(0, boot - elapsed) / 1e9
+        self._watch_s = watch_s
+        values = np.array(
+            [
+                [
+                    cpu_ratio,
+                    self._memory_bytes(),
+                    (self._clock.monotonic() - begun[0]) / 1e9,
+                    self._publish_s,
+                    self._processes.count,
+                    self._processes.held_files,
+                    self._processes.unreadable_files,
+                    self._processes.read_errors + self._counters.read_errors + failed,
+                    self._publish_failures,
+                    np.nan if self._queue is None else self._queue.waiting,
+                    np.nan if self._queue is None else self._queue.dropped,
+                    missed,
+                    self._timeline.offset_s,
+                    suspended_s,
+                    np.nan if self._watch is None else self._watch.running,
+                    watch_ratio,
+                    np.nan if self._watch is None else self._watch.failures,
+                    np.nan if self._pools is None else self._pools.count,
+                    np.nan if self._pools is None else self._pools.members,
+                    np.nan if self._pools is None else self._pools.left_out,
+                ]
+            ],
+            np.float64,
+        )
+        values.setflags(write=False)
+        return values
+
+    def _memory_bytes(self) -> float:
+        """Of this program; NaN where it cannot be read, as when the machine is out of descriptors."""
+        try:
+            return float(self._program.memory_info().rss)
+        except (OSError, psutil.Error):
+            return np.nan

@@ -1,0 +1,73 @@
+"""What slows a host's processors from outside its programs: heat, and lowered limits of their frequency.
+
+Sources: Documentation/admin-guide/thermal/intel_thermal_throttle.rst and Documentation/admin-guide/pm/cpufreq.rst of
+Linux. Virtual machines mostly have neither.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from laggard.producers.system.held import HeldFiles
+
+MAX_FILES = 16
+"""Packages, and groups of processors of one frequency, of which so many are looked at: what cools one cools all."""
+
+
+class CpuLimits:
+    """The limits of a host's processors, read in place from files that are looked for once.
+
+    Args:
+        root: where sysfs has the processors.
+
+    """
+
+    def __init__(self, root: str = "/sys/devices/system/cpu") -> None:
+        packages: dict[str, str] = {}
+        for cpu in _numbered(Path(root), "cpu"):
+            throttled = cpu / "thermal_throttle/package_throttle_total_time_ms"
+            if throttled.exists():
+                package = cpu / "topology/physical_package_id"
+                packages.setdefault(package.read_text() if package.exists() else "", str(throttled))
+        self._packages = list(packages.values())[:MAX_FILES]
+        self._policies: list[tuple[str, float]] = []
+        for policy in _numbered(Path(root, "cpufreq"), "policy")[:MAX_FILES]:
+            highest, limit = policy / "cpuinfo_max_freq", policy / "scaling_max_freq"
+            if highest.exists() and limit.exists() and (kilohertz := float(highest.read_text())) > 0.0:
+                self._policies.append((str(limit), kilohertz))
+        paths = len(self._packages) + len(self._policies)
+        self._files = HeldFiles(paths)
+        self._descriptors = [-1] * paths
+
+    def close(self) -> None:
+        """Close all files; the next look opens them again."""
+        self._files.release(self._descriptors)
+
+    def throttled_s(self) -> float | None:
+        """How long the hottest package has been slowed by its heat since boot, in seconds; None where none says so."""
+        times_ms = [self._number(number, path) for number, path in enumerate(self._packages)]
+        return max(times_ms) / 1e3 if times_ms else None
+
+    def capped_ratio(self) -> float | None:
+        """The greatest share of their highest frequency that processors may not use; None where none says so."""
+        first = len(self._packages)
+        shares = [
+            1.0 - self._number(first + number, path) / highest for number, (path, highest) in enumerate(self._policies)
+        ]
+        return max(0.0, *shares) if shares else None
+
+    def _number(self, which: int, path: str) -> float:
+        text = self._files.read(self._descriptors, which, path)
+        try:
+            return float(int(text))
+        except ValueError:
+            raise ValueError(f"{path}: expected an integer, got {text[:60]!r}") from None
+
+
+def _numbered(folder: Path, name: str) -> list[Path]:
+    """The entries `name` and a number, by number."""
+    if not folder.is_dir():
+        return []
+    found = {int(each.name[len(name) :]): each for each in folder.iterdir() if re.fullmatch(rf"{name}\d+", each.name)}
+    return [found[number] for number in sorted(found)]

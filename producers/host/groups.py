@@ -1,0 +1,72 @@
+"""The control groups of a machine: which there are, and which processes are in them.
+
+Source: Documentation/admin-guide/cgroup-v2.rst of Linux.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from laggard.producers.system.foreign import content, folders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT: Final = "/sys/fs/cgroup"
+"""Where control groups are mounted."""
+
+MAX_GROUPS: Final = 20_000
+"""So many groups are looked at for those that are followed; a machine with more of them has none found beyond."""
+
+
+PROCESSES_BYTES: Final = 1 << 19
+"""So much of a group's list of processes is read: 65,536 of them at least."""
+
+SEEK_RATIO: Final = 0.002
+"""The share of one core that each search for groups may use; it runs less often on a machine with many groups."""
+
+
+def below(group: str) -> Iterator[tuple[str, bool]]:
+    """A group and all groups below it, and whether each has some below itself; `MAX_GROUPS` of them at most."""
+    waiting = [group]
+    for _ in range(MAX_GROUPS):
+        if not waiting:
+            break
+        path = waiting.pop()
+        try:
+            children = folders(path)
+        except OSError:  # gone in between
+            continue
+        yield path, bool(children)
+        waiting += children
+
+
+def members(group: str) -> list[int]:
+    """The processes of a group itself; but for those that our pid namespace does not have."""
+    found = (int(word) for word in content(f"{group}/cgroup.procs", PROCESSES_BYTES).split() if word.isdigit())
+    return [pid for pid in found if pid > 0]
+
+
+def all_members(group: str) -> list[int]:
+    """The processes of a group, and of those below it."""
+    return some_members(group, sys.maxsize)[0]
+
+
+def some_members(group: str, most: int) -> tuple[list[int], int]:
+    """Return processes of a group and of those below it, and the number of groups and processes read: about `most`."""
+    found: list[int] = []
+    looked = 0
+    for each, _ in below(group):
+        own = members(each)[: max(most - looked, 0)]
+        found += own
+        looked += 1 + len(own)
+        if looked >= most:
+            break
+    return found, looked
+
+
+def unified(root: str) -> str:
+    """Where the groups of version 2 are, which may be beside those of version 1; empty where there are none."""
+    return next((path for path in (root, f"{root}/unified") if Path(path, "cgroup.controllers").exists()), "")

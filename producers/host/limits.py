@@ -1,0 +1,395 @@
+"""Use of individual limits: memory and tasks of control groups, open files of processes.
+
+Sources: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of Linux, getrlimit(2) (`RLIMIT_NOFILE`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from laggard.pipeline.records import Layout, make_layout
+from laggard.producers.host.groups import SEEK_RATIO, below, some_members
+from laggard.producers.host.process import GAUGES, RATES
+from laggard.producers.system.foreign import content, head
+from laggard.producers.system.kernel import own_pid
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from laggard.producers.host.processes import ProcessTable
+    from laggard.producers.system.clock import Clock
+
+    Values = NDArray[np.float64]
+
+FEATURES: Final = ("used_ratio", "unused_bytes")
+
+TOLD: Final = 0.25
+"""The least share of a limit in use that is reported."""
+
+NEAR: Final = 0.125
+"""A group that used less of its limit in the last search is skipped until the next one."""
+
+AGAIN: Final = 0.8
+"""From this share on the limit itself is read again at each tick: somebody may have raised it."""
+
+MAX_ROWS: Final = 64
+"""The most rows in a frame: those nearest to their limits."""
+
+MAX_OF_KIND: Final = 24
+"""The most rows of one kind, so that many processes near their limits do not displace a group."""
+
+MAX_OF_NAME: Final = 8
+"""The most `descriptors` rows of one process name."""
+
+LOOK_S: Final = 60.0
+"""The time between two searches for limits, and for the top consumer of each, in seconds.
+
+An empty frame is sent as often: a reader that missed the first one closes its anomaly then.
+"""
+
+MAX_GROUPS: Final = 512
+"""The most groups with a limit that are followed, by controller."""
+
+MAX_LOOKED: Final = 2000
+"""The most groups and processes that one tick reads to find top consumers."""
+
+SHARE: Final = 0.25
+"""The least share of the use for a program to count as the top consumer."""
+
+MAX_NAME: Final = 200
+"""The longest path of a group in characters; longer ones are skipped."""
+
+UNLIMITED: Final = 1 << 60
+"""Version 1 of control groups reports a larger limit where there is none."""
+
+FEW: Final = 128
+"""Processes with fewer descriptors are skipped."""
+
+SMALLEST: Final = {"memory": 8 << 20, "pids": 16, "descriptors": 256}
+"""By kind, the least limit that is reported: services with lower ones run near them on purpose."""
+
+_MOST_BYTES: Final = 4096
+_DESCRIPTORS, _RSS, _THREADS = (
+    len(RATES) + GAUGES.index(name) for name in ("descriptors", "memory_rss_bytes", "threads")
+)
+_HELD: Final = {"memory": _RSS, "pids": _THREADS}
+_GONE: Final = {errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ESRCH}
+_CACHE: Final = {
+    b"total_": (b"total_inactive_file", b"total_active_file"),
+    b"": (b"inactive_file", b"active_file", b"slab_reclaimable"),
+}
+
+
+class _Controller(NamedTuple):
+    """What limits groups: its kind, where its groups are, and its files of the limit and of what is in use."""
+
+    kind: str
+    base: str
+    limit: str
+    used: str
+
+
+class _Group(NamedTuple):
+    """A control group with a limit."""
+
+    controller: _Controller
+    path: str
+    name: str
+    limit: int
+
+    @property
+    def id(self) -> str:
+        return f"{self.controller.kind} {self.name}"
+
+
+class _Row(NamedTuple):
+    """What has a limit: its kind and name, how near it is, how much is in use, and its group, if it is one's.
+
+    `holder` is the row of the process that holds most of it, or the row itself.
+    """
+
+    id: str
+    holder: str
+    used: float
+    unused_bytes: float
+    amount: float = np.nan
+    group: _Group | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.id.partition(" ")[0]
+
+
+class _Known(NamedTuple):
+    """What was found out at a time of the monotonic clock."""
+
+    what: str
+    at_ns: int
+
+
+class _Limit(NamedTuple):
+    """The limit of the open files of a process, and the look at which it was read."""
+
+    files: int
+    looked_ns: int
+
+
+class Limits:
+    """A row for each limit of which a quarter is in use.
+
+    - `memory {group}`: the memory of a control group and those below it, as a share of its limit. The page cache is
+      left out, see `cache_bytes`. `unused_bytes` is what is left.
+    - `pids {group}`: its tasks, as a share of its limit.
+    - `descriptors {process}`: the open files of a process, as a share of its soft limit. Those of this program are
+      left out: it holds many on purpose.
+
+    The name of a row is the row of the process that holds most of it, in the frame of processes of the same tick; its
+    own id where none is known, or no program holds much of it. Of the program that holds most, all its processes
+    together, it is the process that does.
+
+    What cannot be read for a moment, as when the machine is out of descriptors, is told as it was last.
+
+    Args:
+        table: the processes.
+        clock: what tells when to look for limits again.
+
+    """
+
+    def __init__(self, table: ProcessTable, clock: Clock) -> None:
+        self._table = table
+        self._clock = clock
+        self._own_pid = own_pid(table.root) or os.getpid()
+        self._controllers = _controllers(table.groups)
+        self._groups: dict[str, _Group] = {}  # by the id of the row
+        self._opened: dict[str, _Limit] = {}  # the limits of open files, by the row of the process
+        self._holders: dict[str, _Known] = {}
+        self._last: dict[str, _Row] = {}  # what was read at the tick before
+        self._looked_ns = self._look_ns = 0
+        self._told_ns: int | None = None
+        self._layout: Layout | None = None
+
+    def read(self, layout: Layout, values: Values) -> tuple[Layout, Values] | None:
+        """Read how near each limit is; None where nothing is near, and that was told less than `LOOK_S` ago.
+
+        Args:
+            layout: of the processes at this tick.
+            values: theirs, shape (processes, features).
+
+        """
+        now_ns = self._clock.monotonic()
+        if self._told_ns is None or now_ns >= self._look_ns:
+            self._look(now_ns, layout)
+        found = self._descriptors(layout, values)
+        found += [row for group in tuple(self._groups.values()) if (row := self._of_group(group)) is not None]
+        self._last = {each.id: each for each in found}
+        rows = self._with_holders(_nearest(found), layout, values, now_ns)
+        if not rows and self._is_known_as_calm(now_ns):
+            return None
+        self._told_ns = now_ns
+        ids, holders = tuple(each.id for each in rows), tuple(each.holder for each in rows)
+        if self._layout is None or (self._layout.rows, self._layout.names) != (ids, holders):
+            self._layout = make_layout(ids, holders, FEATURES)
+        told = np.array([(each.used, each.unused_bytes) for each in rows], np.float64).reshape(len(rows), len(FEATURES))
+        told.setflags(write=False)
+        return self._layout, told
+
+    def _is_known_as_calm(self, now_ns: int) -> bool:
+        """Whether it was told lately that no limit is near."""
+        if self._told_ns is None or self._layout is None or self._layout.rows:
+            return False
+        return now_ns - self._told_ns < LOOK_S * 1e9
+
+    def _look(self, now_ns: int, layout: Layout) -> None:
+        """Look for limits."""
+        begun = self._clock.cpu()
+        self._groups = self._seek()
+        here = set(layout.rows)
+        self._opened = {row: each for row, each in self._opened.items() if row in here}
+        self._holders = {id_: each for id_, each in self._holders.items() if id_ in self._groups}
+        took_ns = self._clock.cpu() - begun
+        self._looked_ns, self._look_ns = now_ns, now_ns + max(round(LOOK_S * 1e9), round(took_ns / SEEK_RATIO))
+
+    def _seek(self) -> dict[str, _Group]:
+        found: dict[str, _Group] = {}
+        for base in dict.fromkeys(each.base for each in self._controllers):
+            left = {each: MAX_GROUPS for each in self._controllers if each.base == base}
+            for path, _ in below(base):
+                name = path.removeprefix(base) or "/"
+                if len(name) > MAX_NAME or not name.isprintable():
+                    continue
+                for controller in [each for each, more in left.items() if more]:
+                    if (group := self._limited(controller, path, name)) is not None:
+                        found[group.id] = group
+                        left[controller] -= 1
+                if not any(left.values()):
+                    break
+        return found
+
+    def _limited(self, controller: _Controller, path: str, name: str) -> _Group | None:
+        """Return a group, if it has a limit and uses some of it; what cannot be read is as it was."""
+        # With a name such as `x[1]` its id would look like that of a process. The same path may end in a slash.
+        group = _Group(controller, path, f"{name}/" if name.endswith("]") else name, 0)
+        limit = _number(f"{path}/{controller.limit}")
+        if limit == 0:
+            return None
+        used = _number(f"{path}/{controller.used}")
+        if limit is None or used is None:
+            return self._groups.get(group.id)
+        is_one = SMALLEST[controller.kind] <= limit < UNLIMITED
+        return group._replace(limit=limit) if is_one and used >= NEAR * limit else None
+
+    def _descriptors(self, layout: Layout, values: Values) -> list[_Row]:
+        rows = []
+        processes = list(self._table.processes)
+        for place in np.flatnonzero(~(values[:, _DESCRIPTORS] < FEW)).tolist():
+            row, opened = layout.rows[place], float(values[place, _DESCRIPTORS])
+            if processes[place].pid == self._own_pid:
+                continue
+            id_ = f"descriptors {row}"
+            if np.isnan(opened):
+                if id_ in self._last:
+                    rows.append(self._last[id_])
+                continue
+            limit = self._opened.get(row)
+            if limit is None or limit.looked_ns != self._looked_ns or opened >= AGAIN * limit.files > 0:
+                head = _head(f"{processes[place].path}/limits")
+                files = open_files(head) if head is not None else 0 if limit is None else limit.files
+                limit = self._opened[row] = _Limit(files, self._looked_ns)
+            if limit.files >= SMALLEST["descriptors"] and (used := opened / limit.files) >= TOLD:
+                rows.append(_Row(id_, row, used, np.nan, opened))
+        by_name, counts = dict(zip(layout.rows, layout.names, strict=True)), Counter[str]()
+        kept = []
+        for each in sorted(rows, key=lambda each: -each.used):
+            name = by_name[each.holder]
+            counts[name] += 1
+            if counts[name] <= MAX_OF_NAME:
+                kept.append(each)
+        return kept
+
+    def _of_group(self, group: _Group) -> _Row | None:
+        used, holds_memory = _number(f"{group.path}/{group.controller.used}"), group.controller.kind == "memory"
+        if used is None:
+            return self._last.get(group.id)
+        if used >= AGAIN * group.limit:
+            limit = _number(f"{group.path}/{group.controller.limit}")
+            if limit is not None and not SMALLEST[group.controller.kind] <= limit < UNLIMITED:
+                return None
+            group = self._groups[group.id] = group._replace(limit=group.limit if limit is None else limit)
+        if used < TOLD * group.limit:
+            return None
+        if holds_memory:
+            stat = _head(f"{group.path}/memory.stat")
+            if stat is None:
+                return self._last.get(group.id)
+            used = max(used - cache_bytes(stat), 0)
+        if (ratio := used / group.limit) < TOLD:
+            return None
+        unused = float(max(group.limit - used, 0)) if holds_memory else np.nan
+        return _Row(group.id, group.id, ratio, unused, used, group)
+
+    def _with_holders(self, rows: list[_Row], layout: Layout, values: Values, now_ns: int) -> list[_Row]:
+        """Say who holds most of each, the nearest first: of many groups some are looked at at the next ticks."""
+        places = {row: place for place, row in enumerate(layout.rows)}
+        pids = {process.pid: place for place, process in enumerate(self._table.processes)}
+        left, told = MAX_LOOKED, []
+        for row in rows:
+            holder, known = row.holder, self._holders.get(row.id)
+            if row.group is not None:
+                is_known = known is not None and (known.what in places or known.what == row.id)
+                if known is not None and is_known and now_ns - known.at_ns < LOOK_S * 1e9:
+                    holder = known.what
+                elif left > 0:
+                    members, looked = some_members(row.group.path, left)
+                    left -= looked
+                    held = [pids[pid] for pid in members if pid in pids]
+                    holder = _holder(row, held, layout, values) or row.id
+                    self._holders[row.id] = _Known(holder, now_ns)
+                elif known is not None and is_known:
+                    holder = known.what
+            told.append(row._replace(holder=holder))
+        return sorted(told, key=lambda each: each.id)
+
+
+def _nearest(rows: list[_Row]) -> list[_Row]:
+    """Return those that are told, the nearest to its limit first."""
+    counts, kept = Counter[str](), []
+    for each in sorted(rows, key=lambda each: -each.used):
+        counts[each.kind] += 1
+        if counts[each.kind] <= MAX_OF_KIND:
+            kept.append(each)
+    return kept[:MAX_ROWS]
+
+
+def _holder(row: _Row, held: list[int], layout: Layout, values: Values) -> str:
+    """Return the row of the process that holds most of a limit, of the program that does; empty where none does."""
+    of_each = np.nan_to_num(values[held, _HELD[row.kind]])
+    amounts: dict[str, float] = {}
+    for place, amount in zip(held, of_each.tolist(), strict=True):
+        amounts[layout.names[place]] = amounts.get(layout.names[place], 0.0) + amount
+    name = max(amounts, key=lambda each: amounts[each], default="")
+    if not amounts or amounts[name] <= 0.0 or amounts[name] < SHARE * row.amount:
+        return ""
+    own = [(amount, place) for amount, place in zip(of_each.tolist(), held, strict=True) if layout.names[place] == name]
+    return layout.rows[max(own, key=lambda each: each[0])[1]]
+
+
+def _controllers(root: str) -> tuple[_Controller, ...]:
+    """What limits groups here, in version 2 of control groups or in version 1."""
+    found = []
+    together = content(f"{root}/cgroup.controllers").decode("ascii", "replace").split()
+    for kind, before in (("memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")), ("pids", ())):
+        names = f"{kind}.max", f"{kind}.current"
+        if kind in together:
+            found.append(_Controller(kind, root, *names))
+        elif Path(root, kind).is_dir():
+            found.append(_Controller(kind, f"{root}/{kind}", *(before or names)))
+    return tuple(found)
+
+
+def open_files(limits: bytes) -> int:
+    """Parse `/proc/PID/limits`: how many files the process may open; 0 where there is no limit, or none is told."""
+    for line in limits.splitlines():
+        if line.startswith(b"Max open files"):
+            soft = line.removeprefix(b"Max open files").split()[:1]
+            return int(soft[0]) if soft and soft[0].isdigit() else 0
+    return 0
+
+
+def cache_bytes(stat: bytes) -> int:
+    """Parse `memory.stat`: the page cache, and in version 2 kernel objects such as inodes; 0 if it is not told.
+
+    Both are given back before a group runs out of memory. So is what was used lately, if need be: a database that reads
+    its files has its group full of cache, and nothing is wrong. Memory of tmpfs is no part of these, nor can it be
+    given back.
+    """
+    told = {
+        name: int(number)
+        for line in stat.splitlines()
+        for name, _, number in [line.partition(b" ")]
+        if number.isdigit()
+    }
+    # Version 1 has those of the group itself, too, beside those of it and all groups below.
+    is_first = any(name.startswith(b"total_") for name in told)
+    return sum(told.get(name, 0) for name in _CACHE[b"total_" if is_first else b""])
+
+
+def _number(path: str) -> int | None:
+    """Read a number; 0 where there is none, as `max` is no limit, or a group is gone; None where it is unreadable."""
+    text = _head(path)
+    if text is None:
+        return None
+    return int(text) if (text := text.strip()).isdigit() else 0
+
+
+def _head(path: str) -> bytes | None:
+    """Read the beginning of a file; empty where it is gone; None where it cannot be read."""
+    try:
+        return head(path, _MOST_BYTES)
+    except OSError as error:
+        return b"" if error.errno in _GONE else None

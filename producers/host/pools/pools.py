@@ -1,0 +1,119 @@
+"""The pools of a machine at a tick."""
+
+from __future__ import annotations
+
+import logging
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
+
+from laggard.producers.host import processes, thread
+from laggard.producers.host.pools.grouping import MAX_MEMBERS, MAX_POOLS, MINIMUM, SETTLED_S, Grouping
+from laggard.producers.host.pools.prefork import PreforkPools
+from laggard.producers.host.pools.threads import ThreadPools
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from laggard.pipeline.records import Layout
+    from laggard.producers.host.processes import ProcessTable
+    from laggard.producers.system.clock import Clock
+
+_logger = logging.getLogger(__name__)
+
+
+class Members(NamedTuple):
+    """A pool at a tick.
+
+    Attributes:
+        key: the host's name, a slash, and what its members have in common.
+        layout: of its members.
+        values: float64, shape (members, features). Read-only.
+
+    """
+
+    key: str
+    layout: Layout
+    values: NDArray[np.float64]
+
+
+class Pools:
+    """Finds and reads the pools of a machine.
+
+    Args:
+        clock: what tells the time.
+        host: what the keys begin with.
+        threads: names, or patterns, of the processes whose threads are watched.
+        discover: whether prefork workers are looked for.
+        minimum: so many members make a pool.
+        titles: whether titles of processes tell prefork workers apart.
+        settled_s: so long that many members have to be there first.
+
+    Attributes:
+        count: how many pools there were at the last tick.
+        members: how many members they had.
+        left_out: how many more were left out, for a bound.
+
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        host: str,
+        *,
+        threads: Sequence[str] = (),
+        discover: bool = True,
+        minimum: int = MINIMUM,
+        titles: bool = True,
+        settled_s: float = SETTLED_S,
+    ) -> None:
+        self.count = self.members = self.left_out = 0
+        self.watches_threads = bool(threads)
+        self._named = tuple(threads)
+        self._clock = clock
+        self._of_threads = Grouping(host, thread.FEATURES, minimum, settled_s)
+        self._of_processes = Grouping(host, processes.FEATURES, minimum, settled_s)
+        self._threads = ThreadPools(threads, self._of_threads) if threads else None
+        self._prefork = PreforkPools(self._of_processes, settled_s, titles=titles) if discover else None
+
+    def unmatched(self, names: Collection[str]) -> list[str]:
+        """Those of the names, or patterns, whose threads are to be watched that no process of these names has."""
+        return [each for each in self._named if not any(fnmatchcase(name, each) for name in names)]
+
+    def read(self, table: ProcessTable, layout: Layout, values: NDArray[np.float64]) -> list[Members]:
+        """All pools, each with its members' values.
+
+        Args:
+            table: that was read just now.
+            layout: what it gave, the very object that it goes on giving while names stay the same.
+            values: likewise.
+
+        """
+        monotonic_s, boot_s = self._clock.monotonic() / 1e9, self._clock.boottime() / 1e9
+        found: list[Members] = []
+        if self._prefork is not None:
+            pools = self._prefork.read(table, layout, boot_s)
+            found += [Members(pool.key, pool.layout, values[pool.places]) for pool in pools]
+        if self._threads is not None:
+            pools, of_threads = self._threads.read(table, layout, monotonic_s, boot_s)
+            found += [Members(pool.key, pool.layout, of_threads[pool.places]) for pool in pools]
+        for each in found:
+            each.values.setflags(write=False)
+        self.count, self.members = len(found), sum(len(each.values) for each in found)
+        self._leave_out()
+        return found
+
+    def _leave_out(self) -> None:
+        """Count what is beyond a bound, and say so when it begins."""
+        left_out = self._of_threads.left_out + self._of_processes.left_out
+        left_out += 0 if self._threads is None else self._threads.left_out
+        if left_out and not self.left_out:
+            _logger.warning(
+                "%d members of pools are left out; expected at most %d pools, %d members, and short names",
+                left_out,
+                MAX_POOLS,
+                MAX_MEMBERS,
+            )
+        self.left_out = left_out

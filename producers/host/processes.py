@@ -1,0 +1,559 @@
+"""Every process of a machine at a tick: one row each, counters as rates and ratios.
+
+What makes it cheap: the files of a process stay open and are read in place; of a process that did not run since the
+last tick nothing is read but its CPU clock; what is left of the arithmetic is done for all processes at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from laggard.pipeline.records import Layout, make_layout
+from laggard.producers.host.groups import all_members, members
+from laggard.producers.host.owners import Users
+from laggard.producers.host.pressures import Pressures
+from laggard.producers.host.process import GAUGES, MAX_THREADS, RATES, Process
+from laggard.producers.host.quotas import Quotas
+from laggard.producers.host.suspects import blocked_threads
+from laggard.producers.host.thread import Thread
+from laggard.producers.system.foreign import names
+from laggard.producers.system.held import OUT_OF_DESCRIPTORS, HeldFiles, raise_descriptor_limit
+from laggard.producers.system.kernel import Kernel
+from laggard.producers.system.patience import HangingError, Patience
+from laggard.producers.system.proc import PF_FORKNOEXEC, PF_KTHREAD, ProcError, Stat, parse_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from numpy.typing import NDArray
+
+    from laggard.producers.system.clock import Clock
+
+SHARED = ("cpu_quota_throttled_ratio", "io_pressure_ratio", "memory_pressure_ratio", "cpus")
+"""What is not a process's own: the share of periods in which the CPU quota of its control group, or of one above that,
+was used up, 0 without a quota; the share of time in which some task of its control group waited for I/O, or memory, if
+it may have been one of its own, else 0; and how many CPUs are online."""
+
+logger = logging.getLogger(__name__)
+
+FEATURES = RATES + GAUGES + SHARED
+
+REFRESH_S = 10.0
+"""How old a value may get that others change while its process sleeps: memory under reclaim, a new name."""
+
+RETRY_S = 60.0
+"""How often what may not be read is tried again, and sockets are told from other descriptors even if none was added."""
+
+_OWN = len(RATES) + len(GAUGES) - 1  # of the features, those that are read from its files; the children are counted
+_QUOTA, _IO, _MEMORY, _CPUS = range(_OWN + 1, len(FEATURES))
+
+_SIGNS = {
+    "io": ("page_faults_major_per_s", "io_delay_ratio", "io_read_bytes_per_s", "io_write_bytes_per_s"),
+    "memory": ("page_faults_major_per_s", "page_faults_minor_per_s"),
+}
+"""By resource: of those that share a control group, the ones that had any of this may have waited for it."""
+
+MOST_HANGING: Final = 32
+"""So many processes whose files do not answer are waited for; then nothing of their users' is read until one does."""
+
+_SIGN_COLUMNS = {resource: [RATES.index(sign) for sign in signs] for resource, signs in _SIGNS.items()}
+
+_START_SLACK_TICKS = 2  # a start is rounded down to a clock tick
+_CPU = [RATES.index(name) for name in ("cpu_user_ratio", "cpu_system_ratio", "cpu_children_ratio")]
+_OF_CHILDREN = _CPU[-1]
+
+
+class _Look(NamedTuple):
+    """What was read of a process that ran."""
+
+    at_ns: int
+    boot_ns: int
+    before: Stat
+    uid: int | None
+    values: tuple[float, ...]
+
+
+class ProcessTable:
+    """The processes of a machine, kernel threads among them.
+
+    A row is one process from its start, or from the tick at which its name changed (exec), to its end; its id is
+    `name[pid@start_ticks]`. The first values of a row's rates are NaN, for there is nothing to compare with, but for
+    - a process that began after the last tick: its counters began at zero. They are divided by the time since its
+      start, at least one interval: what a process does in its first moments is no faster than what it does to the
+      tick, and many short lives do not look like many busy cores.
+    - a changed name: the counters are still those of the same process.
+    A counter that goes backwards has no rate (NaN) at that tick. A process whose files do not answer has no row until
+    they do, see `patience`.
+
+    The kernel gives a parent all CPU time of a child's life at the moment at which that is waited for. What was in the
+    child's own row before is left out, so that who waits for a process that computed for an hour did not compute for
+    an hour; what is in no row is the parent's: that of children who live for less than a tick.
+
+    Args:
+        clock: what times the rates.
+        interval_s: between ticks, as planned.
+        root: where procfs is mounted.
+        command_lines: whether to read them; they may hold secrets.
+        descriptor_limit: files to hold open; by default as many as the (raised) limit of this process allows.
+        groups: where control groups are mounted; by default below the `sys` beside procfs.
+        watches_threads: whether threads will be watched: half of the files held are for them then.
+
+    Attributes:
+        groups: where control groups are mounted.
+        root: where procfs is mounted.
+        families: grows whenever a process comes, goes, gets another parent or calls exec.
+        tick_s: seconds of a clock tick.
+        unreadable_files: how many files may not be read, at the last tick; a process hidden from us counts as one.
+        read_errors: how many texts did not have their form, at the last tick.
+
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        interval_s: float,
+        *,
+        root: str = "/proc",
+        command_lines: bool = True,
+        descriptor_limit: int | None = None,
+        groups: str = "",
+        watches_threads: bool = False,
+    ) -> None:
+        limit = raise_descriptor_limit() if descriptor_limit is None else descriptor_limit
+        self.unreadable_files = 0
+        self.read_errors = 0
+        self._clock = clock
+        self._interval_s = interval_s
+        self._root = self.root = root
+        self._command_lines = command_lines
+        self._watch = self._new_thread
+        self._kernel = Kernel(root)
+        self._users = Users(root)
+        # What watched threads hold takes nothing from the processes.
+        self._thread_files = HeldFiles(limit // 2 if watches_threads else 0)
+        self._files = HeldFiles(limit - self._thread_files.limit)
+        self.families = 0
+        self.tick_s = self._kernel.tick_s
+        self.groups = groups or f"{Path(root).with_name('sys')}/fs/cgroup"
+        self._quotas = Quotas(clock, self.groups)
+        self._pressures = Pressures(clock, root, self.groups)
+        self._cpus = 0
+        self._phases = max(1, round(REFRESH_S / interval_s))
+        self._rounds = max(1, round(RETRY_S / (interval_s * self._phases)))
+        self._tick = 0
+        self._processes: dict[str, Process] = {}
+        self._hidden: set[str] = set()
+        self._new: list[Process] = []  # those that are looked at for the first time
+        self._patience = Patience()
+        self._hanging: dict[str, int | None] = {}  # the owners of those whose files do not answer
+        self._entries: list[str] = []
+        self._pids: set[str] = set()
+        self._listed: tuple[float, float] | None = None  # when the last tick began: monotonic, boot time in seconds
+        # One line per slot. A process keeps its slot as long as it lives.
+        self._free: list[int] = []
+        self._now = np.full((0, _OWN), np.nan)
+        self._before = np.full((0, len(RATES)), np.nan)
+        self._now_s = np.zeros(0)
+        self._before_s = np.zeros(0)
+        self._layout: Layout | None = None
+        self._slots: NDArray[np.intp] = np.zeros(0, np.intp)
+        self._children = np.zeros(0)
+        self._families_changed = False
+        self._lost_parents: set[int] = set()  # whose children have, or will have, a new parent
+        # Of those that ended since the last tick: the parent, and the CPU time in seconds that was in their rows.
+        self._ended: dict[int, tuple[int, float]] = {}
+        self._ended_before: dict[int, float] = {}  # by the parent, what it may be given at this tick only
+
+    @property
+    def count(self) -> int:
+        """How many processes there were at the last tick."""
+        return len(self._processes)
+
+    @property
+    def held_files(self) -> int:
+        """How many files are held open."""
+        return self._files.held + self._thread_files.held
+
+    @property
+    def processes(self) -> Collection[Process]:
+        """Those of the last tick, in the order of its rows."""
+        return self._processes.values()
+
+    @property
+    def cpu_ns(self) -> int:
+        """CPU time that reading took in a thread of its own so far, in nanoseconds."""
+        return self._patience.cpu_ns
+
+    def process(self, pid: int) -> Process | None:
+        """The process with this number, if there is one."""
+        return self._processes.get(str(pid))
+
+    def title(self, process: Process) -> str:
+        """The command line that a process has now; empty where it does not answer."""
+        (found,) = self._patience.each([process], Process.read_command)
+        return "" if isinstance(found, Exception) else found
+
+    def looked_s(self, process: Process) -> float:
+        """When it was looked at last, in seconds of the monotonic clock."""
+        return float(self._now_s[process.slot])
+
+    def watch(self, process: Process, *, watched: bool) -> None:
+        """Watch each thread of a process but the first, from the next tick on; or do so no more."""
+        process.watch(self._watch if watched else None)
+
+    def read(self) -> tuple[Layout, NDArray[np.float64]]:
+        """Read every process. The values have the shape (processes, `FEATURES`) and are read-only."""
+        started = self._clock.monotonic() / 1e9
+        started_boot = self._clock.boottime() / 1e9
+        self.read_errors = 0
+        self._tick += 1
+        pids = self._list()
+        for pid in self._processes.keys() - pids:
+            self._remove(pid)
+        for process in self._patience.late():
+            process.release()
+            self._hanging.pop(str(process.pid), None)
+        pids = self._answering(pids)
+        self._wake_orphans()
+        self._now_s[:] = started
+        self._read_known()
+        self._read_new(pids)
+        self._listed = started, started_boot
+        if self._families_changed:
+            self._count_children()
+        self.unreadable_files = len(self._hidden) + sum([len(process.denied) for process in self._processes.values()])
+        return self._layout or self._lay_out(), self._rates()
+
+    def close(self) -> None:
+        """Close all files; the next tick starts anew."""
+        for pid in list(self._processes):
+            self._remove(pid)
+        self._quotas.close()
+        self._pressures.close()
+        self._patience.close()
+        self._listed = None
+
+    def _answering(self, pids: set[str]) -> set[str]:
+        """Those of whose files an answer may come."""
+        if not self._hanging:
+            return pids
+        pids = pids - self._hanging.keys()
+        if self._patience.hanging < MOST_HANGING:
+            return pids
+        owners = set(self._hanging.values())
+        left = {pid for pid in pids if _owner(f"{self._root}/{pid}") in owners}
+        for pid in left & self._processes.keys():
+            self._remove(pid)
+        return pids - left
+
+    def _hangs(self, process: Process) -> None:
+        """Leave out a process whose files do not answer."""
+        pid = str(process.pid)
+        logger.warning("%s does not answer: process %s is left out until it does", process.path, pid)
+        self._hanging[pid] = _owner(process.path)
+        self.read_errors += 1
+
+    def _look_at(self, process: Process, phase: int, *, retry: bool) -> _Look | None:
+        """Read a process; None where it slept."""
+        refresh = process.phase == phase
+        try:
+            if process.sleeps() and (not refresh or process.untouched()):
+                return None
+            at_ns = self._clock.monotonic()
+            before, uid = process.stat, process.uid
+            values = process.read(retry=refresh and retry)
+        except OSError as error:
+            self._shed_if_short(error)  # for the next one
+            raise
+        if process.stat.comm != before.comm or not process.command:
+            self._name(process)
+        return _Look(at_ns, 0, before, uid, values)
+
+    def _look_at_new(self, process: Process) -> _Look:
+        at_ns, boot_ns = self._clock.monotonic(), self._clock.boottime()
+        before = process.stat
+        try:
+            values = process.read(retry=True)
+        except (OSError, ProcError) as error:
+            process.release()
+            self._shed_if_short(error)
+            raise
+        self._name(process)
+        return _Look(at_ns, boot_ns, before, None, values)
+
+    def _read_known(self) -> None:
+        round_, phase = divmod(self._tick, self._phases)
+        look = partial(self._look_at, phase=phase, retry=round_ % self._rounds == 0)
+        slots: list[int] = []
+        values: list[tuple[float, ...]] = []
+        times: list[int] = []
+        known = list(self._processes.items())
+        for (pid, process), found in zip(known, self._patience.each([each for _, each in known], look), strict=True):
+            if found is None:
+                continue
+            if isinstance(found, HangingError):
+                self._remove(pid, hangs=True)
+                self._hangs(process)
+                continue
+            if isinstance(found, (OSError, ProcError)):
+                self._remove(pid)  # gone; if its pid is in use again, it is a new process below
+                continue
+            if isinstance(found, Exception):
+                raise found
+            before, stat = found.before, process.stat
+            self.read_errors += process.malformed
+            slots.append(process.slot)
+            values.append(found.values)
+            times.append(found.at_ns)
+            if process.uid != found.uid:
+                self._layout = None
+            ended = stat.state == b"Z"
+            if ended:
+                self._lost_parents.add(process.pid)
+            if stat.parent != before.parent or (stat.flags ^ before.flags) & PF_FORKNOEXEC or ended:
+                self._families_changed = True
+        if slots:
+            self._now[slots] = np.array(values, np.float64)
+            self._now_s[slots] = np.array(times) / 1e9
+
+    def _read_new(self, pids: set[str]) -> None:
+        self._hidden &= pids
+        new = pids - self._processes.keys()
+        if self._tick % (self._phases * self._rounds):
+            new -= self._hidden
+        self._new = [Process(int(pid), f"{self._root}/{pid}", self._kernel, self._files) for pid in new]
+        for process, found in zip(self._new, self._patience.each(self._new, self._look_at_new), strict=True):
+            pid = str(process.pid)
+            if isinstance(found, HangingError):
+                self._hangs(process)
+                continue
+            if isinstance(found, Exception):
+                if isinstance(found, PermissionError):
+                    self._hidden.add(pid)
+                elif isinstance(found, ProcError):
+                    self.read_errors += 1
+                elif not isinstance(found, OSError):  # gone since the listing
+                    raise found
+                continue
+            now, now_boot = found.at_ns / 1e9, found.boot_ns / 1e9
+            self.read_errors += process.malformed
+            self._hidden.discard(pid)
+            self._add(pid, process)
+            slot = process.slot
+            self._now[slot] = found.values
+            self._now_s[slot] = now
+            self._before[slot] = np.nan
+            if self._listed is not None:
+                listed, listed_boot = self._listed
+                start_s = process.stat.start_ticks * self._kernel.tick_s
+                if start_s >= listed_boot - _START_SLACK_TICKS * self._kernel.tick_s:
+                    self._before[slot] = 0.0
+                    self._before_s[slot] = now - max(min(now_boot - start_s, now - listed), self._interval_s)
+
+    def _list(self) -> set[str]:
+        try:
+            entries = names(self._root)
+        except OSError as error:
+            if not self._shed_if_short(error):
+                raise
+            entries = names(self._root)
+        if entries != self._entries:  # mostly they are the same, in the same order
+            self._entries = entries
+            self._pids = {entry for entry in entries if entry.isdecimal() and entry.isascii()}
+        return self._pids
+
+    def _shed_if_short(self, error: Exception) -> bool:
+        """Where the program or the machine is out of descriptors, give half of them back, for good."""
+        if not isinstance(error, OSError) or error.errno not in OUT_OF_DESCRIPTORS:
+            return False
+        self.read_errors += 1
+        held = self._files, self._thread_files
+        for files in held:
+            files.limit = files.held // 2
+        for process in (*self._processes.values(), *self._new):
+            if str(process.pid) in self._hanging:
+                continue
+            if all(files.held <= files.limit for files in held):
+                break
+            process.release()
+        return True
+
+    def _new_thread(self, tid: str, path: str) -> Thread:
+        return Thread(tid, path, self._kernel, self._thread_files)
+
+    def _add(self, pid: str, process: Process) -> None:
+        if not self._free:
+            size = len(self._now)
+            more = max(64, size)
+            self._free = list(range(size + more - 1, size - 1, -1))
+            self._now = np.concatenate([self._now, np.full((more, self._now.shape[1]), np.nan)])
+            self._before = np.concatenate([self._before, np.full((more, self._before.shape[1]), np.nan)])
+            self._now_s = np.concatenate([self._now_s, np.zeros(more)])
+            self._before_s = np.concatenate([self._before_s, np.zeros(more)])
+            self._children = np.concatenate([self._children, np.zeros(more)])
+        process.slot = self._free.pop()
+        process.phase = process.pid % self._phases
+        self._processes[pid] = process
+        self._families_changed = True
+
+    def _remove(self, pid: str, *, hangs: bool = False) -> None:
+        process = self._processes.pop(pid)
+        if not hangs:  # who hangs still reads its files
+            process.release()
+        self._free.append(process.slot)
+        self._ended[process.pid] = process.stat.parent, float(self._now[process.slot, _CPU].sum())
+        self._lost_parents.add(process.pid)
+        self._families_changed = True
+        self._layout = None
+
+    def _name(self, process: Process) -> None:
+        stat = process.stat
+        kernel_thread = bool(stat.flags & PF_KTHREAD)
+        name = parse_name(stat.comm, kernel_thread)
+        if name != process.name or not process.row:
+            process.name = name
+            process.row = f"{name}[{process.pid}@{stat.start_ticks}]"
+            process.command = ""
+            process.container = "" if kernel_thread else process.read_container()
+            self._layout = None
+        # In the middle of an exec the name is there before the command line: that is read again at the next reading.
+        if self._command_lines and not kernel_thread and not process.command:
+            process.command = process.read_command()
+            if process.command:
+                self._layout = None
+
+    def _wake_orphans(self) -> None:
+        """Read those again whose parent ended: they got another one in their sleep."""
+        if self._lost_parents:
+            for process in self._processes.values():
+                if process.stat.parent in self._lost_parents:
+                    process.wake()
+            self._lost_parents.clear()
+
+    def _count_children(self) -> None:
+        counts = Counter(process.stat.parent for process in self._processes.values())
+        for process in self._processes.values():
+            self._children[process.slot] = counts[process.pid]
+        self._families_changed = False
+        self.families += 1
+
+    def _lay_out(self) -> Layout:
+        self._users.refresh()
+        processes = self._processes.values()
+        self._slots = np.fromiter((process.slot for process in processes), np.intp, len(processes))
+        self._layout = make_layout(
+            [process.row for process in processes],
+            [process.name for process in processes],
+            FEATURES,
+            [process.command for process in processes] if self._command_lines else (),
+            users=["" if process.uid is None else self._users.name(process.uid) for process in processes],
+            containers=[process.container for process in processes],
+        )
+        return self._layout
+
+    def _leave_out_ended(self) -> None:
+        """Take what was in the rows of ended children as counted before in their parents' rows."""
+        now: dict[int, float] = {}
+        before: dict[int, float] = {}
+        for parent, seconds in self._ended_before.items():
+            heir = self._heir(parent)
+            credits_ = before if heir == parent else now
+            credits_[heir] = credits_.get(heir, 0.0) + seconds
+        for parent, seconds in self._ended.values():
+            heir = self._heir(parent)
+            now[heir] = now.get(heir, 0.0) + seconds
+        waiting: dict[int, float] = {}
+        for credits_, lasts in ((before, False), (now, True)):
+            for parent, seconds in credits_.items():
+                process = self._processes.get(str(parent))
+                if process is None:
+                    continue
+                added = self._now[process.slot, _OF_CHILDREN] - self._before[process.slot, _OF_CHILDREN]
+                known = min(max(added, 0.0), seconds)
+                if known > 0.0:
+                    self._before[process.slot, _OF_CHILDREN] += known
+                if lasts and seconds > known:
+                    waiting[parent] = seconds - known
+        self._ended_before, self._ended = waiting, {}
+
+    def _heir(self, parent: int) -> int:
+        """Who is given what a parent was: itself or, where it has ended too, the next one above it that has not."""
+        for _ in range(len(self._ended)):
+            if str(parent) in self._processes or parent not in self._ended:
+                break
+            parent = self._ended[parent][0]
+        return parent
+
+    def _throttled(self) -> NDArray[np.float64]:
+        """For which share of periods each process, in the order of the layout, was held back by a quota."""
+        groups, _, ratios = self._quotas.read()
+        by_slot = np.zeros(len(self._now))
+        for place in np.flatnonzero(ratios > 0.0).tolist():
+            for pid in all_members(groups[place]):
+                if (process := self._processes.get(str(pid))) is not None:
+                    by_slot[process.slot] = max(by_slot[process.slot], ratios[place])
+        return by_slot[self._slots]
+
+    def _pressed(self, values: NDArray[np.float64]) -> None:
+        """Put down how long tasks of each process's group waited. `values` are those of the layout, without these."""
+        values[:, _IO:_CPUS] = 0.0
+        groups, _, ratios = self._pressures.read()
+        places = {resource: np.flatnonzero(each > 0.0).tolist() for resource, each in ratios.items()}
+        if not any(places.values()):
+            return
+        rows = {slot: row for row, slot in enumerate(self._slots.tolist())}
+        for column, (resource, pressed) in zip((_IO, _MEMORY), places.items(), strict=True):
+            for place in pressed:
+                processes = [self._processes.get(str(pid)) for pid in members(groups[place])]
+                there = [process for process in processes if process is not None]
+                for process in there:
+                    row = rows[process.slot]
+                    if len(there) == 1 or np.any(values[row, _SIGN_COLUMNS[resource]] > 0.0) or self._is_stuck(process):
+                        values[row, column] = ratios[resource][place]
+
+    def _is_stuck(self, process: Process) -> bool:
+        """Whether a thread of a process waits for a device. Of one that has not run its state is that of before."""
+        if process.stat.threads <= 1 or process.stat.state == b"D":
+            return process.stat.state == b"D"
+        if process.stat.threads > MAX_THREADS:
+            return False
+        (blocked,) = self._patience.each([process], lambda each: blocked_threads(each.path))
+        return not isinstance(blocked, Exception) and blocked > 0
+
+    def _rates(self) -> NDArray[np.float64]:
+        slots, rates = self._slots, len(RATES)
+        if self._ended or self._ended_before:
+            self._leave_out_ended()
+        now = self._now[slots]
+        values = np.empty((len(slots), len(FEATURES)))
+        values[:, rates:_OWN] = now[:, rates:]
+        values[:, _OWN] = self._children[slots]
+        values[:, _QUOTA] = self._throttled()
+        if not self._cpus or self._tick % self._phases == 0:
+            self._cpus = os.cpu_count() or 1
+        values[:, _CPUS] = self._cpus
+        elapsed = (self._now_s - self._before_s)[slots]
+        elapsed[elapsed <= 0] = np.nan
+        differences = now[:, :rates] - self._before[slots]
+        differences[differences < 0] = np.nan
+        np.divide(differences, elapsed[:, np.newaxis], out=values[:, :rates])
+        self._pressed(values)
+        self._before[slots] = now[:, :rates]
+        self._before_s[:] = self._now_s
+        values.setflags(write=False)
+        return values
+
+
+def _owner(path: str) -> int | None:
+    """Whose a process is; None where it is gone."""
+    try:
+        return Path(path).stat().st_uid
+    except OSError:
+        return None

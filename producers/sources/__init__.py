@@ -1,0 +1,1 @@
+"""Sources of performance: Prometheus pages, access logs, JSON lines, and recordings."""

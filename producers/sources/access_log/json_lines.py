@@ -1,0 +1,191 @@
+"""Lines of JSON, one request a line, as nginx, Caddy, Traefik and Envoy write them, or with fields of any name."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from laggard.producers.sources.access_log.requests import Gathered, Requests, lines_of, shown
+from laggard.producers.sources.access_log.times import Zone, read_time, since_epoch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+UNITS_S: Final = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+"""What a duration may be counted in."""
+
+_GO_UNITS_S: Final = {**UNITS_S, "µs": 1e-6, "μs": 1e-6, "m": 60.0, "h": 3600.0}  # both letters are used
+_LONGEST_DURATION: Final = 64  # in characters
+_GO_PIECE: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|μs|ms|s|m|h)")
+_NONE: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFields:
+    """Which fields of an object say what; a name with dots is a path where there is no field of that name.
+
+    Attributes:
+        time: when the request was: ISO 8601, the Common Log Format, or a number since the epoch.
+        duration: how long it took: a number, in quotation marks or not, or one with its unit, `1.5ms`, as Go writes it.
+        status: of HTTP; it may be missing in a line.
+        unit: of durations without one: `s`, `ms`, `us` or `ns`.
+        begins: whether the time is that of the request's begin.
+
+    """
+
+    time: str
+    duration: str
+    status: str
+    unit: str = "s"
+    begins: bool = False
+
+
+KNOWN: Final = (
+    # Traefik says `time` too, but only to the second.
+    JsonFields("StartUTC", "Duration", "DownstreamStatus", "ns", begins=True),
+    JsonFields("StartLocal", "Duration", "DownstreamStatus", "ns", begins=True),
+    # Envoy's dictionary as its documentation and Istio have it.
+    JsonFields("start_time", "duration", "response_code", "ms", begins=True),
+    # Caddy.
+    JsonFields("ts", "duration", "status"),
+    # nginx has no form of its own: these are the variables' own names, and those of Elastic's and Loki's examples.
+    *(
+        JsonFields(time, "request_time", "status")
+        for time in ("msec", "time_iso8601", "time_local", "@timestamp", "timestamp", "time", "ts")
+    ),
+)
+"""Fields of the usual servers: a line is of the first whose time and duration it has."""
+
+
+class JsonParser:
+    """Parses blocks of lines of JSON.
+
+    Args:
+        fields: what says what; by default what is `KNOWN`.
+        zone: of times that do not say their offset.
+
+    Raises ValueError for a unit that is not known.
+
+    """
+
+    timed = True
+    statuses = True
+
+    def __init__(self, fields: JsonFields | None = None, zone: Zone | None = None) -> None:
+        if fields is not None and fields.unit not in UNITS_S:
+            raise ValueError(f"expected a unit of {', '.join(UNITS_S)}, got {fields.unit!r}")
+        self._all: Sequence[JsonFields] = KNOWN if fields is None else (fields,)
+        self._last = self._all[0]
+        self._zone = zone
+        self._decoder = json.JSONDecoder()
+
+    def parse(self, block: bytes) -> Requests:
+        """See `Parser`."""
+        try:
+            gathered = Gathered()
+            for line in block.decode().split("\n"):
+                if line and not line.isspace():
+                    gathered.add(*self._request(self._decoded(line)))
+            return gathered.requests()
+        except (ValueError, RecursionError):  # json's and UTF-8's errors are such, too
+            return self._each(block)  # which says what is wrong where
+
+    def _each(self, block: bytes) -> Requests:
+        gathered = Gathered()
+        for offset, line in lines_of(block):
+            try:
+                gathered.add(*self._request(self._decoded(line.decode())))
+            except (ValueError, RecursionError) as error:
+                gathered.refuse(offset, f"{_reason(error)}, in {shown(line)}")
+        return gathered.requests()
+
+    def _decoded(self, line: str) -> Any:
+        """What a line is; faster than `json.loads` where it begins and ends without blanks, as nearly all do."""
+        if line[0] == "{" and line[-1] == "}":
+            found, end = self._decoder.raw_decode(line)
+            if end == len(line):
+                return found
+        return self._decoder.decode(line)
+
+    def _request(self, line: Any) -> tuple[float, float, int]:
+        if type(line) is not dict:
+            raise ValueError("expected an object")
+        fields = self._last
+        when, took = line.get(fields.time, _NONE), line.get(fields.duration, _NONE)
+        if when is _NONE or took is _NONE:
+            fields = self._fields_of(line)
+            when, took = _at(line, fields.time), _at(line, fields.duration)
+        ts = self._ts(when, fields.time)
+        duration_s = _duration_s(took, fields)
+        if fields.begins and not math.isnan(duration_s):
+            ts += duration_s
+        return ts, duration_s, _status(_at(line, fields.status), fields.status)
+
+    def _fields_of(self, line: Mapping[str, Any]) -> JsonFields:
+        for each in (self._last, *self._all):
+            if _at(line, each.time) is not _NONE and _at(line, each.duration) is not _NONE:
+                self._last = each
+                return each
+        expected = " or ".join(dict.fromkeys(f"{each.time!r} with {each.duration!r}" for each in self._all))
+        raise ValueError(f"expected the fields {expected}")
+
+    def _ts(self, found: Any, name: str) -> float:
+        try:
+            if type(found) in {int, float}:
+                return since_epoch(found)
+            if isinstance(found, str):
+                return read_time(found, self._zone)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+        raise ValueError(f"{name}: expected a time, got {found!r}"[:120])
+
+
+def _at(line: Mapping[str, Any], path: str) -> Any:
+    """What is at a field or a path; `_NONE` where nothing is."""
+    found = line.get(path, _NONE)
+    if found is not _NONE or "." not in path:
+        return found
+    found = line
+    for name in path.split("."):
+        found = found.get(name, _NONE) if isinstance(found, dict) else _NONE
+    return found
+
+
+def _duration_s(found: Any, fields: JsonFields) -> float:
+    """NaN where the server has none."""
+    if type(found) is float and 0 <= found < math.inf:
+        return found * UNITS_S[fields.unit]
+    if found is None or found in ("", "-"):
+        return math.nan
+    try:
+        if type(found) in {int, float, str}:
+            seconds = float(found) * UNITS_S[fields.unit]
+            if 0 <= seconds < math.inf:
+                return seconds
+    except (ValueError, OverflowError):
+        pieces = _GO_PIECE.findall(found) if isinstance(found, str) and len(found) <= _LONGEST_DURATION else []
+        if pieces and "".join(number + unit for number, unit in pieces) == found:
+            return sum(float(number) * _GO_UNITS_S[unit] for number, unit in pieces)
+    raise ValueError(f"{fields.duration}: expected a duration that is not negative, got {found!r}"[:120])
+
+
+def _status(found: Any, name: str) -> int:
+    if type(found) is int and 0 <= found <= 999:
+        return found
+    if found is _NONE or found is None or found in ("", "-"):
+        return 0
+    try:
+        if type(found) is str and 0 <= int(found) <= 999:
+            return int(found)
+    except ValueError:
+        pass
+    raise ValueError(f"{name}: expected a status of HTTP, got {found!r}"[:120])
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
+        return f"expected a line of JSON ({error})"
+    return str(error)

@@ -1,0 +1,252 @@
+"""An application's performance out of its access logs."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from laggard.producers.sources.access_log.intervals import EXACT, Intervals
+from laggard.producers.sources.access_log.positions import Positions, load_positions, save_positions
+from laggard.producers.sources.access_log.requests import TOLD
+from laggard.producers.sources.access_log.tail import Block, Tail, Tailed, compressed, matching
+from laggard.producers.sources.performance import Taken, Trouble, performance_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.pipeline.records import Frame
+    from laggard.pipeline.records.frame import KeyedBy
+    from laggard.producers.sources.access_log.intervals import Interval
+    from laggard.producers.sources.access_log.requests import Parser, Requests
+
+AHEAD_S: Final = 60.0
+"""A request that ends so much later than now cannot be; else one wrong line would close all intervals before it."""
+
+TELL_AGAIN_S: Final = 600.0
+"""So long only the first few lines are told of those that cannot be read; all are counted."""
+
+CHECKED_BYTES: Final = 64 << 10
+"""So much of a log's end is parsed to see whether it is of the form expected."""
+
+
+class Read(NamedTuple):
+    """What one look at the files gave.
+
+    Attributes:
+        ts: when that was.
+        tailed: what is new.
+        duration_s: how long it took.
+
+    """
+
+    ts: float
+    tailed: Tailed
+    duration_s: float
+
+
+class AccessLog:
+    """Follows access logs, and tells the performance of each interval once its lines are there.
+
+    Each request counts in one frame and once, whatever happens to this program, as far as the files allow (see
+    `tail.py`): `state` says up to where requests are in frames that were published. It is written after these; what was
+    published in between is told again with the same sequence, by which readers know it.
+
+    A frame's time is the log's: the end of an interval in which requests ended. It is told when `grace_s` has passed
+    since then and everything that was written was read; a line that comes later yet is counted as unusable.
+
+    Args:
+        name: of the source.
+        application: whose requests these are.
+        paths: of the logs: names, and patterns as a shell has them.
+        parser: what reads their lines.
+        state: the file that says how far they were read.
+        interval_s: the length of intervals.
+        grace_s: so long after an interval's end its lines may come: servers that buffer their logs write late.
+
+    Raises ValueError where there is no path.
+
+    """
+
+    def __init__(
+        self,
+        name: str,
+        application: str,
+        paths: Sequence[str],
+        parser: Parser,
+        state: Path,
+        *,
+        interval_s: float = 10.0,
+        grace_s: float = 2.0,
+    ) -> None:
+        if not paths:
+            raise ValueError("expected at least one path of an access log")
+        if closed := [path for path in paths if compressed(path)]:
+            raise ValueError(f"expected logs that are written to, got the compressed {', '.join(closed)}")
+        self.name = name
+        self.keyed_by: KeyedBy = "application"
+        self.key = application
+        self.finished = False
+        self._paths = tuple(paths)
+        self._parser = parser
+        self._state = state
+        self._interval_s = interval_s
+        self._grace_s = grace_s
+        self._tail: Tail | None = None
+        self._intervals: Intervals | None = None
+        self._saved: Positions | None = None
+        self._troubles: list[Trouble] = []
+        self._told_ts, self._told = 0.0, 0
+
+    def read(self, ts: float) -> Read:
+        """What the files have more than at the last call. `ts`: now."""
+        began = time.perf_counter()
+        if self._tail is None:
+            self._begin(ts)
+        assert self._tail is not None
+        tailed = self._tail.read(ts)
+        if self._saved is None:
+            self._save()  # so that what comes from now on counts
+        return Read(ts, tailed, time.perf_counter() - began)
+
+    def parse(self, read: Read) -> Taken:
+        """The frames of the intervals that are over."""
+        tailed, troubles = read.tailed, [*self._troubles, *read.tailed.troubles]
+        self._troubles = []
+        assert self._intervals is not None
+        lines = unusable = tailed.skipped
+        for block in tailed.blocks:
+            samples, bad = self._take(block, read.ts, troubles)
+            lines, unusable = lines + samples, unusable + bad
+        if not tailed.files:
+            self._intervals.skip(read.ts)  # nobody knows what is done
+        closed = list(self._intervals.close(self._watermark(read.ts)))
+        if sampled := sum(each.sampled for each in closed):
+            told = (
+                f"more than {EXACT:,} requests in each of {sampled} intervals; their quantiles are of a random sample"
+            )
+            troubles.append(Trouble(self._paths[0], told, lasting=False))
+        return Taken(
+            [self._frame(each) for each in closed],
+            troubles,
+            tailed.expected,
+            tailed.found,
+            lines,
+            unusable,
+            tailed.more,
+        )
+
+    def published(self) -> None:
+        """Requests of the frames that were given so far need not be read again."""
+        if self._tail is not None:
+            self._save()
+
+    def check(self) -> Sequence[Trouble]:
+        """Whether each log can be read, and the last lines of it are of the form expected."""
+        troubles: list[Trouble] = []
+        for path in self._paths:
+            names = matching(path)
+            if not names:
+                troubles.append(Trouble(path, "expected a file that this pattern matches"))
+            troubles.extend(trouble for name in names for trouble in self._check_file(name))
+        return troubles
+
+    def close(self) -> None:
+        """Close all files."""
+        if self._tail is not None:
+            self._tail.close()
+
+    def _begin(self, ts: float) -> None:
+        try:
+            self._saved = load_positions(self._state)
+        except ValueError as error:
+            told = f"{error}; what was written to {', '.join(self._paths)} since it was read last is left out"
+            self._troubles.append(Trouble(str(self._state), told, lasting=False))
+        if self._saved is None:
+            self._tail = Tail(self._paths)
+        else:
+            self._tail = Tail(self._paths, self._saved.files, self._saved.paths)
+        until = ts if self._saved is None else self._saved.until
+        self._intervals = Intervals(
+            self._interval_s,
+            until,
+            resumed=self._saved is not None,
+            timed=self._parser.timed,
+            statuses=self._parser.statuses,
+        )
+
+    def _take(self, block: Block, ts: float, troubles: list[Trouble]) -> tuple[int, int]:
+        """Let the requests of some lines count. Gives how many lines there are, and how many could not be used."""
+        assert self._intervals is not None
+        file, requests = block.file, self._parser.parse(block.lines)
+        added = self._intervals.add(requests, ts + AHEAD_S)
+        if added.last is not None:
+            file.pending.append((block.offset, self._intervals.end_of(added.last)))
+        usable = requests.ts[requests.ts <= ts + AHEAD_S]
+        if len(usable):
+            file.last_ts = max(float(usable.max()), file.last_ts or 0.0)
+        told = self._unreadable(block, requests, ts)
+        if added.ahead:
+            told.append(Trouble(file.path, f"{added.ahead:,} requests end later than now by a minute", lasting=False))
+        late = 0 if block.known else added.late
+        if late:
+            told.append(Trouble(file.path, self._late(late), lasting=False))
+        troubles.extend(told)
+        return len(requests.ts) + requests.unreadable, requests.unreadable + added.ahead + late
+
+    def _unreadable(self, block: Block, requests: Requests, ts: float) -> list[Trouble]:
+        """The first few lines that are no requests, each with its place; the others only as a number, for a while."""
+        if ts - self._told_ts >= TELL_AGAIN_S:
+            self._told_ts, self._told = ts, 0
+        first = requests.told[: max(0, TOLD - self._told)]
+        self._told += len(first)
+        path = block.file.path
+        told = [Trouble(f"{path}:{block.offset + each.offset}", each.reason, lasting=False) for each in first]
+        if requests.unreadable > len(first):
+            told.append(
+                Trouble(path, f"{requests.unreadable - len(first):,} more lines that are no requests", lasting=False)
+            )
+        return told
+
+    def _late(self, late: int) -> str:
+        expected = f"expected within {self._grace_s:g} s of their interval's end"
+        return f"{late:,} lines were written after their interval was told; {expected}: is the log buffered (grace)?"
+
+    def _watermark(self, ts: float) -> float:
+        """No request that ended before it is to come any more."""
+        assert self._tail is not None
+        reached = [ts if file.exhausted else file.last_ts or 0.0 for file in self._tail.files]
+        return min([ts, *reached]) - self._grace_s
+
+    def _frame(self, interval: Interval) -> Frame:
+        return performance_frame(self.key, interval.ts, interval.features)
+
+    def _save(self) -> None:
+        assert self._tail is not None
+        assert self._intervals is not None
+        until = self._intervals.until
+        positions = Positions(self._paths, until, tuple(file.position(until) for file in self._tail.files))
+        if positions == self._saved:
+            return
+        try:
+            save_positions(self._state, positions)
+            self._saved = positions
+        except OSError as error:
+            told = f"cannot be written: {error.strerror or error}; requests may count twice if the program ends now"
+            self._troubles.append(Trouble(str(self._state), told))
+
+    def _check_file(self, name: str) -> Sequence[Trouble]:
+        try:
+            with Path(name).open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                file.seek(max(0, size - CHECKED_BYTES))
+                end = file.read(CHECKED_BYTES)
+        except OSError as error:
+            return [Trouble(name, f"cannot be read: {error.strerror or error}")]
+        if size > CHECKED_BYTES:
+            end = end[end.find(b"\n") + 1 :]  # the rest of a line
+        requests = self._parser.parse(end[: end.rfind(b"\n") + 1])
+        if requests.unreadable and not len(requests.ts):
+            return [Trouble(name, requests.told[0].reason)]
+        return []

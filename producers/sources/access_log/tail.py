@@ -1,0 +1,463 @@
+"""Files that grow are followed by name, through rotation and truncation, by looking at them now and then.
+
+What is kept of a file is its inode, how far it was read, and its first bytes. So a file is known again after it was
+renamed (`create` of logrotate, `kill -USR1`), when it was truncated, even where it has grown beyond its old length
+since, and when its inode is another file's. A renamed file is read to its end for as long as somebody may still write
+to it. Of one that was copied and truncated (`copytruncate`) the copy is found by its first bytes and read from where
+the original was left. Compressed files are left alone.
+
+What no reader can know: lines written between the copy and the truncation are lost, the server's and everybody's; what
+was rotated away and compressed or deleted while nobody looked is lost, which is told.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import re
+import stat
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from laggard.producers.sources.access_log.positions import HEAD_BYTES, Identity, Position, digest
+from laggard.producers.sources.performance import Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+LONGEST_LINE: Final = 256 << 10
+"""In bytes, with its end; a longer one is passed over. It is also what is read at once."""
+
+BUDGET_BYTES: Final = 4 << 20
+"""What one call reads at most, so that intervals are told while much is caught up with."""
+
+LINGER_S: Final = 300.0
+"""So long a file that is no longer called so is read on: workers that end gracefully write to it still."""
+
+MAX_FILES: Final = 256
+"""How many files are followed at once."""
+
+_REMEMBERED: Final = 64
+_COMPRESSED: Final = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".Z", ".zip")
+_ROTATION: Final = r"[.\-_]\d[\d.\-_T]*"
+_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # else a named pipe would be waited for
+
+
+class Block(NamedTuple):
+    """Whole lines of a file.
+
+    Attributes:
+        file: whose.
+        offset: where they begin, in bytes.
+        lines: each with its end.
+        known: whether they were read before, by a program that has ended since.
+
+    """
+
+    file: Followed
+    offset: int
+    lines: bytes
+    known: bool
+
+
+class Tailed(NamedTuple):
+    """What is new in all files.
+
+    Attributes:
+        blocks: in the order in which they are to be parsed.
+        troubles: what is not as it should be.
+        expected: how many names and patterns there are.
+        found: of how many of them there is a file that can be read.
+        files: how many are followed, those that were renamed included.
+        skipped: how many lines were too long.
+        more: whether there is more to be read at once.
+
+    """
+
+    blocks: Sequence[Block]
+    troubles: Sequence[Trouble]
+    expected: int
+    found: int
+    files: int
+    skipped: int
+    more: bool
+
+
+class Followed:
+    """One file.
+
+    Attributes:
+        path: what it was found by.
+        identity: which file it is.
+        offset: what is before it was read, in bytes; the begin of a line.
+        passed_over: how much of that line is already, where it is too long.
+        seen: up to there it was read by a program that has ended since.
+        exhausted: whether all whole lines that were there at the last look were read.
+        last_ts: when the last request ended that was read from it; None before there is one.
+        pending: of what was read, from which offset on there are requests in intervals that are not told, with the end
+            of the last of them; in the order of offsets. For whoever parses.
+        named: whether a path still leads to it.
+        head: its first bytes.
+        looked: its size and the time of its last change, at the last look.
+        still_since: since when it is called something else and has not grown.
+
+    """
+
+    def __init__(self, path: str, descriptor: int, offset: int, seen: int = 0) -> None:
+        self.path = path
+        self.descriptor = descriptor
+        found = os.fstat(descriptor)
+        self.identity = Identity(found.st_dev, found.st_ino)
+        self.offset = offset
+        self.seen = seen
+        self.exhausted = False
+        self.named = True
+        self.last_ts: float | None = None
+        self.pending: deque[tuple[int, float]] = deque()
+        self.head = os.pread(descriptor, HEAD_BYTES, 0)
+        self.passed_over = 0
+        self.looked = found.st_size, found.st_mtime_ns
+        self.still_since: float | None = None
+
+    def safe_offset(self, until: float) -> int:
+        """All requests before it are in intervals that end at or before a time."""
+        while self.pending and self.pending[0][1] <= until:
+            self.pending.popleft()
+        return self.pending[0][0] if self.pending else self.offset
+
+    def position(self, until: float) -> Position:
+        """How far it was read, where intervals were told until a time."""
+        kept = digest(self.head)
+        return Position(self.path, *self.identity, self.safe_offset(until), self.offset, len(self.head), kept)
+
+    def close(self) -> None:
+        """Close it."""
+        os.close(self.descriptor)
+
+
+class Tail:
+    """Follows files.
+
+    Args:
+        paths: names, and patterns as a shell has them.
+        positions: where to go on.
+        known: of which of the paths that is; what another one leads to when it is first looked at is begun at its end,
+            what comes later at its begin.
+
+    """
+
+    def __init__(self, paths: Sequence[str], positions: Sequence[Position] = (), known: Iterable[str] = ()) -> None:
+        self._paths = tuple(paths)
+        self._positions = tuple(positions)
+        self._known = frozenset(known)
+        self._files: dict[Identity, Followed] = {}
+        self._done: dict[Identity, bytes] = {}  # what was read to its end and is called something else now
+        self._begun = False
+        self._troubles: list[Trouble] = []
+        self._skipped = 0
+
+    @property
+    def files(self) -> Sequence[Followed]:
+        """All that are followed."""
+        return tuple(self._files.values())
+
+    def read(self, ts: float) -> Tailed:
+        """What was written since the last call. `ts`: now."""
+        self._troubles, self._skipped = [], 0
+        if not self._begun:
+            self._resume()
+        for file in self.files:
+            file.named = False
+            self._look(file)
+        found = sum(self._find(path) for path in self._paths)
+        self._begun = True
+        blocks = list(self._blocks())
+        more = not all(file.exhausted for file in self._files.values())
+        followed = len(self._files)
+        for file in self.files:
+            blocks.extend(self._retire(file, ts))
+        return Tailed(blocks, self._troubles, len(self._paths), found, followed, self._skipped, more)
+
+    def close(self) -> None:
+        """Close all files."""
+        for file in self.files:
+            self._forget(file)
+
+    def _resume(self) -> None:
+        """Go on where another program was."""
+        for position in self._positions:
+            if any(fnmatch.fnmatchcase(position.path, path) or position.path == path for path in self._paths):
+                self._resume_one(position)
+
+    def _resume_one(self, position: Position) -> None:
+        """Follow a file that was read before, whatever it is called now, or else a copy of what it was."""
+        paths = [position.path, *(entry.path for entry in _beside(position.path))]
+        own = [path for path in paths if _is(path, position)]
+        restored = [position.path] if position.head_bytes and _begins_as(position.path, position) else []
+        copies = [path for path in (*restored, *_copies(position)) if path not in own]
+        for path in (*own, *copies):
+            file = self._open(path, position.offset, position.read, called=position.path)
+            if file is None:
+                continue
+            if os.fstat(file.descriptor).st_size >= position.offset and self._add(file):
+                return
+            file.close()
+        self._tell(
+            position.path,
+            f"expected the rest of the file that was read to offset {position.offset:,} before; it was rotated away "
+            "and compressed or deleted, or truncated",
+            lasting=False,
+        )
+
+    def _look(self, file: Followed) -> None:
+        """Notice that it was truncated, or that another was written over it."""
+        now = os.fstat(file.descriptor)
+        looked = now.st_size, now.st_mtime_ns
+        if looked == file.looked:
+            return
+        file.looked, file.still_since = looked, None
+        head = os.pread(file.descriptor, HEAD_BYTES, 0)
+        if now.st_size >= file.offset and head.startswith(file.head):
+            file.head = head
+            return
+        position = Position(file.path, *file.identity, file.offset, file.offset, len(file.head), digest(file.head))
+        file.offset = file.seen = 0
+        file.head, file.passed_over = head, 0
+        self._take_rest(position, file)
+
+    def _take_rest(self, position: Position, truncated: Followed) -> None:
+        """Of a file that was truncated, read what its copy has beyond what was read."""
+        pending, truncated.pending = truncated.pending, deque()
+        for path in _copies(position):
+            file = self._open(path, position.offset, called=position.path)
+            if file is None:
+                continue
+            if os.fstat(file.descriptor).st_size >= position.offset and self._add(file):
+                # What is not told yet of what was read is to be read again from there, if need be.
+                file.pending, file.last_ts = pending, truncated.last_ts
+                return
+            file.close()
+
+    def _find(self, path: str) -> bool:
+        """Follow what a name or a pattern leads to; whether there is something that can be read."""
+        found = [self._find_one(name, path) for name in matching(path)]
+        if not found:
+            self._tell(path, "expected a file that this pattern matches")
+        return any(found)
+
+    def _find_one(self, name: str, path: str) -> bool:
+        try:
+            now = Path(name).stat()
+        except OSError as error:
+            self._tell(name, f"cannot be read: {error.strerror}")
+            return False
+        known = self._files.get(Identity(now.st_dev, now.st_ino))
+        if known is None:
+            return self._find_new(name, begun_at_end=not self._begun and path not in self._known)
+        known.named, known.path = True, name
+        return True
+
+    def _find_new(self, name: str, *, begun_at_end: bool) -> bool:
+        """Follow a file that was not there before under any name."""
+        file = self._open(name, 0)
+        if file is None:
+            return False
+        if self._copied(file):
+            file.close()  # its original may be truncated next; then what the copy has more is read
+            return True
+        if begun_at_end:
+            file.offset = _last_line_end(file.descriptor)
+        for other in self.files:
+            if other.path == name:
+                self._take_between(other, file)
+        if not self._add(file):
+            file.close()
+            return False
+        return True
+
+    def _take_between(self, left: Followed, current: Followed) -> None:
+        """Follow what had a file's name after it and before the one that has it now."""
+        begun = os.fstat(left.descriptor).st_mtime_ns
+        between: list[tuple[int, Followed]] = []
+        for name in _rotated(left.path):
+            file = self._open(name, 0, called=left.path)
+            if file is None:
+                continue
+            now = os.fstat(file.descriptor)
+            known = file.identity in self._files or file.identity == current.identity
+            if now.st_mtime_ns <= begun or known or self._copied(file) or self._done.get(file.identity) == file.head:
+                file.close()
+                continue
+            between.append((now.st_mtime_ns, file))
+        for _, file in sorted(between, key=lambda each: each[0]):
+            if not self._add(file):
+                file.close()
+
+    def _copied(self, file: Followed) -> bool:
+        """Whether it begins like one that is followed already."""
+        return bool(file.head) and any(other.head.startswith(file.head) for other in self.files)
+
+    def _open(self, path: str, offset: int, seen: int = 0, called: str = "") -> Followed | None:
+        """A file at an offset, under its own name or what it was called; None where it cannot be read."""
+        try:
+            descriptor = os.open(path, _FLAGS)
+        except OSError as error:
+            self._tell(path, f"cannot be read: {error.strerror}")
+            return None
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            self._tell(path, "expected a regular file")
+            return None
+        return Followed(called or path, descriptor, offset, seen)
+
+    def _add(self, file: Followed) -> bool:
+        if file.identity in self._files:
+            return False
+        if len(self._files) >= MAX_FILES:
+            self._tell(file.path, f"expected at most {MAX_FILES} files to follow; this one is left out")
+            return False
+        self._files[file.identity] = file
+        return True
+
+    def _blocks(self) -> Iterator[Block]:
+        """What is new: first in the file that is furthest behind, so that none gets far ahead of the others."""
+        left = BUDGET_BYTES
+        for file in sorted(self.files, key=lambda each: -1.0 if each.last_ts is None else each.last_ts):
+            file.exhausted = file.looked[0] <= file.offset
+            while not file.exhausted and left > 0:
+                wanted = self._wanted(file)
+                try:
+                    data = os.pread(file.descriptor, wanted, file.offset + file.passed_over)
+                except OSError as error:
+                    self._tell(file.path, f"cannot be read: {error.strerror}")
+                    file.exhausted = True
+                    break
+                left -= len(data)
+                file.exhausted = len(data) < wanted
+                if lines := self._lines(file, data, wanted):
+                    yield Block(file, file.offset, lines, file.offset < file.seen)
+                    file.offset += len(lines)
+
+    def _wanted(self, file: Followed) -> int:
+        """What was read before ends with a block, so that it is known which lines those are."""
+        return min(LONGEST_LINE, file.seen - file.offset) if file.offset < file.seen else LONGEST_LINE
+
+    def _lines(self, file: Followed, data: bytes, wanted: int) -> bytes:
+        """The whole lines of what was read; none where it ends within its first one."""
+        if file.passed_over:
+            end = data.find(b"\n") + 1
+            file.passed_over += end or len(data)
+            if end:
+                file.offset += file.passed_over
+                file.passed_over, file.exhausted = 0, False
+            return b""
+        lines = data[: data.rfind(b"\n") + 1]
+        if not lines and len(data) == wanted:
+            if wanted < LONGEST_LINE:
+                file.seen = 0  # it was written anew since; the next look takes more
+            else:
+                self._skipped += 1
+                self._tell(
+                    f"{file.path}:{file.offset}", f"expected a line of at most {LONGEST_LINE:,} bytes", lasting=False
+                )
+                file.passed_over = len(data)
+        return lines
+
+    def _retire(self, file: Followed, ts: float) -> Iterator[Block]:
+        """Leave a file that is called something else and does not grow any more; its last line may lack its end."""
+        if file.named or not file.exhausted:
+            file.still_since = None
+            return
+        if file.still_since is None:
+            file.still_since = ts
+        if ts - file.still_since < LINGER_S:
+            return
+        rest = b"" if file.passed_over else os.pread(file.descriptor, LONGEST_LINE, file.offset)
+        if rest:
+            yield Block(file, file.offset, rest + b"\n", known=False)
+            file.offset += len(rest)
+        elif not file.pending:
+            self._forget(file)
+            self._done[file.identity] = file.head
+            if len(self._done) > _REMEMBERED:
+                self._done.pop(next(iter(self._done)))
+
+    def _forget(self, file: Followed) -> None:
+        file.close()
+        del self._files[file.identity]
+
+    def _tell(self, place: str, told: str, *, lasting: bool = True) -> None:
+        self._troubles.append(Trouble(place, told, lasting))
+
+
+def compressed(name: str) -> bool:
+    """Whether a file is of those that are left alone."""
+    return name.endswith(_COMPRESSED)
+
+
+def matching(path: str) -> Sequence[str]:
+    """The files that a name or a pattern means, whether they are there or not."""
+    names = sorted(glob.glob(path)) if glob.has_magic(path) else [path]  # noqa: PTH207 - names as they are told
+    return [name for name in names if not compressed(name)]
+
+
+def _beside(path: str) -> Iterator[os.DirEntry[str]]:
+    """The other files in the folder of a file."""
+    with suppress(OSError), os.scandir(Path(path).parent) as entries:
+        for entry in entries:
+            if entry.name != Path(path).name and not compressed(entry.name):
+                yield entry
+
+
+def _copies(position: Position) -> Iterator[str]:
+    """Files that begin as the one that was read, of those beside it whose names begin as its own does.
+
+    Others are not even opened: to close a file gives up all locks that this process has on it, and the embedded bus may
+    lie beside a log.
+    """
+    named = Path(position.path).stem
+    for entry in _beside(position.path) if position.head_bytes else ():
+        if entry.name.startswith(named) and _begins_as(entry.path, position):
+            yield entry.path
+
+
+def _begins_as(path: str, position: Position) -> bool:
+    """Whether a file's first bytes are those that were known."""
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except OSError:
+        return False
+    try:
+        head = os.pread(descriptor, position.head_bytes, 0) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return len(head) == position.head_bytes and digest(head) == position.head
+
+
+def _is(path: str, position: Position) -> bool:
+    """Whether a file is the one that was read, whatever it is called now."""
+    try:
+        now = Path(path).stat()
+    except OSError:
+        return False
+    return (now.st_dev, now.st_ino) == (position.device, position.inode) and _begins_as(path, position)
+
+
+def _rotated(path: str) -> Iterator[str]:
+    """What logrotate and others call a file when they rename it: `access.log.1`, `access.log-20261122`, and so on."""
+    name, stem, extension = (re.escape(part) for part in (Path(path).name, Path(path).stem, Path(path).suffix))
+    rotated = re.compile(f"{name}{_ROTATION}|{stem}{_ROTATION}{extension}")
+    return (entry.path for entry in _beside(path) if rotated.fullmatch(entry.name))
+
+
+def _last_line_end(descriptor: int) -> int:
+    """Where the last whole line of a file ends; the end of the file where a line is too long to tell."""
+    size = os.fstat(descriptor).st_size
+    begin = max(0, size - LONGEST_LINE)
+    found = os.pread(descriptor, LONGEST_LINE, begin).rfind(b"\n") + 1
+    return begin + found if found or not begin else size

@@ -1,0 +1,164 @@
+"""Metrics of instances as frames: of an application's hosts, one each, or of a pool's members, all of them in one.
+
+Pure. A row for each instance, a feature for each series, which is called as Prometheus writes it, without `instance`
+and `job`: `node_load1`, `node_filesystem_avail_bytes{mountpoint="/"}`. Counters become rates, and their names say so:
+`node_cpu_seconds_total` becomes `node_cpu_seconds_per_s{cpu="0",mode="idle"}`. Buckets of histograms, the times at
+which series were created, and metrics that only hold labels (`_info`) are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from laggard.pipeline.records import Frame, make_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Set
+
+    from laggard.pipeline.records.frame import KeyedBy
+    from laggard.producers.sources.prometheus.page import Series
+
+LEFT_OUT: Final = ("_bucket", "_created", "_info")
+"""Ends of names of what is no feature."""
+
+PLACES: Final = frozenset({"instance", "job"})
+"""Labels that say whose series it is."""
+
+_MAX_FEATURES: Final = 10_000
+_MAX_CELLS: Final = 4_000_000
+_MAX_NAME: Final = 1_024
+_MAX_KEY: Final = 253
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFrames:
+    """What became of series.
+
+    Attributes:
+        frames: one for each instance, in the order of their names; of a pool one, if there are any.
+        unusable: how many series were left out: beyond a bound, or told twice.
+        told: the first reason why.
+
+    """
+
+    frames: tuple[Frame, ...]
+    unusable: int
+    told: str
+
+
+def is_counter(one: Series, counters: Set[str], names: Set[str]) -> bool:
+    """Whether a series only grows: by the page's own word, by its name, or as a part of a histogram or summary.
+
+    Args:
+        one: which.
+        counters: names of metrics that are counters whatever they are called.
+        names: all names that are there.
+
+    """
+    name = one.name
+    if name.endswith("_total") or name in counters:
+        return True
+    base, _, end = name.rpartition("_")
+    return end in {"count", "sum", "bucket"} and f"{base}_count" in names and f"{base}_sum" in names
+
+
+def instance_of(text: str, *, ports: bool) -> str:
+    """The host of an instance: `web-1` of `web-1:9100`, or all of it where ports count."""
+    host, colon, port = text.rpartition(":")
+    return host.strip("[]") if colon and port.isdigit() and not ports and host else text
+
+
+def feature_of(one: Series, *, rate: bool) -> str:
+    """What a series is called as a feature."""
+    name = f"{one.name.removesuffix('_total')}_per_s" if rate else one.name
+    labels = ",".join(
+        f"{label}={json.dumps(value, ensure_ascii=False)}" for label, value in one.labels if label not in PLACES
+    )
+    found = f"{name}{{{labels}}}" if labels else name
+    return found if found.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in found)
+
+
+def instance_frames(
+    key: str,
+    ts: float,
+    gauges: Mapping[Series, float],
+    rates: Mapping[Series, float],
+    *,
+    keyed_by: KeyedBy = "application",
+    ports: bool = False,
+    max_series: int = 50_000,
+) -> InstanceFrames:
+    """Frames at `ts` of all series whose labels have an `instance`.
+
+    Args:
+        key: theirs.
+        ts: their time, in seconds since the Unix epoch.
+        gauges: by series.
+        rates: of counters, by series and second; NaN where it is not known yet.
+        keyed_by: whether instances are hosts of an application or members of a pool.
+        ports: whether ports count.
+        max_series: how many series are used at most; those whose names come last are left out.
+
+    """
+    rows: dict[str, dict[str, float]] = {}
+    unusable, told = 0, ""
+    series = [(one, value, False) for one, value in gauges.items()]
+    series += [(one, value, True) for one, value in rates.items()]
+    used = 0
+    for one, value, rate in sorted(series, key=lambda each: each[0]):
+        if one.name.endswith(LEFT_OUT):
+            continue
+        instance = instance_of(one.label("instance"), ports=ports)
+        if keyed_by == "pool":
+            instance = instance.replace("/", ":")  # what stands between two is a level
+        feature = feature_of(one, rate=rate)
+        wrong = ""
+        if not 0 < len(instance) <= _MAX_KEY or not instance.isprintable():
+            wrong = "expected a label instance with the name of a host"
+        elif len(feature) > _MAX_NAME:
+            wrong = f"expected labels of at most {_MAX_NAME:,} characters together"
+        elif feature in (row := rows.get(instance, {})):
+            wrong = (
+                f"{instance} has two series of this name; expected one (setting ports tells instances by their port)"
+            )
+        elif used >= max_series or len(row) >= _MAX_FEATURES:
+            wrong = f"expected at most {max_series:,} series (max_series), and {_MAX_FEATURES:,} of one host"
+        if wrong:
+            told = told or f"{feature[:120]}: {wrong}"
+            unusable += 1
+            continue
+        rows.setdefault(instance, {})[feature] = value if math.isfinite(value) else math.nan
+        used += 1
+    if keyed_by == "application":
+        return InstanceFrames(tuple(_frame(key, ts, row, rows[row]) for row in sorted(rows)), unusable, told)
+    if not rows:
+        return InstanceFrames((), unusable, told)
+    frame, left_out = _pool_frame(key, ts, rows)
+    if left_out:
+        told = told or f"of all instances together: expected at most {_MAX_FEATURES:,}"
+    return InstanceFrames((frame,), unusable + left_out, told)
+
+
+def _pool_frame(pool: str, ts: float, rows: Mapping[str, Mapping[str, float]]) -> tuple[Frame, int]:
+    """One frame of all instances, and how many features it has no room for: those that fewest of them have."""
+    counts = Counter(feature for row in rows.values() for feature in row)
+    most = min(_MAX_FEATURES, _MAX_CELLS // len(rows))
+    features = sorted(sorted(counts, key=lambda feature: (-counts[feature], feature))[:most])
+    members = sorted(rows)
+    values = np.array([[rows[member].get(feature, math.nan) for feature in features] for member in members])
+    values.setflags(write=False)
+    layout = make_layout(members, members, features)
+    return Frame("pool", pool, "member", ts, int(ts * 1000), layout, values), len(counts) - len(features)
+
+
+def _frame(application: str, ts: float, row: str, features: Mapping[str, float]) -> Frame:
+    values = np.array([list(features.values())], np.float64)
+    values.setflags(write=False)
+    layout = make_layout((row,), (row,), features)
+    return Frame("application", application, "host", ts, int(ts * 1000), layout, values, (row,))

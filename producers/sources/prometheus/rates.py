@@ -1,0 +1,74 @@
+"""Rates of counters between two looks at them, resets included. Pure.
+
+What belongs to one histogram or summary is reset together: a program that was started anew may have counted beyond what
+it had in one bucket, and not yet in another.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from laggard.producers.sources.prometheus.page import Series
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_PARTS: Final = ("_bucket", "_count", "_sum")
+
+
+@dataclass(frozen=True, slots=True)
+class Increases:
+    """How much counters have grown.
+
+    Attributes:
+        by: by series, those that were there before.
+        impossible: series with values that no counter has: negative, infinite or no number. What belongs to the same
+            histogram is left out with them.
+
+    """
+
+    by: Mapping[Series, float]
+    impossible: Sequence[Series]
+
+
+def increases(before: Mapping[Series, float], now: Mapping[Series, float]) -> Increases:
+    """From what counters were to what they are.
+
+    A counter that is less than it was has begun anew from 0. One that was not there before tells nothing yet: it may
+    have been counted elsewhere for long. Sums may be negative.
+    """
+    groups: dict[Series, list[Series]] = {}
+    for one in now:
+        groups.setdefault(_group(one), []).append(one)
+    found: dict[Series, float] = {}
+    impossible: list[Series] = []
+    for members in groups.values():
+        wrong = [one for one in members if not _possible(one, now[one])]
+        impossible += wrong
+        if wrong or any(one not in before or not _possible(one, before[one]) for one in members):
+            continue
+        telling = [one for one in members if not one.name.endswith("_sum")] or members
+        begun_anew = any(now[one] < before[one] for one in telling)
+        for one in members:
+            found[one] = now[one] if begun_anew else now[one] - before[one]
+    return Increases(found, impossible)
+
+
+def increase(values: Sequence[float]) -> float:
+    """How much a counter grew over the values that it had, from the first to the last."""
+    return sum(after - before if after >= before else after for before, after in pairwise(values))
+
+
+def _group(one: Series) -> Series:
+    """What a series belongs to: all parts of one histogram or summary have the same."""
+    for part in _PARTS:
+        if one.name.endswith(part):
+            return Series(one.name.removesuffix(part), tuple(label for label in one.labels if label[0] != "le"))
+    return one
+
+
+def _possible(one: Series, value: float) -> bool:
+    return math.isfinite(value) and (value >= 0 or one.name.endswith("_sum"))

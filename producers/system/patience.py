@@ -1,0 +1,167 @@
+"""What may never come back: asked in a thread that is left behind where it hangs.
+
+Most files of a process are read under a lock that it holds while it begins another program and closes files. Where
+these are of a file system that does not answer (NFS, FUSE), it holds that lock for good, and who reads hangs with it:
+`ps` does. No signal but a deadly one ends that.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from laggard.producers.system.foreign import content
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+PATIENCE_S: Final = 0.5
+"""So long an answer may take, twice."""
+
+MOST_S: Final = 10.0
+"""... and so long where its thread does not sleep uninterruptibly: a machine without a core to spare is slow."""
+
+
+class HangingError(TimeoutError):
+    """An answer does not come."""
+
+
+class Patience:
+    """One thread that asks something of many, one after the other; another one goes on where it hangs.
+
+    Args:
+        patience_s: so long an answer may take, twice, in seconds.
+        most_s: so long it may take where its thread does not sleep uninterruptibly, likewise.
+
+    Attributes:
+        cpu_ns: CPU time that answers took, but for those that did not come, in nanoseconds.
+
+    """
+
+    def __init__(self, patience_s: float = PATIENCE_S, most_s: float = MOST_S) -> None:
+        self.cpu_ns = 0
+        self._left: set[Any] = set()  # the items at which threads were left behind
+        self._patience_s = patience_s
+        self._most_s = most_s
+        self._worker: _Worker | None = None
+        self._late: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    @property
+    def hanging(self) -> int:
+        """The number of threads that have been left behind and have not come back."""
+        return len(self._left)
+
+    def each(self, items: Sequence[Item], ask: Callable[[Item], Answer]) -> list[Answer | Exception]:
+        """Ask for each of several. An item that hangs is not asked for again before its thread has come back.
+
+        Args:
+            items: which, hashable.
+            ask: the question.
+
+        Returns:
+            The answers, or the exceptions that were raised; `HangingError` for a missing one.
+
+        """
+        if not self._left:
+            return self._asked(items, ask)
+        hangs = [item in self._left for item in items]
+        asked = self._asked([item for item, left in zip(items, hangs, strict=True) if not left], ask)
+        answers = iter(asked)
+        return [HangingError("it has not answered yet") if left else next(answers) for left in hangs]
+
+    def _asked(self, items: Sequence[Item], ask: Callable[[Item], Answer]) -> list[Answer | Exception]:
+        answers: list[Answer | Exception] = []
+        while len(answers) < len(items):
+            if self._worker is None:
+                self._worker = _Worker(self._late)
+            batch = _Batch(items[len(answers) :], ask)
+            self._worker.batches.put(batch)
+            answers += self._answers(batch, self._worker)
+            self.cpu_ns += batch.cpu_ns
+        return answers
+
+    def late(self) -> list[Any]:
+        """Those whose answers came after all, and were thrown away; since this was asked last."""
+        found = []
+        while not self._late.empty():
+            found.append(self._late.get())
+        self._left.difference_update(found)
+        return found
+
+    def close(self) -> None:
+        """Let the thread end."""
+        if self._worker is not None:
+            self._worker.batches.put(None)
+            self._worker = None
+
+    def _answers(self, batch: _Batch[Any, Any], worker: _Worker) -> list[Answer | Exception]:
+        known, since = -1, time.monotonic()
+        while not batch.done.wait(self._patience_s):
+            if len(batch.answers) != known:
+                known, since = len(batch.answers), time.monotonic()
+                continue
+            if worker.sleeps() or time.monotonic() - since >= self._most_s:
+                with batch.lock:
+                    if len(batch.answers) == known and not batch.done.is_set():
+                        batch.left = True
+                        self._left.add(batch.items[known])
+                        self._worker = None
+                        return [*batch.answers, HangingError(f"no answer within {2 * self._patience_s:g} s")]
+        return batch.answers
+
+
+class _Batch(Generic[Item, Answer]):
+    """Questions, and what has come of them."""
+
+    def __init__(self, items: Sequence[Item], ask: Callable[[Item], Answer]) -> None:
+        self.items = items
+        self.ask = ask
+        self.answers: list[Answer | Exception] = []
+        self.done = threading.Event()
+        self.lock = threading.Lock()
+        self.left = False
+        self.cpu_ns = 0
+
+    def run(self) -> Item | None:
+        """Answer all; returns the one at which it was left behind."""
+        begun = time.thread_time_ns()
+        for item in self.items:
+            answer: Answer | Exception
+            try:
+                answer = self.ask(item)
+            except Exception as error:  # noqa: BLE001 - given to who asked
+                answer = error
+            with self.lock:
+                if self.left:
+                    return item
+                self.answers.append(answer)
+        self.cpu_ns = time.thread_time_ns() - begun
+        self.done.set()
+        return None
+
+
+class _Worker:
+    """A thread that takes batches. It does not keep the program from ending."""
+
+    def __init__(self, late: queue.SimpleQueue[Any]) -> None:
+        self.batches: queue.SimpleQueue[_Batch[Any, Any] | None] = queue.SimpleQueue()
+        self._late = late
+        self._thread = threading.Thread(target=self._run, name="reading", daemon=True)
+        self._thread.start()
+
+    def sleeps(self) -> bool:
+        """Whether it sleeps uninterruptibly."""
+        stat = content(f"/proc/self/task/{self._thread.native_id}/stat")
+        return stat.rpartition(b")")[2][:2] == b" D"
+
+    def _run(self) -> None:
+        while (batch := self.batches.get()) is not None:
+            item = batch.run()
+            if batch.left:
+                self._late.put(item)
+                return
