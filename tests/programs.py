@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tests import debian
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 LOG: Final = logging.getLogger("laggard.tests")
@@ -286,6 +286,17 @@ def fetched(part: str, command: list[str], **how: Any) -> None:
         run(command, **how)
     except (AssertionError, subprocess.TimeoutExpired) as error:
         raise MissingPartError(part, PREPARE, str(error)) from None
+
+
+@contextmanager
+def started(command: Sequence[str | Path], **how: Any) -> Iterator[subprocess.Popen[Any]]:
+    """Start a program, and wait for its end; kill it if the test fails, which would wait for ever."""
+    with subprocess.Popen(command, **how) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
 
 
 def run(command: list[str], environment: dict[str, str] | None = None, folder: Path | None = None) -> None:

@@ -18,7 +18,7 @@ from tests.brokers.jars import jars
 from tests.brokers.java import STARTED
 from tests.brokers.keeper import keep, kept
 from tests.brokers.node import BrokerError
-from tests.programs import MissingPartError
+from tests.programs import MissingPartError, started
 
 if TYPE_CHECKING:
     from tests.brokers import Cluster
@@ -71,7 +71,7 @@ def test_a_command_that_fails_says_why(broker: Cluster) -> None:
 
 
 def test_the_shared_broker_ends_with_the_run_however_that_ends(tmp_path: Path) -> None:
-    with subprocess.Popen(["sleep", "600"]) as run:
+    with started(["sleep", "600"]) as run:
         keep(tmp_path, run.pid)
         (node,) = kept(tmp_path).nodes
         assert STARTED in node.said()
@@ -96,13 +96,13 @@ from tests.brokers.processes import start
 print(start(["sleep", "600"], subprocess.DEVNULL).pid, flush=True)
 time.sleep(600)
 """
-    with subprocess.Popen([sys.executable, "-c", held], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    with started([sys.executable, "-c", held], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        started = psutil.Process(int(process.stdout.readline()))
-        while started.cmdline()[:1] != ["sleep"]:  # before that it may not have asked to be killed
+        child = psutil.Process(int(process.stdout.readline()))
+        while child.cmdline()[:1] != ["sleep"]:  # before that it may not have asked to be killed
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
-        started.wait(60)
+        child.wait(60)
 
 
 def test_a_machine_without_maven_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from laggard.pipeline.settings import Given, read_settings
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.wiring import wire
 from tests.pipeline.history.conftest import HOG, at, frames
+from tests.programs import started
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,7 +115,7 @@ def test_commands(
         assert (code, json.loads(out)["rows"][0]["row"]) == (0, HOG)
 
         command = [*LAGGARD, "watch", "--host", "web-3", "--json"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as watching:
+        with started(command, stdout=subprocess.PIPE, text=True, env=os.environ) as watching:
             assert watching.stdout is not None
             first = json.loads(watching.stdout.readline())
             newer = [each for each in frames("web-3", range(160, 162), seed=2) if isinstance(each, Frame)]

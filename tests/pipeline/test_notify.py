@@ -15,6 +15,7 @@ import pytest
 
 from laggard.pipeline import notify
 from laggard.pipeline.notify import Heartbeat, Notifier
+from tests.programs import started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -199,7 +200,7 @@ def test_agent_worker_and_up_tell_it(manager: Manager, tmp_path: Path) -> None:
         "WATCHDOG_USEC": "1000000",
     }
     for part in ("agent", "work", "up"):
-        with subprocess.Popen([*LAGGARD, part], env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as one:
+        with started([*LAGGARD, part], env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as one:
             before = manager.await_message("READY=1")
             assert manager.await_message("WATCHDOG=1")
             one.send_signal(signal.SIGTERM)

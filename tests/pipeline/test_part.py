@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laggard.pipeline.cli.exits import INTERRUPTED
+from tests.programs import started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -91,7 +92,7 @@ def test_a_supervisor_that_does_not_read_holds_nothing_up(tmp_path: Path) -> Non
     os.set_blocking(writing, False)
     code = PART.replace("running.stop.wait()", "[running.report(n=n) for n in range(20_000)]")
     arguments = [sys.executable, "-c", code, str(tmp_path), "supervised", "0", "mild", "60"]
-    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=writing) as part:
+    with started(arguments, stdin=subprocess.PIPE, stdout=writing) as part:
         os.close(writing)
         assert part.wait(120) == 0
     with os.fdopen(reading, "rb") as read:

@@ -30,6 +30,7 @@ from laggard.pipeline.topics import COUNTERS, DIAGNOSES
 from tests.pipeline.diagnoses.conftest import ON_DISK, ONE_HOT, TWO_DIPS
 from tests.pipeline.history.conftest import HOG, MARKED, START, TICKS, TOPICS, append, at, frames, work
 from tests.pipeline.incidents.joined import closed, incident
+from tests.programs import started
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -230,7 +231,7 @@ def test_a_line_of_a_tick_does_not_say_what_its_score_says(recorded, wired):
 @pytest.mark.parametrize("as_json", [False, True])
 def test_watch_writes_a_line_for_each_tick_into_a_pipe(fresh: Path, as_json: bool):
     arguments = [*LAGGARD, "watch", "--bus", str(fresh), *(["--json"] if as_json else [])]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+    with started(arguments, stdout=subprocess.PIPE, text=True) as process:
         first = lines_of(process, 1)
         with EmbeddedBus(fresh) as bus:
             shift = time.time() - at(155)

@@ -27,6 +27,7 @@ from laggard.pipeline.records import Decoder, Frame, make_layout
 from laggard.pipeline.sending import spool as spooling
 from laggard.pipeline.sending.sender import Sender
 from laggard.pipeline.sending.spool import Spool
+from tests.programs import started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -265,7 +266,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_out_of_order(remote: Remote, pa
     published = -1
     for round_ in range(6):
         command = [sys.executable, "-c", KILLED.format(root=root), str(remote.path), str(path), str(published + 1)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        with started(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             for _ in range(15 + 17 * round_):
                 published = int(process.stdout.readline())
