@@ -25,8 +25,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+
 from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.history.why import History
 from laggard.pipeline.records import Decoder, Frame
+from laggard.pipeline.settings import read_settings
+from laggard.pipeline.topics import Topics
+from laggard.pipeline.wiring import asked
 from tests.evaluation.alarm import Alarm
 
 if TYPE_CHECKING:
@@ -225,6 +231,27 @@ def tables(path: Path, faults: list[Fault]) -> str:
     )
 
 
+def separation(path: Path, faults: Sequence[Fault]) -> str:
+    """Return how far `why` separates marks during faults from marks without one: the AUC of its score, in Markdown.
+
+    Marks without a fault are those of the last ten minutes before the first one, every ten seconds.
+    """
+    with EmbeddedBus(path) as bus:
+        history = History(bus, Topics(), asked(read_settings(None, environ={})))
+        (host,) = history.hosts()
+
+        def score(ts: float) -> float:
+            return float(history.ask(host, ts, 1, 1).ranking.score)
+
+        calm = [score(faults[0].begin - 10.0 * number) for number in range(1, 61)]
+        lines = ["| mark after | AUC | least score in a fault | highest without |", "|---|---|---|---|"]
+        for after_s in (10, 20, 40, 55):
+            faulty = [score(each.begin + after_s) for each in faults]
+            auc = np.mean([(one > other) + 0.5 * (one == other) for one in faulty for other in calm])
+            lines.append(f"| {after_s} s | {auc:.2f} | {min(faulty):.2f} | {max(calm):.2f} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -235,18 +262,20 @@ def main() -> None:
     parser.add_argument("--replay", type=Path, metavar="DIR")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--lasting", action="store_true", help="four faults at once, of half an hour")
-    asked = parser.parse_args()
-    if asked.serve:
-        serve(asked.serve, asked.keep)
-    if asked.replay:
-        faults = [Fault(*each) for each in json.loads((asked.replay / "faults.json").read_text())]
-        print(tables(asked.replay / "laggard.db", faults))
+    arguments = parser.parse_args()
+    if arguments.serve:
+        serve(arguments.serve, arguments.keep)
+    if arguments.replay:
+        faults = [Fault(*each) for each in json.loads((arguments.replay / "faults.json").read_text())]
+        print(tables(arguments.replay / "laggard.db", faults))
+        print(f"\n{separation(arguments.replay / 'laggard.db', faults)}")
         return
     with tempfile.TemporaryDirectory(prefix="laggard-everyday-") as temporary:
-        folder = asked.keep or Path(temporary)
+        folder = arguments.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        made = make(folder, asked.rounds, asked.learn, tuple(asked.gap), lasting=asked.lasting)
+        made = make(folder, arguments.rounds, arguments.learn, tuple(arguments.gap), lasting=arguments.lasting)
         print(tables(folder / "laggard.db", made))
+        print(f"\n{separation(folder / 'laggard.db', made)}")
 
 
 if __name__ == "__main__":

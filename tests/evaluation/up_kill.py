@@ -4,7 +4,7 @@ Agent, worker, page and `measure` run below `laggard up`. At random moments one 
 between the supervisor and all parts are stopped together for 8 s and woken, as on a machine that was suspended: then
 nothing may be restarted. A part is back when another process has its place and does its work: a tick of the agent or a
 read of `measure` is on the bus, the worker has committed more, the page answers. Meanwhile a mark a second goes to the
-bus. In the end each record on it that is learned was counted once in the state of its host, and every mark is there.
+bus. In the end each learned record that was read was counted once in the state of its host, and every mark is there.
 
 A part that was hit works for a minute before it is hit again, for the pauses between starts grow otherwise.
 
@@ -160,10 +160,14 @@ class Up:
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(PATIENCE_S)
 
-    def records(self) -> Iterator[Any]:
+    def records(self, stop: int | None = None) -> Iterator[Any]:
         decoder = Decoder()
-        for one in self.bus.read(COUNTED, 0):
+        for one in self.bus.read(COUNTED, 0, stop):
             yield decoder.decode(one.value, "evaluation")
+
+    def position(self) -> int:
+        """The first offset that the worker has not read: it may stop before the newest records are."""
+        return self.bus.committed(TOPICS.group("hosts"), COUNTED)
 
     def counted(self) -> dict[str, int]:
         """By key, how many records the state of the first operator has counted."""
@@ -223,13 +227,13 @@ def evaluate(folder: Path, seconds: float, seed: int, back_s: float) -> int:
         stop.set()
         marking.join()
         code = up.stop()
-        records, counted = list(up.records()), up.counted()
+        records, read, counted = list(up.records()), list(up.records(up.position())), up.counted()
     finally:
         stop.set()
         up.end()
     marks = [one.note for one in records if isinstance(one, Mark)]
     frames = [one.sequence for one in records if isinstance(one, Frame)]
-    due = Counter(one.key if isinstance(one, Frame) else one.host for one in records if is_learned(one))
+    due = Counter(one.key if isinstance(one, Frame) else one.host for one in read if is_learned(one))
     hits = sum(map(len, took.values()))
     late = sum(each > back_s for some in took.values() for each in some)
     restarted = [line for line in up.said() if "starts again" in line]
