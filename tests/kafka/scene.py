@@ -72,7 +72,9 @@ class Scene:
         self.create()
 
     def _open(self) -> KafkaBus:
-        return KafkaBus(KafkaOptions(bootstrap=servers_of(self.cluster.location), prefix=self.topics.prefix))
+        return KafkaBus(
+            KafkaOptions(bootstrap=servers_of(self.cluster.location), prefix=self.topics.prefix, request_timeout_s=60.0)
+        )
 
     def forget(self) -> None:
         """Delete all that was made of the input: outputs, snapshots, offsets."""

@@ -68,7 +68,9 @@ def test_commands(
         ),
         key=lambda each: each.ts,
     )
-    with KafkaBus(KafkaOptions(bootstrap=servers_of(broker.location), prefix=topics.prefix)) as bus:
+    with KafkaBus(
+        KafkaOptions(bootstrap=servers_of(broker.location), prefix=topics.prefix, request_timeout_s=60.0)
+    ) as bus:
         code, _, err = called("why")
         assert (code, "`laggard topics create` creates" in err) == (1, True), err
         snapshots = [topics.name(topics.snapshots(each.snapshots)) for each in WIRED]

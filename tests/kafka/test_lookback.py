@@ -27,7 +27,9 @@ pytestmark = pytest.mark.slow
 def test_it_is_found_by_a_few_looks_on_kafka_too(broker: Cluster) -> None:
     topics = Topics(f"t{uuid.uuid4().hex[:8]}.")
     topic, now = topics.name(COUNTERS), time.time()
-    with KafkaBus(KafkaOptions(bootstrap=servers_of(broker.location), prefix=topics.prefix)) as bus:
+    with KafkaBus(
+        KafkaOptions(bootstrap=servers_of(broker.location), prefix=topics.prefix, request_timeout_s=60.0)
+    ) as bus:
         bus.create(topics.specs(partitions=1))
         recorded = [replace(each, ts=each.ts - NOW + now, key=host) for each in history() for host in ("web-1", "db-1")]
         bus.append([Outgoing(topic, each.key, encode(each), each.ts) for each in recorded])

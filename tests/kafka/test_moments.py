@@ -41,7 +41,9 @@ def test_moments_and_series_are_the_same_on_kafka(broker: Cluster) -> None:
     ]
     flags = {"operators": "gaussian", "gaussian.context": "40m"}
     wired = wire(read_settings(environ={}, flags=[Given(name, value, "test") for name, value in flags.items()]))[0]
-    with KafkaBus(KafkaOptions(bootstrap=servers_of(broker.location), prefix=topics.prefix)) as bus:
+    with KafkaBus(
+        KafkaOptions(bootstrap=servers_of(broker.location), prefix=topics.prefix, request_timeout_s=60.0)
+    ) as bus:
         bus.create(topics.specs(partitions=1))
         bus.append([Outgoing(topics.name(COUNTERS), each.key, encode(each), each.ts) for each in records])
         history = History(bus, topics, wired)

@@ -91,7 +91,9 @@ for seconds in (0.03, 0.01):
         finally:
             process.kill()
     assert set(counts) <= {*tids, process.pid}
-    assert [counts[tid] / perf.FREQUENCY_HZ for tid in tids] == pytest.approx(used, rel=0.25, abs=0.15)
+    # On a busy machine some samples are lost, of both alike.
+    assert [counts[tid] / counts.total() for tid in tids] == pytest.approx([each / sum(used) for each in used], abs=0.1)
+    assert 0.5 * sum(used) < counts.total() / perf.FREQUENCY_HZ < 1.25 * sum(used) + 0.15
 
 
 def _cpu_s(pid, tid):
