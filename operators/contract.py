@@ -72,7 +72,7 @@ class FrameOperator(Protocol):
 
 
 class Scores(Protocol):
-    """What an operator answers to a frame. It stays what it is when the operator learns on."""
+    """An operator's answer to a frame. It does not change when the operator learns."""
 
     @property
     def score(self) -> float:

@@ -290,7 +290,7 @@ def fetched(part: str, command: list[str], **how: Any) -> None:
 
 @contextmanager
 def started(command: Sequence[str | Path], **how: Any) -> Iterator[subprocess.Popen[Any]]:
-    """Start a program, and wait for its end; kill it if the test fails, which would wait for ever."""
+    """Start a program and wait for its end, but kill it if the test fails."""
     with subprocess.Popen(command, **how) as process:
         try:
             yield process

@@ -50,7 +50,7 @@ class Counter:
 
 # The weights were fitted on recorded slowdowns, and checked on others: tests/evaluation. A cause must rank before its
 # effects: memory that grows is faulted in, and system time is spent on all that the kernel does for a process; waiting
-# and scheduling happen to it. Pressure on a control group is shared by its members, so it ranks nobody.
+# and scheduling happen to it. The members of a control group share its pressure, so it does not rank a row.
 # fmt: off
 CATALOGUE: Final = (
     # Of processes; some of hosts, too.

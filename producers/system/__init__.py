@@ -1,1 +1,1 @@
-"""What all producers read the machine with: /proc and files of others within bounds, clocks, redaction."""
+"""Shared by all producers: bounded reading of /proc and of foreign files, clocks, redaction."""

@@ -4,7 +4,7 @@
     python -m tests.corpus compare REVISION    # compare them with those of another revision
 
 The input is the world of the browser's tests: three hosts, an application, two pools, a service with traced requests,
-marks, a diagnosis, and a record that nobody can read; the worker is restarted in the middle. The files are the records
+marks, a diagnosis, and an unreadable record; the worker restarts in the middle. The files are the records
 of each topic, the snapshots, the answers of the API, the page of metrics, and what the commands print.
 
 Floating point depends on the processor, so nothing is pinned in the repository: both sides run on one machine.

@@ -160,13 +160,22 @@ class Up:
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(PATIENCE_S)
 
+    def await_read(self) -> None:
+        """Wait until the worker has read all that is there now."""
+        end = self.bus.bounds(COUNTED)[1]
+        until = time.monotonic() + PATIENCE_S
+        while self.position() < end:
+            if time.monotonic() > until:
+                raise RuntimeError(f"the worker has read {self.position()} of {end} records: {self.said()}")
+            time.sleep(0.1)
+
     def records(self, stop: int | None = None) -> Iterator[Any]:
         decoder = Decoder()
         for one in self.bus.read(COUNTED, 0, stop):
             yield decoder.decode(one.value, "evaluation")
 
     def position(self) -> int:
-        """The first offset that the worker has not read: it may stop before the newest records are."""
+        """The first offset that the worker has not read. It may stop before it reads the agent's last frames."""
         return self.bus.committed(TOPICS.group("hosts"), COUNTED)
 
     def counted(self) -> dict[str, int]:
@@ -226,6 +235,7 @@ def evaluate(folder: Path, seconds: float, seed: int, back_s: float) -> int:
         took, asleep = disturb(up, seconds, random.Random(seed))
         stop.set()
         marking.join()
+        up.await_read()
         code = up.stop()
         records, read, counted = list(up.records()), list(up.records(up.position())), up.counted()
     finally:
