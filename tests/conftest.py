@@ -98,15 +98,20 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what this size of run has not; files with slow tests come first, and quick ones fill the end."""
+    """Leave out what this size of run has not. Files with slow tests come first, and quick ones fill the end.
+
+    Slow ones are taken from both ends of the alphabet in turn: neighbours load the same parts of the machine, and would
+    starve each other while others only wait.
+    """
     left_out = {"slow", "long"} if config.getoption("--quick") else set() if config.getoption("--long") else {"long"}
     kept: list[pytest.Item] = []
     deselected: list[pytest.Item] = []
     for item in items:
         (deselected if any(item.get_closest_marker(name) for name in left_out) else kept).append(item)
     config.hook.pytest_deselected(items=deselected)
-    slow = {item.path for item in kept if item.get_closest_marker("slow")}
-    items[:] = sorted(kept, key=lambda item: item.path not in slow)
+    slow = sorted({item.path for item in kept if item.get_closest_marker("slow")})
+    turns = {path: min(place, len(slow) - 1 - place) for place, path in enumerate(slow)}
+    items[:] = sorted(kept, key=lambda item: turns.get(item.path, len(slow)))
 
 
 @pytest.hookimpl(wrapper=True)

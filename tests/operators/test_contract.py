@@ -124,7 +124,7 @@ class Kind(NamedTuple):
     stream: Callable[[int, int], list[Any]]
 
 
-@pytest.fixture(params=each_of([*MAKERS, *REGRESSIONS]))
+@pytest.fixture(scope="module", params=each_of([*MAKERS, *REGRESSIONS]))
 def kind(request: pytest.FixtureRequest) -> Kind:
     name = str(request.param)
     if name in REGRESSIONS:
@@ -171,11 +171,24 @@ def answers(operator: Any, stream: list[Any]) -> list[Any]:
     return found
 
 
-def test_the_same_input_gives_the_same_answers_bit_for_bit(kind: Kind) -> None:
-    stream = kind.stream(150, 1)
-    first, second = kind.make(), kind.make()
-    assert repr(answers(first, stream)) == repr(answers(second, stream))
-    assert plain(first.snapshot()) == plain(second.snapshot())
+class Course(NamedTuple):
+    """A stream, what an operator answers to it, and its state after it."""
+
+    stream: list[Any]
+    answers: str
+    state: Any
+
+
+@pytest.fixture(scope="module")
+def course(kind: Kind) -> Course:
+    operator, stream = kind.make(), kind.stream(120, 1)
+    return Course(stream, repr(answers(operator, stream)), plain(operator.snapshot()))
+
+
+def test_the_same_input_gives_the_same_answers_bit_for_bit(kind: Kind, course: Course) -> None:
+    operator = kind.make()
+    assert repr(answers(operator, course.stream)) == course.answers
+    assert plain(operator.snapshot()) == course.state
 
 
 def test_scoring_changes_nothing(kind: Kind) -> None:
@@ -191,16 +204,14 @@ def test_scoring_changes_nothing(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("cut", [29, *(pytest.param(cut, marks=pytest.mark.slow) for cut in (0, 1, -1))])
-def test_a_stream_that_is_cut_and_resumed_goes_on_as_if_it_had_not_been(kind: Kind, cut: int) -> None:
-    stream = kind.stream(120, 3)
-    whole, first, second = kind.make(), kind.make(), kind.make()
-    expected = answers(whole, stream)
-    found = answers(first, stream[:cut])
+def test_a_stream_that_is_cut_and_resumed_goes_on_as_if_it_had_not_been(kind: Kind, course: Course, cut: int) -> None:
+    first, second = kind.make(), kind.make()
+    found = answers(first, course.stream[:cut])
     snapshot = first.snapshot()
     second.restore(snapshot)
     assert plain(second.snapshot()) == plain(snapshot)
-    assert repr(found + answers(second, stream[cut:])) == repr(expected)
-    assert plain(second.snapshot()) == plain(whole.snapshot())
+    assert repr(found + answers(second, course.stream[cut:])) == course.answers
+    assert plain(second.snapshot()) == course.state
 
 
 def test_a_snapshot_is_a_copy(kind: Kind) -> None:

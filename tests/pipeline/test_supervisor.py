@@ -11,6 +11,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from laggard.pipeline import supervisor, watchdog
 from laggard.pipeline.supervisor import Supervisor
 from laggard.pipeline.watchdog import MemoryLimit
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    import pytest
 
 GOOD = """
 import json, os, signal, sys, threading
@@ -244,6 +245,7 @@ def test_a_stopped_part_still_stops() -> None:
     assert running.heard.lines == []
 
 
+@pytest.mark.slow
 def test_a_part_whose_main_loop_hangs_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watchdog, "SILENT_S", 4.0)
     hang = tmp_path / "hang"
@@ -303,6 +305,7 @@ def test_it_ends_when_no_part_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Supervisor({"one": python("raise SystemExit(7)")}, Heard()).run() == 1
 
 
+@pytest.mark.slow
 def test_a_machine_that_slept_kills_nothing() -> None:
     """All were stopped, as a container that is paused or a machine that is suspended: nobody hangs."""
     code = f"""
