@@ -6,9 +6,9 @@ same trouble: `joiner` sees both of them open. The operators of pools, services 
 ticks whether a deviation lasts, so their anomalies end after `OVER_S`, and the trigger is armed again then.
 
 All times are those of frames. A host that is off says nothing of how its anomalies went on. They count as ended once it
-has been silent for `SILENT_S` by the frames of other keys of its partition, or its state is given up; it is told that
-nobody saw the end, and what still is so when its frames come again is another anomaly. A host that is alone on its
-partition knows no other time than its own: of that one nothing ends before its frames come again.
+has been silent for `eventtime.SILENT_S` by the frames of other keys of its partition, or its state is given up; it is
+told that nobody saw the end, and what still is so when its frames come again is another anomaly. A host that is alone
+on its partition knows no other time than its own: of that one nothing ends before its frames come again.
 """
 
 from __future__ import annotations
@@ -34,10 +34,6 @@ JOINED_S: Final = 300.0
 OVER_S: Final = 30.0
 """The same for pools, services and applications. It leaves half of the minute after a fault to the operator. Where
 ticks are longer, the first calm one ends an anomaly."""
-
-SILENT_S: Final = 3600.0
-"""Of what has been silent for so long nobody waits to hear any more: of a host by the frames of others, of an operator
-by the records of others."""
 
 GOES_ON_S: Final = 900.0
 """That an anomaly goes on is told after so long, and each time that this has doubled."""

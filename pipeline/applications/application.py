@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from laggard.pipeline.alarms.anomalies import Anomalies
 from laggard.pipeline.alarms.anomalies import restored as restored_anomalies
-from laggard.pipeline.alarms.courses import SILENT_S
 from laggard.pipeline.alarms.courses import restored as restored_course
 from laggard.pipeline.alarms.tolerance import Tolerance
 from laggard.pipeline.alarms.tolerance import restored as restored_tolerance
 from laggard.pipeline.alarms.trigger import Trigger
 from laggard.pipeline.applications.intervals import Intervals
-from laggard.pipeline.scoring.stream import SILENT_TICKS, Sequences
+from laggard.pipeline.eventtime import SILENT_S, SILENT_TICKS, Sequences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -24,15 +24,15 @@ import math
 from bisect import insort
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from laggard.pipeline.applications.metrics import Places
-from laggard.pipeline.applications.ticks import Seen, Stream, Tick
+from laggard.pipeline.applications.ticks import Stream, Tick
+from laggard.pipeline.eventtime import FORGOTTEN_S, Seen, SetBack
 from laggard.pipeline.records import Decoder, Frame, Layout, RecordError, encode
 from laggard.pipeline.records.layout import read_layout
-from laggard.pipeline.scoring.stream import SET_BACK_FRAMES, SET_BACK_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from laggard.pipeline.applications.metrics import Metrics
+    from laggard.pipeline.eventtime import Judged
 
 PERFORMANCE: Final = "performance"
 COUNTERS: Final = ("process", "host")
@@ -59,13 +60,9 @@ HELD_INTERVALS: Final = 5.0
 HELD_S: Final = 60.0
 """Ticks wait so many intervals for the performance, or so long where that is longer."""
 
-FORGOTTEN_S: Final = 3600.0
-"""A host that was silent for so long is forgotten."""
-
 MAX_STREAMS: Final = 4_096
 MAX_WAITING: Final = 4_096
 MAX_HELD_CELLS: Final = 4_000_000
-Judged = Literal["new", "duplicate", "late", "set_back"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +103,7 @@ class Intervals:
 
     Attributes:
         places: the metrics, and where the values of each are.
+        set_back: counts the late performance frames that look as if their producer's clock had been set back.
 
     """
 
@@ -118,8 +116,7 @@ class Intervals:
         self._closed_ts = -math.inf
         self._waiting: deque[_Measured] = deque()
         self._held_cells = 0
-        self._set_back = 0
-        self._set_back_ts = -math.inf
+        self.set_back = SetBack(ordered=True)
 
     @property
     def ts(self) -> float:
@@ -141,11 +138,6 @@ class Intervals:
         """The time between the newest two performance frames; 0 before there are two."""
         return self._length_s
 
-    @property
-    def set_back(self) -> int:
-        """How many performance frames in a row came that look as if their producer's clock had been set back."""
-        return self._set_back
-
     # Frames that come.
 
     def measure(self, frame: Frame, *, live: bool) -> Judged:
@@ -160,11 +152,8 @@ class Intervals:
             return "duplicate"
         before, ts = self._measured_ts, frame.ts
         if ts <= before:
-            if before - ts > SET_BACK_S:
-                self._set_back = self._set_back + 1 if ts > self._set_back_ts else 1
-                self._set_back_ts = ts
-            return "set_back" if self._set_back >= SET_BACK_FRAMES else "late"
-        self._set_back, self._set_back_ts = 0, -math.inf
+            return self.set_back.late(ts, before)
+        self.set_back.restart()
         usual, self._measured_ts = self._length_s, ts
         if math.isinf(before):
             return "new"
@@ -340,8 +329,8 @@ class Intervals:
             "length_s": self._length_s,
             "closed_ts": self._closed_ts,
             "waiting": [[one.begin_ts, encode(one.frame), one.live] for one in self._waiting],
-            "set_back": self._set_back,
-            "set_back_ts": self._set_back_ts,
+            "set_back": self.set_back.count,
+            "set_back_ts": self.set_back.ts,
             "places": self.places.snapshot(),
         }
 
@@ -371,7 +360,7 @@ class Intervals:
             _Measured(float(begin_ts), _frame(decoder, packed, place), bool(live))
             for begin_ts, packed, live in state["waiting"]
         )
-        self._set_back, self._set_back_ts = int(state["set_back"]), float(state["set_back_ts"])
+        self.set_back = SetBack(int(state["set_back"]), float(state["set_back_ts"]), ordered=True)
         self.places.restore(state["places"])
 
 

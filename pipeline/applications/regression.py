@@ -25,10 +25,10 @@ from laggard.pipeline.applications.telling import Judged, model_output, predicti
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS, RecordTask, Stage
 from laggard.pipeline.engine.states import States
+from laggard.pipeline.eventtime import SET_BACK_RECORDS
 from laggard.pipeline.records import Feedback, Frame, Wish, encode
 from laggard.pipeline.records.models import model_id
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, frame_id
-from laggard.pipeline.scoring.stream import SET_BACK_FRAMES
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, MODELS
 
 if TYPE_CHECKING:
@@ -155,10 +155,8 @@ class RegressionTask(RecordTask):
                 return
             case "late":
                 reason = f"late: expected a time after {newest!r} whose counters are still there, got {frame.ts!r}"
-                if one.intervals.set_back:
-                    reason += (
-                        f"; {one.intervals.set_back} of {SET_BACK_FRAMES} after which the clock counts as set back"
-                    )
+                if (count := one.intervals.set_back.count) > 0:
+                    reason += f"; {count} of {SET_BACK_RECORDS} after which the clock counts as set back"
                 self._counts.late += 1
                 self._refuse(record, f"{self._place(record)}: {reason}")
             case "set_back":

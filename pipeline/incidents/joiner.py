@@ -27,7 +27,7 @@ opens another one, from the closing of that on: incidents that blame the same pr
 
 An anomaly whose operator falls silent (it is not run any more) would never end: it counts as ended once other operators
 are past the time at which its stream would have said that it goes on (`courses.GOES_ON_S`), by as much as one of them
-may be behind another (`courses.SILENT_S`). Of a host that falls silent the operators tell.
+may be behind another (`eventtime.SILENT_S`). Of a host that falls silent the operators tell.
 
 An incident whose last anomaly was not seen to end has not been either, and says so.
 """
@@ -38,8 +38,9 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from laggard.pipeline.alarms.courses import GOES_ON_S, SILENT_S
+from laggard.pipeline.alarms.courses import GOES_ON_S
 from laggard.pipeline.alarms.telling import blames_host, incident_sentence
+from laggard.pipeline.eventtime import SILENT_S
 from laggard.pipeline.records.outputs import Evidence, Incident, Progress, incident_id, read_output, write_output
 
 if TYPE_CHECKING:

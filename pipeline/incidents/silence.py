@@ -1,7 +1,7 @@
 """Hosts whose open incidents nobody can see the end of, because they have fallen silent.
 
-By the frames of other hosts of its partition the operators tell so after an hour (`courses.SILENT_S`). For a host that
-is alone on its partition no time passes without its frames: there a clock has to tell it, where a person asks.
+By the frames of other hosts of its partition the operators tell so after an hour (`eventtime.SILENT_S`). For a host
+that is alone on its partition no time passes without its frames: there a clock has to tell it, where a person asks.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import math
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.alarms.courses import JOINED_S
+from laggard.pipeline.eventtime import SILENT_TICKS
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.history.why import LATELY
 from laggard.pipeline.records import Frame
-from laggard.pipeline.scoring.stream import SILENT_TICKS
 from laggard.pipeline.topics import COUNTERS
 
 if TYPE_CHECKING:

@@ -165,7 +165,7 @@ class CovarianceTask(Task):
             self._counts.duplicates += 1
             return
         if judged == "late":
-            self._refuse_late(record, frame.ts, pool.ticks.earliest_ts(frame), pool.ticks.set_back)
+            self._refuse_late(record, frame.ts, pool.ticks.earliest_ts(frame), pool.ticks.set_back.count)
         for tick in pool.ticks.closed():
             self._tick(frame.key, pool, tick)
         self.states.heard(record.key, record.offset)

@@ -20,20 +20,20 @@ from __future__ import annotations
 import math
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from laggard.pipeline.applications.ticks import Seen
+from laggard.pipeline.eventtime import FORGOTTEN_S, Seen, SetBack
 from laggard.pipeline.records import Layout, make_layout
 from laggard.pipeline.records.layout import read_layout
-from laggard.pipeline.scoring.stream import SET_BACK_FRAMES, SET_BACK_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from laggard.pipeline.eventtime import Judged
     from laggard.pipeline.records import Frame
 
 GRACE_S: Final = 10.0
@@ -42,9 +42,6 @@ GRACE_S: Final = 10.0
 SURE_TICKS: Final = 3
 """A source that has told so many ticks in a row in one frame each is taken to do so with the next."""
 
-FORGOTTEN_S: Final = 3600.0
-"""A source that was silent for so long is forgotten."""
-
 MAX_SOURCES: Final = 4_096
 MAX_HELD_CELLS: Final = 4_000_000
 FRAME_CELLS: Final = 100
@@ -52,8 +49,6 @@ FRAME_CELLS: Final = 100
 
 MAX_TOGETHER: Final = 256
 """So many combinations of layouts are remembered."""
-
-Judged = Literal["new", "duplicate", "late", "set_back"]
 
 
 class Part(NamedTuple):
@@ -117,7 +112,12 @@ class Source:
 
 
 class Ticks:
-    """The ticks of one pool. Deterministic: the same frames in the same order give the same ticks."""
+    """The ticks of one pool. Deterministic: the same frames in the same order give the same ticks.
+
+    Attributes:
+        set_back: counts the late frames that look as if the producers' clocks had been set back.
+
+    """
 
     def __init__(self) -> None:
         self._sources: dict[tuple[str, ...], Source] = {}
@@ -125,17 +125,12 @@ class Ticks:
         self._heard_ts = -math.inf  # the time of the newest frame of all
         self._closed_ts = -math.inf
         self._held_cells = 0
-        self._set_back = 0
+        self.set_back = SetBack()
 
     def earliest_ts(self, frame: Frame) -> float:
         """From when on a frame like this is not late, seconds since the Unix epoch."""
         source = self._sources.get(frame.hosts)
         return max(self._closed_ts - GRACE_S, -math.inf if source is None else source.heard_ts)
-
-    @property
-    def set_back(self) -> int:
-        """How many frames in a row came that look as if the producers' clocks had been set back."""
-        return self._set_back
 
     # Frames that come.
 
@@ -157,11 +152,8 @@ class Ticks:
         if source.seen.again(frame):
             return "duplicate"
         if self._is_late(source, frame.ts):
-            if max(source.heard_ts, self._closed_ts) - frame.ts <= SET_BACK_S:
-                return "late"
-            self._set_back += 1
-            return "set_back" if self._set_back >= SET_BACK_FRAMES else "late"
-        self._set_back = 0
+            return self.set_back.late(frame.ts, max(source.heard_ts, self._closed_ts))
+        self.set_back.restart()
         part = Part(frame.layout, frame.values)
         if frame.ts == source.heard_ts:
             last = source.waiting.pop()
@@ -251,7 +243,7 @@ class Ticks:
             "sources": sources,
             "layouts": list(layouts),
             "closed_ts": self._closed_ts,
-            "set_back": self._set_back,
+            "set_back": self.set_back.count,
         }
 
     def restore(self, state: dict[str, Any], place: str) -> None:
@@ -276,7 +268,7 @@ class Ticks:
         self._held_cells = sum(_cells(part) for each in waiting for part in each.parts)
         self._unready = {key: None for key, each in self._sources.items() if not each.is_ready}
         self._heard_ts = max((each.heard_ts for each in self._sources.values()), default=-math.inf)
-        self._closed_ts, self._set_back = float(state["closed_ts"]), int(state["set_back"])
+        self._closed_ts, self.set_back = float(state["closed_ts"]), SetBack(int(state["set_back"]))
 
 
 def _cells(part: Part) -> int:

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from laggard.pipeline.eventtime import Sequences
 from laggard.pipeline.records import UNNUMBERED
-from laggard.pipeline.scoring.stream import Sequences
 
 if TYPE_CHECKING:
     from laggard.pipeline.records import Request

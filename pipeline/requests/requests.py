@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Unpack, cast
 
 from laggard.operators.requests.results import Traced
-from laggard.pipeline.alarms.courses import OVER_S, SILENT_S
+from laggard.pipeline.alarms.courses import OVER_S
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine.stage import REPLAY_HEADER, SNAPSHOT_RECORDS
+from laggard.pipeline.eventtime import SILENT_S
 from laggard.pipeline.records import Feedback, Request
 from laggard.pipeline.records.limits import MAX_TS
 from laggard.pipeline.requests.causes import title
@@ -231,7 +232,7 @@ class RequestsTask(Task):
             return
         judged = service.ticks.judge(end_ts)
         if judged == "late":
-            self._refuse_late(record, end_ts, service.ticks.earliest_ts, service.ticks.set_back)
+            self._refuse_late(record, end_ts, service.ticks.earliest_ts, service.ticks.set_back.count)
             self.states.heard(record.key, record.offset)
             return
         if judged == "set_back":

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from laggard.pipeline.eventtime import SET_BACK_S, SetBack
 from laggard.pipeline.records import UNNUMBERED, Frame, make_layout
-from laggard.pipeline.scoring.stream import SET_BACK_FRAMES, SET_BACK_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from laggard.pipeline.eventtime import Judged
 
 TICK_S: Final = 10.0
 
@@ -33,8 +35,6 @@ FEATURES: Final = ("requests", "outliers", "lost_s")
 
 MOST_CLUSTERS: Final = 256
 """Of one tick. What is of others counts among all requests only."""
-
-Judged = Literal["new", "late", "set_back"]
 
 
 class Counted(NamedTuple):
@@ -73,12 +73,12 @@ class Ticks:
 
     Attributes:
         newest_ts: the newest end of a request, seconds since the Unix epoch.
-        set_back: how many requests in a row came that look as if the producers' clocks had been set back.
+        set_back: counts the late requests that look as if the producers' clocks had been set back.
 
     """
 
     newest_ts: float = -math.inf
-    set_back: int = 0
+    set_back: SetBack = field(default_factory=SetBack)
     _number: int = 0  # of the tick that is open: its begin in units of `TICK_S`
     _live: bool = True
     _requests: int = 0
@@ -103,10 +103,9 @@ class Ticks:
 
         """
         if ts >= self.earliest_ts:
-            self.set_back = 0
+            self.set_back.restart()
             return "new"
-        self.set_back += 1
-        return "set_back" if self.set_back >= SET_BACK_FRAMES else "late"
+        return self.set_back.late(ts, self.newest_ts)
 
     def hear(self, ts: float) -> Tick | None:
         """Note that a request ended; gives the tick that closes before it, if one does."""
@@ -139,7 +138,7 @@ class Ticks:
         """A copy of the state as plain data."""
         return {
             "newest_ts": self.newest_ts,
-            "set_back": self.set_back,
+            "set_back": self.set_back.count,
             "number": self._number,
             "live": self._live,
             "requests": self._requests,
@@ -148,7 +147,7 @@ class Ticks:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
-        self.newest_ts, self.set_back = float(state["newest_ts"]), int(state["set_back"])
+        self.newest_ts, self.set_back = float(state["newest_ts"]), SetBack(int(state["set_back"]))
         self._number = int(state["number"])
         self._live, self._requests = bool(state["live"]), int(state["requests"])
         self._outlying = {

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from laggard.pipeline.alarms.courses import SILENT_S
 from laggard.pipeline.alarms.tolerance import Tolerance, restored
-from laggard.pipeline.scoring.stream import Operator, Sequences, Stream
+from laggard.pipeline.eventtime import SILENT_S, Sequences
+from laggard.pipeline.scoring.stream import Operator, Stream
 
 if TYPE_CHECKING:
     from laggard.pipeline.records import Decoder

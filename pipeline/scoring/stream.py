@@ -7,34 +7,21 @@ or not the stream was written down and read back in between. It knows no clock, 
 from __future__ import annotations
 
 import math
-from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from laggard.operators.contract import Adopts, FrameOperator, LastingScores
 from laggard.pipeline.alarms.anomalies import Anomalies, restored
-from laggard.pipeline.alarms.courses import SILENT_S
 from laggard.pipeline.alarms.courses import restored as restored_course
 from laggard.pipeline.alarms.trigger import Trigger
-from laggard.pipeline.records import UNNUMBERED, Decoder, Frame, RecordError, encode
+from laggard.pipeline.eventtime import SET_BACK_S, SILENT_S, SILENT_TICKS, Sequences, SetBack
+from laggard.pipeline.records import Decoder, Frame, RecordError, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from laggard.operators.contract import Layout, Matrix, Open, Scores
     from laggard.pipeline.alarms.courses import Course
-
-SET_BACK_S: Final = 3600.0
-SET_BACK_FRAMES: Final = 12
-"""A producer whose frames are older than the newest by more than so long, so many times in a row, has a clock that was
-wrong then and was set back since. Only a replay of what was sent long ago looks the same."""
-
-SILENT_TICKS: Final = 3.0
-"""A stream has fallen silent after `SILENT_S` and so many of its ticks."""
-
-REMEMBERED_SEQUENCES: Final = 256
-"""So far back a record that comes again is told from one that comes late: more than an agent sends at once of one
-scope, which is what may come again."""
-
+    from laggard.pipeline.eventtime import Judged
 
 NOTHING_KEPT: Final[Mapping[str, Open]] = {}
 
@@ -64,39 +51,6 @@ class Operator(FrameOperator, Protocol):
         """How unusual this frame is."""
 
 
-class Sequences:
-    """The last sequence numbers of a producer: tells records that were here already."""
-
-    def __init__(self, seen: Iterable[int] = ()) -> None:
-        self._seen = deque(seen, REMEMBERED_SEQUENCES)
-        self._highest = max(self._seen, default=UNNUMBERED)
-
-    def __contains__(self, sequence: int) -> bool:
-        """Whether the number was here. Of those too long ago to remember, all are taken to have been."""
-        if sequence > self._highest or sequence == UNNUMBERED:
-            return False
-        return sequence in self._seen or (len(self._seen) == REMEMBERED_SEQUENCES and sequence < min(self._seen))
-
-    def remembers(self, sequence: int) -> bool:
-        """Whether the number is among those that are remembered."""
-        return sequence != UNNUMBERED and sequence in self._seen
-
-    def add(self, sequence: int) -> None:
-        """Remember a number."""
-        if sequence != UNNUMBERED:
-            self._seen.append(sequence)
-            self._highest = max(self._highest, sequence)
-
-    def restart(self) -> None:
-        """Forget all: the producer has begun to count anew."""
-        self._seen.clear()
-        self._highest = UNNUMBERED
-
-    def snapshot(self) -> list[int]:
-        """The numbers that are remembered, in the order of their coming."""
-        return list(self._seen)
-
-
 class Stream:
     """One operator's view of one key and scope.
 
@@ -111,7 +65,7 @@ class Stream:
         trigger: when the next anomaly may be told.
         anomalies: the one that is open, and how many there were.
         courses: of the anomalies that were told and have not ended, in the order of their opening.
-        set_back: how many frames in a row came that look as if the producer's clock had been set back.
+        set_back: counts the late frames that look as if the producer's clock had been set back.
 
     """
 
@@ -123,35 +77,23 @@ class Stream:
         self.trigger = Trigger()
         self.anomalies = Anomalies()
         self.courses: tuple[Course, ...] = ()
-        self.set_back = 0
-        self._set_back_ts = -math.inf  # of the last of those
+        self.set_back = SetBack(ordered=True)
         self._scores: Scores | None = None
         self._sequences = Sequences()
 
-    def judge(self, frame: Frame) -> Literal["new", "duplicate", "late"]:
-        """Whether a frame can be taken.
+    def judge(self, frame: Frame) -> Judged:
+        """Judge whether a frame can be taken.
 
-        A duplicate has a sequence number that was here, and is no newer than the newest frame: a producer that lost
-        count and began anew is taken at its word. Late is what is older than the newest frame.
+        A duplicate has a known sequence number and is no newer than the newest frame: a producer may lose count and
+        restart. A late frame is older than the newest.
         """
         if frame.ts > self.ts:
             return "new"
-        if self.is_far_behind(frame):
-            # By an agent that was started anew since its clock was mended: the numbers go by the clock.
-            return "duplicate" if self._sequences.remembers(frame.sequence) else "late"
-        if frame.sequence in self._sequences:
+        # An agent that was restarted since its clock was corrected has lower numbers: they follow its clock.
+        corrected = self.ts - frame.ts > SET_BACK_S
+        if self._sequences.remembers(frame.sequence) if corrected else frame.sequence in self._sequences:
             return "duplicate"
-        return "late" if frame.ts < self.ts else "new"
-
-    def is_far_behind(self, frame: Frame) -> bool:
-        """Whether a frame is older than the newest by so much that it may be the newest that is wrong."""
-        return self.ts - frame.ts > SET_BACK_S
-
-    def note_set_back(self, frame: Frame) -> bool:
-        """Note a late frame that is far behind; gives whether it is one of so many that the newest has to be wrong."""
-        self.set_back = self.set_back + 1 if frame.ts > self._set_back_ts else 1
-        self._set_back_ts = frame.ts
-        return self.set_back >= SET_BACK_FRAMES
+        return self.set_back.late(frame.ts, self.ts) if frame.ts < self.ts else "new"
 
     @property
     def begun(self) -> bool:
@@ -189,7 +131,7 @@ class Stream:
         self.frame, self._scores, self.trigger = frame, scores, trigger
         if self.anomalies.open:
             self.anomalies = self.anomalies.after(frame, over=trigger.armed, kept=kept_by(scores))
-        self.set_back, self._set_back_ts = 0, -math.inf
+        self.set_back.restart()
 
     def adopt(self, anomalies: Iterable[str]) -> None:
         """Let what the operator keeps open be normal."""
@@ -213,7 +155,7 @@ class Stream:
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""
-        set_back = {"set_back": self.set_back, "set_back_ts": self._set_back_ts} if self.set_back else {}
+        behind = self.set_back
         return {
             "operator": self.operator.snapshot(),
             "ts": self.ts,
@@ -224,7 +166,7 @@ class Stream:
             "sequences": self._sequences.snapshot(),
             **self.anomalies.snapshot(),
             **({"courses": [course.snapshot() for course in self.courses]} if self.courses else {}),
-            **set_back,
+            **({"set_back": behind.count, "set_back_ts": behind.ts} if behind.count else {}),
         }
 
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
@@ -235,7 +177,8 @@ class Stream:
         self.anomalies = restored(state)
         self.courses = tuple(map(restored_course, state.get("courses", ())))
         self._sequences = Sequences(state["sequences"])
-        self.set_back, self._set_back_ts = int(state.get("set_back", 0)), float(state.get("set_back_ts", -math.inf))
+        behind = int(state.get("set_back", 0)), float(state.get("set_back_ts", -math.inf))
+        self.set_back = SetBack(*behind, ordered=True)
         self._scores = self.frame = None
         if state["frame"] is not None:
             frame = decoder.decode(state["frame"], place)

@@ -26,13 +26,14 @@ from laggard.pipeline.alarms.tolerance import Tolerance, end_excused
 from laggard.pipeline.engine.namesakes import BESIDE, Namesakes
 from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask
 from laggard.pipeline.engine.states import States
+from laggard.pipeline.eventtime import SET_BACK_RECORDS
 from laggard.pipeline.explaining.short_lived import just_begun, listed, matter
 from laggard.pipeline.explaining.telling import lasting_sentence, sentence, story, suspicion_sentence
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, judge, narrowed
 from laggard.pipeline.records import Feedback, Frame, Mark, encode
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Notice, RankingOutput, frame_id
 from laggard.pipeline.scoring.scopes import HOST, MOST_SCOPES, Scopes, answering, is_near
-from laggard.pipeline.scoring.stream import SET_BACK_FRAMES, Stream, kept_by, score_of, suspicion_of
+from laggard.pipeline.scoring.stream import Stream, kept_by, score_of, suspicion_of
 from laggard.pipeline.scoring.tolerated import Tolerated, ranking_of
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class Task(RecordTask):
             self._refuse(record, f"{self._place(record)}: expected {expected}; got {frame.scope!r}")
             return
         judged = stream.judge(frame)
-        if judged == "late" and stream.is_far_behind(frame) and stream.note_set_back(frame):
+        if judged == "set_back":
             self._tell_set_back(frame.key, frame.scope, stream.ts - frame.ts)
             self._end(frame.key, frame.scope, stream)
             stream, judged = keyed.begin_anew(frame.scope, self.wired.make_for(frame.scope)), "new"
@@ -137,9 +138,9 @@ class Task(RecordTask):
             case "duplicate":
                 self._counts.duplicates += 1
             case "late":
-                if stream.set_back:
+                if stream.set_back.count:
                     self.states.heard(record.key, record.offset)
-                self._refuse_late(record, frame.ts, stream.ts, stream.set_back)
+                self._refuse_late(record, frame.ts, stream.ts, stream.set_back.count)
             case "new":
                 if is_first := not stream.begun:
                     keyed.share(frame.scope)
@@ -155,7 +156,7 @@ class Task(RecordTask):
         reason = f"late: expected a time of at least {expected_ts!r}, got {ts!r}"
         if set_back:
             reason += (
-                f"; {set_back} of {SET_BACK_FRAMES} after which the clock counts as set back, and the stream begins "
+                f"; {set_back} of {SET_BACK_RECORDS} after which the clock counts as set back, and the stream begins "
                 "anew"
             )
         self._refuse(record, f"{self._place(record)}: {reason}")

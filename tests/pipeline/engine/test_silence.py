@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from laggard.pipeline.alarms.courses import SILENT_S
 from laggard.pipeline.engine import states
 from laggard.pipeline.engine.member import Pace
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.states import SILENT_RECORDS
+from laggard.pipeline.eventtime import SILENT_S, SILENT_TICKS
 from laggard.pipeline.records.outputs import Anomaly, Progress
-from laggard.pipeline.scoring.stream import SILENT_TICKS
 from tests.pipeline.engine.conftest import (
     INPUT,
     NEVER,

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-from laggard.pipeline.alarms.courses import GOES_ON_S, JOINED_S, SILENT_S
+from laggard.pipeline.alarms.courses import GOES_ON_S, JOINED_S
+from laggard.pipeline.eventtime import SILENT_S
 from laggard.pipeline.incidents.joiner import MOST_EVIDENCE, Joiner
 from laggard.pipeline.records.outputs import (
     Anomaly,

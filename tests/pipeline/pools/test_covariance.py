@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from laggard.pipeline.alarms.courses import OVER_S, SILENT_S
+from laggard.pipeline.alarms.courses import OVER_S
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine import states
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
+from laggard.pipeline.eventtime import SET_BACK_RECORDS, SILENT_S
 from laggard.pipeline.pools.covariance import MEMBER, CovarianceTask
 from laggard.pipeline.records import Case, Feedback, Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Progress, anomaly_id
 from laggard.pipeline.records.pools import PoolOutput, pool_id
-from laggard.pipeline.scoring.stream import SET_BACK_FRAMES
 from tests.pipeline.pools.records import NAN, STAGE, T0, X, told
 
 if TYPE_CHECKING:
@@ -167,8 +167,8 @@ def test_a_clock_that_is_set_back_begins_the_pool_anew() -> None:
     task = new_task()
     ahead = [told(1e6 + 5.0 * number, {"a[1]": 3.0, "b[2]": 0.1}) for number in range(10)]
     assert kinds(give(task, ahead)) == ["Anomaly", "PoolOutput"]
-    outputs = give(task, calm(0, 5.0 * SET_BACK_FRAMES))
-    assert kinds(outputs) == ["letter"] * (SET_BACK_FRAMES - 1) + ["Progress"]
+    outputs = give(task, calm(0, 5.0 * SET_BACK_RECORDS))
+    assert kinds(outputs) == ["letter"] * (SET_BACK_RECORDS - 1) + ["Progress"]
     assert "1 of 12 after which the clock counts as set back" in outputs[0].reason
     assert (outputs[-1].change, outputs[-1].silent_since_ts) == ("ended", T0 + 1e6 + 45.0)
     assert task.telemetry.clocks_set_back == 1

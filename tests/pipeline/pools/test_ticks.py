@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laggard.pipeline.engine.snapshots import decode_state, encode_state
+from laggard.pipeline.eventtime import SET_BACK_RECORDS
 from laggard.pipeline.pools import ticks as ticks_module
 from laggard.pipeline.pools.ticks import GRACE_S, SURE_TICKS, Tick, Ticks, Together
 from laggard.pipeline.records import RecordError
-from laggard.pipeline.scoring.stream import SET_BACK_FRAMES
 from tests.pipeline.pools.records import NAN, T0, told
 
 if TYPE_CHECKING:
@@ -147,12 +147,12 @@ def test_what_is_late_and_what_comes_twice() -> None:
 def test_a_clock_that_was_ahead_and_is_set_back_is_noticed() -> None:
     ticks = Ticks()
     fed(ticks, [told(1e6 + 5.0 * number, {"a": 0}) for number in range(5)])
-    judged = [ticks.take(told(5.0 * number, {"a": 0}), live=True) for number in range(SET_BACK_FRAMES)]
-    assert judged == ["late"] * (SET_BACK_FRAMES - 1) + ["set_back"]
+    judged = [ticks.take(told(5.0 * number, {"a": 0}), live=True) for number in range(SET_BACK_RECORDS)]
+    assert judged == ["late"] * (SET_BACK_RECORDS - 1) + ["set_back"]
     # One that is right in between is told from a clock.
     ticks = Ticks()
     fed(ticks, [told(1e6 + 5.0 * number, {"a": 0}) for number in range(5)])
-    for number in range(2 * SET_BACK_FRAMES):
+    for number in range(2 * SET_BACK_RECORDS):
         assert ticks.take(told(5.0 * number, {"a": 0}), live=True) == "late"
         if number % 5 == 0:
             assert ticks.take(told(1e6 + 100.0 + number, {"a": 0}), live=True) == "new"

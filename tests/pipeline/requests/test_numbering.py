@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from laggard.pipeline.eventtime import REMEMBERED
 from laggard.pipeline.requests.numbering import MAX_HOSTS, Numbering
-from laggard.pipeline.scoring.stream import REMEMBERED_SEQUENCES
 from tests.pipeline.requests.stages import normal
 
 REQUEST = normal(0.0)
@@ -30,7 +30,7 @@ def test_a_number_of_a_host_comes_once_and_what_has_none_is_never_there_again() 
 
 def test_numbers_that_were_forgotten_count_as_seen() -> None:
     numbering = Numbering()
-    for number in range(1_000, 1_001 + REMEMBERED_SEQUENCES):
+    for number in range(1_000, 1_001 + REMEMBERED):
         assert not again(numbering, number, float(number))
     assert again(numbering, 1_000, 1_000.0)
     assert again(numbering, 5, 5.0)

@@ -17,12 +17,12 @@ from laggard.pipeline.engine import states
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
+from laggard.pipeline.eventtime import SET_BACK_RECORDS
 from laggard.pipeline.records import Case, Feedback, Frame, Mark, encode, make_layout
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Progress, anomaly_id
 from laggard.pipeline.records.requests import RequestOutput, request_id
 from laggard.pipeline.requests.requests import MOST_NAMES
 from laggard.pipeline.requests.ticks import REQUEST
-from laggard.pipeline.scoring.stream import SET_BACK_FRAMES
 from tests.pipeline.requests.stages import LOCK, T0, UNLEARNABLE, UNSCORABLE, calm, locked, normal, reading, stage
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def test_a_clock_that_is_set_back_begins_the_rates_anew_and_keeps_what_requests_
     assert "Anomaly" in kinds(give(task, numbered))
     back = [replaced(each, number, "web-1") for number, each in enumerate(calm(0, 30))]
     outputs = give(task, back)
-    assert kinds(outputs) == ["letter"] * (SET_BACK_FRAMES - 1) + ["Progress"]
+    assert kinds(outputs) == ["letter"] * (SET_BACK_RECORDS - 1) + ["Progress"]
     assert (outputs[-1].change, task.telemetry.clocks_set_back) == ("ended", 1)
     assert service_of(task).ticks.newest_ts == pytest.approx(T0 + 29.9)
     assert kinds(give(task, [locked(31)])) == ["RequestOutput"]  # it is known what is usual

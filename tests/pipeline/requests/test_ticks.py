@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.operators.requests import rates
+from laggard.pipeline.eventtime import SET_BACK_RECORDS, SET_BACK_S
 from laggard.pipeline.requests.ticks import ALL, FEATURES, MOST_CLUSTERS, TICK_S, Counted, Tick, Ticks, frame_of
-from laggard.pipeline.scoring.stream import SET_BACK_FRAMES, SET_BACK_S
 
 ENDS = st.lists(st.tuples(st.floats(0.0, 1e4), st.integers(0, 3), st.booleans()), max_size=60)
 
@@ -82,10 +82,10 @@ def test_what_is_an_hour_behind_is_late_and_a_dozen_of_it_is_a_clock_that_was_se
     assert ticks.earliest_ts == -math.inf
     ticks.hear(1e6)
     assert ticks.judge(1e6 - SET_BACK_S) == "new"
-    behind = [ticks.judge(1e6 - SET_BACK_S - 1.0) for _ in range(SET_BACK_FRAMES)]
-    assert behind == ["late"] * (SET_BACK_FRAMES - 1) + ["set_back"]
+    behind = [ticks.judge(1e6 - SET_BACK_S - 1.0) for _ in range(SET_BACK_RECORDS)]
+    assert behind == ["late"] * (SET_BACK_RECORDS - 1) + ["set_back"]
     ticks.judge(1e6)
-    assert ticks.set_back == 0
+    assert ticks.set_back.count == 0
 
 
 def test_so_many_clusters_are_counted_in_a_tick() -> None:

@@ -11,8 +11,8 @@ import pytest
 from laggard.operators.calibration import QUIET_S
 from laggard.pipeline.alarms.courses import JOINED_S
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter
+from laggard.pipeline.eventtime import SET_BACK_RECORDS, SET_BACK_S
 from laggard.pipeline.records.outputs import Anomaly, Blame, Progress, write_output
-from laggard.pipeline.scoring.stream import SET_BACK_FRAMES, SET_BACK_S
 from tests.pipeline.engine.conftest import Drift, DriftScores, at, frame, moved, new_task, told
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_the_anomalies_of_a_key_that_is_given_up_have_ended() -> None:
 def test_the_anomalies_of_a_stream_that_begins_anew_have_ended() -> None:
     one = new_task()
     (anomaly,) = told(one, [replace(each, ts=each.ts + 2.0 * SET_BACK_S) for each in (*STEADY, SPIKE)])
-    back = [frame("h1", 100 + number, 5.0, ts=at(4 + number)) for number in range(SET_BACK_FRAMES)]
+    back = [frame("h1", 100 + number, 5.0, ts=at(4 + number)) for number in range(SET_BACK_RECORDS)]
     ended = [each for each in told(one, back) if not isinstance(each, DeadLetter)]
     assert [(each.change, each.id, each.ts) for each in ended] == [("ended", anomaly.id, anomaly.ts)]
 

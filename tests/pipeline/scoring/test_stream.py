@@ -6,7 +6,7 @@ import pytest
 
 from laggard.pipeline.alarms.trigger import Trigger
 from laggard.pipeline.records import UNNUMBERED, Decoder, Mark, encode
-from laggard.pipeline.scoring.stream import REMEMBERED_SEQUENCES, Sequences, Stream
+from laggard.pipeline.scoring.stream import Stream
 from tests.pipeline.engine.conftest import UNLEARNABLE, Drift, frame
 
 
@@ -15,25 +15,6 @@ def take(stream: Stream, tick: int, value: float = 5.0) -> None:
     stream.learn()
     scores = stream.score(one)
     stream.accept(one, scores, stream.trigger.after(one.ts, scores.score, 60.0)[1])
-
-
-def test_sequences_are_told_from_gaps() -> None:
-    seen = Sequences()
-    assert 0 not in seen
-    for number in (3, 5, 9):
-        seen.add(number)
-    assert [number in seen for number in (2, 3, 4, 5, 9, 10)] == [False, True, False, True, True, False]
-    seen.add(UNNUMBERED)
-    assert UNNUMBERED not in seen
-    assert seen.snapshot() == [3, 5, 9]
-
-
-def test_what_is_too_long_ago_to_remember_was_here() -> None:
-    seen = Sequences(range(10, 10 + 2 * REMEMBERED_SEQUENCES, 2))
-    assert 9 in seen
-    assert 11 not in seen
-    seen.restart()
-    assert 9 not in seen
 
 
 @pytest.mark.parametrize(

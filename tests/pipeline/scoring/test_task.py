@@ -12,10 +12,10 @@ from laggard.pipeline.engine.namesakes import RUN_HEADER
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import BASE_KEY, decode_state
 from laggard.pipeline.engine.stage import DeadLetter
+from laggard.pipeline.eventtime import REMEMBERED, SET_BACK_RECORDS
 from laggard.pipeline.records import Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput
 from laggard.pipeline.scoring import task
-from laggard.pipeline.scoring.stream import REMEMBERED_SEQUENCES, SET_BACK_FRAMES
 from laggard.producers.trace.own import own_frame
 from tests.pipeline.engine.conftest import INPUT, UNLEARNABLE, UNSCORABLE, WIRED, Drift, at, frame, new_task, record
 
@@ -177,20 +177,20 @@ def set_back(ticks: int) -> list[Frame]:
 
 
 def test_after_a_clock_was_set_back_a_stream_begins_anew(caplog: pytest.LogCaptureFixture) -> None:
-    one = give(new_task(), [*ahead(3), *set_back(SET_BACK_FRAMES + 5)])
-    assert one.telemetry.late == one.telemetry.dead_letters == SET_BACK_FRAMES - 1
+    one = give(new_task(), [*ahead(3), *set_back(SET_BACK_RECORDS + 5)])
+    assert one.telemetry.late == one.telemetry.dead_letters == SET_BACK_RECORDS - 1
     assert one.telemetry.clocks_set_back == 1
     assert "the clock of 'h1' was set back by 86160 s; what is usual of scope process is learned anew" in caplog.text
     assert f"late: expected a time of at least {at(2) + DAY_S}, got {at(13)}; 11 of 12 after" in reasons(one)[-1]
     keyed = one.states.get("h1")
     assert keyed is not None
     stream = keyed.streams["process"]
-    assert stream.ts == at(SET_BACK_FRAMES + 7)
+    assert stream.ts == at(SET_BACK_RECORDS + 7)
     assert isinstance(stream.operator, Drift)
     assert stream.operator.learned == 5
 
 
-HALF = SET_BACK_FRAMES - 1
+HALF = SET_BACK_RECORDS - 1
 HOURS = [frame("h1", tick, 5.0, ts=3600.0 * tick) for tick in range(40)]
 
 
@@ -200,8 +200,8 @@ HOURS = [frame("h1", tick, 5.0, ts=3600.0 * tick) for tick in range(40)]
         (
             # Its numbers go by the clock: they are less than all that are remembered, as those of duplicates are.
             [
-                *ahead(2 * REMEMBERED_SEQUENCES),
-                *(replace(each, sequence=each.sequence - 10**7) for each in set_back(SET_BACK_FRAMES)),
+                *ahead(2 * REMEMBERED),
+                *(replace(each, sequence=each.sequence - 10**7) for each in set_back(SET_BACK_RECORDS)),
             ],
             1,
             0,
@@ -219,9 +219,9 @@ def test_a_clock_that_was_set_back_is_told_from_what_comes_late(
     assert (counted.clocks_set_back, counted.duplicates, counted.late) == (clocks_set_back, duplicates, late)
 
 
-@pytest.mark.parametrize("stopped", range(1, SET_BACK_FRAMES + 2))
+@pytest.mark.parametrize("stopped", range(1, SET_BACK_RECORDS + 2))
 def test_a_clock_that_was_set_back_is_counted_on_after_a_restart(stopped: int) -> None:
-    records = [*ahead(3), *set_back(SET_BACK_FRAMES + 5)]
+    records = [*ahead(3), *set_back(SET_BACK_RECORDS + 5)]
     whole = give(new_task(), records)
     first = give(new_task(), records[: 3 + stopped])
     first.states.save_all(first.position)
