@@ -187,7 +187,14 @@ class Replay(Observer):
     def requested(self, operator: str, request: Request, judged: Judged, cluster: str) -> None:  # noqa: ARG002
         """A request was judged. Only notes it, see `scored`."""
         self._complete.append(
-            ScoreOutput(request.ts, operator, "service", request.service, judged.score, request.request)
+            ScoreOutput(
+                ts=request.ts,
+                operator=operator,
+                keyed_by="service",
+                key=request.service,
+                request=request.request,
+                score=judged.score,
+            )
         )
 
     def predicted(self, prediction: PredictionOutput) -> None:
@@ -205,7 +212,7 @@ class Replay(Observer):
     def _complete_score(self, operator: str, key: str) -> None:
         ts, keyed_by, score, told = self._pending[operator, key]
         if told is None or score > told:  # a frame of the tick that came behind the mark may be worse
-            self._complete.append(ScoreOutput(ts, operator, keyed_by, key, score))
+            self._complete.append(ScoreOutput(ts=ts, operator=operator, keyed_by=keyed_by, key=key, score=score))
 
     def _tell_scores(self) -> None:
         for score in self._complete:

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 from laggard.pipeline.engine.publishing import CLOUD_EVENT_HEADERS, CONTENT_TYPE, DEAD_LETTER_HEADERS
 from laggard.pipeline.records.checked import WISHES
 from laggard.pipeline.records.codec import VERSION as RECORD_VERSION
+from laggard.pipeline.records.declared import VERSION, schema_id, shape_of
+from laggard.pipeline.records.diagnosis import Diagnosis
+from laggard.pipeline.records.diagnosis_json import diagnosis_schema
 from laggard.pipeline.records.layout import ROW_TEXTS
 from laggard.pipeline.records.limits import MAX_SEGMENTS, MAX_SPENT
+from laggard.pipeline.records.outputs import KINDS, DeadLetterOutput
 from laggard.pipeline.records.request_packing import LATER, TEXTS
 from laggard.pipeline.records.requests import Segment, Spent
-from laggard.pipeline.records.schemas import SCHEMAS, VERSION, schema_id
 from laggard.pipeline.topics import (
     ANOMALIES,
     APPLICATIONS,
@@ -33,7 +36,13 @@ from laggard.pipeline.topics import (
 )
 
 if TYPE_CHECKING:
-    from laggard.pipeline.records.schemas import Schema
+    from laggard.pipeline.records.declared import Schema
+
+SCHEMAS: Final[dict[str, Schema]] = {
+    **{kind: shape_of(each).document() for kind, each in KINDS.items() if each is not DeadLetterOutput},
+    Diagnosis.kind: diagnosis_schema(),
+}
+"""Of what the topics of anomalies, models and diagnoses hold and `laggard replay --json` prints, by kind."""
 
 ASYNCAPI: Final = "3.0.0"
 MESSAGEPACK: Final = "application/vnd.msgpack"

@@ -221,7 +221,7 @@ class RegressionTask(RecordTask):
             self._progress(told, feedback.key, one.judged_ts)
         for identity in ids:
             one.close(identity)
-        self.outputs.append(FeedbackOutput(feedback, self._stage.name, self._is_live(record)))
+        self.outputs.append(FeedbackOutput.of(feedback, self._stage.name, live=self._is_live(record)))
         self._heard(record)
 
     def finish(self) -> None:

@@ -244,7 +244,5 @@ def _key(output: Told) -> str:
             return output.pool
         case RequestOutput():
             return output.service
-        case FeedbackOutput():
-            return output.feedback.key
         case _:
             return output.key

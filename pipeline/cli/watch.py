@@ -65,7 +65,7 @@ def _write_lines(watched: Watch, rows: int, features: int, *, as_json: bool) -> 
         if new and (answer := watched.answer(rows, features)):
             if as_json:
                 click.echo(
-                    write_output(RankingOutput(answer.ts, answer.host, "", answer.ranking, " ".join(told(answer))))
+                    write_output(RankingOutput.of(answer.ts, answer.host, "", answer.ranking, " ".join(told(answer))))
                 )
             else:
                 click.echo(tick_line(answer))

@@ -211,7 +211,7 @@ def _write_json(answer: Answer, mark: Marked | None, doing: list[Diagnosis], rep
     ts, note = (answer.ts, "") if mark is None else (mark.ts, mark.note)
     status = _status(answer, reported)
     sentence = " ".join(told(answer, scored=status in ALARMED))
-    written = RankingOutput(ts, answer.host, note, answer.ranking, sentence).to_json()
+    written = RankingOutput.of(ts, answer.host, note, answer.ranking, sentence).to_json()
     written["status"] = status
     if doing:
         written["diagnoses"] = [diagnosis_object(each) for each in doing]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.records import encode
+from laggard.pipeline.records.declared import schema_id
 from laggard.pipeline.records.diagnosis_json import write_diagnosis
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.models import ModelOutput
@@ -23,7 +24,6 @@ from laggard.pipeline.records.outputs import (
 )
 from laggard.pipeline.records.pools import PoolOutput
 from laggard.pipeline.records.requests import RequestOutput
-from laggard.pipeline.records.schemas import schema_id
 from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS, INCIDENTS, MODELS, TOPIC_OF
 
 if TYPE_CHECKING:
@@ -78,9 +78,9 @@ def outgoing(output: Output, topics: Topics) -> Outgoing:
             topic, key, source = ANOMALIES, output.host, "marks"
         case Anomaly():
             topic, key, event_id, source = ANOMALIES, output.key, output.id, output.operator
-        case FeedbackOutput(said, operator):
-            event_id = derived_id(output.kind, operator, said.key, said.id, said.says)
-            topic, key, source = ANOMALIES, said.key, operator
+        case FeedbackOutput():
+            event_id = derived_id(output.kind, output.operator, output.key, output.id, output.says)
+            topic, key, source = ANOMALIES, output.key, output.operator
         case Notice():
             event_id = derived_id(output.kind, output.id, output.change)
             topic, key, source = ANOMALIES, output.key, output.operator

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from laggard.pipeline.alarms.tolerance import holds
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.records import RecordError
-from laggard.pipeline.records.outputs import KEY_NAMES, FeedbackOutput, Incident, Notice, read_output
+from laggard.pipeline.records.declared import KEY_NAMES
+from laggard.pipeline.records.outputs import FeedbackOutput, Incident, Notice, read_output
 from laggard.pipeline.topics import ANOMALIES
 
 if TYPE_CHECKING:

@@ -145,7 +145,7 @@ def moment_output(
     """What is told of a pool at a tick."""
     told = tuple(ranked(each, ts) for each in deviations[:MAX_RANKED])
     identity = pool_id(operator, pool, repr(ts))
-    return PoolOutput(identity, ts, operator, pool, members, age_s, young, False, told, (), live)
+    return PoolOutput(ts, identity, operator, pool, members, age_s, young, False, told, (), live)
 
 
 def whole_output(report: Report, *, operator: str, pool: str, live: bool) -> PoolOutput:

@@ -7,9 +7,24 @@ process are made of few functions, and this is a tenth of the bytes. Numbers tha
 from __future__ import annotations
 
 import json
-import math
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import Any, Final
 
+from laggard.pipeline.records.declared import (
+    Form,
+    Schema,
+    Shape,
+    amount,
+    choice,
+    count,
+    flag,
+    key,
+    many,
+    number,
+    shape,
+    text,
+    texts,
+    time,
+)
 from laggard.pipeline.records.diagnosis import Diagnosis, Location, Phase, Progress, Stack, ThreadState, ThreadUse
 from laggard.pipeline.records.errors import RecordError
 from laggard.pipeline.records.fields import Fields
@@ -21,21 +36,162 @@ from laggard.pipeline.records.limits import (
     MAX_NOTE,
     MAX_NOTES,
     MAX_PID,
-    MAX_SEQUENCE,
 )
 from laggard.pipeline.records.strict_json import parse_object
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-PROGRESSES: Final[tuple[Progress, ...]] = get_args(Progress)
-THREAD_STATES: Final[tuple[ThreadState, ...]] = get_args(ThreadState)
 
 MAX_METHODS: Final = 16
 
 _MAX_LINE: Final = (1 << 31) - 1
 _MAX_ADDRESS: Final = (1 << 64) - 1
 _UNKNOWN: Final = Location()
+
+
+def _perhaps(description: str, least: int, most: int, unknown: int) -> Form:
+    """Return the form of an integer; one of the attributes' values stands for null."""
+
+    def read(found: Fields, name: str) -> int:
+        value = found.perhaps_integer(name, least, most)
+        return unknown if value is None else value
+
+    schema = {"type": ["integer", "null"], "minimum": least, "description": description}
+    return Form(schema, read, lambda value: None if value == unknown else value)
+
+
+LOCATION: Final[Shape[Location]] = shape(
+    "location",
+    "One function on stacks, as far as it is known.",
+    Location,
+    function=text("Its name; empty where there is no symbol."),
+    module=text(
+        "The file that it was mapped from, `[kernel]` or `[vdso]`; for interpreted code its source file; empty where "
+        "it is in no file."
+    ),
+    offset=_perhaps(
+        "In the module, in bytes; the address where there is no module; null where it is not known.",
+        0, _MAX_ADDRESS, _UNKNOWN.offset,
+    ),
+    line=_perhaps("In the source; null where it is not known.", 1, _MAX_LINE, _UNKNOWN.line),
+)  # fmt: skip
+
+
+class _Places:
+    """The locations of a record. Stacks refer to them by their places in the list."""
+
+    def __init__(self, locations: list[Location] | None = None) -> None:
+        self.locations = locations or []
+        self._places: dict[Location, int] = {}
+
+    def _place(self, location: Location) -> int:
+        if location not in self._places:
+            self._places[location] = len(self._places)
+            self.locations.append(location)
+        return self._places[location]
+
+    def one(self, description: str) -> Form:
+        """Return the form of a location; null if it is not known."""
+
+        def read(found: Fields, name: str) -> Location:
+            place = found.perhaps_integer(name, 0, len(self.locations) - 1)
+            return _UNKNOWN if place is None else self.locations[place]
+
+        schema = {"type": ["integer", "null"], "minimum": 0, "description": description}
+        return Form(schema, read, lambda location: None if location == _UNKNOWN else self._place(location))
+
+    def several(self, description: str) -> Form:
+        """Return the form of locations."""
+
+        def read(found: Fields, name: str) -> tuple[Location, ...]:
+            return tuple(self.locations[each] for each in found.integers(name, 0, len(self.locations) - 1))
+
+        schema = {"type": "array", "description": description, "items": {"type": "integer", "minimum": 0}}
+        return Form(schema, read, lambda locations: list(map(self._place, locations)))
+
+
+def _forms(places: _Places) -> dict[str, Form]:
+    """Return the forms of a diagnosis whose stacks refer to these places."""
+    stack = shape(
+        "stack",
+        "What a thread was found at.",
+        Stack,
+        locations=places.several("The innermost first, each as its place in the record's `locations`, counted from 0."),
+        samples=count("How many samples found it there."),
+        state=choice("Whether it ran or was blocked.", ThreadState),
+        wait_channel=text("The kernel's function in which it was blocked; empty where it ran.", MAX_NAME),
+        system_call=text("The system call that it was in; empty where there was none.", MAX_NAME),
+    )
+    thread = shape(
+        "thread",
+        "One thread over a phase.",
+        ThreadUse,
+        tid=count("Its id on the host.", 0, MAX_PID, maximum=MAX_PID),
+        name=text("Its own name.", MAX_NAME),
+        entry=places.one("Where it began, as a place in the record's `locations`; null where that is not known."),
+        first_ts=time("When it was seen first in this phase, seconds since the Unix epoch."),
+        last_ts=time("When it was seen last in this phase."),
+        user_s=amount("CPU time in user mode between the two, in seconds."),
+        system_s=amount("CPU time in kernel mode between the two, in seconds."),
+        samples=count("How often it was looked at."),
+        stacks=many(stack, "What it was found at: the most frequent first; not all of them."),
+    )
+    phase = shape(
+        "phase",
+        "A stretch of high use, or the dip between two of them.",
+        Phase,
+        high=flag("Whether it is high use."),
+        begin_ts=time("Seconds since the Unix epoch."),
+        end_ts=time("Where it lasts still, the time of its last sample."),
+        samples=count("How many were taken."),
+        left_out=count("How many threads with less use are not here, for the bound on the record's size."),
+        threads=many(thread, "By CPU time, the greatest first."),
+    )
+    return {
+        "ts": time("When it was told, by the clock of the host: seconds since the Unix epoch."),
+        "id": text("Of the event of this process: the same in all records of it.", MAX_NAME, 1, format="uuid"),
+        "progress": choice("How far it is.", Progress),
+        "host": key("The host that it is on. The record's key."),
+        "row": text("The process's row in frames and anomalies of its host: `nginx[4711@99]`.", MAX_NAME, 1),
+        "name": text("Its name.", MAX_NAME, 1),
+        "pid": count("Its id on the host.", 0, MAX_PID, maximum=MAX_PID),
+        "command": text("Its command line; empty where that is not told.", MAX_COMMAND),
+        "reason": text(
+            "The condition that began it: `cpu` (the share of all processors), `single_cpu` (of one), `quota` (its "
+            "control group is held back), `io_pressure`, `memory_pressure`; `asked` if a person did. A later version "
+            "may have more.",
+            MAX_NAME,
+            1,
+        ),
+        "value": number("The measure of that condition when it began, as a ratio; null where there is none."),
+        "threshold": number("What that is above."),
+        "methods": texts(
+            "What told what its threads executed: `proc`, `perf`, `py-spy`, `eu-stack`, `jcmd`.", MAX_METHODS, MAX_NAME
+        ),
+        "notes": texts(
+            "What is not here and why, for people: their wording may change at any time.", MAX_NOTES, MAX_NOTE
+        ),
+        "sampler_cpu_s": amount("CPU time that taking the samples took, in seconds, helpers included."),
+        "stopped_s": amount("For how long the process was stopped for it, in seconds, in sum."),
+        "complete": flag("False where it ended early: the process ended, the agent did, a bound was reached."),
+        "phases": many(phase, "In the order of time."),
+    }
+
+
+DESCRIPTION: Final = (
+    "What one process was doing while something was wrong with it, or with its host: its threads, and what each "
+    "executed. It is told when the first samples are there (`opened`), now and then (`extended`), and when it is over "
+    "(`closed`), under one id; a later record has all that an earlier one has, within the bound on its size."
+)
+
+
+def _shape(forms: dict[str, Form]) -> Shape[Diagnosis]:
+    return shape(Diagnosis.kind, DESCRIPTION, Diagnosis, **forms)
+
+
+def diagnosis_schema() -> Schema:
+    """Return the JSON Schema of a diagnosis."""
+    forms = _forms(_Places())
+    phases = forms.pop("phases")
+    locations = many(LOCATION, "The functions that stacks and entries refer to, each once.")
+    return _shape({**forms, "locations": locations, "phases": phases}).document()
 
 
 def diagnosis_id(host: str, row: str, reason: str, begin_ts: float) -> str:
@@ -45,33 +201,11 @@ def diagnosis_id(host: str, row: str, reason: str, begin_ts: float) -> str:
 
 def diagnosis_object(diagnosis: Diagnosis) -> dict[str, Any]:
     """The object that is written."""
-    locations: dict[Location, int] = {}
-
-    def place(location: Location) -> int:
-        return locations.setdefault(location, len(locations))
-
-    phases = [_phase(phase, place) for phase in diagnosis.phases]
-    return {
-        "kind": diagnosis.kind,
-        "ts": float(diagnosis.ts),
-        "id": diagnosis.id,
-        "progress": diagnosis.progress,
-        "host": diagnosis.host,
-        "row": diagnosis.row,
-        "name": diagnosis.name,
-        "pid": diagnosis.pid,
-        "command": diagnosis.command,
-        "reason": diagnosis.reason,
-        "value": _number(diagnosis.value),
-        "threshold": _number(diagnosis.threshold),
-        "methods": list(diagnosis.methods),
-        "notes": list(diagnosis.notes),
-        "sampler_cpu_s": float(diagnosis.sampler_cpu_s),
-        "stopped_s": float(diagnosis.stopped_s),
-        "complete": bool(diagnosis.complete),
-        "locations": [_location(location) for location in locations],
-        "phases": phases,
-    }
+    places = _Places()
+    written = _shape(_forms(places)).write(diagnosis)
+    phases = written.pop("phases")
+    locations = list(map(LOCATION.write, places.locations))
+    return {"kind": diagnosis.kind, **written, "locations": locations, "phases": phases}
 
 
 def write_diagnosis(diagnosis: Diagnosis) -> str:
@@ -81,10 +215,7 @@ def write_diagnosis(diagnosis: Diagnosis) -> str:
         RecordError: it is longer than `MAX_DIAGNOSIS_BYTES`, or a field is what `read_diagnosis` would refuse.
 
     """
-    try:
-        text = json.dumps(diagnosis_object(diagnosis), separators=(",", ":"), allow_nan=False)
-    except ValueError:
-        raise RecordError("", "", "finite numbers, but for value and threshold", "another one") from None
+    text = json.dumps(diagnosis_object(diagnosis), separators=(",", ":"), allow_nan=False)
     # What is refused here is a mistake of ours, which the one who reads could only wonder at.
     read_diagnosis(text, "")
     return text
@@ -106,113 +237,5 @@ def read_diagnosis(text: str | bytes, place: str) -> Diagnosis:
         raise RecordError(place, "", f"a diagnosis of at most {MAX_DIAGNOSIS_BYTES:,} bytes", f"{len(text):,}")
     fields = Fields(parse_object(text, place), place)
     fields.choice("kind", (Diagnosis.kind,))
-    locations = [_read_location(each) for each in fields.objects("locations")]
-    return Diagnosis(
-        id=fields.text("id", MAX_NAME, shortest=1),
-        progress=fields.choice("progress", PROGRESSES),
-        host=fields.key("host"),
-        ts=fields.ts("ts"),
-        row=fields.text("row", MAX_NAME, shortest=1),
-        name=fields.text("name", MAX_NAME, shortest=1),
-        pid=fields.integer("pid", 0, MAX_PID),
-        command=fields.text("command", MAX_COMMAND),
-        # A newer laggard may know more of them.
-        reason=fields.text("reason", MAX_NAME, shortest=1),
-        value=fields.number("value"),
-        threshold=fields.number("threshold"),
-        methods=fields.texts("methods", MAX_METHODS, MAX_NAME),
-        notes=fields.texts("notes", MAX_NOTES, MAX_NOTE),
-        phases=tuple(_read_phase(each, locations) for each in fields.objects("phases")),
-        sampler_cpu_s=fields.amount("sampler_cpu_s"),
-        stopped_s=fields.amount("stopped_s"),
-        complete=fields.boolean("complete"),
-    )
-
-
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _location(location: Location) -> dict[str, Any]:
-    return {
-        "function": location.function,
-        "module": location.module,
-        "offset": None if location.offset < 0 else location.offset,
-        "line": location.line or None,
-    }
-
-
-def _phase(phase: Phase, place: Callable[[Location], int]) -> dict[str, Any]:
-    return {
-        "high": bool(phase.high),
-        "begin_ts": float(phase.begin_ts),
-        "end_ts": float(phase.end_ts),
-        "samples": phase.samples,
-        "left_out": phase.left_out,
-        "threads": [_thread(thread, place) for thread in phase.threads],
-    }
-
-
-def _thread(thread: ThreadUse, place: Callable[[Location], int]) -> dict[str, Any]:
-    return {
-        "tid": thread.tid,
-        "name": thread.name,
-        "entry": None if thread.entry == _UNKNOWN else place(thread.entry),
-        "first_ts": float(thread.first_ts),
-        "last_ts": float(thread.last_ts),
-        "user_s": float(thread.user_s),
-        "system_s": float(thread.system_s),
-        "samples": thread.samples,
-        "stacks": [_stack(stack, place) for stack in thread.stacks],
-    }
-
-
-def _stack(stack: Stack, place: Callable[[Location], int]) -> dict[str, Any]:
-    return {
-        "locations": [place(location) for location in stack.locations],
-        "samples": stack.samples,
-        "state": stack.state,
-        "wait_channel": stack.wait_channel,
-        "system_call": stack.system_call,
-    }
-
-
-def _read_location(fields: Fields) -> Location:
-    offset, line = fields.perhaps_integer("offset", 0, _MAX_ADDRESS), fields.perhaps_integer("line", 1, _MAX_LINE)
-    return Location(fields.text("function"), fields.text("module"), -1 if offset is None else offset, line or 0)
-
-
-def _read_phase(fields: Fields, locations: list[Location]) -> Phase:
-    return Phase(
-        high=fields.boolean("high"),
-        begin_ts=fields.ts("begin_ts"),
-        end_ts=fields.ts("end_ts"),
-        samples=fields.integer("samples", 0, MAX_SEQUENCE),
-        threads=tuple(_read_thread(each, locations) for each in fields.objects("threads")),
-        left_out=fields.integer("left_out", 0, MAX_SEQUENCE),
-    )
-
-
-def _read_thread(fields: Fields, locations: list[Location]) -> ThreadUse:
-    entry = fields.perhaps_integer("entry", 0, len(locations) - 1)
-    return ThreadUse(
-        tid=fields.integer("tid", 0, MAX_PID),
-        name=fields.text("name", MAX_NAME),
-        entry=_UNKNOWN if entry is None else locations[entry],
-        first_ts=fields.ts("first_ts"),
-        last_ts=fields.ts("last_ts"),
-        user_s=fields.amount("user_s"),
-        system_s=fields.amount("system_s"),
-        samples=fields.integer("samples", 0, MAX_SEQUENCE),
-        stacks=tuple(_read_stack(each, locations) for each in fields.objects("stacks")),
-    )
-
-
-def _read_stack(fields: Fields, locations: list[Location]) -> Stack:
-    return Stack(
-        locations=tuple(locations[each] for each in fields.integers("locations", 0, len(locations) - 1)),
-        samples=fields.integer("samples", 0, MAX_SEQUENCE),
-        state=fields.choice("state", THREAD_STATES),
-        wait_channel=fields.text("wait_channel", MAX_NAME),
-        system_call=fields.text("system_call", MAX_NAME),
-    )
+    places = _Places(list(map(LOCATION.read, fields.objects("locations"))))
+    return _shape(_forms(places)).read(fields)

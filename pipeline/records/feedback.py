@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from laggard.pipeline.records import checks
+from laggard.pipeline.records.declared import Shape, number, shape, text, texts
 from laggard.pipeline.records.errors import RecordError, shown
 from laggard.pipeline.records.frame import UNNUMBERED, KeyedBy
 from laggard.pipeline.records.limits import MAX_CASES, MAX_NAME, MAX_NOTE, MAX_RESOURCE, MAX_RESOURCES
@@ -38,9 +39,16 @@ class Case(NamedTuple):
     feature: str = ""
     excess: float = math.nan
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the object that is written."""
-        return self._asdict() | {"resources": list(self.resources), "excess": json_number(self.excess)}
+
+CASE: Final[Shape[Case]] = shape(
+    "case",
+    "What a person speaks of. An empty field means all.",
+    Case,
+    name=text("The name of the row.", MAX_NAME),
+    resources=texts("What it takes: `cpu`, `disk`, `memory`, `network`.", MAX_RESOURCES, MAX_RESOURCE),
+    feature=text("The counter that told so.", MAX_NAME),
+    excess=number("The distance of its value from the baseline, in its base unit; null for any.", minimum=0),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +122,7 @@ def plain_feedback(feedback: Feedback) -> dict[str, Any]:
         "ts": feedback.ts,
         "id": feedback.id,
         "says": feedback.says,
-        "cases": [each.to_json() for each in feedback.cases],
+        "cases": list(map(CASE.write, feedback.cases)),
         "until_ts": json_number(feedback.until_ts),
         "incident": feedback.incident,
         "note": feedback.note,

@@ -123,6 +123,14 @@ class Fields:
         """A key, see `checks.key`."""
         return checks.key(self._found.get(name), f"{self._path}{name}", self.place)
 
+    def keyed(self, names: tuple[Choice, ...]) -> tuple[Choice, str]:
+        """Return which one of some members is there, and the key that it holds."""
+        there = [name for name in names if name in self]
+        if len(there) != 1:
+            got = " and ".join(there) or "none of them"
+            raise RecordError(self.place, "", f"one of the fields {', '.join(names)}", got)
+        return there[0], self.key(there[0])
+
     def objects(self, name: str) -> list[Fields]:
         """A list of objects."""
         value = self._found.get(name)

@@ -1,21 +1,30 @@
 """Which members of a pool behave unlike the others, as it leaves for other people's tools; see `outputs`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, get_args
 
-from laggard.operators.ranking import Kind
-from laggard.pipeline.records.features import features_json, read_features
+from laggard.operators.ranking import FeatureScore, Kind
+from laggard.pipeline.records.declared import (
+    Declared,
+    Form,
+    Part,
+    count,
+    flag,
+    key,
+    many,
+    number,
+    shape_of,
+    text,
+    texts,
+    time,
+    uuid,
+)
+from laggard.pipeline.records.features import FEATURE
+from laggard.pipeline.records.fields import Fields
 from laggard.pipeline.records.ids import derived_id
-from laggard.pipeline.records.limits import MAX_NAME, MAX_ROWS, MAX_SEQUENCE
+from laggard.pipeline.records.limits import MAX_NAME, MAX_ROWS
 from laggard.pipeline.records.strict_json import json_number
 
-if TYPE_CHECKING:
-    from laggard.operators.ranking import FeatureScore
-    from laggard.pipeline.records.fields import Fields
-
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 MAX_LEAVES: Final = 64
 """A dendrogram with more leaves is told from its top down: below, clusters stand for their members."""
 
@@ -32,85 +41,66 @@ def pool_id(operator: str, pool: str, tick: str) -> str:
     return derived_id("pool", operator, pool, tick)
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """Members that behave unlike the others.
-
-    Attributes:
-        rows: the id of the member; of a group its path. As published they are clusters, with all of theirs.
-        name: of the member or of the group.
-        kind: how they deviate.
-        score: above 1; where all of the data are ranked as published, which knows no budget, at least 1.
-        height: at which they merge with others in the dendrogram; NaN without one.
-        p_value: the approximately unbiased p-value of that merge in percent, 0 to 100; NaN where none was computed.
-        begin_ts: since when, seconds since the Unix epoch; NaN where that is not known.
-        end_ts: until when; NaN while it lasts.
-        window: ticks of the window that shows it best; 0 for the whole life.
-        level: path of the group inside which they deviate; empty at the top.
-        features: what sets them apart, worst first, with the pool's usual band.
-        sentence: what it is, in plain words.
-
-    """
-
-    rows: tuple[str, ...]
-    name: str
-    kind: Kind
-    score: float
-    height: float
-    p_value: float
-    begin_ts: float
-    end_ts: float
-    window: int
-    level: str
-    features: tuple[FeatureScore, ...]
-    sentence: str
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that is written."""
-        return {
-            "rows": list(self.rows),
-            "name": self.name,
-            "kind": self.kind,
-            "score": json_number(self.score),
-            "height": json_number(self.height),
-            "p_value": json_number(self.p_value),
-            "begin_ts": json_number(self.begin_ts),
-            "end_ts": json_number(self.end_ts),
-            "window": self.window,
-            "level": self.level,
-            "features": features_json(self.features),
-            "sentence": self.sentence,
-        }
+def _kind(description: str, *others: str, **schema: Any) -> Form:
+    """Return the form of a kind. The schema leaves room for those of later versions."""
+    known = (*others, *get_args(Kind))
+    schema = {"type": "string", "description": description, **schema}
+    return Form(schema, lambda found, name: found.choice(name, known))
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
-    """A member, a group, or a cluster of them that is not told one by one.
+class Ranked(Part):
+    """Members of a pool that behave unlike the others: one, or a group."""
 
-    Attributes:
-        label: of the member or group; of a cluster, of its first one.
-        members: how many members or groups it stands for, at least 1.
-        deviating: how many of these deviate.
-        kind: how the first of those does; empty where none does.
-        height: at which the last of them merge; 0 where there is one.
+    rows: Annotated[
+        tuple[str, ...],
+        texts("The id of the member; of a group, such as those of a host, its path.", MAX_ROWS, MAX_NAME),
+    ]
+    name: Annotated[str, text("Of the member, or of the group.")]
+    kind: Annotated[
+        Kind,
+        _kind(
+            "How they deviate: for a while they did much more, and are back (`spike`), or go on doing so (`busy`); "
+            "they hold more and more (`leak`), do nothing while others work (`stuck`), get less done (`slower`), left "
+            "the pool (`left`), began later (`younger`), or their metrics vary otherwise (`different`). A later "
+            "version may have more.",
+            minLength=1,
+        ),
+    ]
+    score: Annotated[float, number("How unusual: 1 or more. Null where it is too great for a number.")]
+    height: Annotated[float, number("At which they merge with others in the dendrogram; null without one.")]
+    p_value: Annotated[
+        float,
+        number(
+            "The approximately unbiased p-value of that merge in percent; null where none was computed.",
+            minimum=0,
+            maximum=100,
+        ),
+    ]
+    begin_ts: Annotated[
+        float, number("Since when, seconds since the Unix epoch; null where that is not known.", minimum=0)
+    ]
+    end_ts: Annotated[float, number("Until when; null while it lasts.", minimum=0)]
+    window: Annotated[int, count("Ticks of the window that shows it best; 0 for the whole life.")]
+    level: Annotated[str, text("Path of the group inside which they deviate; empty at the top.")]
+    features: Annotated[
+        tuple[FeatureScore, ...],
+        many(FEATURE, "What sets them apart, worst first: their value, and the pool's usual mean and deviation."),
+    ]
+    sentence: Annotated[str, text("What it is, in plain words. For people: its wording may change at any time.")]
 
-    """
 
-    label: str
-    members: int = 1
-    deviating: int = 0
-    kind: Kind | Literal[""] = ""
-    height: float = 0.0
+@dataclass(frozen=True, slots=True)
+class Leaf(Part):
+    """A member, a group, or a cluster of them that is not told one by one."""
 
-    def to_json(self) -> dict[str, Any]:
-        """The object that is written."""
-        return {
-            "label": self.label,
-            "members": self.members,
-            "deviating": self.deviating,
-            "kind": self.kind,
-            "height": json_number(self.height),
-        }
+    label: Annotated[str, text("Of the member or group; of a cluster, of its first one.", MAX_NAME)]
+    members: Annotated[int, count("How many members or groups it stands for.", 1, MAX_ROWS)] = 1
+    deviating: Annotated[int, count("How many of these deviate.", 0, MAX_ROWS)] = 0
+    kind: Annotated[
+        Kind | Literal[""], _kind("How the first of those does, as in `ranked`; empty where none does.", "")
+    ] = ""
+    height: Annotated[float, number("At which the last of them merge; 0 where there is one.")] = 0.0
 
 
 class Merge(NamedTuple):
@@ -130,149 +120,103 @@ class Merge(NamedTuple):
     members: int
 
 
+def _read_merges(found: Fields, name: str) -> tuple[Merge, ...]:
+    merges = found.tuples(name, len(Merge._fields))
+    leaves = len(found.objects("leaves"))
+    if leaves > MAX_LEAVES:
+        raise found.error("leaves", f"at most {MAX_LEAVES}")
+    if len(merges) != max(leaves - 1, 0):
+        raise found.error(name, f"one less than leaves, {max(leaves - 1, 0)}")
+    free = set(range(leaves))
+    for made, (first, second, _, size) in enumerate(merges, leaves):
+        if first == second or not free.issuperset((first, second)):
+            raise found.error(name, "numbers of leaves, and of clusters that were made before, each merged once")
+        if not (size.is_integer() and 0 <= size <= MAX_ROWS):
+            raise found.error(name, f"numbers of members up to {MAX_ROWS:,}")
+        free = free - {first, second} | {made}
+    return tuple(Merge(int(first), int(second), height, int(size)) for first, second, height, size in merges)
+
+
+def _write_merges(merges: tuple[Merge, ...]) -> list[list[Any]]:
+    return [[first, second, json_number(height), size] for first, second, height, size in merges]
+
+
+MERGES: Final = Form(
+    {
+        "type": "array",
+        "description": "One less than leaves, by their height: the two clusters that are merged, the height, and how "
+        "many members or groups are in both. Clusters are numbered from 0: the leaves first, then what each merge "
+        "makes.",
+        "items": {
+            "type": "array", "items": {"type": ["number", "null"]},
+            "minItems": len(Merge._fields), "maxItems": len(Merge._fields),
+        },
+    },
+    _read_merges,
+    _write_merges,
+)  # fmt: skip
+P_VALUES: Final = Form(
+    {
+        "type": "array",
+        "description": "Of each merge: the approximately unbiased p-value in percent; null where there is none.",
+        "items": {"type": ["number", "null"], "minimum": 0, "maximum": 100},
+    },
+    lambda found, name: found.numbers(name),
+    lambda values: list(map(json_number, values)),
+)
+
+
 @dataclass(frozen=True, slots=True)
-class LevelOutput:
-    """One step of the top-down analysis: the members of one group, or groups of one, as a dendrogram.
+class LevelOutput(Part):
+    """One step of the top-down analysis: the members of one group, or groups of one, as a dendrogram."""
 
-    Attributes:
-        path: of the group; empty at the top.
-        leaves: at most `MAX_LEAVES`.
-        merges: one less, each after those that made its clusters; the last one is of all leaves.
-        p_values: of each merge, see `Ranked`.
+    path: Annotated[str, text("Of the group; empty at the top.")]
+    leaves: Annotated[
+        tuple[Leaf, ...],
+        many(shape_of(Leaf), "Members, or groups, or clusters of them where there would be too many leaves."),
+    ]
+    merges: Annotated[tuple[Merge, ...], MERGES]
+    p_values: Annotated[tuple[float, ...], P_VALUES]
 
-    """
-
-    path: str
-    leaves: tuple[Leaf, ...]
-    merges: tuple[Merge, ...]
-    p_values: tuple[float, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that is written."""
-        return {
-            "path": self.path,
-            "leaves": [each.to_json() for each in self.leaves],
-            "merges": [[first, second, json_number(height), size] for first, second, height, size in self.merges],
-            "p_values": [json_number(each) for each in self.p_values],
-        }
+    @classmethod
+    def made(cls, found: Fields, **read: Any) -> Self:
+        """Return what was read, by its attributes."""
+        if len(read["p_values"]) != len(read["merges"]):
+            raise found.error("p_values", f"as many as merges, {len(read['merges'])}")
+        return cls(**read)
 
 
 @dataclass(frozen=True, slots=True)
-class PoolOutput:
-    """Which members of a pool behave unlike the others (S3), told when that changes.
+class PoolOutput(Declared):
+    """Which members of a pool behave unlike the others.
 
-    Attributes:
-        id: see `pool_id`.
-        ts: of the tick, seconds since the Unix epoch.
-        operator: which one found it.
-        pool: whose members.
-        members: how many are there at this tick.
-        age_s: how long the pool has been learned from, in seconds.
-        young: whether that is too short to be relied on.
-        whole: whether it is about all of the recorded data, at their end, and not about the moment alone.
-        ranking: worst first; nothing is ranked where no member deviates.
-        levels: top-down: the top first, then each group that deviates or has members that do. Only of a whole.
-        live: whether it is about now; false for a replay of recorded data.
-
+    It is told when that changes; `laggard replay` tells it once more for the whole at the end.
     """
 
     kind: ClassVar[str] = "pool"
 
-    id: str
-    ts: float
-    operator: str
-    pool: str
-    members: int
-    age_s: float
-    young: bool
-    whole: bool
-    ranking: tuple[Ranked, ...]
-    levels: tuple[LevelOutput, ...]
-    live: bool
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that is written."""
-        return {
-            "kind": self.kind,
-            "ts": json_number(self.ts),
-            "id": self.id,
-            "operator": self.operator,
-            "pool": self.pool,
-            "members": self.members,
-            "age_s": json_number(self.age_s),
-            "young": bool(self.young),
-            "whole": bool(self.whole),
-            "ranking": [each.to_json() for each in self.ranking],
-            "levels": [each.to_json() for each in self.levels],
-            "live": bool(self.live),
-        }
-
-
-def read_pool(fields: Fields) -> PoolOutput:
-    """What is said of a pool in these fields. Raises `RecordError`."""
-    return PoolOutput(
-        id=fields.text("id"),
-        ts=fields.ts("ts"),
-        operator=fields.text("operator"),
-        pool=fields.key("pool"),
-        members=fields.integer("members", 0, MAX_ROWS),
-        age_s=fields.number("age_s"),
-        young=fields.boolean("young"),
-        whole=fields.boolean("whole"),
-        ranking=tuple(map(_ranked, fields.objects("ranking"))),
-        levels=tuple(map(_level, fields.objects("levels"))),
-        live=fields.boolean("live"),
-    )
-
-
-def _ranked(fields: Fields) -> Ranked:
-    return Ranked(
-        rows=fields.texts("rows", MAX_ROWS, MAX_NAME),
-        name=fields.text("name"),
-        kind=fields.choice("kind", KINDS),
-        score=fields.number("score"),
-        height=fields.number("height"),
-        p_value=fields.number("p_value"),
-        begin_ts=fields.number("begin_ts"),
-        end_ts=fields.number("end_ts"),
-        window=fields.integer("window", 0, MAX_SEQUENCE),
-        level=fields.text("level"),
-        features=read_features(fields),
-        sentence=fields.text("sentence"),
-    )
-
-
-def _leaf(fields: Fields) -> Leaf:
-    return Leaf(
-        label=fields.text("label", MAX_NAME),
-        members=fields.integer("members", 1, MAX_ROWS),
-        deviating=fields.integer("deviating", 0, MAX_ROWS),
-        kind=fields.choice("kind", ("", *KINDS)),
-        height=fields.number("height"),
-    )
-
-
-def _level(fields: Fields) -> LevelOutput:
-    leaves = tuple(map(_leaf, fields.objects("leaves")))
-    if len(leaves) > MAX_LEAVES:
-        raise fields.error("leaves", f"at most {MAX_LEAVES}")
-    most = max(len(leaves) - 1, 0)
-    merges = fields.tuples("merges", 4)
-    if len(merges) != most:
-        raise fields.error("merges", f"one less than leaves, {most}")
-    free = set(range(len(leaves)))
-    for number, (first, second, _, size) in enumerate(merges, len(leaves)):
-        if first == second or not free.issuperset((first, second)):
-            raise fields.error("merges", "numbers of leaves, and of clusters that were made before, each merged once")
-        if not (size.is_integer() and 0 <= size <= MAX_ROWS):
-            raise fields.error("merges", f"numbers of members up to {MAX_ROWS:,}")
-        free = free - {first, second} | {number}
-    p_values = fields.numbers("p_values")
-    if len(p_values) != most:
-        raise fields.error("p_values", f"as many as merges, {most}")
-    return LevelOutput(
-        path=fields.text("path"),
-        leaves=leaves,
-        merges=tuple(Merge(int(first), int(second), height, int(size)) for first, second, height, size in merges),
-        p_values=p_values,
-    )
+    ts: Annotated[float, time("The time of the tick, by the clock of its host: seconds since the epoch.")]
+    id: Annotated[str, uuid("Of this record: the same whenever the same input is processed again.")]
+    operator: Annotated[str, text("The operator that found it: `covariance`.")]
+    pool: Annotated[str, key("The pool that it is about. The record's key.")]
+    members: Annotated[int, count("How many are there at this tick.", 0, MAX_ROWS)]
+    age_s: Annotated[float, number("How long the operator has been learning this pool, in seconds.", minimum=0)]
+    young: Annotated[bool, flag("Whether that is too short to be relied on.")]
+    whole: Annotated[
+        bool, flag("Whether it is about all of the recorded data, at their end, and not about the moment.")
+    ]
+    ranking: Annotated[
+        tuple[Ranked, ...],
+        many(shape_of(Ranked), "Those that deviate, the worst first; empty where none does."),
+    ]
+    levels: Annotated[
+        tuple[LevelOutput, ...],
+        many(
+            shape_of(LevelOutput),
+            "Dendrograms, top-down: of the whole pool first, then of groups that deviate or have members that do. "
+            "Empty where it is about the moment.",
+        ),
+    ]
+    live: Annotated[
+        bool, flag("Whether it is about now; false for recorded data that was replayed, which never alerts.")
+    ]

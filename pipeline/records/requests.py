@@ -1,14 +1,27 @@
 """Traced requests (S4): where the time of each went, and how they travel."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import gt
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
 
 from laggard.pipeline.records import checks
+from laggard.pipeline.records.declared import (
+    Declared,
+    Form,
+    amount,
+    amounts,
+    flag,
+    key,
+    number,
+    text,
+    texts,
+    time,
+    uuid,
+)
 from laggard.pipeline.records.errors import RecordError, shown
+from laggard.pipeline.records.fields import Fields
 from laggard.pipeline.records.frame import UNNUMBERED
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.limits import (
@@ -20,12 +33,6 @@ from laggard.pipeline.records.limits import (
     MAX_SPENT,
     MAX_THREADS,
 )
-from laggard.pipeline.records.strict_json import json_number
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from laggard.pipeline.records.fields import Fields
 
 REST: Final = "..."
 """The state of the entry in `Request.spent` that all which found no place there are summed into."""
@@ -130,6 +137,29 @@ def bounded(spent: Iterable[Spent]) -> tuple[Spent, ...]:
     return (*ranked[: MAX_SPENT - 1], summed)
 
 
+PATH: Final = Form(
+    {
+        "type": "array",
+        "description": "Its critical path in the order of time: the thread's place in `threads`, begin and end in "
+        "seconds after `ts`, the state, and the system call or what was waited for.",
+        "items": {
+            "type": "array",
+            "prefixItems": [
+                {"type": "integer", "minimum": 0},
+                {"type": "number", "minimum": 0},
+                {"type": "number", "minimum": 0},
+                {"type": "string", "minLength": 1},
+                {"type": "string"},
+            ],
+            "minItems": len(Segment._fields),
+            "maxItems": len(Segment._fields),
+        },
+    },
+    lambda found, name: found.raw(name),
+    lambda path: list(map(list, path)),
+)
+
+
 def request_id(operator: str, service: str, request: str) -> str:
     """The id of what an operator says of a request; `request` tells it from all others of the service.
 
@@ -139,105 +169,63 @@ def request_id(operator: str, service: str, request: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestOutput:
-    """A request that is out of line (S4, section III.C).
-
-    Attributes:
-        id: see `request_id`.
-        ts: when the request began, seconds since the Unix epoch.
-        operator: which one found it.
-        service: what served it.
-        request: its id, unique in the service.
-        name: what was asked for, `GET /cart`; may be empty.
-        host: which one recorded it; may be empty.
-        duration_s: how long it took.
-        score: above 1; infinite where no request is usual.
-        odd: whether it is out of line by what it did, and not by where its time went: it may be fast.
-        cluster: the name of those that are alike; empty while there is none.
-        cause: what it was waiting for or doing, in plain words.
-        times_s: how long it was in each state, see `Request`.
-        usual_s: the mean of that over normal requests; empty while none is known.
-        critical_s: see `Request`.
-        threads: likewise.
-        path: likewise.
-        young: whether too few requests were seen for this to be relied on.
-        live: whether it is about now; false for a replay of recorded data.
-
-    """
+class RequestOutput(Declared):
+    """A request that is out of line: where its time went, and what it was waiting for or doing."""
 
     kind: ClassVar[str] = "request"
 
-    id: str
-    ts: float
-    operator: str
-    service: str
-    request: str
-    name: str
-    host: str
-    duration_s: float
-    score: float
-    odd: bool
-    cluster: str
-    cause: str
-    times_s: Mapping[str, float]
-    usual_s: Mapping[str, float]
-    critical_s: Mapping[str, float]
-    threads: tuple[str, ...]
-    path: tuple[Segment, ...]
-    young: bool
-    live: bool
+    ts: Annotated[float, time("When the request began, seconds since the Unix epoch.")]
+    id: Annotated[str, uuid("Of this record: the same whenever the same input is processed again.")]
+    operator: Annotated[str, text("The operator that found it: `requests`.")]
+    service: Annotated[str, key("What served it. The record's key.")]
+    request: Annotated[str, text("Its id, unique in the service.", MAX_NAME, minLength=1)]
+    name: Annotated[str, text("What was asked for: `GET /cart`; may be empty.", MAX_NAME)]
+    host: Annotated[str, text("Which one recorded it; may be empty.", MAX_KEY)]
+    duration_s: Annotated[float, amount("How long it took, in seconds.")]
+    score: Annotated[
+        float,
+        number(
+            "How far it is from the nearest request in a dense region, in units of the distance within which requests "
+            "are neighbours; null where there is no such region.",
+            exclusiveMinimum=1,
+        ),
+    ]
+    odd: Annotated[
+        bool,
+        flag("Whether it is out of line by what it did, and not by where its time went: it may have been fast."),
+    ]
+    cluster: Annotated[str, text("The name of those that are alike; empty while there is none.")]
+    cause: Annotated[str, text("For people: its wording may change at any time.")]
+    times_s: Annotated[
+        Mapping[str, float], amounts("How long it was in each state, in seconds; they sum to `duration_s`.")
+    ]
+    usual_s: Annotated[
+        Mapping[str, float], amounts("The mean of that over normal requests; empty while none is known.")
+    ]
+    critical_s: Annotated[
+        Mapping[str, float],
+        amounts("Like `times_s`, with each wait replaced by what was waited for, as far as that is known."),
+    ]
+    threads: Annotated[
+        tuple[str, ...],
+        texts(
+            "Those of the path, its own first: `php-fpm[812]`; on other hosts `db-1/mysqld[99]`.",
+            MAX_THREADS,
+            MAX_NAME,
+        ),
+    ]
+    path: Annotated[tuple[Segment, ...], PATH]
+    young: Annotated[bool, flag("Whether that is too short to be relied on.")]
+    live: Annotated[
+        bool, flag("Whether it is about now; false for recorded data that was replayed, which never alerts.")
+    ]
 
-    def to_json(self) -> dict[str, Any]:
-        """The object that is written."""
-        return {
-            "kind": self.kind,
-            "ts": json_number(self.ts),
-            "id": self.id,
-            "operator": self.operator,
-            "service": self.service,
-            "request": self.request,
-            "name": self.name,
-            "host": self.host,
-            "duration_s": json_number(self.duration_s),
-            "score": json_number(self.score),
-            "odd": bool(self.odd),
-            "cluster": self.cluster,
-            "cause": self.cause,
-            "times_s": dict(self.times_s),
-            "usual_s": dict(self.usual_s),
-            "critical_s": dict(self.critical_s),
-            "threads": list(self.threads),
-            "path": [list(each) for each in self.path],
-            "young": bool(self.young),
-            "live": bool(self.live),
-        }
-
-
-def read_request(fields: Fields) -> RequestOutput:
-    """What is said of a request in these fields. Raises `RecordError`."""
-    threads = fields.texts("threads", MAX_THREADS, MAX_NAME)
-    score = fields.number("score")
-    return RequestOutput(
-        id=fields.text("id"),
-        ts=fields.ts("ts"),
-        operator=fields.text("operator"),
-        service=fields.key("service"),
-        request=fields.text("request", MAX_NAME),
-        name=fields.text("name", MAX_NAME),
-        host=fields.text("host", MAX_KEY),
-        duration_s=fields.amount("duration_s"),
-        score=math.inf if math.isnan(score) else score,
-        odd=fields.boolean("odd"),
-        cluster=fields.text("cluster"),
-        cause=fields.text("cause"),
-        times_s=fields.amounts("times_s"),
-        usual_s=fields.amounts("usual_s"),
-        critical_s=fields.amounts("critical_s"),
-        threads=threads,
-        path=checked_path(fields.raw("path"), len(threads), fields.place),
-        young=fields.boolean("young"),
-        live=fields.boolean("live"),
-    )
+    @classmethod
+    def made(cls, found: Fields, **read: Any) -> Self:
+        """Return what was read, by its attributes. No region is infinitely far away."""
+        score = math.inf if math.isnan(read["score"]) else read["score"]
+        path = checked_path(read["path"], len(read["threads"]), found.place)
+        return cls(**read | {"score": score, "path": path})
 
 
 def checked_spent(found: Any, place: str) -> tuple[Spent, ...]:
@@ -252,8 +240,8 @@ def checked_spent(found: Any, place: str) -> tuple[Spent, ...]:
         return ()
     state, syscall, on, by, pid, result, times, time_s = zip(*entries, strict=True)
     checks.texts(state, "spent.state", place, MAX_NAME, shortest=1)
-    for name, texts in (("syscall", syscall), ("on", on), ("by", by), ("result", result)):
-        checks.texts(texts, f"spent.{name}", place, MAX_NAME)
+    for name, column in (("syscall", syscall), ("on", on), ("by", by), ("result", result)):
+        checks.texts(column, f"spent.{name}", place, MAX_NAME)
     checks.wholes(pid, "spent.pid", place, MAX_PID)
     checks.wholes(times, "spent.times", place, MAX_SEQUENCE)
     spent_s = checks.all_amounts(time_s, "spent.time_s", place)
@@ -288,7 +276,7 @@ def checked_path(found: Any, threads: int, place: str) -> tuple[Segment, ...]:
 
 def _entries(found: Any, field: str, names: tuple[str, ...], most: int, place: str) -> Sequence[Any]:
     entries = checks.items(found, field, place, most)
-    for number, each in enumerate(entries):
+    for at, each in enumerate(entries):
         if not isinstance(each, list | tuple) or len(each) != len(names):
-            raise RecordError(place, f"{field}[{number}]", f"a list of {', '.join(names)}", shown(each))
+            raise RecordError(place, f"{field}[{at}]", f"a list of {', '.join(names)}", shown(each))
     return entries

@@ -491,7 +491,7 @@ class Task(RecordTask):
         if self._is_live(record):
             self._observe(mark.host, lambda observer: observer.marked(self.wired.name, mark))
         ranking = ranking or NOTHING_RANKED
-        self.outputs.append(RankingOutput(ts=mark.ts, host=mark.host, mark=mark.note, ranking=ranking, sentence=told))
+        self.outputs.append(RankingOutput.of(mark.ts, mark.host, mark.note, ranking, told))
 
     def _feedback(self, record: Incoming, feedback: Feedback) -> None:
         """Take what a person said: what it excuses ends, and is not told again."""
@@ -509,7 +509,7 @@ class Task(RecordTask):
             self._excuse(feedback.key, scope, stream, keyed)
         self.states.heard(record.key, record.offset)
         if self.wired.leads:
-            self.outputs.append(FeedbackOutput(feedback, self.wired.name, self._is_live(record)))
+            self.outputs.append(FeedbackOutput.of(feedback, self.wired.name, live=self._is_live(record)))
 
     def _excuse(self, key: str, scope: str, stream: Stream, keyed: Keyed) -> None:
         """End what is excused of a stream."""

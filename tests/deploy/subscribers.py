@@ -60,7 +60,19 @@ def anomaly(number: int, *, live: bool = True, sentence: str | None = None, ago_
     told = f"number {number}" if sentence is None else sentence
     place = anomaly_id("gaussian", host, f"counters[0]@{number}")
     return Anomaly(
-        place, "gaussian", {}, "host", host, ts, 1.5, ranking(ts), told, 3600.0, young=False, live=live, scope="process"
+        ts=ts,
+        id=place,
+        operator="gaussian",
+        parameters={},
+        keyed_by="host",
+        key=host,
+        score=1.5,
+        ranking=ranking(ts),
+        sentence=told,
+        model_age_s=3600.0,
+        young=False,
+        live=live,
+        scope="process",
     )
 
 

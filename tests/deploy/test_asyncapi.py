@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgpack
 import pytest
@@ -15,7 +15,8 @@ from cloudevents.core.bindings.kafka import KafkaMessage, from_binary_event
 from cloudevents.core.exceptions import CloudEventValidationError
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from deploy.generate.asyncapi import OUTLYING, asyncapi_document
+from deploy.generate.asyncapi import OUTLYING, SCHEMAS, asyncapi_document
+from laggard.operators.ranking import Kind
 from laggard.pipeline.engine.publishing import MAX_LETTER_BYTES, outgoing, outgoing_diagnosis
 from laggard.pipeline.engine.stage import DeadLetter
 from laggard.pipeline.records import Mark, Request, Segment, Spent, Wish, encode
@@ -23,8 +24,6 @@ from laggard.pipeline.records.diagnosis import Diagnosis
 from laggard.pipeline.records.diagnosis_json import read_diagnosis
 from laggard.pipeline.records.limits import MAX_DIAGNOSIS_BYTES
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id, read_output
-from laggard.pipeline.records.pools import KINDS
-from laggard.pipeline.records.schemas import SCHEMAS
 from laggard.pipeline.topics import DIAGNOSES, TOPICS, Topics
 from tests.pipeline.engine.conftest import TOPICS as TEST_TOPICS
 from tests.pipeline.engine.conftest import frame, record
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = json.loads(asyncapi_document())
-RANKING = RankingOutput(1.7e9, "web-1", "slow", ANOMALY.ranking)
+RANKING = RankingOutput.of(1.7e9, "web-1", "slow", ANOMALY.ranking)
 
 
 def references(value: Any) -> Iterator[str]:
@@ -258,7 +257,7 @@ def test_every_field_of_rows_and_features_and_of_what_is_ranked_in_a_pool_is_exp
     parts = SCHEMAS["pool"]["$defs"]
     (of_ranked,) = re.findall(r"Of a ranked one: (.*?)\.(?=\s)", PAGE, re.DOTALL)
     (of_level,) = re.findall(r"Of a level: (.*?)\.(?=\s)", PAGE, re.DOTALL)
-    assert named(of_ranked) == {*parts["ranked"]["properties"], *KINDS, "mean", "standard_deviation"}
+    assert named(of_ranked) == {*parts["ranked"]["properties"], *get_args(Kind), "mean", "standard_deviation"}
     assert named(of_level) == {*parts["level"]["properties"], "linkage"}
 
 

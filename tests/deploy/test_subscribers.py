@@ -89,7 +89,7 @@ def test_it_prints_what_is_live_new_and_committed_and_nothing_else(tmp_path: Pat
     channel.publish(*(incident(number) for number in range(4)))
     channel.publish(incident(100), incident(101), abort=True)
     channel.publish(incident(0), incident(3), incident(102, live=False), incident(4))
-    mark = RankingOutput(time.time(), "web-1", "number 103 hangs", ranking(time.time()))
+    mark = RankingOutput.of(time.time(), "web-1", "number 103 hangs", ranking(time.time()))
     channel.publish(mark, anomaly(104), incident(5, sentence="number 5\x1b[2Jand \ud800"))
     said = junk(channel)
     channel.publish(incident(6))

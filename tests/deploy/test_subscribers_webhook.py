@@ -18,7 +18,7 @@ import pytest
 import trustme
 from jsonschema import Draft202012Validator
 
-from laggard.pipeline.records.schemas import SCHEMAS
+from deploy.generate.asyncapi import SCHEMAS
 from tests.brokers.ports import free_port
 from tests.brokers.processes import start
 from tests.deploy.subscribers import OK, OLD_SECRET, SECRET, SUBSCRIBERS, Channel, Program, Receiver, incident, until

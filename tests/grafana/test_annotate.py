@@ -47,7 +47,7 @@ TOPIC = TOPICS.name(ANOMALIES)
 
 
 def mark(ts: float, note: str = "checkout <hangs>") -> RankingOutput:
-    return RankingOutput(ts, "web-1", note, Ranking(ts, 1.5, (), 3600.0, young=False), "`nginx` it is")
+    return RankingOutput.of(ts, "web-1", note, Ranking(ts, 1.5, (), 3600.0, young=False), "`nginx` it is")
 
 
 def incoming(record: Outgoing) -> Incoming:

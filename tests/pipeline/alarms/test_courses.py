@@ -36,7 +36,19 @@ def blame(name: str, *resources: str) -> Blame:
 def course(score: float = 2.0, name: str = "hog") -> Course:
     """The course of an anomaly at time 0."""
     told = Anomaly(
-        "id", "drift", {}, "host", "h1", 0.0, score, RANKING, "", 60.0, young=True, live=True, blame=blame(name)
+        ts=0.0,
+        id="id",
+        operator="drift",
+        parameters={},
+        keyed_by="host",
+        key="h1",
+        score=score,
+        ranking=RANKING,
+        sentence="",
+        model_age_s=60.0,
+        young=True,
+        live=True,
+        blame=blame(name),
     )
     return opening(told)
 

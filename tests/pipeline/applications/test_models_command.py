@@ -317,7 +317,7 @@ def model(performance: str, intercept: float, **coefficients: float) -> ModelOut
         TermOutput(Described("web-1", "web-1", feature, "", ""), value, ()) for feature, value in coefficients.items()
     )
     return ModelOutput(
-        "id", T0, "shop", performance, "linear", "as it is", intercept, terms,
+        T0, "id", "shop", performance, "linear", "as it is", intercept, terms,
         0.9, float("nan"), T0, T0, 10, "first", (), True,
     )  # fmt: skip
 

@@ -113,7 +113,7 @@ def test_what_a_person_says_is_usual_ends_and_is_not_told_again() -> None:
     assert isinstance(anomaly, Anomaly)
     assert isinstance(ended, Progress)
     assert (ended.id, ended.change, ended.feedback) == (anomaly.id, "ended", "usual")
-    assert told == FeedbackOutput(said, "regression", live=True)
+    assert told == FeedbackOutput.of(said, "regression", live=True)
     assert task.telemetry.duplicates == 1
 
 

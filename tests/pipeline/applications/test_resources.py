@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 import pytest
 
 from laggard.operators.regression.models import Trait
 from laggard.pipeline.applications.resources import described, resource_of, trait
 from laggard.pipeline.explaining.phrases import DEVICES, HOST, LACKED, PROCESS
-from laggard.pipeline.records.models import RESOURCES
+from laggard.pipeline.records.models import Resource
 from laggard.producers.host.process import GAUGES, RATES
 from laggard.producers.host.processes import SHARED
 
@@ -37,7 +38,7 @@ def test_every_counter_of_laggards_own_is_known() -> None:
             assert "_" not in feature or feature not in told
             assert trait(f"{row}:group_a_{feature}") == trait(f"{row}:{feature}")
         found = trait(f"web-1:{feature}")
-        assert found.resource in RESOURCES, feature
+        assert found.resource in get_args(Resource), feature
         assert found.resource or feature in OF_NO_RESOURCE
         assert found.sign == {"wait": 1, "use": 1, "free": -1, "load": 0, "": 0}[found.role], feature
 
@@ -111,5 +112,5 @@ def test_a_metric_in_plain_words(metric: str, told: str) -> None:
 
 
 def test_what_a_host_may_be_short_of_has_a_word() -> None:
-    assert set(LACKED) == set(RESOURCES) - {""}
+    assert set(LACKED) == set(get_args(Resource)) - {""}
     assert all(re.fullmatch(r"[A-Za-z ]+", each) for each in LACKED.values())

@@ -51,7 +51,7 @@ def test_a_dead_letter_is_never_too_large_for_its_topic(large: str) -> None:
 
 def test_an_empty_answer_is_strict_json() -> None:
     mark = Mark("h1", 5.5, "why?")
-    sent = outgoing(RankingOutput(mark.ts, mark.host, mark.note, NOTHING_RANKED), TOPICS)
+    sent = outgoing(RankingOutput.of(mark.ts, mark.host, mark.note, NOTHING_RANKED), TOPICS)
     assert b"NaN" not in sent.value
     read = read_output(sent.value, "here")
     assert isinstance(read, RankingOutput)
@@ -62,7 +62,7 @@ def test_an_empty_answer_is_strict_json() -> None:
 
 def test_two_marks_have_two_ids_and_one_has_one() -> None:
     ids = [
-        dict(outgoing(RankingOutput(ts, "h1", note, NOTHING_RANKED), TOPICS).headers)["ce_id"]
+        dict(outgoing(RankingOutput.of(ts, "h1", note, NOTHING_RANKED), TOPICS).headers)["ce_id"]
         for ts, note in ((1.0, "a"), (1.0, "a"), (2.0, "a"), (1.0, "b"))
     ]
     assert len(set(ids)) == 3

@@ -44,7 +44,7 @@ def test_it_is_told_in_the_order_of_time_whatever_was_written_first(bus: Embedde
 
 def test_of_marks_those_about_that_time_are_told(bus: EmbeddedBus) -> None:
     times = [-BEFORE_S + 1, -10.0, AFTER_S + 61.0, 30.0]
-    marks = [RankingOutput(T0 + at, "web-1", f"slow at {at}", EMPTY, "") for at in times]
+    marks = [RankingOutput.of(T0 + at, "web-1", f"slow at {at}", EMPTY, "") for at in times]
     one = anomaly(0, blame("hog"))
     (opened,) = Joiner().take(one)
     over = closed(1, T0, T0 + 60.0)
@@ -65,7 +65,7 @@ def test_in_markdown_what_was_unusual_is_a_list_below_the_sentence() -> None:
 def test_in_markdown_each_section_stands_between_empty_lines() -> None:
     """Else some programs take what is below a list or a sentence for a part of it."""
     one = replace(incident(1, T0), left_out=2)
-    mark = RankingOutput(T0 + 5.0, "web-1", "slow", EMPTY, "")
+    mark = RankingOutput.of(T0 + 5.0, "web-1", "slow", EMPTY, "")
     text = markdown(one, Account((), 0, {}, [mark]), (), "https://laggard.example/i", T0 + 60.0)
     assert "\n```\n\n- From " in text
     assert "\n- Page: <https://laggard.example/i>\n\n### Seen by\n\n**`gaussian`**" in text

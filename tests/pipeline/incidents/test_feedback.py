@@ -217,7 +217,7 @@ def test_feedback_and_notices_of_one_key_are_looked_for_in_its_partition(tmp_pat
     said = [Feedback("host", f"web-{number}", NOW, f"{number}", "usual") for number in range(8)]
     with EmbeddedBus(tmp_path / "laggard.db") as bus:
         bus.create(TOPICS.specs(partitions=4))
-        bus.append([outgoing(FeedbackOutput(each, "gaussian", live=True), TOPICS) for each in said])
+        bus.append([outgoing(FeedbackOutput.of(each, "gaussian", live=True), TOPICS) for each in said])
         bus.append([outgoing(replace(notice(1, NOW), key=each.key, id=each.id), TOPICS) for each in said])
         for number, each in enumerate(said):
             assert [found.said for found in past_feedback(bus, TOPICS, 0.0, key=each.key)] == [each]

@@ -71,7 +71,7 @@ def raw(value: bytes, key: str = "web-1", *headers: tuple[str, bytes]) -> Incomi
 def test_what_is_no_anomaly_is_passed_over() -> None:
     one = task()
     (opened,) = give(one, anomaly(0, blame("hog")))
-    ranking = RankingOutput(T0, "web-1", "slow", NOTHING_RANKED)
+    ranking = RankingOutput.of(T0, "web-1", "slow", NOTHING_RANKED)
     assert give(one, opened, ranking, raw(write_output(ranking).encode())) == []
     assert give(one, raw(b"a later kind", "web-1", ("ce_type", b"laggard.later"))) == []
     assert (one.telemetry.records, one.telemetry.dead_letters) == (5, 0)

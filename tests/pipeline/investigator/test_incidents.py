@@ -331,7 +331,7 @@ def test_no_name_breaks_out_of_markdown(name: str, key: str, note: str) -> None:
     hostile = replace(
         one, key=key, evidence=tuple(replace(each, scope=name, operator=name, sentence=note) for each in one.evidence)
     )
-    mark = RankingOutput(T0, key, note, one.ranking)
+    mark = RankingOutput.of(T0, key, note, one.ranking)
     said = Account([], 0, {each.anomaly: hostile_anomaly(name) for each in hostile.evidence}, [mark])
     text = markdown(hostile, said, [UNTRUSTWORTHY], "https://x.example", T0 + 60)
     assert tokens(text) <= OURS

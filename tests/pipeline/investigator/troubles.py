@@ -98,7 +98,7 @@ def joined(*found: Anomaly | Progress) -> tuple[list[Incident], list[Outgoing]]:
 
 def marked(at: float, note: str, host: str = "web-1") -> Outgoing:
     """What came of a mark."""
-    return outgoing(RankingOutput(T0 + at, host, note, Ranking(T0 + at, 0.5, (), 60.0, young=False)), TOPICS)
+    return outgoing(RankingOutput.of(T0 + at, host, note, Ranking(T0 + at, 0.5, (), 60.0, young=False)), TOPICS)
 
 
 def looked_into(at: float, row: str, name: str, host: str = "web-1", **changed: Any) -> tuple[Diagnosis, Outgoing]:

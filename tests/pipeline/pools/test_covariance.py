@@ -333,7 +333,7 @@ def test_what_a_person_says_is_expected_ends_and_is_told_after_its_time() -> Non
     ended, told = task.outputs
     assert isinstance(ended, Progress)
     assert (ended.id, ended.change, ended.feedback) == (anomaly.id, "ended", "expected")
-    assert told == FeedbackOutput(said, "covariance", live=True)
+    assert told == FeedbackOutput.of(said, "covariance", live=True)
     task.outputs.clear()
     assert give(task, busy(130, 160)) == []
     (again,) = give(task, busy(160, 170))

@@ -239,7 +239,7 @@ def output(members: int, *, ranked: bool = True, pool: str = "workers", ts: floa
     )
     levels = (level_output("", clustered(members, kinds), kinds),) if members > 1 else ()
     identity = pool_id("covariance", pool, "here")
-    return PoolOutput(identity, ts, "covariance", pool, members, 2400.0, not ranked, True, ranking, levels, False)
+    return PoolOutput(ts, identity, "covariance", pool, members, 2400.0, not ranked, True, ranking, levels, False)
 
 
 @pytest.fixture

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from laggard.operators.covariance.results import Dendrogram, Deviation, Level, Report
-from laggard.operators.ranking import FeatureScore
+from laggard.operators.ranking import FeatureScore, Kind
 from laggard.pipeline.pools.telling import blamed, deviating, deviation_sentence, pool_sentence, whole_output
 from laggard.pipeline.records.outputs import write_output
-from laggard.pipeline.records.pools import KINDS, MAX_LEAVES, MAX_LEVELS, MAX_RANKED
+from laggard.pipeline.records.pools import MAX_LEAVES, MAX_LEVELS, MAX_RANKED
 from tests.pipeline.pools.records import NAN
 
 TS = 1_700_000_000.0  # 22:13:20
@@ -89,7 +90,7 @@ def test_how_one_deviates(changes: dict[str, object], expected: str) -> None:
     assert said(**changes) == expected
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", get_args(Kind))
 @pytest.mark.parametrize("rows", [("a",), ("a", "b")])
 def test_every_kind_is_a_sentence_of_one_and_of_many(kind: str, rows: tuple[str, ...]) -> None:
     told = said(kind=kind, rows=rows)

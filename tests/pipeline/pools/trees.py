@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import ward
 
-from laggard.operators.covariance.results import Dendrogram
-from laggard.pipeline.records.pools import KINDS, Leaf, LevelOutput, Merge
+from laggard.operators.covariance.results import Dendrogram, Kind
+from laggard.pipeline.records.pools import Leaf, LevelOutput, Merge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laggard.operators.covariance.results import Kind
 
 MACHINES = LevelOutput(
     "",
@@ -40,7 +39,7 @@ def clustered(members: int, deviating: Mapping[str, Kind], seed: int = 0) -> Den
 def levels(draw: st.DrawFn, most: int = 30) -> LevelOutput:
     """Any dendrogram of members, heights growing."""
     count = draw(st.integers(1, most))
-    any_kind: st.SearchStrategy[Kind | Literal[""]] = st.sampled_from(("", *KINDS))
+    any_kind: st.SearchStrategy[Kind | Literal[""]] = st.sampled_from(("", *get_args(Kind)))
     kinds = draw(st.lists(any_kind, min_size=count, max_size=count))
     leaves = tuple(Leaf(f"w-{number}", 1, int(bool(kind)), kind) for number, kind in enumerate(kinds))
     free, merges, height = list(range(count)), [], 0.0

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, FormatChecker
 
-from laggard.operators.ranking import FeatureScore, Phase, Ranking, RowScore
+from deploy.generate.asyncapi import SCHEMAS
+from laggard.operators.ranking import Basis, FeatureScore, Phase, Ranking, RowScore
 from laggard.pipeline.records import (
     UNNUMBERED,
     Case,
@@ -27,23 +28,22 @@ from laggard.pipeline.records import (
     make_layout,
     name_of,
 )
+from laggard.pipeline.records.declared import KEY_NAMES
 from laggard.pipeline.records.feedback import KEYS as KEYED_BY
 from laggard.pipeline.records.feedback import SAYS
 from laggard.pipeline.records.json_lines import SCOPES
 from laggard.pipeline.records.limits import MAX_PID, MAX_SEQUENCE, MAX_TS
 from laggard.pipeline.records.outputs import (
-    ANOMALY_CHANGES,
-    BASES,
-    CHANGES,
-    EXCUSES,
-    KEY_NAMES,
-    NOTICE_CHANGES,
     Anomaly,
+    AnomalyChange,
     Blame,
+    Change,
     Evidence,
+    Excuse,
     FeedbackOutput,
     Incident,
     Notice,
+    NoticeChange,
     Output,
     Progress,
     RankingOutput,
@@ -51,7 +51,6 @@ from laggard.pipeline.records.outputs import (
     anomaly_id,
     incident_id,
 )
-from laggard.pipeline.records.schemas import SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,7 +190,7 @@ UNTIL = TIMES | st.just(math.nan)
 FEATURES = st.builds(FeatureScore, TEXTS, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
 PHASES = st.builds(Phase, st.booleans(), TIMES, TIMES, NUMBERS, st.integers(0, 1 << 40))
 ROWS = st.builds(
-    RowScore, TEXTS, TEXTS, NUMBERS, st.lists(FEATURES, max_size=3).map(tuple), AGES, st.sampled_from(BASES),
+    RowScore, TEXTS, TEXTS, NUMBERS, st.lists(FEATURES, max_size=3).map(tuple), AGES, st.sampled_from(get_args(Basis)),
     st.booleans(), st.just(0.0), st.lists(PHASES, max_size=2).map(tuple),
 )  # fmt: skip
 RANKINGS = st.builds(Ranking, UNTIL, NUMBERS, st.lists(ROWS, max_size=3).map(tuple), AGES, st.booleans())
@@ -228,22 +227,25 @@ def found(draw: st.DrawFn, /, kind: Any, **more: st.SearchStrategy[Any]) -> Any:
 OUTPUTS: st.SearchStrategy[Output] = st.one_of(
     found(Anomaly),
     found(
-        Progress, change=st.sampled_from(ANOMALY_CHANGES), number=COUNTS, opened_ts=TIMES, until_ts=TIMES,
-        silent_since_ts=UNTIL, accepted=st.booleans(), feedback=st.sampled_from(EXCUSES),
+        Progress, change=st.sampled_from(get_args(AnomalyChange)), number=COUNTS, opened_ts=TIMES, until_ts=TIMES,
+        silent_since_ts=UNTIL, accepted=st.booleans(), feedback=st.sampled_from(get_args(Excuse)),
     ),
-    found(Notice, change=st.sampled_from(NOTICE_CHANGES), opened_ts=TIMES, until_ts=TIMES, became=TEXTS),
+    found(Notice, change=st.sampled_from(get_args(NoticeChange)), opened_ts=TIMES, until_ts=TIMES, became=TEXTS),
     found(
-        Incident, id=st.builds(incident_id, TEXTS), change=st.sampled_from(CHANGES), number=COUNTS, opened_ts=TIMES,
-        until_ts=UNTIL, silent_since_ts=UNTIL, left_out=COUNTS, merged_into=TEXTS, accepted=st.booleans(),
-        feedback=st.sampled_from(EXCUSES),
+        Incident, id=st.builds(incident_id, TEXTS), change=st.sampled_from(get_args(Change)), number=COUNTS,
+        opened_ts=TIMES, until_ts=UNTIL, silent_since_ts=UNTIL, left_out=COUNTS, merged_into=TEXTS,
+        accepted=st.booleans(), feedback=st.sampled_from(get_args(Excuse)),
         evidence=st.lists(
             st.builds(Evidence, IDS, TEXTS, TEXTS, TIMES, UNTIL, SCORES, st.booleans(), TEXTS, BLAMES),
             min_size=1, max_size=3,
         ).map(tuple),
     ),
-    st.builds(FeedbackOutput, feedback().map(unnumbered), TEXTS, st.booleans()),
-    st.builds(RankingOutput, TIMES, KEYS, TEXTS, RANKINGS, TEXTS),
-    st.builds(ScoreOutput, TIMES, TEXTS, st.sampled_from(KEY_NAMES), KEYS, NUMBERS, TEXTS),
+    st.builds(FeedbackOutput.of, feedback().map(unnumbered), TEXTS, live=st.booleans()),
+    st.builds(RankingOutput.of, TIMES, KEYS, TEXTS, RANKINGS, TEXTS),
+    st.builds(
+        ScoreOutput, ts=TIMES, operator=TEXTS, keyed_by=st.sampled_from(KEY_NAMES), key=KEYS, request=TEXTS,
+        score=NUMBERS
+    ),
 )  # fmt: skip
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laggard.pipeline.records.diagnosis import Diagnosis, Location, Phase, Stack, ThreadUse
+from laggard.pipeline.records.diagnosis import Diagnosis, Location, Phase, Progress, Stack, ThreadState, ThreadUse
 from laggard.pipeline.records.diagnosis_json import (
-    PROGRESSES,
-    THREAD_STATES,
     diagnosis_id,
     diagnosis_object,
     read_diagnosis,
@@ -142,7 +140,7 @@ COUNTS = st.integers(0, (1 << 31) - 1)
 SECONDS = st.floats(0.0, allow_infinity=False)
 LOCATIONS = st.builds(Location, TEXTS, TEXTS, st.integers(-1, (1 << 64) - 1), COUNTS)
 STACKS = st.builds(
-    Stack, st.lists(LOCATIONS, max_size=3).map(tuple), COUNTS, st.sampled_from(THREAD_STATES), TEXTS, TEXTS
+    Stack, st.lists(LOCATIONS, max_size=3).map(tuple), COUNTS, st.sampled_from(get_args(ThreadState)), TEXTS, TEXTS
 )
 THREADS = st.builds(
     ThreadUse, st.integers(0, MAX_PID), TEXTS, LOCATIONS, TIMES, TIMES, SECONDS, SECONDS, COUNTS,
@@ -152,7 +150,7 @@ PHASES = st.builds(Phase, st.booleans(), TIMES, TIMES, COUNTS, st.lists(THREADS,
 DIAGNOSES = st.builds(
     Diagnosis,
     id=st.builds(diagnosis_id, KEYS, NAMES, NAMES, TIMES),
-    progress=st.sampled_from(PROGRESSES),
+    progress=st.sampled_from(get_args(Progress)),
     host=KEYS,
     ts=TIMES,
     row=NAMES,
@@ -231,8 +229,8 @@ def test_what_is_refused_and_how_that_is_said(changed: dict[str, Any], said: str
 @pytest.mark.parametrize(
     ("changed", "field"),
     [
-        ({"ts": math.nan}, ""),
-        ({"sampler_cpu_s": math.inf}, ""),
+        ({"ts": math.nan}, "ts"),
+        ({"sampler_cpu_s": math.inf}, "sampler_cpu_s"),
         ({"stopped_s": -1.0}, "stopped_s"),
         ({"command": "a" * (MAX_COMMAND + 1)}, "command"),
         ({"name": "\udcff"}, "name"),

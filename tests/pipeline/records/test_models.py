@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+from typing import get_args
 
 import pytest
 from hypothesis import strategies as st
 
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.models import (
-    RESOURCES,
     CandidateOutput,
     Described,
     ModelOutput,
     PredictionOutput,
+    Resource,
     TermOutput,
     model_id,
 )
@@ -37,8 +38,8 @@ WAIT_JSON = {
     "description": "time that `nginx` on web-1 waited for a free CPU",
 }
 MODEL = ModelOutput(
-    model_id("shop", "response_time_mean_s", "laggard.applications[3]@1042"),
-    1.7e9, "shop", "response_time_mean_s", "linear", "response_time_mean_s = 0.05 + 1.5 * web-1/nginx:cpu_wait_ratio",
+    1.7e9, model_id("shop", "response_time_mean_s", "laggard.applications[3]@1042"), "shop",
+    "response_time_mean_s", "linear", "response_time_mean_s = 0.05 + 1.5 * web-1/nginx:cpu_wait_ratio",
     0.05, (TermOutput(WAIT, 1.5, ("web-1:load_1m",)),), 0.93, math.nan, 1.6e9, 1.7e9, 20, "first",
     (CandidateOutput(WAIT, -0.99, 1e-9),), live=True,
 )  # fmt: skip
@@ -73,11 +74,11 @@ PREDICTION_JSON = {
     "p_value": 0.5,
     "r2": 0.9,
 }
-DESCRIBED = st.builds(Described, TEXTS, TEXTS, TEXTS, st.sampled_from(RESOURCES), TEXTS)
+DESCRIBED = st.builds(Described, TEXTS, TEXTS, TEXTS, st.sampled_from(get_args(Resource)), TEXTS)
 TERMS = st.builds(TermOutput, DESCRIBED, NUMBERS, st.lists(TEXTS, max_size=2).map(tuple))
 CANDIDATES = st.builds(CandidateOutput, DESCRIBED, NUMBERS, NUMBERS)
 MODELS = st.builds(
-    ModelOutput, st.builds(model_id, KEYS, NAMES, TEXTS), TIMES, KEYS, NAMES, TEXTS, TEXTS, NUMBERS,
+    ModelOutput, TIMES, st.builds(model_id, KEYS, NAMES, TEXTS), KEYS, NAMES, TEXTS, TEXTS, NUMBERS,
     st.lists(TERMS, max_size=2).map(tuple), NUMBERS, NUMBERS, TIMES, TIMES, st.integers(0, 1 << 40), NAMES,
     st.lists(CANDIDATES, max_size=2).map(tuple), st.booleans(),
 )  # fmt: skip

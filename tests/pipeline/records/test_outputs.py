@@ -148,9 +148,10 @@ NOTICE_JSON = ANOMALY_JSON | {
     "kind": "notice", "change": "ended", "opened_ts": 1.6e9, "until_ts": 1.65e9, "became": "1c",
 }  # fmt: skip
 INCIDENT = Incident(
-    incident_id(ANOMALY.id), 3, "closed", 1.7e9, 1.6e9, 1.65e9, "host", "web-1", "gaussian", 2.5, BLAME, RANKING,
-    "Over.", 3600.0, young=False, live=True, evidence=(EVIDENCE,), left_out=1, merged_into="1c", silent_since_ts=1.66e9,
-    accepted=True, feedback="usual",
+    ts=1.7e9, id=incident_id(ANOMALY.id), number=3, change="closed", opened_ts=1.6e9, until_ts=1.65e9,
+    operator="gaussian", keyed_by="host", key="web-1", score=2.5, blame=BLAME, ranking=RANKING, sentence="Over.",
+    model_age_s=3600.0, young=False, live=True, evidence=(EVIDENCE,), left_out=1, merged_into="1c",
+    silent_since_ts=1.66e9, accepted=True, feedback="usual",
 )  # fmt: skip
 INCIDENT_JSON = {
     "kind": "incident", "ts": 1.7e9, "id": "628b5d20-5080-5bad-9364-b2f2ad779b8a", "number": 3, "change": "closed",
@@ -159,12 +160,12 @@ INCIDENT_JSON = {
     "evidence": [EVIDENCE_JSON], "left_out": 1, "merged_into": "1c", "silent_since_ts": 1.66e9,
     "accepted": True, "feedback": "usual",
 }  # fmt: skip
-ANSWER = RankingOutput(1.7e9 + 2.0, "web-1", "checkout hangs", RANKING, "`hog` waits.")
+ANSWER = RankingOutput.of(1.7e9 + 2.0, "web-1", "checkout hangs", RANKING, "`hog` waits.")
 ANSWER_JSON = {
     "kind": "ranking", "ts": 1.7e9 + 2.0, "host": "web-1", "mark": "checkout hangs", "frame_ts": 1.7e9, "score": 2.5,
     "model_age_s": 3600.0, "young": False, "sentence": "`hog` waits.", "rows": ROWS,
 }  # fmt: skip
-SAID = FeedbackOutput(
+SAID = FeedbackOutput.of(
     Feedback(
         "host", "web-1", 1.7e9, "5f0c", "expected", (Case("backup", ("disk",), "io_write_bytes_per_s", 8e7),), 1.8e9,
         INCIDENT.id, "a load test",
@@ -176,7 +177,7 @@ SAID_JSON = {
     "cases": [{"name": "backup", "resources": ["disk"], "feature": "io_write_bytes_per_s", "excess": 8e7}],
     "until_ts": 1.8e9, "incident": INCIDENT.id, "note": "a load test", "live": True,
 }  # fmt: skip
-SCORE = ScoreOutput(1.7e9, "covariance", "pool", "workers", math.nan)
+SCORE = ScoreOutput(ts=1.7e9, operator="covariance", keyed_by="pool", key="workers", score=math.nan)
 
 
 PINNED: list[tuple[Output, dict[str, Any]]] = [

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import strategies as st
 
-from laggard.operators.ranking import FeatureScore
+from laggard.operators.ranking import FeatureScore, Kind
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.outputs import read_output
-from laggard.pipeline.records.pools import KINDS, Leaf, LevelOutput, Merge, PoolOutput, Ranked, pool_id
+from laggard.pipeline.records.pools import Leaf, LevelOutput, Merge, PoolOutput, Ranked, pool_id
 from tests.pipeline.records.conftest import (
     AGES,
     FEATURES,
@@ -98,13 +98,13 @@ POOL_JSON: dict[str, Any] = {
 }
 PERCENT = st.floats(0.0, 100.0) | st.just(math.nan)
 RANKED = st.builds(
-    Ranked, st.lists(NAMES, min_size=1, max_size=3).map(tuple), TEXTS, st.sampled_from(KINDS), NUMBERS, NUMBERS,
-    PERCENT, UNTIL, UNTIL, st.integers(0, 1 << 40), TEXTS, st.lists(FEATURES, max_size=2).map(tuple), TEXTS,
+    Ranked, st.lists(NAMES, min_size=1, max_size=3).map(tuple), TEXTS, st.sampled_from(get_args(Kind)), NUMBERS,
+    NUMBERS, PERCENT, UNTIL, UNTIL, st.integers(0, 1 << 40), TEXTS, st.lists(FEATURES, max_size=2).map(tuple), TEXTS,
 )  # fmt: skip
 
 
 LEAVES = st.builds(
-    Leaf, NAMES, st.integers(1, 1000), st.integers(0, 1000), st.sampled_from(("", *KINDS)), NUMBERS
+    Leaf, NAMES, st.integers(1, 1000), st.integers(0, 1000), st.sampled_from(("", *get_args(Kind))), NUMBERS
 )  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def levels(draw: st.DrawFn) -> LevelOutput:
 
 
 POOLS = st.builds(
-    PoolOutput, st.builds(pool_id, TEXTS, KEYS, TEXTS), TIMES, TEXTS, KEYS, st.integers(0, 1000),
+    PoolOutput, TIMES, st.builds(pool_id, TEXTS, KEYS, TEXTS), TEXTS, KEYS, st.integers(0, 1000),
     AGES, st.booleans(), st.booleans(), st.lists(RANKED, max_size=2).map(tuple),
     st.lists(levels(), max_size=2).map(tuple), st.booleans(),
 )  # fmt: skip

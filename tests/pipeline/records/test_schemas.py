@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from deploy.generate.asyncapi import schema_document
+from deploy.generate.asyncapi import SCHEMAS, schema_document
 from laggard.pipeline.records.diagnosis_json import diagnosis_object, read_diagnosis
 from laggard.pipeline.records.errors import RecordError
 from laggard.pipeline.records.outputs import read_output, write_output
-from laggard.pipeline.records.schemas import SCHEMAS
 from tests.pipeline.records.conftest import OUTPUTS, VALIDATORS
 from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS
 from tests.pipeline.records.test_models import MODEL, MODEL_JSON, MODELS, PREDICTION, PREDICTION_JSON, PREDICTIONS

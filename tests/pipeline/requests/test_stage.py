@@ -199,7 +199,7 @@ def test_what_a_person_says_is_usual_ends_and_is_not_told_again() -> None:
     ended, told = task.outputs
     assert isinstance(ended, Progress)
     assert (ended.id, ended.change, ended.feedback) == (anomaly.id, "ended", "usual")
-    assert told == FeedbackOutput(said, "requests", live=True)
+    assert told == FeedbackOutput.of(said, "requests", live=True)
     task.outputs.clear()
     assert set(kinds(give(task, troubled(130, 200)))) == {"RequestOutput"}
 

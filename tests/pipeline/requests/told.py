@@ -38,8 +38,8 @@ def outlying(service: str = "wordpress", begin: float = 1700000000.0) -> Iterato
 
 def judged(request: Request, *, odd: bool = False) -> RequestOutput:
     return RequestOutput(
-        request_id("requests", request.service, f"laggard.requests[0]@{request.sequence}"),
         request.ts,
+        request_id("requests", request.service, f"laggard.requests[0]@{request.sequence}"),
         "requests",
         request.service,
         request.request,
