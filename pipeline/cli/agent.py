@@ -101,7 +101,7 @@ def _watch(settings: Settings, host: str, publisher: Publisher) -> Diagnosing:
     from laggard.pipeline.diagnoses.diagnosing import Diagnosing  # noqa: PLC0415 - see above
     from laggard.pipeline.diagnoses.triggers import CONDITIONS  # noqa: PLC0415
     from laggard.pipeline.diagnoses.unfinished import Unfinished  # noqa: PLC0415
-    from laggard.pipeline.wiring import machines  # noqa: PLC0415
+    from laggard.pipeline.hosts.cpu import machines  # noqa: PLC0415
 
     def publish(diagnosis: Diagnosis) -> None:
         publisher.publish([diagnosis])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 
+from laggard.pipeline.applications.method import regressing
 from laggard.pipeline.applications.past import application_now, known_applications, known_metrics, told_models
 from laggard.pipeline.applications.report import WhatIf, course_lines, present_lines, what_if_lines, wish_lines
 from laggard.pipeline.applications.wishing import UnknownApplicationError, UnknownMetricError, publish
@@ -23,7 +24,6 @@ from laggard.pipeline.records import RecordError, Wish
 from laggard.pipeline.records.outputs import write_output
 from laggard.pipeline.records.strict_json import json_number
 from laggard.pipeline.settings.kinds import duration
-from laggard.pipeline.wiring import regressing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -22,11 +22,11 @@ from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.history.report import moment
 from laggard.pipeline.history.why import OutsideError
 from laggard.pipeline.pools.dendrogram import members_of
+from laggard.pipeline.pools.method import comparing
 from laggard.pipeline.pools.past import known_pools, pool_at, standings, told_pools
 from laggard.pipeline.pools.report import FEWEST, pool_lines, pool_svg, pools_lines, standing_json, where_from
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.outputs import write_output
-from laggard.pipeline.wiring import comparing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

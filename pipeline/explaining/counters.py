@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from laggard.pipeline.records.models import Resource
 
 Role = Literal["", "wait", "use", "free", "load"]
@@ -28,7 +30,7 @@ class Counter:
         prolonged: the clause in an event of prolonged use, if it can be part of one.
         weight: the relative evidence that it gives of what a process takes.
         least: for what a process or host suffers, the least value that is reported, in the base unit.
-        resolution: the smallest difference that matters; if 0, that of its unit (see `wiring.RESOLUTION`).
+        resolution: the smallest difference that matters; if 0, that of its unit (see `RESOLUTION`).
         stock: whether a process holds it and gives it back at its end; sizes in bytes always are stocks.
         device: the kind of the device; empty if it is of none.
 
@@ -248,3 +250,30 @@ CATALOGUE: Final = (
             device="network", host="interface {device} drops {} packets to send a second"),
 )
 # fmt: on
+
+WEIGHTS: Final[Mapping[str, float]] = {
+    **{each.name: each.weight for each in CATALOGUE if each.weight != 1.0 and not each.device},
+    # What fills up is judged by how much is left: the operator `saturation`.
+    "_used_ratio": 0.0,
+    "_unused_bytes": 0.0,
+}
+
+
+# What nobody would notice: a thousandth of a core, a few pages held, a little input and output, a handful of anything.
+# By the end of the name, for devices have features of their own.
+RESOLUTION: Final[Mapping[str, float]] = {
+    "_ratio": 0.001,
+    "_bytes": 64 * 1024.0,
+    "_bytes_per_s": 64 * 1024.0,
+    "_characters_per_s": 64 * 1024.0,
+    "_operations_per_s": 10.0,
+    "_per_s": 2.0,
+    # One look a tick says whether a thread runs or is blocked just then: a quarter of all looks is little to go by.
+    "running_ratio": 0.25,
+    "blocked_ratio": 0.25,
+    **{each.name: each.resolution for each in CATALOGUE if each.resolution},
+}
+
+
+# How much a process holds, which it gives back when it ends: what can leak.
+STOCKS: Final = ("_bytes", *(each.name for each in CATALOGUE if each.stock))

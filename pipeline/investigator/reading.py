@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.applications.following import Following
+from laggard.pipeline.applications.method import regressing
 from laggard.pipeline.history.why import History, NothingRecordedError, UnknownHostError
 from laggard.pipeline.incidents.ledger import Ledger
 from laggard.pipeline.incidents.past import past_incidents
@@ -14,10 +15,10 @@ from laggard.pipeline.investigator.columns import Columns
 from laggard.pipeline.investigator.events import Events
 from laggard.pipeline.investigator.moments import Moments
 from laggard.pipeline.investigator.requests import Requests
+from laggard.pipeline.requests.method import looking
 from laggard.pipeline.settings import SettingError
 from laggard.pipeline.web.errors import RequestError
 from laggard.pipeline.web.marks import Allowance
-from laggard.pipeline.wiring import looking, regressing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

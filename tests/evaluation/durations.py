@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from laggard.pipeline.applications.method import regressing
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine.stage import RecordTask
 from laggard.pipeline.incidents.joiner import Joiner
+from laggard.pipeline.pools.method import comparing
 from laggard.pipeline.records import Frame, Request, Spent, make_layout
 from laggard.pipeline.records.outputs import Anomaly, Progress
+from laggard.pipeline.requests.method import judging
 from laggard.pipeline.settings import read_settings
-from laggard.pipeline.wiring import comparing, judging, regressing
 from tests.evaluation.pools.simulation import CPU, FEATURES, HANDLES, MICRO_THREADS, PRIVATE, VIRTUAL, healthy
 
 if TYPE_CHECKING:

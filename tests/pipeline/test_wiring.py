@@ -16,6 +16,7 @@ from laggard.operators.river import River
 from laggard.pipeline.alarms.trigger import Trigger
 from laggard.pipeline.applications.regression import Regressing
 from laggard.pipeline.applications.serving import ServedByFrames, Serving
+from laggard.pipeline.hosts.cpu import machines
 from laggard.pipeline.pools.covariance import Comparing
 from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.requests.requests import Judging
@@ -24,7 +25,7 @@ from laggard.pipeline.scoring.stream import Stream
 from laggard.pipeline.settings import SettingError, Settings, parse_assignment, read_settings
 from laggard.pipeline.settings.declared import BY_NAME
 from laggard.pipeline.topics import TOPICS
-from laggard.pipeline.wiring import asked, inputs, machines, replayed, stages, wire
+from laggard.pipeline.wiring import asked, inputs, replayed, stages, wire
 
 
 def settings_of(*flags: str) -> Settings:
@@ -262,7 +263,7 @@ def test_covariance_gets_its_parameters() -> None:
 
 
 def test_models_that_need_scikit_learn_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laggard.pipeline.wiring.find_spec", lambda _: None)
+    monkeypatch.setattr("laggard.pipeline.applications.method.find_spec", lambda _: None)
     with pytest.raises(SettingError, match=r"regression.kind is boosting: .* scikit-learn, .* 'laggard\[models\]'"):
         stages(settings_of("operators=regression", "regression.kind=boosting"))
     assert stages(settings_of("operators=regression"))

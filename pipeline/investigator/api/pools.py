@@ -17,6 +17,7 @@ from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Que
 from laggard.pipeline.investigator.kept import Kept
 from laggard.pipeline.pools.dendrogram import highest, places, short_labels, ticks
 from laggard.pipeline.pools.drawing import HARMLESS, INSIDE, leaf_labels, leaf_note, path_of
+from laggard.pipeline.pools.method import comparing
 from laggard.pipeline.pools.past import known_pools, pool_at, standings
 from laggard.pipeline.pools.report import SILENT_S, belief, level_heading, where_from
 from laggard.pipeline.pools.series import BIN_S, LONGEST_S, beside, cluster, member_paths, read_means
@@ -24,7 +25,6 @@ from laggard.pipeline.pools.telling import NOBODY
 from laggard.pipeline.records import Frame
 from laggard.pipeline.topics import POOLS
 from laggard.pipeline.web.errors import RequestError
-from laggard.pipeline.wiring import comparing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

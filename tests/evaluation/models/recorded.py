@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laggard.pipeline.applications.resources import trait
+from laggard.pipeline.explaining.counters import RESOLUTION
 from laggard.pipeline.records import Frame
 from laggard.pipeline.records.json_lines import SCOPES, read_line
-from laggard.pipeline.wiring import RESOLUTION
 from tests.evaluation.models.queueing import Recording
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from laggard.pipeline.applications.method import regressing
 from laggard.pipeline.applications.past import application_now
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
@@ -18,7 +19,6 @@ from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.records import Wish, encode
 from laggard.pipeline.topics import APPLICATIONS
-from laggard.pipeline.wiring import regressing
 from tests.pipeline.applications.records import counted, measured
 from tests.pipeline.investigator.serving import Served, get, served
 from tests.pipeline.investigator.shop import (

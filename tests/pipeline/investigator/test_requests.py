@@ -14,9 +14,9 @@ from laggard.pipeline.investigator.api import requests_path
 from laggard.pipeline.records import encode
 from laggard.pipeline.records.outputs import write_output
 from laggard.pipeline.requests import looking
+from laggard.pipeline.requests.method import looking as wired
 from laggard.pipeline.requests.past import Told, Took, summaries
 from laggard.pipeline.topics import ANOMALIES, REQUESTS, Topics
-from laggard.pipeline.wiring import looking as wired
 from tests.grafana.service import THREADS
 from tests.monitoring.servers import awaited
 from tests.pipeline.investigator.serving import get, refused, served

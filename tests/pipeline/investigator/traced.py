@@ -11,9 +11,9 @@ from laggard.pipeline.engine.member import Pace
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.incidents.joining import Joining
 from laggard.pipeline.records import encode
+from laggard.pipeline.requests.method import judging
 from laggard.pipeline.settings import read_settings
 from laggard.pipeline.topics import REQUESTS, Topics
-from laggard.pipeline.wiring import judging
 from tests.grafana.service import Held, Service
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.covariance import Covariance
-from laggard.pipeline.wiring import RESOLUTION
+from laggard.pipeline.explaining.counters import RESOLUTION
 from tests.evaluation.pools.lab.recording import INTERVAL_S, read, recordings
 from tests.evaluation.pools.workers import spread
 

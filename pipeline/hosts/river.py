@@ -1,0 +1,49 @@
+"""The operator `river`: a detector of the library of that name."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from laggard.operators.river import MIGRATIONS, Blueprint, River
+from laggard.pipeline.extras import installing
+from laggard.pipeline.scoring.wired import Wired
+from laggard.pipeline.settings import SettingError
+from laggard.pipeline.topics import COUNTERS
+
+if TYPE_CHECKING:
+    from laggard.pipeline.settings import Settings
+
+
+def river(settings: Settings) -> Wired:
+    """Return the operator as the settings ask for it.
+
+    Raises `SettingError` without such a detector, or without the library.
+    """
+    detector, parameters = settings.text("river.detector"), settings.table("river.parameters")
+    try:
+        blueprint = Blueprint(detector, parameters)
+    except ImportError as error:
+        needs = f"the operator river needs river, which is not installed; {installing('river')}"
+        raise SettingError([f"{settings.place('operators')}: {needs}"]) from error
+    except ValueError as error:
+        name = "river.parameters" if parameters else "river.detector"
+        raise SettingError([f"{settings.place(name)}: {name}: {error}"]) from None
+    context_s = settings.seconds("river.context")
+    false_alarms_per_day = settings.per_day("river.false_alarms")
+    return Wired(
+        "river",
+        COUNTERS,
+        ("process", "host"),
+        partial(River, blueprint=blueprint, context_s=context_s),
+        River.state_version,
+        {
+            "detector": detector,
+            "context_s": context_s,
+            "false_alarms_per_day": false_alarms_per_day,
+            **{name: str(value) if isinstance(value, bool) else value for name, value in parameters.items()},
+        },
+        MIGRATIONS,
+        others=True,
+        false_alarms_per_day=false_alarms_per_day,
+    )

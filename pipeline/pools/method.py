@@ -1,0 +1,52 @@
+"""The comparison of the members of pools, and the counters of these under the keys of their pools."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Literal, cast
+
+from laggard.operators.covariance import Covariance
+from laggard.pipeline.explaining.counters import RESOLUTION
+from laggard.pipeline.pools.covariance import MEMBER, Comparing
+from laggard.pipeline.pools.pooling import Members, Pooling
+from laggard.pipeline.topics import POOLS
+
+if TYPE_CHECKING:
+    from laggard.pipeline.engine.stage import Stage
+    from laggard.pipeline.settings import Settings
+
+
+def comparing(settings: Settings) -> Comparing:
+    """What compares the members of pools, whether or not a worker with these settings runs it."""
+    method = cast('Literal["adaptive", "published"]', settings.choice("covariance.method"))
+    windows = tuple(map(int, settings.words("covariance.windows")))
+    false_alarms_per_day = settings.per_day("covariance.false_alarms")
+    replicates = settings.count("covariance.replicates")
+    return Comparing(
+        "covariance",
+        POOLS,
+        (MEMBER,),
+        partial(
+            Covariance,
+            method=method,
+            windows=windows,
+            false_alarms_per_day=false_alarms_per_day,
+            resolution=RESOLUTION,
+            replicates=replicates,
+        ),
+        Covariance.state_version,
+        {
+            "method": method,
+            "windows": ", ".join(map(str, windows)),
+            "false_alarms_per_day": false_alarms_per_day,
+            "replicates": replicates,
+        },
+        answers_marks=False,
+    )
+
+
+def stages(settings: Settings) -> tuple[Stage, ...]:
+    """Return what compares members, after what finds them among the processes of hosts, if the settings say how."""
+    if not (patterns := settings.table("pools.members")):
+        return (comparing(settings),)
+    return Pooling(Members({pool: str(said) for pool, said in patterns.items()})), comparing(settings)

@@ -1,0 +1,66 @@
+"""Traced requests: which are out of line, what they wait for, and whether there are more of them than usual."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from laggard.operators.requests.detector import Requests
+from laggard.operators.requests.isomap import isomap, threshold
+from laggard.operators.requests.principal import principal
+from laggard.operators.requests.rates import Rates
+from laggard.operators.requests.usual import evidence, moments
+from laggard.operators.requests.whole import whole
+from laggard.pipeline.requests.looking import Looking
+from laggard.pipeline.requests.requests import Judging
+from laggard.pipeline.requests.ticks import REQUEST
+from laggard.pipeline.settings import SettingError
+from laggard.pipeline.settings.kinds import duration
+from laggard.pipeline.topics import REQUESTS
+
+if TYPE_CHECKING:
+    from laggard.pipeline.settings import Settings
+
+
+def judging(settings: Settings, *, recorded: bool = False) -> Judging:
+    """What judges requests, whether or not a worker with these settings runs it.
+
+    Args:
+        settings: its parameters.
+        recorded: whether it is for recorded data, which have an end.
+
+    Raises:
+        SettingError: fewer requests would be kept than are asked for.
+
+    """
+    eps = settings.text("requests.eps")
+    eps_s = None if eps == "auto" else duration(eps)
+    minimum_points, reference = settings.count("requests.minimum_points"), settings.count("requests.reference")
+    if minimum_points > reference:
+        told = f"requests.minimum_points is {minimum_points}: expected at most requests.reference, {reference}"
+        raise SettingError([f"{settings.place('requests.minimum_points')}: {told}"])
+    method = settings.choice("requests.method")
+    at_the_end = recorded and method == "published"
+    false_alarms_per_day = settings.per_day("requests.false_alarms")
+    return Judging(
+        "requests",
+        REQUESTS,
+        (REQUEST,),
+        partial(Rates, false_alarms_per_day=false_alarms_per_day),
+        Requests.state_version + Rates.state_version - 1,
+        {
+            "eps": eps,
+            "minimum_points": minimum_points,
+            "reference": reference,
+            "method": method,
+            "false_alarms_per_day": false_alarms_per_day,
+        },
+        answers_marks=False,
+        judge=partial(Requests, eps_s=eps_s, minimum_points=minimum_points, reference=reference),
+        whole=partial(whole, eps_s=eps_s, minimum_points=minimum_points) if at_the_end else None,
+    )
+
+
+def looking() -> Looking:
+    """What works out of requests what people look at."""
+    return Looking(moments, evidence, isomap, principal, threshold)
