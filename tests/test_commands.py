@@ -147,14 +147,17 @@ def test_what_is_missing_is_said_and_tried_again(checkout: Checkout, lacking: tu
     assert checkout.run()[0] == 0
 
 
-def test_the_tests_command_asks_for_what_tests_need(checkout: Checkout) -> None:
+@pytest.mark.parametrize(("size", "workers", "types"), [([], 4, True), (["--quick"], 3, False)])
+def test_the_tests_command_asks_for_what_tests_need(
+    checkout: Checkout, size: list[str], workers: int, *, types: bool
+) -> None:
     (checkout.folder / "tests").mkdir()
     shutil.copy(ROOT / "tests/run", checkout.folder / "tests/run")
     for tool in ("ruff", "lint-imports", "mypy", "pytest"):
         checkout._program(Path(f"{checkout.log}.venv/bin/{tool}"), f'#!/bin/sh\necho "{tool}: $*" >>{{log}}\n')
-    code, out, _ = checkout.run("--quick", "-k", "a b", command="tests/run")
+    code, out, _ = checkout.run(*size, "-k", "a b", command="tests/run")
     assert code == 0
-    assert out == "lint: ok\nformat: ok\nimports: ok\ntypes: ok\n"
+    assert out.split("\n") == ["lint: ok", "format: ok", "imports: ok", *["types: ok"] * types, ""]
     asked = checkout.asked()
     locked = LOCKED.replace("laggard.txt", "test.txt")
     assert asked[:3] == ["base: -m venv .venv", f"venv: {locked}", f"venv: {ITSELF}"]
@@ -162,11 +165,12 @@ def test_the_tests_command_asks_for_what_tests_need(checkout: Checkout) -> None:
         "ruff: check --output-format concise .",
         "ruff: format --check .",
         "lint-imports: --no-cache",
-        "mypy: .venv/typing/laggard tests deploy/generate deploy/subscribers",
+        *["mypy: .venv/typing/laggard tests deploy/generate deploy/subscribers"] * types,
     ]
     (tested,) = [each for each in asked if each.startswith("pytest")]  # beside the checks, whichever comes first
-    workers = "-n 2 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder"
-    assert re.fullmatch(rf"pytest: {workers} (--session-timeout=4500 )?(--basetemp=\S+ )?--quick -k a b", tested)
+    asked_for = f"-n {workers} --max-worker-restart 0 --dist loadfile --no-loadscope-reorder"
+    given = " ".join([*size, "-k a b"])
+    assert re.fullmatch(rf"pytest: {asked_for} (--session-timeout=4500 )?(--basetemp=\S+ )?{given}", tested)
     assert (checkout.folder / ".venv/typing/laggard/pipeline").readlink() == Path("../../../pipeline")
     assert checkout.run()[0] == 0, "what has more installed than it needs is not installed again"
     assert checkout.asked() == []

@@ -33,11 +33,12 @@ FORM_1 = Path(__file__).parent / "golden" / "form-1"
 every_stage = pytest.mark.parametrize("name", STAGES)
 
 
-@pytest.fixture(params=["usual", "soon silent"])
+@pytest.fixture(params=[pytest.param("usual", marks=pytest.mark.slow), "soon silent"])
 def _distances(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    records(request.node.callspec.params["name"])  # those of incidents are made by stages: as they usually are
     if request.param == "soon silent":
-        for name, records in {"FORGOTTEN_RECORDS": 60, "SILENT_RECORDS": 20, "_SILENT_ROUNDS": 0.3}.items():
-            monkeypatch.setattr(states, name, records)
+        for name, distance in {"FORGOTTEN_RECORDS": 60, "SILENT_RECORDS": 20, "_SILENT_ROUNDS": 0.3}.items():
+            monkeypatch.setattr(states, name, distance)
 
 
 @cache
@@ -129,10 +130,16 @@ class Made:
         return list(self._newest.values()) if operator == self.stage.snapshots else []
 
 
+@cache
+def undisturbed(name: str, silent_records: int) -> Made:
+    """What a stage makes of its records, one by one."""
+    return Made(name, records(name))
+
+
 @every_stage
 @pytest.mark.usefixtures("_distances")
 def test_it_is_the_same_at_any_offsets_and_with_any_commits(name: str) -> None:
-    want = Made(name, records(name))
+    want = undisturbed(name, states.SILENT_RECORDS)
     assert len(want.outputs) >= 5
     assert min(map(len, want.saved.values())) > 1
     for seed, every in ((1, 7), (2, 100)):
@@ -145,7 +152,7 @@ def test_it_is_the_same_at_any_offsets_and_with_any_commits(name: str) -> None:
 @pytest.mark.usefixtures("_distances")
 @pytest.mark.parametrize("_distances", ["soon silent"], indirect=True)
 def test_it_is_the_same_after_kills(name: str) -> None:
-    want = Made(name, records(name))
+    want = undisturbed(name, states.SILENT_RECORDS)
     got = Made(name, spread(records(name), 1), 20, kills=6)
     assert got.outputs == want.outputs
     # One that was killed before it was silent for long enough may have been saved less often, or once more.
@@ -158,7 +165,7 @@ def newest(saved: Mapping[str, list[bytes]]) -> dict[str, bytes]:
 
 def test_incidents_are_the_same_wherever_they_stand_between_anomalies() -> None:
     found = records("incidents")
-    want = Made("incidents", found)
+    want = undisturbed("incidents", states.SILENT_RECORDS)
     for lag in (0, 5, 40):
         among: list[Any] = []
         told = iter(want.outputs)
