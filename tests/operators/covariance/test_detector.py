@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from laggard.operators.covariance import Covariance, detector
+from laggard.operators.covariance import Covariance, detector, present
 from laggard.operators.covariance.published import published
 from tests.operators.conftest import Names, plain, size
 
@@ -369,13 +369,13 @@ def test_paths_of_any_depth_are_told() -> None:
 
 
 def test_of_more_members_than_a_dendrogram_has_leaves_it_shows_those_that_deviate() -> None:
-    more = detector.MOST_LEAVES + 6
+    more = present.MOST_LEAVES + 6
     pool, values = pool_of(), healthy(80, more)
     values[50:, -1, 0] += 0.8
     feed(pool, layout(workers(more)), values)
     tree = pool.report(replicates=0).levels[0].dendrogram
     assert tree is not None
-    assert tree.labels == (*workers(detector.MOST_LEAVES - 1), f"worker-{more - 1}")
+    assert tree.labels == (*workers(present.MOST_LEAVES - 1), f"worker-{more - 1}")
 
 
 # Groups that come one after the other.

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from laggard.operators.covariance.detector import Candidate, Scores
+from laggard.operators.covariance.present import Candidate, Scores
 from laggard.operators.covariance.results import Deviation
 
 

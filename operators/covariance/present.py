@@ -1,0 +1,267 @@
+"""Who deviates at a tick, how, and by what."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from laggard.operators.covariance.bank import FEWEST
+from laggard.operators.covariance.kinds import Sign, kind_of
+from laggard.operators.covariance.members import says_more
+from laggard.operators.covariance.results import Deviation
+from laggard.operators.covariance.windows import LIFE
+from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from laggard.operators.covariance.bank import Bank, Tick
+    from laggard.operators.covariance.members import Depth
+    from laggard.operators.covariance.pool import Pool
+    from laggard.operators.covariance.results import Kind
+    from laggard.operators.covariance.ticks import Compared
+
+    Floats = NDArray[np.float64]
+
+MOST_LEAVES: Final = 64
+"""Members in a dendrogram: of more, those that deviate, and as many others as there is room for."""
+
+TOLD: Final = 0.7
+"""A metric is told if it is out by this share of the metric that is furthest out, and of what the budget allows."""
+
+LEAST_TOLD: Final = 0.3
+"""Where the covariance is furthest out, the metric that is most so is told if it has this share of the budget."""
+
+RISEN: Final = 1.2
+"""What is this many times as far out now as over the whole life grows."""
+
+SHOWN: Final = 0.5
+"""A metric is told where it is so many standard deviations from the others by itself."""
+
+LEFT_SCORE: Final = 1.5
+LEFT_TICKS: Final = 12
+LEFT_SHARE: Final = 0.05
+LONGEST_LEFT: Final = 60
+LONGEST_STEADY: Final = 720
+"""A pool is of fixed size when nobody came or went for half of what was seen of it, up to 720 ticks. A member has left
+such a pool when it has been away for 12 ticks, or 5 % of its life up to 60 ticks, and nobody came in its place, while
+three quarters of the others stay."""
+
+
+class Candidate(NamedTuple):
+    """A member at one tick; what sets it apart is found out when it is asked for."""
+
+    row: str
+    name: str
+    score: float
+    age_s: float
+    features: Callable[[], tuple[FeatureScore, ...]]
+
+    def told(self, features: int) -> RowScore:
+        """The member with the metrics that set it apart most."""
+        return RowScore(self.row, self.name, self.score, self.features()[:features], self.age_s, "all")
+
+
+class Scores:
+    """What the operator answers to a tick. It stays what it is when the operator learns on.
+
+    Attributes:
+        ts: of the tick, seconds since the Unix epoch.
+        score: of the worst member or group; above 1 is anomalous.
+        deviations: of now, worst first.
+        members: how many there are.
+        age_s: how long the pool has been learned from, in seconds.
+        young: whether that is too short to be relied on.
+
+    """
+
+    def __init__(
+        self,
+        ts: float,
+        rows: Sequence[Candidate],
+        deviations: tuple[Deviation, ...],
+        members: int,
+        age_s: float,
+        *,
+        young: bool,
+    ) -> None:
+        self.ts = ts
+        # A row that is out because it is younger is no trouble: what is said of it counts.
+        self.score = max([each.score for each in deviations] or [rows[0].score if rows else 0.0])
+        self.deviations = deviations
+        self.members = members
+        self.age_s = age_s
+        self.young = young
+        self._rows = rows
+
+    def ranking(self, rows: int, features: int) -> Ranking:
+        """The worst members, each with the metrics that set it apart most."""
+        worst = tuple(row.told(features) for row in self._rows[:rows])
+        return Ranking(self.ts, self.score, worst, self.age_s, self.young)
+
+
+def deviations_now(pool: Pool, depth: Depth, look: Compared) -> list[Deviation]:
+    """Return who deviates at a tick."""
+    found = []
+    for at in np.flatnonzero(look.scores > 1.0).tolist():
+        node = depth.nodes[look.paths[look.known[at]]]
+        features, kind = _kind_now(pool, depth, look, at)
+        if not says_more(node.kind, kind):
+            kind = node.kind or kind
+        begin = float(depth.bank.begun(look.tick.slots[at : at + 1])[0])
+        column = int(np.nan_to_num(look.tick.evidence[:, :, at]).max(axis=0).argmax())
+        score = float(look.scores[at])
+        found.append(
+            Deviation(
+                (node.row,),
+                node.name,
+                kind,
+                min(score, 1.0) if kind == "younger" else score,
+                features,
+                begin if math.isfinite(begin) else look.tick.ts,
+                math.nan,
+                int(depth.bank.window_of[column]),
+                math.nan,
+                math.nan,
+                "/".join(node.path[:-1]),
+                look.tick.ts - node.begin_ts,
+            )
+        )
+    return found
+
+
+def _kind_now(pool: Pool, depth: Depth, look: Compared, at: int) -> tuple[tuple[FeatureScore, ...], Kind]:
+    """What sets a member apart at a tick, and how it deviates by that tick alone."""
+    node = depth.nodes[look.paths[look.known[at]]]
+    features, signs = _features_now(pool, depth.bank, look.tick, at, look.limit)
+    begin = float(depth.bank.begun(look.tick.slots[at : at + 1])[0])
+    kind = kind_of(
+        signs,
+        duration_s=look.tick.ts - begin if math.isfinite(begin) else 0.0,
+        interval_s=pool.interval_s,
+        age_share=(look.tick.ts - node.begin_ts) / max(depth.median_age_s(look.tick.ts), 1e-9),
+    )
+    return features, kind
+
+
+def take_kinds(pool: Pool, depth: Depth, look: Compared) -> None:
+    """Let members keep how they deviate."""
+    for at, score in enumerate(look.tick.scores.tolist()):
+        node = depth.nodes[look.paths[look.known[at]]]
+        if score > 1.0 or node.kind:
+            node.take_kind(_kind_now(pool, depth, look, at)[1] if score > 1.0 else "")
+
+
+def _features_now(
+    pool: Pool, bank: Bank, tick: Tick, at: int, limit: float
+) -> tuple[tuple[FeatureScore, ...], list[Sign]]:
+    evidence = np.nan_to_num(tick.evidence[:, :, at]) / limit
+    p, q = bank.metrics, bank.traces
+    best = np.zeros(p + 1)
+    np.maximum.at(best, bank.metric_of, evidence.max(axis=0))
+    told: list[tuple[FeatureScore, Sign]] = []
+    shape: list[Sign] = []
+    for metric in np.argsort(-best, kind="stable"):
+        if best[metric] < (TOLD * max(float(best.max()), 1.0) if told else LEAST_TOLD):
+            break
+        if metric == p:
+            shape.append(Sign("", True, float(best[p]), math.nan, math.nan, False, True))
+            continue
+        columns = np.flatnonzero(bank.metric_of == metric)
+        column = int(columns[evidence[:, columns].max(axis=0).argmax()])
+        above = bool(evidence[0, column] >= evidence[1, column])
+        window = (column - bank.levels) // q if column >= bank.levels else column // q
+        means = tick.sums[:, metric, at] / np.maximum(tick.weights[:, metric, at], 1e-300)
+        usual = tick.references[window, metric, at] / max(float(tick.weights[window, metric, at]), 1e-300)
+        value = float(usual + means[window])
+        spread = float(tick.spreads[column - column % q + int(metric), at])
+        feature = pool.features[metric]
+        score = FeatureScore(feature, value, float(usual), spread, float(best[metric]))
+        rising = is_rising(means if above else -means)
+        told.append((score, Sign(feature, above, float(best[metric]), value, float(usual), rising, True)))
+    return told_of(told, shape)
+
+
+def candidates(pool: Pool, depth: Depth, look: Compared) -> list[Candidate]:
+    """The worst members of a tick."""
+    scores = look.scores
+    found = []
+    for at in np.argsort(-scores, kind="stable")[:MOST_LEAVES].tolist():
+        if scores[at] <= 0.0:
+            break
+        node = depth.nodes[look.paths[look.known[at]]]
+        features = partial(_features_at, pool, depth.bank, look, at)
+        found.append(Candidate(node.row, node.name, float(scores[at]), look.tick.ts - node.begin_ts, features))
+    return found
+
+
+def _features_at(pool: Pool, bank: Bank, look: Compared, at: int) -> tuple[FeatureScore, ...]:
+    return _features_now(pool, bank, look.tick, at, look.limit)[0]
+
+
+def left(pool: Pool) -> list[Deviation]:
+    """Who left a pool of fixed size."""
+    found = []
+    for path, tick in pool.away.items():
+        depth = pool.depths[len(path) - 1]
+        node = depth.nodes.get(path)
+        if node is None:
+            continue
+        life = float(depth.bank.ticks(np.array([node.slot], np.intp))[0])
+        away = pool.ticks - tick
+        siblings = [each for each in depth.nodes.values() if each.path[:-1] == path[:-1] and each.path != path]
+        stayed = [each for each in siblings if each.alive]
+        together = [each for each in siblings if each.until_ts >= node.until_ts]
+        if (
+            away >= max(LEFT_TICKS, min(LEFT_SHARE * life, LONGEST_LEFT))
+            and len(stayed) >= FEWEST
+            and len(stayed) >= 0.75 * len(together)
+        ):
+            found.append(
+                Deviation(
+                    (node.row,),
+                    node.name,
+                    "left",
+                    LEFT_SCORE,
+                    (),
+                    node.until_ts,
+                    math.nan,
+                    LIFE,
+                    math.nan,
+                    math.nan,
+                    "/".join(path[:-1]),
+                    node.until_ts - node.begin_ts,
+                )
+            )
+    return found
+
+
+def told_of(
+    told: Sequence[tuple[FeatureScore, Sign]], shape: Sequence[Sign]
+) -> tuple[tuple[FeatureScore, ...], list[Sign]]:
+    """What to tell of metrics that are out, worst first, and of the covariance.
+
+    Where a metric is out of what the others make expected, they may be what has moved: those that are themselves where
+    they are said to be come first, and only they are told.
+    """
+    shown = [
+        (score, sign)
+        for score, sign in told
+        if (score.value > score.mean) == sign.above
+        and abs(score.value - score.mean) >= SHOWN * score.standard_deviation
+    ]
+    kept = shown or list(told[:1])
+    return tuple(score for score, _ in kept), sorted(
+        [*(sign for _, sign in kept), *shape], key=lambda sign: -sign.evidence
+    )
+
+
+def is_rising(means: Floats) -> bool:
+    """Whether a difference is larger now than over the whole life; `means` by window, those out positive."""
+    known = means[np.isfinite(means)]
+    return len(known) > 1 and bool(known[0] > RISEN * known[-1])
