@@ -1,0 +1,94 @@
+"""The reference of public records, `deploy/records.md`, of their declarations.
+
+A test fails when it is not current; `pytest --update-golden` writes it anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from deploy.generate.asyncapi import SCHEMAS
+from laggard.pipeline.records.declared import KEY_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from laggard.pipeline.records.declared import Schema
+
+_INTRODUCTION: Final = """\
+# Records
+
+What is on the topics of [anomalies](anomalies.md), [models](models.md) and [diagnoses](diagnoses.md), and what `laggard
+replay --json` prints: one JSON object each, whose `kind` says which. The JSON Schemas are in [schemas](schemas). This
+page is generated from the same declarations.
+
+A number that is not known, or that JSON does not have, is null. A member marked with * may be absent: an older version
+did not write it, or it does not apply.
+"""
+
+
+def records_page() -> str:
+    """Return the page."""
+    parts = {name: part for schema in SCHEMAS.values() for name, part in schema.get("$defs", {}).items()}
+    kinds = (line for kind, schema in SCHEMAS.items() for line in _section(f"## {kind}", schema))
+    inner = (line for name in sorted(parts) for line in _section(f"### {name}", parts[name]))
+    return "\n".join([_INTRODUCTION, *kinds, _PARTS, *inner]).rstrip()
+
+
+_PARTS: Final = """\
+## Parts
+
+What records are made of: the types of members above.
+"""
+
+
+def _section(title: str, schema: Schema) -> Iterator[str]:
+    yield from (title, "", schema["description"], "")
+    yield from _members(schema)
+
+
+def _members(schema: Schema) -> Iterator[str]:
+    yield from ("| member | type | what it is |", "|---|---|---|")
+    keyed = "oneOf" in schema
+    for name, member in schema["properties"].items():
+        if keyed and name in KEY_NAMES:
+            continue
+        marked = "" if name in schema["required"] else "*"
+        described = member.get("description", "").replace("|", "\\|")
+        yield f"| `{name}`{marked} | {_type(member)} | {described} |"
+    if keyed:
+        names = ", ".join(f"`{each}`" for each in KEY_NAMES)
+        yield f"| {names} | text | Exactly one of these: what it is about. The record's key. |"
+    yield ""
+
+
+def _type(member: Schema) -> str:
+    """Return the type of a member in words."""
+    match member:
+        case {"const": value}:
+            found = f"`{value}`"
+        case {"$ref": reference}:
+            name = str(reference).rpartition("/")[2]
+            found = f"[{name}](#{name})"
+        case {"anyOf": types}:
+            found = " or ".join(map(_type, types))
+        case {"enum": values}:
+            found = ", ".join(f"`{each}`" if each else "empty" for each in values)
+        case {"type": "array", "items": {"type": _} | {"$ref": _} as items}:
+            found = f"list of {_type(items)}"
+        case {"type": list(types)}:
+            found = " or ".join(_NAMES[each] for each in types)
+        case _:
+            found = _NAMES[member["type"]]
+    return found
+
+
+_NAMES: Final = {
+    "string": "text",
+    "number": "number",
+    "integer": "whole number",
+    "boolean": "true or false",
+    "object": "object",
+    "array": "list",
+    "null": "null",
+}
