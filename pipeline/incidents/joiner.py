@@ -367,11 +367,13 @@ def _bounded(incident: Incident, heard: dict[str, _Heard]) -> Incident:
 
 
 def _leading(evidence: Sequence[Evidence]) -> Evidence:
-    """The worst of the evidence: of what blames a program, else of what blames the host, else of all."""
+    """Return the worst of the evidence: of what blames a program, else of what blames the host, else of all.
+
+    Of those that are as bad it is the newest: an older one may be calm, and ends only when it has been so for a while.
+    """
     programs = [each for each in evidence if _program(each) is not None]
-    return max(
-        programs or [each for each in evidence if each.blame is not None] or evidence, key=lambda each: each.score
-    )
+    blaming = programs or [each for each in evidence if each.blame is not None] or evidence
+    return max(blaming, key=lambda each: (each.score, each.opened_ts))
 
 
 def _evidence(found: Anomaly | Progress) -> Evidence:

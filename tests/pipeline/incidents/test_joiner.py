@@ -255,6 +255,12 @@ def test_what_an_operator_never_says_more_of_ends_when_others_are_past_it() -> N
     assert "closed" in changes(joined(silent, *still, extended(after, 8 * GOES_ON_S + SILENT_S + 1)))
 
 
+def test_of_two_that_are_as_bad_the_newest_leads() -> None:
+    told = joined(anomaly(0, blame("hog")), anomaly(200, blame("other")))
+    assert [each.blame for each in told] == [blame("hog"), blame("other")]
+    assert told[-1].sentence.startswith("On web-1 since 2023-11-14 22:13:20 UTC: other is most unlike itself.")
+
+
 def test_a_score_that_is_too_great_for_a_number_is_the_worst() -> None:
     one = anomaly(0, blame("hog"), score=math.inf)
     for first in (one, replace(one, score=math.nan)):
