@@ -21,8 +21,8 @@ import numpy as np
 
 from laggard.pipeline.applications.regression import RegressionTask
 from laggard.pipeline.engine.migrations import newest_snapshots
+from laggard.pipeline.history.rebuilding import UNLEARNED_S
 from laggard.pipeline.history.series import Reader
-from laggard.pipeline.history.why import UNLEARNED_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final
 from laggard.pipeline.applications.intervals import COUNTERS
 from laggard.pipeline.applications.metrics import metric_id
 from laggard.pipeline.applications.regression import RegressionTask
-from laggard.pipeline.engine.migrations import newest_snapshots
+from laggard.pipeline.history.rebuilding import rebuild
 from laggard.pipeline.history.series import Reader
-from laggard.pipeline.history.why import LATELY, UNLEARNED_S
 from laggard.pipeline.records import Frame, RecordError
 from laggard.pipeline.records.models import ModelOutput
 from laggard.pipeline.records.outputs import read_output
@@ -135,14 +134,9 @@ def application_now(bus: Bus, topics: Topics, stage: Regressing, application: st
     never saved, from those of the last four hours.
     """
     reader = Reader(bus, bus.partition_of(topics.name(stage.topic), application), application)
-    oldest, end = bus.bounds(reader.partition)
     task = stage.task(reader.partition, live=False)
     assert isinstance(task, RegressionTask)
-    snapshots = newest_snapshots(bus, stage, reader.partition, end)
-    start = task.states.load(each for each in snapshots if each.key == application).saved.get(application, 0)
-    if (newest := next(reader.backwards(end), None)) is not None:
-        start = max(start, bus.offset_at(reader.partition, newest[1].ts - UNLEARNED_S), oldest)
-    task.replay(reader.stored(start, end))
+    rebuild(task, reader, bus.bounds(reader.partition)[1])
     return task.states.get(application)
 
 
@@ -155,19 +149,4 @@ def known_metrics(bus: Bus, topics: Topics, application: str) -> Sequence[str]:
         if isinstance(one, Frame) and one.scope in COUNTERS and one.layout.packed not in layouts:
             layouts.add(one.layout.packed)
             found.update(metric_id(row, feature) for row in one.layout.rows for feature in one.layout.features)
-    return sorted(found)
-
-
-def known_applications(bus: Bus, topics: Topics) -> Sequence[str]:
-    """The applications that something is recorded of, sorted.
-
-    Of a bus that would have to be read from its beginning: those in the newest records.
-    """
-    topic = topics.name(APPLICATIONS)
-    if bus.knows_keys:
-        return bus.keys(topic)
-    found: set[str] = set()
-    for partition in bus.partitions(topic):
-        oldest, end = bus.bounds(partition)
-        found.update(record.key for record in Reader(bus, partition).stored(max(oldest, end - LATELY), end))
     return sorted(found)

@@ -21,16 +21,16 @@ from laggard.pipeline.cli.requests import unknown as unknown_service
 from laggard.pipeline.cli.why import choose_host, write_doing
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.units import readable_duration
+from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.history.report import moment
 from laggard.pipeline.history.why import History
 from laggard.pipeline.incidents.diagnosed import during
 from laggard.pipeline.incidents.past import SHORT_ID, blamed_rows, past_incidents, past_notices
 from laggard.pipeline.incidents.report import incident_lines, table_lines
 from laggard.pipeline.incidents.silence import silent_hosts
-from laggard.pipeline.pools.past import known_pools
 from laggard.pipeline.records.outputs import write_output
-from laggard.pipeline.requests.past import known_services
 from laggard.pipeline.settings.kinds import duration
+from laggard.pipeline.topics import APPLICATIONS, POOLS, REQUESTS
 from laggard.pipeline.wiring import asked
 
 if TYPE_CHECKING:
@@ -156,24 +156,23 @@ def _check_host(settings: Settings, bus: Bus, host: str) -> None:
 def _check_application(settings: Settings, bus: Bus, application: str) -> None:
     """Raise `CommandError` where nothing at all is recorded of an application."""
     # They load scipy, which takes longer than all the rest.
-    from laggard.pipeline.applications.past import known_applications  # noqa: PLC0415
     from laggard.pipeline.cli.models import unknown as unknown_application  # noqa: PLC0415
 
-    known = known_applications(bus, topics_of(settings))
+    known = known_keys(bus, topics_of(settings).name(APPLICATIONS))
     if application not in known:
         raise CommandError(unknown_application(application, known), NO_DATA)
 
 
 def _check_service(settings: Settings, bus: Bus, service: str) -> None:
     """Raise `CommandError` where nothing at all is recorded of a service."""
-    known = known_services(bus, topics_of(settings))
+    known = known_keys(bus, topics_of(settings).name(REQUESTS))
     if service not in known:
         raise CommandError(unknown_service(settings, service, known), NO_DATA)
 
 
 def _check_pool(settings: Settings, bus: Bus, pool: str) -> None:
     """Raise `CommandError` where nothing at all is recorded of a pool."""
-    known = known_pools(bus, topics_of(settings))
+    known = known_keys(bus, topics_of(settings).name(POOLS))
     if pool not in known:
         raise CommandError(unknown_pool(settings, pool, known), NO_DATA)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 import click
 
 from laggard.pipeline.applications.method import regressing
-from laggard.pipeline.applications.past import application_now, known_applications, known_metrics, told_models
+from laggard.pipeline.applications.past import application_now, known_metrics, told_models
 from laggard.pipeline.applications.report import WhatIf, course_lines, present_lines, what_if_lines, wish_lines
 from laggard.pipeline.applications.wishing import UnknownApplicationError, UnknownMetricError, publish
 from laggard.pipeline.applications.wishing import what_if as asked
@@ -20,10 +20,12 @@ from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import to_type, with_settings
 from laggard.pipeline.cli.pages import console_of, write
 from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.records import RecordError, Wish
 from laggard.pipeline.records.outputs import write_output
 from laggard.pipeline.records.strict_json import json_number
 from laggard.pipeline.settings.kinds import duration
+from laggard.pipeline.topics import APPLICATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -125,7 +127,7 @@ def _check_there(settings: Settings, bus: Bus, courses: Sequence[Course], applic
     """Raise `CommandError` where there is no model, saying what is lacking."""
     if courses:
         return
-    known = known_applications(bus, topics_of(settings))
+    known = known_keys(bus, topics_of(settings).name(APPLICATIONS))
     if application in known:
         raise CommandError(_none_yet(settings, bus, [application]), NO_DATA)
     if known:

@@ -19,14 +19,16 @@ from laggard.pipeline.cli.times import FORMS
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.names import nearest
 from laggard.pipeline.explaining.units import counted
+from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.history.report import moment
 from laggard.pipeline.history.why import OutsideError
 from laggard.pipeline.pools.dendrogram import members_of
 from laggard.pipeline.pools.method import comparing
-from laggard.pipeline.pools.past import known_pools, pool_at, standings, told_pools
+from laggard.pipeline.pools.past import pool_at, standings, told_pools
 from laggard.pipeline.pools.report import FEWEST, pool_lines, pool_svg, pools_lines, standing_json, where_from
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.outputs import write_output
+from laggard.pipeline.topics import POOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -131,7 +133,7 @@ def _of_bus(settings: Settings, pool: str, at: str | None, ts: float | None) -> 
         except OutsideError as error:
             raise CommandError(_outside(error, at), NO_DATA) from None
         if found is None:
-            known = known_pools(bus, topics)
+            known = known_keys(bus, topics.name(POOLS))
             if pool in known:
                 raise CommandError(f"the members of {pool} have not been compared yet; ask again in a minute", NO_DATA)
             raise CommandError(unknown(settings, pool, known), NO_DATA)

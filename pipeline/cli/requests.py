@@ -21,13 +21,15 @@ from laggard.pipeline.cli.times import FORMS
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.names import nearest
 from laggard.pipeline.explaining.units import readable_duration
+from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.history.report import moment
 from laggard.pipeline.records import RecordError, write_line
 from laggard.pipeline.records.outputs import write_output
 from laggard.pipeline.requests.drawing_svg import path_svg
-from laggard.pipeline.requests.past import Told, find, known_services, lately, named, read_requests, summaries
+from laggard.pipeline.requests.past import Told, find, lately, named, read_requests, summaries
 from laggard.pipeline.requests.report import SHOWN_CLUSTERS, listed, recording, summaries_lines
 from laggard.pipeline.requests.stored import told_on
+from laggard.pipeline.topics import REQUESTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -217,7 +219,7 @@ def _none(settings: Settings, service: str, paths: Sequence[str], at: str | None
         return f"{', '.join(paths)}: there is no request{of}{when} in it"
 
     with _bus(settings) as bus:
-        services = known_services(bus, topics_of(settings))
+        services = known_keys(bus, topics_of(settings).name(REQUESTS))
         newest = [each for each in lately(bus, topics_of(settings)) if service in {"", each.service}]
     if not services:
         return no_requests(settings)

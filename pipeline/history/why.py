@@ -14,7 +14,6 @@ from laggard.operators.contract import LastingScores
 from laggard.pipeline.alarms.status import status_of
 from laggard.pipeline.alarms.telling import feedback_sentence
 from laggard.pipeline.alarms.tolerance import holds
-from laggard.pipeline.engine.migrations import newest_snapshots
 from laggard.pipeline.engine.snapshots import BASE_KEY
 from laggard.pipeline.explaining.explain import pid_of
 from laggard.pipeline.explaining.short_lived import came_and_went, matter, seen_s
@@ -23,6 +22,7 @@ from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, Verdict, judge, narrowed
 from laggard.pipeline.history.lookback import Lookback, began_before, grown
 from laggard.pipeline.history.marks import Marks
+from laggard.pipeline.history.rebuilding import LATELY, rebuild
 from laggard.pipeline.history.series import LONGEST_S, Reader, began, longest_lull_s, read_series, value_of
 from laggard.pipeline.records import Frame
 from laggard.pipeline.scoring.scopes import HOST, MARK_WINDOW_S, answering
@@ -45,17 +45,11 @@ if TYPE_CHECKING:
     from laggard.pipeline.scoring.wired import Wired
     from laggard.pipeline.topics import Topics
 
-UNLEARNED_S: Final = 4 * 3600.0
-"""Where no snapshot is near, as in the first minutes, so much before the moment is learned at most."""
-
 USUAL_TICK_S: Final = 5.0
 """The time between two frames where only one is known."""
 
 BEFORE: Final = 1.25
 """A time series is this much longer than what is wrong has lasted, at least."""
-
-LATELY: Final = 500
-"""Records of a partition: every host that is alive is among the newest of them."""
 
 SILENT_S: Final = 15.0
 """A newest frame that is older than this, and than three ticks, is told to be."""
@@ -259,17 +253,8 @@ class History:
         """The same, with what it could not see."""
         reader = self.reader(host)
         task = Task(self._wired, reader.partition, live=False)
-        snapshots = newest_snapshots(self._bus, self._wired, reader.partition, stop)
-        start = task.states.load(each for each in snapshots if each.key == host).saved.get(host, 0)
-        saved = start > 0
-        newest = next(reader.backwards(stop), None)
-        if newest is not None:
-            start = max(start, self._bus.offset_at(reader.partition, newest[1].ts - UNLEARNED_S))
-        start = max(start, self._bus.bounds(reader.partition)[0])
-        task.replay(reader.stored(start, stop))
-        task.position = stop
-        unseen = not saved and start > 0
-        first = next(reader.forwards(start, stop), None) if unseen else None
+        start = rebuild(task, reader, stop)
+        first = next(reader.forwards(start, stop), None) if start else None
         return Learned(task, math.nan if first is None else first[1].ts)
 
     def go_on(self, learned: Learned, host: str, stop: int) -> None:

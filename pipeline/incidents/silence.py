@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from laggard.pipeline.alarms.courses import JOINED_S
 from laggard.pipeline.eventtime import SILENT_TICKS
+from laggard.pipeline.history.rebuilding import LATELY
 from laggard.pipeline.history.series import Reader
-from laggard.pipeline.history.why import LATELY
 from laggard.pipeline.records import Frame
 from laggard.pipeline.topics import COUNTERS
 

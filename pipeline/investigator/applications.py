@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from laggard.pipeline.applications.metrics import metric_parts
-from laggard.pipeline.applications.past import known_applications
 from laggard.pipeline.applications.report import (
     REASONS,
     RESOURCES,
@@ -22,9 +21,11 @@ from laggard.pipeline.applications.resources import described, resource_of
 from laggard.pipeline.applications.telling import kind_named, named
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.names import nearest
+from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.investigator.endpoint import Answer, Number, Seconds
 from laggard.pipeline.records.limits import MAX_KEY
 from laggard.pipeline.settings.declared import SETTINGS
+from laggard.pipeline.topics import APPLICATIONS
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
@@ -261,7 +262,7 @@ def state_of(reading: Reading, followed: Followed) -> Application:
 
 def unknown(reading: Reading, application: str) -> RequestError:
     """Status 404, with the names that are near."""
-    known = known_applications(reading.bus, reading.topics)
+    known = known_keys(reading.bus, reading.topics.name(APPLICATIONS))
     near = nearest(application, known) or known[:NEAR]
     expected = f"one of {', '.join(map(printable, near))}" if near else "an application whose performance is measured"
     return RequestError(404, f"nothing is recorded of application {printable(application)[:100]}", expected)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
 
+from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.investigator.endpoint import Answer, Number, Question, Seconds, Text, Time
 from laggard.pipeline.requests.looking import Planes
-from laggard.pipeline.requests.past import known_services
 from laggard.pipeline.requests.report import recording
 from laggard.pipeline.requests.stored import Stored
+from laggard.pipeline.topics import REQUESTS
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class Requests:
 
     def services(self) -> list[str]:
         """Those that something is recorded of, sorted."""
-        return known_services(self._bus, self._topics)
+        return known_keys(self._bus, self._topics.name(REQUESTS))
 
     def of(self, service: str, begin: float, end: float) -> tuple[Told, list[tuple[str, str]]]:
         """What is told of a service's requests that began from one moment to another, and which these are.

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.pipeline.engine.migrations import newest_snapshots
+from laggard.pipeline.history.rebuilding import LATELY, rebuild
 from laggard.pipeline.history.series import Reader
-from laggard.pipeline.history.why import LATELY, UNLEARNED_S, OutsideError
+from laggard.pipeline.history.why import OutsideError
 from laggard.pipeline.pools.ticks import GRACE_S
 from laggard.pipeline.records import Decoder, Frame, RecordError
 from laggard.pipeline.records.outputs import read_output
@@ -72,14 +72,6 @@ def standings(bus: Bus, topics: Topics, ts: float | None = None) -> list[Standin
     return by_worst(found)
 
 
-def known_pools(bus: Bus, topics: Topics) -> list[str]:
-    """The pools that something is recorded of, sorted; of a bus that does not know its keys, those heard of lately."""
-    topic = topics.name(POOLS)
-    if bus.knows_keys:
-        return sorted(bus.keys(topic))
-    return sorted({each.key for partition in bus.partitions(topic) for each in _newest(bus, partition, LATELY, None)})
-
-
 def told_pools(lines: Iterable[bytes], place: str, ts: float | None = None) -> list[PoolOutput]:
     """What `laggard replay --json` told of each pool, by name: of the whole where it did, else last; up to a moment.
 
@@ -116,18 +108,14 @@ def pool_at(bus: Bus, topics: Topics, stage: Comparing, pool: str, ts: float | N
     reader = Reader(bus, bus.partition_of(topics.name(stage.topic), pool), pool)
     oldest, end = bus.bounds(reader.partition)
     stop = end if ts is None else _after(reader, ts, end)
-    newest = next(reader.backwards(stop), None)
-    if newest is None:
+    if next(reader.backwards(stop), None) is None:
         first = next(reader.forwards(oldest, end), None)
         if first is None or ts is None:
             return None
         last = next(reader.backwards(end))
         raise OutsideError(pool, ts, first[1].ts, last[1].ts)
     task = stage.task(reader.partition)
-    snapshots = newest_snapshots(bus, stage, reader.partition, stop)
-    saved = task.states.load(each for each in snapshots if each.key == pool).saved.get(pool, 0)
-    start = max(saved, bus.offset_at(reader.partition, newest[1].ts - UNLEARNED_S), oldest)
-    task.replay(reader.stored(start, stop))
+    rebuild(task, reader, stop)
     return task.whole(pool)
 
 

@@ -8,8 +8,8 @@
         value: Annotated[float, number("Of the counter, in its base unit.")] = math.nan
 
 A field has the same name as the member of the JSON object. Members are written in the order of the fields, after
-`kind`. The docstring describes the object. A module that declares records evaluates its
-annotations: it does not import them from `__future__`.
+`kind`. The docstring describes the object. A module that declares records evaluates its annotations: it does not import
+them from `__future__`.
 
 NaN and infinity, which JSON does not have, are written as null; null is read as NaN.
 """

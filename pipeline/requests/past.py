@@ -9,6 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.records import Decoder, RecordError, Request, read_line
 from laggard.pipeline.records.outputs import read_output
@@ -290,7 +291,7 @@ def find(
     records: list[Request | RequestOutput] = []
     for topic in (REQUESTS, ANOMALIES):
         # Once each of them has one with this very id, nothing older can be meant.
-        services = {service} if service else set(known_services(bus, topics)) if bus.knows_keys else {""}
+        services = {service} if service else set(known_keys(bus, topics.name(REQUESTS))) if bus.knows_keys else {""}
         # JSON, which is what is said of them, may have escaped it.
         text = identity if topic is REQUESTS or _PLAIN.fullmatch(identity) else ""
         for partition in partitions_of(bus, topics, topic, service):
@@ -314,13 +315,6 @@ def lately(bus: Bus, topics: Topics) -> list[Request]:
         stored = Reader(bus, partition).stored(max(oldest, end - LATELY), end)
         found += [request for record in stored if (request := read_request(decoder, record)) is not None]
     return sorted(found, key=lambda each: -each.ts)
-
-
-def known_services(bus: Bus, topics: Topics) -> list[str]:
-    """The services that something is recorded of, sorted; of a bus that does not know its keys, those heard lately."""
-    if bus.knows_keys:
-        return sorted(bus.keys(topics.name(REQUESTS)))
-    return sorted({each.service for each in lately(bus, topics)})
 
 
 def partitions_of(bus: Bus, topics: Topics, topic: Topic, service: str) -> Sequence[Partition]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from laggard.pipeline.applications.past import known_applications, known_metrics, past_models
+from laggard.pipeline.applications.past import known_metrics, past_models
 from laggard.pipeline.applications.report import REASONS
 from laggard.pipeline.applications.telling import Judged, how_slow, named
 from laggard.pipeline.applications.tiers import tiers
 from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.investigator.api import applications_models
 from laggard.pipeline.investigator.applications import (
     ApplicationName,
@@ -35,6 +36,7 @@ from laggard.pipeline.investigator.applications import (
 )
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Time
 from laggard.pipeline.investigator.events import OpenIncident  # noqa: TC001 - msgspec reads annotations
+from laggard.pipeline.topics import APPLICATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -90,7 +92,7 @@ class ApplicationsQuestion(Question, frozen=True):
 
 def applications(reading: Reading, question: ApplicationsQuestion) -> Applications:
     """Each with the state of its models, and whether it is slow."""
-    every = known_applications(reading.bus, reading.topics)
+    every = known_keys(reading.bus, reading.topics.name(APPLICATIONS))
     known = every[: question.most]
     courses: dict[str, list[Course]] = {name: [] for name in known}
     for course in past_models(reading.bus, reading.topics, reading.clock()) if known else ():

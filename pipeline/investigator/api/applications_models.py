@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from laggard.pipeline.applications.metrics import metric_parts
-from laggard.pipeline.applications.past import known_applications, known_metrics, past_models
+from laggard.pipeline.applications.past import known_metrics, past_models
 from laggard.pipeline.applications.report import what_if_lines
 from laggard.pipeline.applications.telling import Judged, named
 from laggard.pipeline.applications.tiers import tiers
@@ -20,6 +20,7 @@ from laggard.pipeline.applications.wishing import (
 )
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.names import nearest
+from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.investigator.applications import (
     ApplicationName,
     Candidate,
@@ -45,6 +46,7 @@ from laggard.pipeline.investigator.applications import (
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
 from laggard.pipeline.records import RecordError, Wish
 from laggard.pipeline.records.limits import MAX_METRIC
+from laggard.pipeline.topics import APPLICATIONS
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
@@ -129,7 +131,7 @@ def _course(
     since = reading.clock() - DAY_S if since is None else since
     courses = past_models(reading.bus, reading.topics, since, application)
     if not courses:
-        if application not in known_applications(reading.bus, reading.topics):
+        if application not in known_keys(reading.bus, reading.topics.name(APPLICATIONS)):
             raise unknown(reading, application)
         raise RequestError(
             404, f"there is no model of {printable(application)} yet", "what its configuration says it lacks"

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.history.report import moment
 from laggard.pipeline.history.series import CONTEXT_S, Reader
 from laggard.pipeline.history.why import OutsideError
@@ -18,7 +19,7 @@ from laggard.pipeline.investigator.kept import Kept
 from laggard.pipeline.pools.dendrogram import highest, places, short_labels, ticks
 from laggard.pipeline.pools.drawing import HARMLESS, INSIDE, leaf_labels, leaf_note, path_of
 from laggard.pipeline.pools.method import comparing
-from laggard.pipeline.pools.past import known_pools, pool_at, standings
+from laggard.pipeline.pools.past import pool_at, standings
 from laggard.pipeline.pools.report import SILENT_S, belief, level_heading, where_from
 from laggard.pipeline.pools.series import BIN_S, LONGEST_S, beside, cluster, member_paths, read_means
 from laggard.pipeline.pools.telling import NOBODY
@@ -261,7 +262,7 @@ def _compare(reading: Reading, question: PoolQuestion) -> PoolOutput:
         raise RequestError(404, f"nothing is recorded of pool {name} at {moment(error.ts)}", reach) from None
     if found is not None:
         return found
-    known = known_pools(reading.bus, reading.topics)
+    known = known_keys(reading.bus, reading.topics.name(POOLS))
     if question.pool in known:
         raise RequestError(404, f"the members of {name} have not been compared yet", "a question in a minute")
     listed = ", ".join(map(printable, known[:LISTED])) + (", ..." if len(known) > LISTED else "")

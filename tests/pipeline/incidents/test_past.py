@@ -22,7 +22,7 @@ from laggard.pipeline.claims import Claim
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.engine.publishing import outgoing, outgoing_diagnosis
-from laggard.pipeline.history.why import LATELY
+from laggard.pipeline.history.rebuilding import LATELY
 from laggard.pipeline.incidents import past as module
 from laggard.pipeline.incidents.past import REACH_S, Telling, folded, lasted_s, past_incidents
 from laggard.pipeline.records import Frame, Request, encode, make_layout

@@ -1,0 +1,53 @@
+"""A past state, out of the newest snapshot before a moment and the records after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.engine.migrations import newest_snapshots
+from laggard.pipeline.history.series import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.engine.stage import StageTask
+
+UNLEARNED_S: Final = 4 * 3600.0
+"""Without a near snapshot, as in the first minutes, the task learns this much before the moment, in seconds."""
+
+LATELY: Final = 500
+"""The number of the newest records of a partition. Each key that is alive is among them."""
+
+
+def rebuild(task: StageTask, reader: Reader, stop: int) -> int:
+    """Bring a task without any state to that of the reader's key before the offset `stop`.
+
+    Returns:
+        The offset from which on it has learned; 0 if that is all there ever was, or was in a snapshot.
+
+    """
+    bus, partition, key = reader.bus, reader.partition, reader.key
+    assert key is not None
+    snapshots = newest_snapshots(bus, task.stage, partition, stop)
+    saved = task.states.load(each for each in snapshots if each.key == key).saved.get(key, 0)
+    start = max(saved, bus.bounds(partition)[0])
+    if (newest := next(reader.backwards(stop), None)) is not None:
+        start = max(start, bus.offset_at(partition, newest[1].ts - UNLEARNED_S))
+    task.replay(reader.stored(start, stop))
+    task.position = stop
+    return 0 if saved else start
+
+
+def known_keys(bus: Bus, topic: str) -> Sequence[str]:
+    """Return the keys that something is recorded of, sorted.
+
+    Of a bus that would have to be read from its beginning: those in the newest records.
+    """
+    if bus.knows_keys:
+        return sorted(bus.keys(topic))
+    found: set[str] = set()
+    for partition in bus.partitions(topic):
+        oldest, end = bus.bounds(partition)
+        found.update(record.key for record in Reader(bus, partition).stored(max(oldest, end - LATELY), end))
+    return sorted(found)
