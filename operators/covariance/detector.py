@@ -57,6 +57,9 @@ class Covariance:
         replicates: bootstrap samples for each scale of p-values.
         limit: members of one depth.
 
+    Attributes:
+        pool: its parameters and its state.
+
     Example:
         >>> import numpy as np
         >>> from types import SimpleNamespace
@@ -96,7 +99,7 @@ class Covariance:
             )
         self.method = method
         self.replicates = replicates
-        self._pool = Pool(windows, false_alarms_per_day, resolution or {}, limit)
+        self.pool = Pool(windows, false_alarms_per_day, resolution or {}, limit)
         # What follows from the state and the last tick; never part of a snapshot.
         self._places = Places(())
         self._looked: tuple[float, Layout, Matrix, tuple[Compared, ...]] | None = None
@@ -104,12 +107,12 @@ class Covariance:
     @property
     def refused(self) -> int:
         """The number of members of the newest tick that were over the limit."""
-        return self._pool.refused
+        return self.pool.refused
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """Who deviates at this tick."""
         check_shape(layout, values)
-        pool = self._pool
+        pool = self.pool
         looks = compare(pool, self._places, ts, layout, values)
         if looks:
             self._looked = ts, layout, values, looks
@@ -129,7 +132,7 @@ class Covariance:
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
         """Take the tick into the state."""
         check_shape(layout, values)
-        pool = self._pool
+        pool = self.pool
         if (features := self._widened(layout)) != pool.features:
             pool.begin_anew(features)
             self._places, self._looked = Places(features), None
@@ -159,7 +162,7 @@ class Covariance:
 
     def _widened(self, layout: Layout) -> tuple[str, ...]:
         """The features that are compared, with those of a layout for which there is room; its own, if none is known."""
-        known = self._pool.features if set(self._pool.features) & set(layout.features) or not layout.features else ()
+        known = self.pool.features if set(self.pool.features) & set(layout.features) or not layout.features else ()
         return tuple(dict.fromkeys([*known, *layout.features]))[:MOST_FEATURES]
 
     def report(self, *, replicates: int | None = None) -> Report:
@@ -167,7 +170,7 @@ class Covariance:
 
         `replicates`: bootstrap samples for each scale, by default the constructor's; 0 for no p-values.
         """
-        pool = self._pool
+        pool = self.pool
         count = self.replicates if replicates is None else replicates
         if self.method == "published":
             levels, ranking = published_ranking(pool, count)
@@ -178,9 +181,9 @@ class Covariance:
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state as plain data."""
-        return self._pool.snapshot()
+        return self.pool.snapshot()
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
-        self._pool.restore(state)
-        self._places, self._looked = Places(self._pool.features), None
+        self.pool.restore(state)
+        self._places, self._looked = Places(self.pool.features), None

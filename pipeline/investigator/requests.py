@@ -106,7 +106,7 @@ class Requests:
                     del self._moments[next(iter(self._moments))]
         return known.moments, known.requests
 
-    def services(self) -> list[str]:
+    def services(self) -> Sequence[str]:
         """Those that something is recorded of, sorted."""
         return known_keys(self._bus, self._topics.name(REQUESTS))
 
