@@ -109,7 +109,9 @@ def recovered(name: str, spoiled: Snapshot) -> StageTask:
     return task
 
 
-@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.slow] * (each not in {"gaussian", "incidents"})) for each in STAGES]
+)
 @settings(max_examples=10)
 @given(st.data())
 def test_a_state_with_hostile_parts_is_restored_or_learned_anew(name: str, data: st.DataObject) -> None:
