@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from laggard.pipeline.bus import BusError
 from laggard.pipeline.records import RecordError, Request
 from laggard.pipeline.trusted import read_trusted, write_trusted
-from laggard.producers.trace.own import OWN_EVERY_S, OWN_FEATURES, own_frame
+from laggard.producers.trace.overhead import OWN_EVERY_S, OWN_FEATURES, own_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -69,7 +69,7 @@ def inputs_of_groups(settings: Settings, topics: Topics) -> Mapping[str, str]:
 
 def stages(settings: Settings) -> tuple[Stage, ...]:
     """Return all that a worker runs: the operators, what re-keys their input, and what joins their anomalies."""
-    from laggard.pipeline.incidents.joining import Joining  # noqa: PLC0415 - see above
+    from laggard.pipeline.incidents.stage import Joining  # noqa: PLC0415 - see above
     from laggard.pipeline.scoring.rekeying import Rekeying  # noqa: PLC0415 - see above
 
     found = (*wire(settings), *_others(settings), Joining())

@@ -133,7 +133,7 @@ READERS: Final = {
     "diagnosis/symbols.py": "the kernel's symbols, and a file in memory",
     "sources/files.py": "the user's recordings",
     "system/foreign.py": "everybody else's",
-    "system/held.py": "the kernel's, kept open",
+    "system/open_files.py": "the kernel's, kept open",
     "sources/lines.py": "the user's pipes",
     "sources/prometheus": "the user's token",
     "trace": "the user's traces, and the kernel's below tracefs",

@@ -14,8 +14,8 @@ from laggard.operators.gaussian import MIGRATIONS as GAUSSIAN_MIGRATIONS
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.gaussian.likelihood import PSEUDO, TRUSTED
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+from laggard.operators.river.adapters import CounterJudge, RowJudge
 from laggard.operators.river.blueprint import STEPS, Blueprint
-from laggard.operators.river.judges import CounterJudge, RowJudge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from laggard.operators.contract import Layout
     from laggard.operators.gaussian import Scores as Usual
+    from laggard.operators.river.adapters import Judge
     from laggard.operators.river.blueprint import Parameter
-    from laggard.operators.river.judges import Judge
 
     Matrix = NDArray[np.float64]
     Vector = NDArray[np.float64]

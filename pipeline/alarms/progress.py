@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from laggard.operators.ranking import Ranking
-from laggard.pipeline.alarms.telling import ended_sentence
+from laggard.pipeline.alarms.text import ended_sentence
 from laggard.pipeline.explaining.verdict import narrowed
 from laggard.pipeline.records.outputs import Notice, Progress
 

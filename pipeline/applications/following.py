@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from laggard.pipeline.applications.regression import RegressionTask
+from laggard.pipeline.applications.stage import RegressionTask
 from laggard.pipeline.engine.migrations import newest_snapshots
 from laggard.pipeline.history.rebuilding import UNLEARNED_S
 from laggard.pipeline.history.series import Reader
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from laggard.operators.regression.models import Judgement, Model
     from laggard.pipeline.applications.application import Application, Operator
     from laggard.pipeline.applications.metrics import Metrics
-    from laggard.pipeline.applications.regression import Regressing
+    from laggard.pipeline.applications.stage import Regressing
     from laggard.pipeline.bus import Bus, Snapshot
     from laggard.pipeline.topics import Topics
 

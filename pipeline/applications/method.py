@@ -7,9 +7,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, cast
 
 from laggard.operators.regression import Regression
-from laggard.pipeline.applications.regression import Regressing
 from laggard.pipeline.applications.resources import trait
 from laggard.pipeline.applications.serving import ServedBySettings, Serving
+from laggard.pipeline.applications.stage import Regressing
 from laggard.pipeline.explaining.counters import RESOLUTION
 from laggard.pipeline.extras import installing
 from laggard.pipeline.settings import SettingError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rich.text import Text
 
 from laggard.pipeline.applications.metrics import metric_parts
-from laggard.pipeline.applications.telling import kind_named, named
+from laggard.pipeline.applications.text import kind_named, named
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.units import counted, readable, readable_duration
 from laggard.pipeline.history.report import clock, moment
@@ -16,7 +16,7 @@ from laggard.pipeline.history.report import clock, moment
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from laggard.pipeline.applications.past import Course
+    from laggard.pipeline.applications.queries import Course
     from laggard.pipeline.records.models import CandidateOutput, Described, ModelOutput, Resource, TermOutput
 
 SHOWN_FAMILY: Final = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.applications.past import application_now, known_metrics
+from laggard.pipeline.applications.queries import application_now, known_metrics
 from laggard.pipeline.applications.report import WhatIf
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.explaining.explain import printable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from laggard.pipeline.applications.application import Operator
-    from laggard.pipeline.applications.regression import Regressing
+    from laggard.pipeline.applications.stage import Regressing
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.topics import Topics
 

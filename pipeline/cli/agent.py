@@ -51,7 +51,7 @@ def agent(settings: Settings, duration_s: float | None, supervised: bool) -> Non
     with session(settings, "agent", supervised=supervised, duration_s=duration_s) as running, ExitStack() as stack:
         from laggard.pipeline.cli.opening import bus_of  # noqa: PLC0415
         from laggard.pipeline.explaining.units import counted  # noqa: PLC0415
-        from laggard.pipeline.pools.found import pools_here  # noqa: PLC0415
+        from laggard.pipeline.pools.discovery import pools_here  # noqa: PLC0415
         from laggard.pipeline.records import Frame, Mark  # noqa: PLC0415 - not for a refused claim
         from laggard.pipeline.topics import COUNTERS, DIAGNOSES, POOLS  # noqa: PLC0415
         from laggard.producers.host.agent import Agent  # noqa: PLC0415

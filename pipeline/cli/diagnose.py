@@ -22,7 +22,7 @@ from laggard.pipeline.diagnoses.words import sentence
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.report import moment
 from laggard.pipeline.incidents.diagnosed import Recorded
-from laggard.pipeline.incidents.past import SHORT_ID
+from laggard.pipeline.incidents.queries import SHORT_ID
 from laggard.pipeline.processes import process, runs
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def diagnose(
         found = _find(settings, host or settings.text("host"), process, wanted)
     else:
         assert process is not None
-        from laggard.pipeline.cli.looking import look  # noqa: PLC0415 - not for what is recorded
+        from laggard.pipeline.cli.sampling import look  # noqa: PLC0415 - not for what is recorded
 
         method = settings.choice("diagnosis.method")
         found = look(

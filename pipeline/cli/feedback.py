@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from laggard.pipeline.alarms.telling import feedback_sentence
+from laggard.pipeline.alarms.text import feedback_sentence
 from laggard.pipeline.alarms.tolerance import KEPT_S, of_incident, of_names, withdrawal
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
@@ -22,7 +22,7 @@ from laggard.pipeline.cli.pages import console_of, write
 from laggard.pipeline.cli.times import UNTIL_FORMS, parse_until
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.report import moment
-from laggard.pipeline.incidents.past import SHORT_ID, past_feedback, past_incidents
+from laggard.pipeline.incidents.queries import SHORT_ID, past_feedback, past_incidents
 from laggard.pipeline.records import RecordError, encode
 from laggard.pipeline.records.feedback import plain_feedback
 from laggard.pipeline.topics import TOPIC_OF
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from laggard.pipeline.bus import Bus
-    from laggard.pipeline.incidents.past import PastFeedback
+    from laggard.pipeline.incidents.queries import PastFeedback
     from laggard.pipeline.records.feedback import Feedback, Says
     from laggard.pipeline.records.outputs import Incident
     from laggard.pipeline.settings import Settings

@@ -25,7 +25,7 @@ from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.history.report import moment
 from laggard.pipeline.history.why import History
 from laggard.pipeline.incidents.diagnosed import during
-from laggard.pipeline.incidents.past import SHORT_ID, blamed_rows, past_incidents, past_notices
+from laggard.pipeline.incidents.queries import SHORT_ID, blamed_rows, past_incidents, past_notices
 from laggard.pipeline.incidents.report import incident_lines, table_lines
 from laggard.pipeline.incidents.silence import silent_hosts
 from laggard.pipeline.records.outputs import write_output
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from laggard.pipeline.bus import Bus
-    from laggard.pipeline.incidents.past import Past
+    from laggard.pipeline.incidents.queries import Past
     from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.pipeline.records.outputs import Incident
     from laggard.pipeline.settings import Settings

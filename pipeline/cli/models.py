@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 import click
 
 from laggard.pipeline.applications.method import regressing
-from laggard.pipeline.applications.past import application_now, known_metrics, told_models
+from laggard.pipeline.applications.queries import application_now, known_metrics, told_models
 from laggard.pipeline.applications.report import WhatIf, course_lines, present_lines, what_if_lines, wish_lines
 from laggard.pipeline.applications.wishing import UnknownApplicationError, UnknownMetricError, publish
 from laggard.pipeline.applications.wishing import what_if as asked
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from laggard.pipeline.applications.application import Application
-    from laggard.pipeline.applications.past import Course
+    from laggard.pipeline.applications.queries import Course
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.records.frame import WishKind
     from laggard.pipeline.settings import Settings
@@ -96,7 +96,7 @@ def show(settings: Settings, *, application: str, since_s: float, path: str | No
     if path is not None:
         courses, state = _of_file(path, application), None
     else:
-        from laggard.pipeline.applications.past import past_models  # noqa: PLC0415 - a wrong option is said without
+        from laggard.pipeline.applications.queries import past_models  # noqa: PLC0415 - a wrong option is said without
         from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
 
         with existing_bus(settings) as bus:

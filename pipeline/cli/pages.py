@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console, Group
 from rich.text import Text
 
-from laggard.pipeline.alarms.telling import feedback_sentence
+from laggard.pipeline.alarms.text import feedback_sentence
 from laggard.pipeline.explaining.explain import printable
-from laggard.pipeline.explaining.telling import sentence
+from laggard.pipeline.explaining.text import sentence
 from laggard.pipeline.explaining.units import readable, readable_duration
 from laggard.pipeline.explaining.verdict import narrowed
 from laggard.pipeline.history.report import (

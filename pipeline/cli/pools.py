@@ -24,7 +24,7 @@ from laggard.pipeline.history.report import moment
 from laggard.pipeline.history.why import OutsideError
 from laggard.pipeline.pools.dendrogram import members_of
 from laggard.pipeline.pools.method import comparing
-from laggard.pipeline.pools.past import pool_at, standings, told_pools
+from laggard.pipeline.pools.queries import pool_at, standings, told_pools
 from laggard.pipeline.pools.report import FEWEST, pool_lines, pool_svg, pools_lines, standing_json, where_from
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.outputs import write_output
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
-    from laggard.pipeline.pools.past import Standing
+    from laggard.pipeline.pools.queries import Standing
     from laggard.pipeline.records.pools import PoolOutput
     from laggard.pipeline.settings import Settings
 
@@ -81,7 +81,7 @@ def pools(settings: Settings, *, pool: str, at: str | None, path: str | None, sv
         found = _standings(settings, ts)
         _write_all(settings, found, now if ts is None else ts, path, as_json=as_json)
     else:
-        from laggard.pipeline.pools.past import by_worst, standing_of  # noqa: PLC0415
+        from laggard.pipeline.pools.queries import by_worst, standing_of  # noqa: PLC0415
 
         _write_all(settings, by_worst(map(standing_of, told)), math.nan, path, as_json=as_json)
 

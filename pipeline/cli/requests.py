@@ -26,7 +26,7 @@ from laggard.pipeline.history.report import moment
 from laggard.pipeline.records import RecordError, write_line
 from laggard.pipeline.records.outputs import write_output
 from laggard.pipeline.requests.drawing_svg import path_svg
-from laggard.pipeline.requests.past import Told, find, lately, named, read_requests, summaries
+from laggard.pipeline.requests.queries import Told, find, lately, named, read_requests, summaries
 from laggard.pipeline.requests.report import SHOWN_CLUSTERS, listed, recording, summaries_lines
 from laggard.pipeline.requests.stored import told_on
 from laggard.pipeline.topics import REQUESTS
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.records import Request
     from laggard.pipeline.records.requests import RequestOutput
-    from laggard.pipeline.requests.past import Found, Summary
+    from laggard.pipeline.requests.queries import Found, Summary
     from laggard.pipeline.settings import Settings
 
 LISTED: Final = 5

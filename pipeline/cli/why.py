@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from laggard.pipeline.alarms.status import ALARMED
-from laggard.pipeline.alarms.telling import headline
+from laggard.pipeline.alarms.text import headline
 from laggard.pipeline.bus import BusError
 from laggard.pipeline.claims import holder_of
 from laggard.pipeline.cli.exits import NO_DATA, CommandError
@@ -26,7 +26,7 @@ from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.history.report import moment, told
 from laggard.pipeline.history.why import History, NothingRecordedError, OutsideError, UnknownHostError
 from laggard.pipeline.incidents.diagnosed import Recorded, concerning
-from laggard.pipeline.incidents.past import SHORT_ID, past_incidents
+from laggard.pipeline.incidents.queries import SHORT_ID, past_incidents
 from laggard.pipeline.records.diagnosis_json import diagnosis_object
 from laggard.pipeline.records.outputs import RankingOutput
 from laggard.pipeline.wiring import asked

@@ -33,7 +33,7 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
     """Run the operators until ^C, with metrics and marks over HTTP."""
     with session(settings, "work", supervised=supervised, duration_s=duration_s) as running:
         # Here, because a claim that is refused needs none of them.
-        from laggard.pipeline.applications.regression import Regressing  # noqa: PLC0415
+        from laggard.pipeline.applications.stage import Regressing  # noqa: PLC0415
         from laggard.pipeline.bus import Outgoing  # noqa: PLC0415
         from laggard.pipeline.cli.opening import bus_of, topics_of  # noqa: PLC0415
         from laggard.pipeline.engine.runner import Runner  # noqa: PLC0415

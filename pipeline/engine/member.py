@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.backoff import Backoff
 from laggard.pipeline.bus import BusUnavailable, DamagedRecord, Fenced
+from laggard.pipeline.engine.assignment import Held, Part, commit_of
+from laggard.pipeline.engine.background import Lookout
 from laggard.pipeline.engine.former import going_on
-from laggard.pipeline.engine.held import Held, Part, commit_of
-from laggard.pipeline.engine.lookout import Lookout
 from laggard.pipeline.engine.recoverer import Recoverer
 from laggard.pipeline.engine.standby import Standby
 from laggard.pipeline.topics import DEAD_LETTERS

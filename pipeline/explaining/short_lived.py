@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.explaining.causes import FORKS_PER_S, HostCounters
 from laggard.pipeline.explaining.explain import ALIKE, printable
-from laggard.pipeline.explaining.telling import FAINT
+from laggard.pipeline.explaining.text import FAINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -14,7 +14,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from laggard.pipeline.incidents.past import SHORT_ID
+from laggard.pipeline.incidents.queries import SHORT_ID
 from laggard.pipeline.records.errors import RecordError
 from laggard.pipeline.records.outputs import Incident, RankingOutput, read_output
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from laggard.pipeline.explaining.explain import over, pid_of, printable, shortened
 from laggard.pipeline.explaining.short_lived import listed
-from laggard.pipeline.explaining.telling import FAINT, compared, story
+from laggard.pipeline.explaining.text import FAINT, compared, story
 from laggard.pipeline.explaining.units import NOT_THERE, readable, readable_duration, readable_usual
 from laggard.pipeline.explaining.verdict import judge, only_waits
 from laggard.pipeline.history.series import value_of

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.operators.contract import LastingScores
 from laggard.pipeline.alarms.status import status_of
-from laggard.pipeline.alarms.telling import feedback_sentence
+from laggard.pipeline.alarms.text import feedback_sentence
 from laggard.pipeline.alarms.tolerance import holds
 from laggard.pipeline.engine.snapshots import BASE_KEY
 from laggard.pipeline.explaining.explain import pid_of
 from laggard.pipeline.explaining.short_lived import came_and_went, matter, seen_s
-from laggard.pipeline.explaining.telling import suspicion_sentence
+from laggard.pipeline.explaining.text import suspicion_sentence
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, Verdict, judge, narrowed
 from laggard.pipeline.history.lookback import Lookback, began_before, grown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.history.series import Reader
-from laggard.pipeline.incidents.past import blamed_rows
+from laggard.pipeline.incidents.queries import blamed_rows
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.diagnosis_json import read_diagnosis
 from laggard.pipeline.topics import DIAGNOSES

@@ -39,7 +39,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from laggard.pipeline.alarms.courses import GOES_ON_S
-from laggard.pipeline.alarms.telling import blames_host, incident_sentence
+from laggard.pipeline.alarms.text import blames_host, incident_sentence
 from laggard.pipeline.eventtime import SILENT_S
 from laggard.pipeline.records.outputs import Evidence, Incident, Progress, incident_id, read_output, write_output
 

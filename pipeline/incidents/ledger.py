@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.history.series import Reader
-from laggard.pipeline.incidents.past import MOST_RECORDS, REACH_S, read_incident, tellings
+from laggard.pipeline.incidents.queries import MOST_RECORDS, REACH_S, read_incident, tellings
 from laggard.pipeline.topics import ANOMALIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from laggard.pipeline.bus import Bus, Partition
-    from laggard.pipeline.incidents.past import Telling
+    from laggard.pipeline.incidents.queries import Telling
     from laggard.pipeline.records.outputs import Incident
     from laggard.pipeline.topics import Topics
 

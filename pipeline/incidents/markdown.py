@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 from laggard.pipeline.diagnoses.words import sentence as doing
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.units import readable, readable_duration, readable_usual
-from laggard.pipeline.incidents.past import lasted_s, worst
+from laggard.pipeline.incidents.queries import lasted_s, worst
 from laggard.pipeline.incidents.report import TOLD_FEATURES, TOLD_ROWS, whose
 
 if TYPE_CHECKING:

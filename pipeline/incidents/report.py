@@ -12,7 +12,7 @@ from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.explaining.verdict import narrowed
 from laggard.pipeline.history.report import clock, moment, ranked, score_digits
-from laggard.pipeline.incidents.past import SHORT_ID, lasted_s, worst
+from laggard.pipeline.incidents.queries import SHORT_ID, lasted_s, worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

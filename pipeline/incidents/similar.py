@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.explaining.explain import printable
-from laggard.pipeline.incidents.past import blames
+from laggard.pipeline.incidents.queries import blames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,7 +18,7 @@ from laggard.pipeline.applications.report import (
     reason_told,
 )
 from laggard.pipeline.applications.resources import described, resource_of
-from laggard.pipeline.applications.telling import kind_named, named
+from laggard.pipeline.applications.text import kind_named, named
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.names import nearest
 from laggard.pipeline.history.rebuilding import known_keys

@@ -10,7 +10,7 @@ from laggard.pipeline.applications.following import Following
 from laggard.pipeline.applications.method import regressing
 from laggard.pipeline.history.why import History, NothingRecordedError, UnknownHostError
 from laggard.pipeline.incidents.ledger import Ledger
-from laggard.pipeline.incidents.past import past_incidents
+from laggard.pipeline.incidents.queries import past_incidents
 from laggard.pipeline.investigator.columns import Columns
 from laggard.pipeline.investigator.events import Events
 from laggard.pipeline.investigator.moments import Moments
@@ -23,7 +23,7 @@ from laggard.pipeline.web.marks import Allowance
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laggard.pipeline.applications.regression import Regressing
+    from laggard.pipeline.applications.stage import Regressing
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.records.outputs import Incident
     from laggard.pipeline.scoring.wired import Wired

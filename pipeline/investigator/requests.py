@@ -12,7 +12,7 @@ import msgspec
 
 from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.investigator.endpoint import Answer, Number, Question, Seconds, Text, Time
-from laggard.pipeline.requests.looking import Planes
+from laggard.pipeline.requests.analysis import Planes
 from laggard.pipeline.requests.report import recording
 from laggard.pipeline.requests.stored import Stored
 from laggard.pipeline.topics import REQUESTS
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from laggard.operators.requests.results import Traced
     from laggard.pipeline.bus import Bus
-    from laggard.pipeline.requests.looking import Looking
-    from laggard.pipeline.requests.past import Told
+    from laggard.pipeline.requests.analysis import Looking
+    from laggard.pipeline.requests.queries import Told
     from laggard.pipeline.topics import Topics
 
 LATELY_S: Final = 3600.0

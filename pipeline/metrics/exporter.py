@@ -26,8 +26,8 @@ from prometheus_client.samples import Exemplar, Sample
 from laggard.operators.contract import LastingScores
 from laggard.pipeline.alarms.status import STATUSES, status_of
 from laggard.pipeline.applications.metrics import metric_id
-from laggard.pipeline.applications.regression import REGRESSION
 from laggard.pipeline.applications.resources import resource_of
+from laggard.pipeline.applications.stage import REGRESSION
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.metrics.applications import ShownModels
 from laggard.pipeline.metrics.declared import (

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from laggard.operators.covariance import Covariance
 from laggard.pipeline.explaining.counters import RESOLUTION
-from laggard.pipeline.pools.covariance import MEMBER, Comparing
 from laggard.pipeline.pools.pooling import Members, Pooling
+from laggard.pipeline.pools.stage import MEMBER, Comparing
 from laggard.pipeline.topics import POOLS
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from laggard.pipeline.history.report import NARROW, clock, moment, score_digits
 from laggard.pipeline.pools.dendrogram import folded, members_of, without_starts
 from laggard.pipeline.pools.drawing import HARMLESS, dendrogram_lines
 from laggard.pipeline.pools.drawing_svg import Picture, dendrogram_svg
-from laggard.pipeline.pools.telling import NOBODY
+from laggard.pipeline.pools.text import NOBODY
 from laggard.pipeline.records.strict_json import json_number
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from laggard.operators.ranking import FeatureScore
     from laggard.pipeline.history.report import Page
-    from laggard.pipeline.pools.past import Standing
+    from laggard.pipeline.pools.queries import Standing
     from laggard.pipeline.records.pools import LevelOutput, PoolOutput, Ranked
 
 FEWEST: Final = 3

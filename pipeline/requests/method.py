@@ -11,8 +11,8 @@ from laggard.operators.requests.principal import principal
 from laggard.operators.requests.rates import Rates
 from laggard.operators.requests.usual import evidence, moments
 from laggard.operators.requests.whole import whole
-from laggard.pipeline.requests.looking import Looking
-from laggard.pipeline.requests.requests import Judging
+from laggard.pipeline.requests.analysis import Looking
+from laggard.pipeline.requests.stage import Judging
 from laggard.pipeline.requests.ticks import REQUEST
 from laggard.pipeline.settings import SettingError
 from laggard.pipeline.settings.kinds import duration

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from laggard.operators.requests.results import Difference
     from laggard.pipeline.history.report import Page
     from laggard.pipeline.records.requests import Request, RequestOutput
-    from laggard.pipeline.requests.past import Clustered, Durations, Found, Summary
+    from laggard.pipeline.requests.queries import Clustered, Durations, Found, Summary
 
 SHOWN_CLUSTERS: Final = 5
 """Of each service, those that take most time, where no service is asked for."""

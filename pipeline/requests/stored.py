@@ -14,7 +14,7 @@ from laggard.pipeline.history.series import Reader
 from laggard.pipeline.records import Decoder
 from laggard.pipeline.records.limits import MAX_TS
 from laggard.pipeline.records.requests import RequestOutput
-from laggard.pipeline.requests.past import Told, Took, partitions_of, read_request, read_told
+from laggard.pipeline.requests.queries import Told, Took, partitions_of, read_request, read_told
 from laggard.pipeline.topics import ANOMALIES, REQUESTS
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from laggard.operators.saturation import Saturation, Users
-from laggard.pipeline.saturation.saturation import HOST, LIMIT, PROCESS, Saturating
+from laggard.pipeline.saturation.stage import HOST, LIMIT, PROCESS, Saturating
 from laggard.pipeline.topics import COUNTERS
 
 if TYPE_CHECKING:

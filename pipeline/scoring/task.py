@@ -28,7 +28,7 @@ from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS,
 from laggard.pipeline.engine.states import States
 from laggard.pipeline.eventtime import SET_BACK_RECORDS
 from laggard.pipeline.explaining.short_lived import just_begun, listed, matter
-from laggard.pipeline.explaining.telling import lasting_sentence, sentence, story, suspicion_sentence
+from laggard.pipeline.explaining.text import lasting_sentence, sentence, story, suspicion_sentence
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, judge, narrowed
 from laggard.pipeline.records import Feedback, Frame, Mark, encode
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Notice, RankingOutput, frame_id

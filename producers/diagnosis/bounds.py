@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from laggard.producers.system.held import HeldFiles, raise_descriptor_limit
+from laggard.producers.system.open_files import HeldFiles, raise_descriptor_limit
 
 FILES = 1024
 """So many files all sessions together hold open, at most, and at most a quarter of what the program may."""

@@ -21,8 +21,8 @@ from laggard.producers.diagnosis.use import PhaseRecord, phases
 from laggard.producers.system import foreign
 from laggard.producers.system.clock import Clock, Timeline
 from laggard.producers.system.foreign import content
-from laggard.producers.system.held import BUFFER, OUT_OF_DESCRIPTORS
 from laggard.producers.system.kernel import Kernel
+from laggard.producers.system.open_files import BUFFER, OUT_OF_DESCRIPTORS
 from laggard.producers.system.proc import PF_KTHREAD, ProcError, parse_stat, printable
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from laggard.producers.diagnosis import system_calls
 from laggard.producers.diagnosis.parsers import parse_stack, parse_syscall, parse_wchan
 from laggard.producers.host.cpu_time import CpuTime
 from laggard.producers.system import foreign
-from laggard.producers.system.held import OUT_OF_DESCRIPTORS
+from laggard.producers.system.open_files import OUT_OF_DESCRIPTORS
 from laggard.producers.system.proc import PF_KTHREAD, parse_name, parse_schedstat, parse_stat
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.records.diagnosis import Location, ThreadState
     from laggard.producers.diagnosis.parsers import Blocked
-    from laggard.producers.system.held import HeldFiles
     from laggard.producers.system.kernel import Kernel
+    from laggard.producers.system.open_files import HeldFiles
     from laggard.producers.system.proc import Stat
 
 FILES = ("schedstat", "stat")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from laggard.producers.system.held import HeldFiles
+from laggard.producers.system.open_files import HeldFiles
 
 MAX_FILES = 16
 """Packages, and groups of processors of one frequency, of which so many are looked at: what cools one cools all."""

@@ -12,7 +12,7 @@ import psutil
 from laggard.pipeline.records import Layout, make_layout
 from laggard.producers.host.cpu_limits import CpuLimits
 from laggard.producers.host.filling import Filling
-from laggard.producers.system.held import HeldFiles
+from laggard.producers.system.open_files import HeldFiles
 from laggard.producers.system.proc import (
     parse_load,
     parse_meminfo,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from laggard.producers.host.groups import ROOT, SEEK_RATIO, below, members, unified
-from laggard.producers.system.held import HeldFiles
+from laggard.producers.system.open_files import HeldFiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,8 @@ from laggard.producers.host.cpu_time import CpuTime
 from laggard.producers.host.owners import parse_container, parse_uid
 from laggard.producers.host.tasks import FD, IO, SCHEDSTAT, STAT, STATUS, Task, Threads
 from laggard.producers.system.foreign import content, link, names
-from laggard.producers.system.held import BUFFER
 from laggard.producers.system.kernel import cpu_clock
+from laggard.producers.system.open_files import BUFFER
 from laggard.producers.system.proc import (
     COMMAND_BYTES,
     PF_KTHREAD,
@@ -30,8 +30,8 @@ from laggard.producers.system.proc import (
 
 if TYPE_CHECKING:
     from laggard.producers.host.tasks import Watch
-    from laggard.producers.system.held import HeldFiles
     from laggard.producers.system.kernel import Kernel
+    from laggard.producers.system.open_files import HeldFiles
 
 RATES = (
     "cpu_user_ratio",

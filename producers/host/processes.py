@@ -24,8 +24,8 @@ from laggard.producers.host.quotas import Quotas
 from laggard.producers.host.suspects import blocked_threads
 from laggard.producers.host.thread import Thread
 from laggard.producers.system.foreign import names
-from laggard.producers.system.held import OUT_OF_DESCRIPTORS, HeldFiles, raise_descriptor_limit
 from laggard.producers.system.kernel import Kernel
+from laggard.producers.system.open_files import OUT_OF_DESCRIPTORS, HeldFiles, raise_descriptor_limit
 from laggard.producers.system.patience import HangingError, Patience
 from laggard.producers.system.proc import PF_FORKNOEXEC, PF_KTHREAD, ProcError, Stat, parse_name
 

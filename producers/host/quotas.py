@@ -12,7 +12,7 @@ import numpy as np
 
 from laggard.producers.host.groups import ROOT, below
 from laggard.producers.system.foreign import content
-from laggard.producers.system.held import HeldFiles
+from laggard.producers.system.open_files import HeldFiles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

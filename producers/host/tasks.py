@@ -6,14 +6,14 @@ import os
 from typing import TYPE_CHECKING
 
 from laggard.producers.system.foreign import names
-from laggard.producers.system.held import BUFFER, OUT_OF_DESCRIPTORS
+from laggard.producers.system.open_files import BUFFER, OUT_OF_DESCRIPTORS
 from laggard.producers.system.proc import Schedstat, parse_schedstat, parse_switches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laggard.producers.host.thread import Thread
-    from laggard.producers.system.held import HeldFiles
+    from laggard.producers.system.open_files import HeldFiles
 
     Watch = Callable[[str, str], Thread]
 

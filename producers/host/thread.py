@@ -10,8 +10,8 @@ from laggard.producers.host.cpu_time import CpuTime
 from laggard.producers.system.proc import Io, parse_io, parse_name, parse_stat
 
 if TYPE_CHECKING:
-    from laggard.producers.system.held import HeldFiles
     from laggard.producers.system.kernel import Kernel
+    from laggard.producers.system.open_files import HeldFiles
     from laggard.producers.system.proc import Schedstat
 
 RATES: Final = (

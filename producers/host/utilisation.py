@@ -16,8 +16,8 @@ import numpy as np
 
 from laggard.producers.host.pressures import RESOURCES
 from laggard.producers.system.foreign import content, names
-from laggard.producers.system.held import HeldFiles
 from laggard.producers.system.kernel import Kernel, cpu_clock, is_of_another_namespace
+from laggard.producers.system.open_files import HeldFiles
 from laggard.producers.system.proc import ProcError, parse_pressure, parse_stat
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from laggard.producers.trace.told import Told
+    from laggard.producers.trace.problems import Told
 
 MAX_MESSAGE: Final = 64 << 20
 """A message of more bytes than this is passed over: what a parser makes of one takes up to 30 times as much."""

@@ -28,8 +28,8 @@ from laggard.pipeline.records.limits import MAX_KEY, MAX_NAME, MAX_SEGMENTS, MAX
 from laggard.pipeline.records.requests import bounded
 from laggard.producers.system.redaction import redact
 from laggard.producers.trace.otlp import Span, SpanKind, spans_in
+from laggard.producers.trace.problems import Told
 from laggard.producers.trace.steady import asked_for, steady
-from laggard.producers.trace.told import Told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -26,7 +26,7 @@ from laggard.pipeline.records import Frame, encode
 from laggard.producers.host.agent import Agent
 from laggard.producers.host.pools.pools import Pools
 from laggard.producers.system.clock import Clock
-from laggard.producers.system.held import raise_descriptor_limit
+from laggard.producers.system.open_files import raise_descriptor_limit
 from tests.benchmarks.agent import population
 
 if TYPE_CHECKING:

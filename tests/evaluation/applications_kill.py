@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from laggard.operators.regression import Regression
-from laggard.pipeline.applications.regression import Regressing
 from laggard.pipeline.applications.resources import trait
 from laggard.pipeline.applications.serving import ServedBySettings, Serving
+from laggard.pipeline.applications.stage import Regressing
 from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.incidents.joining import Joining
+from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.records import Frame, Wish, encode, make_layout
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, MODELS
 from tests.evaluation.rekeying_kill import INPUT, TOPICS, Case, Result, main

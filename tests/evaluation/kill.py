@@ -32,7 +32,7 @@ from laggard.pipeline.bus import Outgoing, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.engine.snapshots import decode_state
-from laggard.pipeline.incidents.joining import Joining
+from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.records import Decoder, Frame, Mark, encode, make_layout
 from laggard.pipeline.settings import read_settings
 from laggard.pipeline.settings.reading import Given

@@ -17,9 +17,9 @@ import numpy as np
 
 from laggard.operators.covariance import Covariance
 from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.incidents.joining import Joining
-from laggard.pipeline.pools.covariance import MEMBER, Comparing
+from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.pools.pooling import Members, Pooling
+from laggard.pipeline.pools.stage import MEMBER, Comparing
 from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.topics import ANOMALIES, POOLS
 from tests.evaluation.rekeying_kill import INPUT, TOPICS, Case, Result, main

@@ -18,9 +18,9 @@ import numpy as np
 from laggard.operators.requests.detector import Requests
 from laggard.operators.requests.rates import Rates
 from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.incidents.joining import Joining
+from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.records import Request, Segment, Spent, encode
-from laggard.pipeline.requests.requests import Judging
+from laggard.pipeline.requests.stage import Judging
 from laggard.pipeline.requests.ticks import REQUEST
 from laggard.pipeline.topics import ANOMALIES, REQUESTS
 from tests.evaluation.rekeying_kill import TOPICS, Case, Result, main

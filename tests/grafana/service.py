@@ -10,7 +10,7 @@ import numpy as np
 
 from laggard.pipeline.records import Request, Segment, Spent
 from laggard.pipeline.records.requests import bounded
-from laggard.producers.trace.own import OWN_FEATURES, own_frame
+from laggard.producers.trace.overhead import OWN_FEATURES, own_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,7 +16,7 @@ from laggard.pipeline.bus import Incoming, Outgoing, Partition
 from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.tasks import Tasks
-from laggard.pipeline.incidents.joining import Joining
+from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.records import Decoder, Frame, Mark, RecordError, encode
 from laggard.pipeline.settings import read_settings
 from laggard.pipeline.settings.reading import Given

@@ -19,7 +19,7 @@ from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.engine.member import Pace
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.incidents.joiner import Joiner
-from laggard.pipeline.incidents.joining import Joining
+from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.records import Frame, Mark, encode
 from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, read_output, write_output
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics

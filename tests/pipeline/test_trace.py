@@ -31,7 +31,7 @@ from laggard.pipeline.settings.reading import Given
 from laggard.pipeline.topics import COUNTERS, REQUESTS, Topics
 from laggard.pipeline.tracing import STATUS, Figures, Numbering, Own, Rates, Tracing, marker_group_of, read_figures
 from laggard.producers.trace.boundaries.elf import ProgramError
-from laggard.producers.trace.own import OWN_FEATURES, SCOPE
+from laggard.producers.trace.overhead import OWN_FEATURES, SCOPE
 from tests.brokers.ports import free_port
 from tests.pipeline.requests.told import normal
 from tests.pipeline.waiting import until

@@ -14,12 +14,12 @@ from laggard.operators.requests.detector import Requests
 from laggard.operators.requests.rates import Rates
 from laggard.operators.river import River
 from laggard.pipeline.alarms.trigger import Trigger
-from laggard.pipeline.applications.regression import Regressing
 from laggard.pipeline.applications.serving import ServedByFrames, Serving
+from laggard.pipeline.applications.stage import Regressing
 from laggard.pipeline.hosts.cpu import machines
-from laggard.pipeline.pools.covariance import Comparing
+from laggard.pipeline.pools.stage import Comparing
 from laggard.pipeline.records import Frame, make_layout
-from laggard.pipeline.requests.requests import Judging
+from laggard.pipeline.requests.stage import Judging
 from laggard.pipeline.scoring.scopes import Scopes
 from laggard.pipeline.scoring.stream import Stream
 from laggard.pipeline.settings import SettingError, Settings, parse_assignment, read_settings

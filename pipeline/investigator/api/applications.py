@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from laggard.pipeline.applications.past import known_metrics, past_models
+from laggard.pipeline.applications.queries import known_metrics, past_models
 from laggard.pipeline.applications.report import REASONS
-from laggard.pipeline.applications.telling import Judged, how_slow, named
+from laggard.pipeline.applications.text import Judged, how_slow, named
 from laggard.pipeline.applications.tiers import tiers
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.rebuilding import known_keys
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from laggard.pipeline.applications.following import Noted
-    from laggard.pipeline.applications.past import Course
+    from laggard.pipeline.applications.queries import Course
     from laggard.pipeline.investigator.reading import Reading
     from laggard.pipeline.records.models import ModelOutput
 

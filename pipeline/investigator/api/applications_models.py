@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from laggard.pipeline.applications.metrics import metric_parts
-from laggard.pipeline.applications.past import known_metrics, past_models
+from laggard.pipeline.applications.queries import known_metrics, past_models
 from laggard.pipeline.applications.report import what_if_lines
-from laggard.pipeline.applications.telling import Judged, named
+from laggard.pipeline.applications.text import Judged, named
 from laggard.pipeline.applications.tiers import tiers
 from laggard.pipeline.applications.wishing import (
     UnknownApplicationError,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from laggard.operators.regression.models import Suspect
     from laggard.pipeline.applications.following import Noted
-    from laggard.pipeline.applications.past import Course
+    from laggard.pipeline.applications.queries import Course
     from laggard.pipeline.investigator.reading import Reading
     from laggard.pipeline.records.models import ModelOutput
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from laggard.pipeline.alarms.telling import feedback_sentence
+from laggard.pipeline.alarms.text import feedback_sentence
 from laggard.pipeline.alarms.tolerance import KEPT_S, holds_until, of_incident, of_names, withdrawal
 from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.incidents.past import PastFeedback, past_feedback
+from laggard.pipeline.incidents.queries import PastFeedback, past_feedback
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Question, Seconds, Text, Time
 from laggard.pipeline.records import RecordError, encode
 from laggard.pipeline.records.feedback import Says  # noqa: TC001 - msgspec reads annotations

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from laggard.pipeline.applications.past import past_models
+from laggard.pipeline.applications.queries import past_models
 from laggard.pipeline.applications.report import changed, equation_with_units
 from laggard.pipeline.diagnoses.words import sentence as doing
 from laggard.pipeline.incidents.account import account
 from laggard.pipeline.incidents.diagnosed import during
 from laggard.pipeline.incidents.markdown import markdown
-from laggard.pipeline.incidents.past import REACH_S, blamed_rows, lasted_s
+from laggard.pipeline.incidents.queries import REACH_S, blamed_rows, lasted_s
 from laggard.pipeline.incidents.report import silence
 from laggard.pipeline.incidents.silence import silent_hosts
 from laggard.pipeline.incidents.similar import similar

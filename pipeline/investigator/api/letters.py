@@ -8,15 +8,15 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from laggard.pipeline.bus import BusError, BusUnavailable, Partition
+from laggard.pipeline.dead_letters import Replayed, decoded, hex_dump, letter_at, newest_letters, replay_of, returned
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question
-from laggard.pipeline.letters import Replayed, decoded, hex_dump, letter_at, newest_letters, replay_of, returned
 from laggard.pipeline.topics import APPLICATIONS, COUNTERS, DEAD_LETTERS, POOLS, REQUESTS
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
+    from laggard.pipeline.dead_letters import Letter
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.letters import Letter
 
 INPUTS: Final = (COUNTERS, APPLICATIONS, POOLS, REQUESTS)
 """Letters of these are sent again: what operators read, which producers write. Others are made by laggard itself."""

@@ -9,7 +9,7 @@ import msgspec
 
 from laggard.pipeline.alarms.status import ALARMED, Status
 from laggard.pipeline.explaining.explain import clause, pid_of
-from laggard.pipeline.explaining.telling import compared
+from laggard.pipeline.explaining.text import compared
 from laggard.pipeline.history.report import belief, host_figures, since, told
 from laggard.pipeline.investigator.api.series import ENDPOINTS as SERIES_ENDPOINTS
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time

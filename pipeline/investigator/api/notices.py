@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from laggard.pipeline.incidents.past import past_notices
+from laggard.pipeline.incidents.queries import past_notices
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
 from laggard.pipeline.records.limits import MAX_TS
 
 if TYPE_CHECKING:
-    from laggard.pipeline.incidents.past import PastNotice
+    from laggard.pipeline.incidents.queries import PastNotice
     from laggard.pipeline.investigator.reading import Reading
 
 LISTED_S: Final = 86_400.0

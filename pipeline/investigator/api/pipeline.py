@@ -20,8 +20,8 @@ from laggard.pipeline.claims import holder_of
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.investigator.api import letters
+from laggard.pipeline.investigator.caching import Kept
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Nothing, Number, Question, Seconds, Text
-from laggard.pipeline.investigator.kept import Kept
 from laggard.pipeline.metrics.declared import METRICS
 from laggard.pipeline.own import NAMES, is_own
 from laggard.pipeline.provisioning import reports, wanted_topics

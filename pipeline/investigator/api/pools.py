@@ -14,15 +14,15 @@ from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.history.report import moment
 from laggard.pipeline.history.series import CONTEXT_S, Reader
 from laggard.pipeline.history.why import OutsideError
+from laggard.pipeline.investigator.caching import Kept
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
-from laggard.pipeline.investigator.kept import Kept
 from laggard.pipeline.pools.dendrogram import highest, places, short_labels, ticks
 from laggard.pipeline.pools.drawing import HARMLESS, INSIDE, leaf_labels, leaf_note, path_of
 from laggard.pipeline.pools.method import comparing
-from laggard.pipeline.pools.past import pool_at, standings
+from laggard.pipeline.pools.queries import pool_at, standings
 from laggard.pipeline.pools.report import SILENT_S, belief, level_heading, where_from
 from laggard.pipeline.pools.series import BIN_S, LONGEST_S, beside, cluster, member_paths, read_means
-from laggard.pipeline.pools.telling import NOBODY
+from laggard.pipeline.pools.text import NOBODY
 from laggard.pipeline.records import Frame
 from laggard.pipeline.topics import POOLS
 from laggard.pipeline.web.errors import RequestError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from laggard.operators.ranking import FeatureScore
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.pools.past import Standing
+    from laggard.pipeline.pools.queries import Standing
     from laggard.pipeline.records.pools import LevelOutput, PoolOutput, Ranked
 
 LISTED: Final = 10

@@ -12,14 +12,14 @@ from laggard.pipeline.investigator.api import requests_compared, requests_path
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Seconds, Text
 from laggard.pipeline.investigator.events import OpenIncident  # noqa: TC001 - msgspec reads annotations
 from laggard.pipeline.investigator.requests import Asked, OfService, RequestRow, Stretch, hint, rows, stretch
-from laggard.pipeline.requests.looking import histogram
-from laggard.pipeline.requests.past import lately, summaries
+from laggard.pipeline.requests.analysis import histogram
+from laggard.pipeline.requests.queries import lately, summaries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.requests.past import Durations, Summary, Told
+    from laggard.pipeline.requests.queries import Durations, Summary, Told
 
 BINS: Final = 48
 MOST_SERVICES: Final = 100

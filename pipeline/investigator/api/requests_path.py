@@ -20,14 +20,14 @@ from laggard.pipeline.requests.lanes import (
     ordered,
     times_on,
 )
-from laggard.pipeline.requests.past import Found, find, lately, request_of
+from laggard.pipeline.requests.queries import Found, find, lately, request_of
 from laggard.pipeline.requests.report import listed, spent_told
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
     from laggard.pipeline.investigator.reading import Reading
     from laggard.pipeline.records.requests import Request, Spent
-    from laggard.pipeline.requests.past import Told
+    from laggard.pipeline.requests.queries import Told
 
 ROUND_S: Final = 1800.0
 """Others of its cluster are looked for so long before it and after it, where it is not of the time asked about."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.producers.trace.told import Told
+    from laggard.producers.trace.problems import Told
 
 PACKET_MAGIC: Final = 0xC1FC1FC1
 

@@ -14,7 +14,7 @@ from laggard.producers.trace.ctf.streams import FOREVER_NS, History, Packet, Str
 from laggard.producers.trace.ctf.translation import BOUNDARIES, Boundary, Translation, blank
 from laggard.producers.trace.errors import TraceError
 from laggard.producers.trace.events import EVENT, Events, Kind, Texts
-from laggard.producers.trace.told import Told
+from laggard.producers.trace.problems import Told
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laggard.operators.regression import Regression
-from laggard.pipeline.applications.past import application_now, known_metrics, past_models
-from laggard.pipeline.applications.regression import Regressing
+from laggard.pipeline.applications.queries import application_now, known_metrics, past_models
 from laggard.pipeline.applications.report import equation_with_units, model_lines
 from laggard.pipeline.applications.resources import trait
+from laggard.pipeline.applications.stage import Regressing
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
@@ -150,7 +150,7 @@ def test_the_newest_records_of_a_large_topic_are_enough(worked: Path, monkeypatc
     with EmbeddedBus(worked) as bus:
         before = past_models(bus, TOPICS, 0.0)
         (partition,) = bus.partitions(TOPICS.name(MODELS))
-        monkeypatch.setattr("laggard.pipeline.applications.past.MOST_RECORDS", 1)
+        monkeypatch.setattr("laggard.pipeline.applications.queries.MOST_RECORDS", 1)
         (only,) = past_models(bus, TOPICS, 0.0)
         assert [only.present] == [each.present for each in before if each.present.ts == only.present.ts][-1:]
         assert only.before is None

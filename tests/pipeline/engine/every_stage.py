@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine.publishing import outgoing
-from laggard.pipeline.incidents.joining import Joining
+from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.topics import ANOMALIES, Topics
 from tests.evaluation import applications_kill, kill, pools_kill, requests_kill
 

@@ -24,7 +24,7 @@ from tests.pipeline.engine.conftest import (
     stop,
     stream,
 )
-from tests.pipeline.incidents.test_joining import JOINED, JOINING, Shown
+from tests.pipeline.incidents.test_stage import JOINED, JOINING, Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -30,7 +30,7 @@ from tests.pipeline.engine.conftest import (
     told,
 )
 from tests.pipeline.engine.test_joining import BOTH, drain, incidents, left
-from tests.pipeline.incidents.test_joining import JOINED
+from tests.pipeline.incidents.test_stage import JOINED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -35,7 +35,7 @@ from tests.pipeline.engine.conftest import (
 from tests.pipeline.engine.test_joining import TROUBLED, left
 from tests.pipeline.engine.test_joining import drain as drain_of
 from tests.pipeline.engine.test_runner import delete_before
-from tests.pipeline.incidents.test_joining import JOINED, JOINING
+from tests.pipeline.incidents.test_stage import JOINED, JOINING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

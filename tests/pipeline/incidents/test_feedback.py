@@ -23,8 +23,8 @@ from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.history.report import told
 from laggard.pipeline.history.why import History
-from laggard.pipeline.incidents.joining import Joining
-from laggard.pipeline.incidents.past import past_feedback, past_incidents, past_notices
+from laggard.pipeline.incidents.queries import past_feedback, past_incidents, past_notices
+from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.records import Case, Feedback, encode
 from laggard.pipeline.records.outputs import Blame, Evidence, FeedbackOutput
 from laggard.pipeline.topics import COUNTERS, Topics

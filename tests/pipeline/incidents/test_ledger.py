@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.incidents import ledger as module
-from laggard.pipeline.incidents import past
+from laggard.pipeline.incidents import queries
 from laggard.pipeline.incidents.ledger import Ledger
-from laggard.pipeline.incidents.past import past_incidents
+from laggard.pipeline.incidents.queries import past_incidents
 from laggard.pipeline.topics import Topics
 from tests.pipeline.incidents.joined import closed, incident
 
@@ -65,7 +65,7 @@ def test_it_says_what_reading_anew_says(deeds: list[tuple[int, float, str, str, 
 def test_only_what_is_new_is_read_again(bus: EmbeddedBus, monkeypatch: pytest.MonkeyPatch) -> None:
     bus.append([outgoing(incident(number, NOW + number), TOPICS) for number in range(50)])
     read: list[tuple[int, int]] = []
-    tellings = past.tellings
+    tellings = queries.tellings
 
     def counted(reader: object, start: int, end: int) -> object:
         read.append((start, end))
@@ -112,9 +112,9 @@ def test_it_is_bounded(bus: EmbeddedBus, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_opened_long_before_is_read_only_when_it_is_asked_about(bus: EmbeddedBus) -> None:
-    bus.append([outgoing(incident(number, NOW - past.REACH_S + 60 * number), TOPICS) for number in (-1, 1, 2)])
+    bus.append([outgoing(incident(number, NOW - queries.REACH_S + 60 * number), TOPICS) for number in (-1, 1, 2)])
     ledger = Ledger(bus, TOPICS)
     entries, begins = ledger.since(NOW)
-    assert (len(entries), begins) == (2, NOW - past.REACH_S + 60)
+    assert (len(entries), begins) == (2, NOW - queries.REACH_S + 60)
     entries, begins = ledger.since(-math.inf)
     assert (len(entries), math.isnan(begins)) == (3, True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laggard.pipeline.applications.method import regressing
-from laggard.pipeline.applications.past import application_now
+from laggard.pipeline.applications.queries import application_now
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.observers import Observer

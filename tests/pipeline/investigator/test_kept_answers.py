@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from laggard.pipeline.investigator.kept import SHARE, SOONEST_S, Kept
+from laggard.pipeline.investigator.caching import SHARE, SOONEST_S, Kept
 
 
 class Clock:

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from laggard.pipeline.investigator.kept import Kept
+from laggard.pipeline.investigator.caching import Kept
 from laggard.pipeline.pools.series import BIN_S, DRAWN
 from tests.pipeline.investigator.comparing import (
     FLAT,

@@ -13,9 +13,9 @@ from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.investigator.api import requests_path
 from laggard.pipeline.records import encode
 from laggard.pipeline.records.outputs import write_output
-from laggard.pipeline.requests import looking
+from laggard.pipeline.requests import analysis
 from laggard.pipeline.requests.method import looking as wired
-from laggard.pipeline.requests.past import Told, Took, summaries
+from laggard.pipeline.requests.queries import Told, Took, summaries
 from laggard.pipeline.topics import ANOMALIES, REQUESTS, Topics
 from tests.grafana.service import THREADS
 from tests.monitoring.servers import awaited
@@ -155,7 +155,7 @@ def test_requests_are_placed_at_once_and_then_by_isomap(page: Served) -> None:
     assert told["requests"] == first["requests"]
     assert told["ts"] == sorted(told["ts"])
     counts = Counter(told["cluster"])
-    assert counts.pop(-1) == looking.MOST_NORMAL
+    assert counts.pop(-1) == analysis.MOST_NORMAL
     by_name = {told["clusters"][place]: count for place, count in counts.items()}
     assert by_name == {name: each["requests"] for name, each in of_clusters(page).items()}
     # Who waited for the lock is near to others that did, far from normal ones.
@@ -176,16 +176,16 @@ def test_a_plane_is_made_anew_when_others_have_come_and_some_time_has_passed() -
     for number in range(40):
         took_s = 0.1 + 0.001 * (number % 7)
         told.put(SERVICE, str(number), Took(BEGIN + number, took_s, "", "", {"RU": took_s, "RS": 0.01 * (number % 3)}))
-    planes = looking.Planes(wired(), lambda: now)
+    planes = analysis.Planes(wired(), lambda: now)
 
-    def made(keys: int) -> looking.Plane:
+    def made(keys: int) -> analysis.Plane:
         wanted = list(told.took)[:keys]
         return awaited(lambda: planes.plane("about", told, wanted), lambda found: not found[1], 120)[0]
 
     assert made(30).drawn.normal == 30
-    now = looking.EVERY_S - 1.0
+    now = analysis.EVERY_S - 1.0
     assert made(40).drawn.normal == 30
-    now = looking.EVERY_S
+    now = analysis.EVERY_S
     assert made(40).drawn.normal == 40
     assert made(40).way == "isomap"
 

@@ -9,7 +9,7 @@ from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.member import Pace
 from laggard.pipeline.engine.runner import Runner
-from laggard.pipeline.incidents.joining import Joining
+from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.records import encode
 from laggard.pipeline.requests.method import judging
 from laggard.pipeline.settings import read_settings

@@ -63,7 +63,7 @@ from laggard.pipeline.records.models import PredictionOutput
 from laggard.pipeline.records.outputs import Blame, Evidence, Incident
 from laggard.producers.host.agent import AGENT_FEATURES, Agent
 from laggard.producers.sources.performance import SOURCE_FEATURES
-from laggard.producers.trace.own import OWN_FEATURES, own_frame
+from laggard.producers.trace.overhead import OWN_FEATURES, own_frame
 from tests.programs import path_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from laggard.operators.covariance.results import Dendrogram, Deviation, Level, Report
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-from laggard.pipeline.pools.covariance import MEMBER, Comparing
+from laggard.pipeline.pools.stage import MEMBER, Comparing
 from laggard.pipeline.records import UNNUMBERED, Frame, make_layout
 from laggard.pipeline.topics import POOLS
 

@@ -20,7 +20,7 @@ from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.pools.dendrogram import level_output
 from laggard.pipeline.pools.method import comparing
-from laggard.pipeline.pools.past import pool_at, standings
+from laggard.pipeline.pools.queries import pool_at, standings
 from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.records.outputs import read_output, write_output
 from laggard.pipeline.records.pools import PoolOutput, Ranked, pool_id

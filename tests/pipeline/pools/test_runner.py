@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.incidents.joining import Joining
+from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.pools.pooling import Members, Pooling
 from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.topics import COUNTERS, POOLS, Topics

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from laggard.operators.requests.detector import Requests
 from laggard.operators.requests.rates import Rates
 from laggard.pipeline.records import Request, Spent
-from laggard.pipeline.requests.requests import Judging
+from laggard.pipeline.requests.stage import Judging
 from laggard.pipeline.requests.ticks import REQUEST
 from laggard.pipeline.topics import REQUESTS
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.incidents.joining import Joining
+from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.records import encode
 from laggard.pipeline.topics import REQUESTS, Topics
 from tests.pipeline.ending import BUSES, Left, buses, run

@@ -21,7 +21,7 @@ from laggard.pipeline.eventtime import SET_BACK_RECORDS
 from laggard.pipeline.records import Case, Feedback, Frame, Mark, encode, make_layout
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Progress, anomaly_id
 from laggard.pipeline.records.requests import RequestOutput, request_id
-from laggard.pipeline.requests.requests import MOST_NAMES
+from laggard.pipeline.requests.stage import MOST_NAMES
 from laggard.pipeline.requests.ticks import REQUEST
 from tests.pipeline.requests.stages import LOCK, T0, UNLEARNABLE, UNSCORABLE, calm, locked, normal, reading, stage
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from laggard.operators.requests.results import Judged
     from laggard.pipeline.engine.stage import Output
     from laggard.pipeline.records import Request
-    from laggard.pipeline.requests.requests import RequestsTask
+    from laggard.pipeline.requests.stage import RequestsTask
 
 INPUT = Partition("t.requests", 0)
 

@@ -16,7 +16,7 @@ from laggard.pipeline.eventtime import REMEMBERED, SET_BACK_RECORDS
 from laggard.pipeline.records import Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput
 from laggard.pipeline.scoring import task
-from laggard.producers.trace.own import own_frame
+from laggard.producers.trace.overhead import own_frame
 from tests.pipeline.engine.conftest import INPUT, UNLEARNABLE, UNSCORABLE, WIRED, Drift, at, frame, new_task, record
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pytest
 from laggard.producers.host.process import MAX_SOCKET_SCAN, MAX_THREADS, RATES, Process
 from laggard.producers.host.processes import FEATURES, ProcessTable
 from laggard.producers.host.tasks import IO
-from laggard.producers.system.held import HeldFiles
 from laggard.producers.system.kernel import Kernel
+from laggard.producers.system.open_files import HeldFiles
 
 
 @pytest.fixture

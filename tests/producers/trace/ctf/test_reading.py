@@ -18,8 +18,8 @@ from laggard.producers.trace.ctf.trace import CtfTrace
 from laggard.producers.trace.ctf.translation import Boundary
 from laggard.producers.trace.ctf.types import Array
 from laggard.producers.trace.events import Events, Kind
+from laggard.producers.trace.problems import Told
 from laggard.producers.trace.reading import open_trace
-from laggard.producers.trace.told import Told
 from tests.producers.trace.ctf.written import OFFSET_NS, Packet, Written, everything
 
 if TYPE_CHECKING:

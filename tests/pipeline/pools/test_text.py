@@ -10,7 +10,7 @@ import pytest
 
 from laggard.operators.covariance.results import Dendrogram, Deviation, Level, Report
 from laggard.operators.ranking import FeatureScore, Kind
-from laggard.pipeline.pools.telling import blamed, deviating, deviation_sentence, pool_sentence, whole_output
+from laggard.pipeline.pools.text import blamed, deviating, deviation_sentence, pool_sentence, whole_output
 from laggard.pipeline.records.outputs import write_output
 from laggard.pipeline.records.pools import MAX_LEAVES, MAX_LEVELS, MAX_RANKED
 from tests.pipeline.pools.records import NAN

@@ -16,7 +16,7 @@ from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.eventtime import SET_BACK_RECORDS, SILENT_S
-from laggard.pipeline.pools.covariance import MEMBER, CovarianceTask
+from laggard.pipeline.pools.stage import MEMBER, CovarianceTask
 from laggard.pipeline.records import Case, Feedback, Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Progress, anomaly_id
 from laggard.pipeline.records.pools import PoolOutput, pool_id

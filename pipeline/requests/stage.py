@@ -24,9 +24,9 @@ from laggard.pipeline.eventtime import SILENT_S
 from laggard.pipeline.records import Feedback, Request
 from laggard.pipeline.records.limits import MAX_TS
 from laggard.pipeline.requests.causes import title
-from laggard.pipeline.requests.kept import Kept
 from laggard.pipeline.requests.numbering import Numbering
-from laggard.pipeline.requests.telling import blamed, lost_s, rates_sentence, request_output, traced
+from laggard.pipeline.requests.recorded import Kept
+from laggard.pipeline.requests.text import blamed, lost_s, rates_sentence, request_output, traced
 from laggard.pipeline.requests.ticks import REQUEST, Ticks, frame_of
 from laggard.pipeline.scoring.keyed import Keyed
 from laggard.pipeline.scoring.stream import Stream

@@ -21,7 +21,7 @@ from laggard.pipeline.alarms.tolerance import Tolerance, end_excused
 from laggard.pipeline.applications.application import Application
 from laggard.pipeline.applications.intervals import COUNTERS, PERFORMANCE
 from laggard.pipeline.applications.metrics import MAX_METRICS
-from laggard.pipeline.applications.telling import Judged, model_output, prediction_output
+from laggard.pipeline.applications.text import Judged, model_output, prediction_output
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS, RecordTask, Stage
 from laggard.pipeline.engine.states import States

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.dead_letters import MOST_REMEMBERED, Replayed, decoded, hex_dump, read_letter, replay_of, returned
 from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.engine.stage import DeadLetter
-from laggard.pipeline.letters import MOST_REMEMBERED, Replayed, decoded, hex_dump, read_letter, replay_of, returned
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
 from laggard.pipeline.topics import DEAD_LETTERS, Topics
 from tests.pipeline.pools.records import told

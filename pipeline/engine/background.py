@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from laggard.pipeline.bus import Bus, Partition
-    from laggard.pipeline.engine.held import Held
+    from laggard.pipeline.engine.assignment import Held
     from laggard.pipeline.engine.telemetry import TaskTelemetry
 
 EVERY_S: Final = 1.0

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laggard.pipeline.alarms.telling import ended_sentence, incident_sentence
+from laggard.pipeline.alarms.text import ended_sentence, incident_sentence
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.options import KafkaOptions
@@ -23,8 +23,8 @@ from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.engine.publishing import outgoing, outgoing_diagnosis
 from laggard.pipeline.history.rebuilding import LATELY
-from laggard.pipeline.incidents import past as module
-from laggard.pipeline.incidents.past import REACH_S, Telling, folded, lasted_s, past_incidents
+from laggard.pipeline.incidents import queries as module
+from laggard.pipeline.incidents.queries import REACH_S, Telling, folded, lasted_s, past_incidents
 from laggard.pipeline.records import Frame, Request, encode, make_layout
 from laggard.pipeline.records.diagnosis import Location, Phase, Stack
 from laggard.pipeline.records.outputs import Blame, read_output

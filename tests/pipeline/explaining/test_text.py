@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-from laggard.pipeline.explaining.telling import host_lines, lasting_sentence, sentence, verdict_sentence
+from laggard.pipeline.explaining.text import host_lines, lasting_sentence, sentence, verdict_sentence
 from laggard.pipeline.explaining.verdict import judge
 
 WRITES = FeatureScore("io_write_bytes_per_s", 212e6, 0.1e6, 0.3e6, 40.0)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.applications.intervals import COUNTERS
 from laggard.pipeline.applications.metrics import metric_id
-from laggard.pipeline.applications.regression import RegressionTask
+from laggard.pipeline.applications.stage import RegressionTask
 from laggard.pipeline.history.rebuilding import rebuild
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.records import Frame, RecordError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from laggard.pipeline.applications.application import Application
-    from laggard.pipeline.applications.regression import Regressing
+    from laggard.pipeline.applications.stage import Regressing
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.topics import Topics
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from laggard.operators.requests.results import Evidence, Traced
-    from laggard.pipeline.requests.past import Told
+    from laggard.pipeline.requests.queries import Told
 
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]

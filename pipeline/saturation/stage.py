@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, Unpack, cast
 from laggard.operators import contract
 from laggard.operators.saturation.results import FORECAST
 from laggard.pipeline.alarms.anomalies import blamed
-from laggard.pipeline.saturation.telling import Users, blamed_holder, blamed_user, saturation_sentence
+from laggard.pipeline.saturation.text import Users, blamed_holder, blamed_user, saturation_sentence
 from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.scoring.wired import Wired
 

@@ -16,7 +16,7 @@ from laggard.operators import contract
 from laggard.pipeline.alarms.courses import OVER_S
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine.stage import REPLAY_HEADER
-from laggard.pipeline.pools.telling import blamed, deviating, moment_output, pool_sentence, whole_output
+from laggard.pipeline.pools.text import blamed, deviating, moment_output, pool_sentence, whole_output
 from laggard.pipeline.pools.ticks import Ticks, Together
 from laggard.pipeline.records import UNNUMBERED, Frame, RecordError
 from laggard.pipeline.scoring import stream as streams

@@ -10,8 +10,8 @@ from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.engine.stage import DeadLetter
-from laggard.pipeline.incidents import joining
-from laggard.pipeline.incidents.joining import Joining
+from laggard.pipeline.incidents import stage
+from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.records.outputs import RankingOutput, write_output
 from laggard.pipeline.scoring.task import NOTHING_RANKED
 from laggard.pipeline.topics import ANOMALIES, INCIDENTS, Topics
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from laggard.pipeline.incidents.joining import JoiningTask
+    from laggard.pipeline.incidents.stage import JoiningTask
     from laggard.pipeline.records.frame import KeyedBy
     from laggard.pipeline.records.outputs import Incident
 
@@ -116,7 +116,7 @@ def test_what_is_live_and_what_was_replayed_are_not_joined_and_what_is_live_is_c
 
 
 def test_the_incidents_of_a_key_that_is_given_up_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joining, "_MAX_KEYS", 1)
+    monkeypatch.setattr(stage, "_MAX_KEYS", 1)
     shown = Shown()
     one = task(observers=[shown])
     (opened,) = give(one, anomaly(0, blame("hog")))

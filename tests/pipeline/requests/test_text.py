@@ -12,7 +12,7 @@ from laggard.operators.ranking import FeatureScore, RowScore
 from laggard.operators.requests.results import Cluster, Judged, Use
 from laggard.pipeline.records import Request, Spent, read_line
 from laggard.pipeline.records.requests import REST
-from laggard.pipeline.requests.telling import blamed, lost_s, rates_sentence, traced
+from laggard.pipeline.requests.text import blamed, lost_s, rates_sentence, traced
 from tests.pipeline.requests.evidence import Spent as Apart
 from tests.pipeline.requests.evidence import evidence
 from tests.pipeline.requests.stages import LOCK, locked, normal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.records import encode
-from laggard.pipeline.requests.kept import Kept
+from laggard.pipeline.requests.recorded import Kept
 from tests.pipeline.requests.stages import calm, locked
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from laggard.pipeline.bus import Bus, Incoming, Partition
-    from laggard.pipeline.pools.covariance import Comparing
+    from laggard.pipeline.pools.stage import Comparing
     from laggard.pipeline.records.pools import Ranked
     from laggard.pipeline.topics import Topics
 

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from laggard.operators.regression import Regression
-from laggard.pipeline.applications.regression import Regressing, RegressionTask
 from laggard.pipeline.applications.resources import trait
+from laggard.pipeline.applications.stage import Regressing, RegressionTask
 from laggard.pipeline.bus import Incoming, Outgoing, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
-from laggard.pipeline.incidents.joining import Joining
+from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.records import UNNUMBERED, Case, Feedback, Frame, Mark, Request, Wish, encode, make_layout
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Incident, Progress, read_output, write_output
