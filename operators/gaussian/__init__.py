@@ -1,6 +1,7 @@
 """S0: rank the rows of a frame, and their features, by how unlike their usual selves they are."""
 
-from laggard.operators.gaussian.detector import Gaussian, Scores
+from laggard.operators.gaussian.detector import Gaussian
+from laggard.operators.gaussian.scores import Scores
 from laggard.operators.gaussian.versions import MIGRATIONS
 
 __all__ = ["MIGRATIONS", "Gaussian", "Scores"]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from laggard.operators.calibration import Calibrated, Calibration, Level, Scale
+from laggard.operators.calibration import Calibrated, Calibration, Scale
 from laggard.operators.contract import check_shape
 from laggard.operators.features import BOTH, Directions
 from laggard.operators.gaussian.bank import Bank
@@ -20,17 +19,24 @@ from laggard.operators.gaussian.likelihood import (
     Reference,
     Weights,
     floor_of,
-    paper,
-    paper_counted,
     paper_rows,
-    risen,
-    scale_free,
     scale_free_counted,
     scale_free_rows,
 )
 from laggard.operators.gaussian.moments import Moments
 from laggard.operators.gaussian.rises import Rises, stocks_of
-from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+from laggard.operators.gaussian.scores import Scores
+from laggard.operators.gaussian.suspects import (
+    GONE_S,
+    MAX_SUSPECTS,
+    SUSPECT_FEATURES,
+    SUSPICIOUS,
+    Suspects,
+    gone,
+    plain,
+    recent,
+    restored,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -60,15 +66,6 @@ that does nothing but compute few do, and S0's rule is for means over them."""
 
 POOL_S = 300.0
 """All rows together are looked at again after so long, or after an eighth of the stream's age while it is young."""
-
-SUSPICIOUS = 0.1
-"""A row with this score is remembered for a while, should it end."""
-
-GONE_S = 10.0
-"""For so long a row that has ended is still ranked, with a score that fades by this time constant."""
-
-MAX_SUSPECTS = 16
-SUSPECT_FEATURES = 12
 
 CALIBRATIONS: dict[Likelihood, tuple[Scale, tuple[float, float]]] = {
     "scale_free": ("linear", (140.0, 30.0)),
@@ -186,8 +183,8 @@ class Gaussian(Calibrated):
         self._cohorts = Cohorts() if cohorts and likelihood == "scale_free" else None
         scale, prior = CALIBRATIONS[likelihood]
         self._calibration = Calibration(per_day=false_alarms_per_day, scale=scale, prior=prior, notices=notices)
-        self._suspects: dict[str, tuple[float, RowScore]] = {}
-        self._prospects: dict[str, tuple[float, RowScore]] | None = None  # those once an alignment is learned
+        self._suspects: Suspects = {}
+        self._prospects: Suspects | None = None  # those once an alignment is learned
         self._bank = Bank.empty()
         self._times = _Times()
         self._rises = Rises.none()
@@ -246,7 +243,7 @@ class Gaussian(Calibrated):
             self._bases,
             self.share,
             self.waits,
-            self._gone(ts, layout),
+            gone(self._suspects if self._prospects is None else self._prospects, ts, layout.rows),
             max(ts - self._times.first, 0.0) if self._times.ticks else 0.0,
             self.context_s,
         )
@@ -282,7 +279,7 @@ class Gaussian(Calibrated):
         if self._prospects is not None:
             self._suspects, self._prospects = self._prospects, None
         elif self._suspects:
-            self._suspects = _recent(self._suspects, ts)
+            self._suspects = recent(self._suspects, ts)
         if followed is not None and self._cohorts is not None:
             young = self._cohorts.learn(followed, ts, judged.evidence)
             if young is not followed:
@@ -308,20 +305,20 @@ class Gaussian(Calibrated):
             head.learn(np.where(present, judged.clean, 0.0), present)
         self._calibration.learn(ts, scores.worst_without(frozen, accepted))
 
-    def _ended(self, ts: float, layout: Layout) -> dict[str, tuple[float, RowScore]]:
+    def _ended(self, ts: float, layout: Layout) -> Suspects:
         """The suspects once this frame is learned: rows of the last one that were out of the ordinary and are not here.
 
         All of it follows from the state: what was judged at the last tick may be long forgotten.
         """
         last, bank = self._times.last, self._bank
-        suspects = _recent(self._suspects, ts)
+        suspects = recent(self._suspects, ts)
         features = len(self._pool.features)
         if self.likelihood == "paper" or not (features and 0.0 < ts - last <= GONE_S):
             return suspects
         rows = int((bank.last_ts == last).sum())
         there = set(layout.rows)
-        gone = {column for column, row in enumerate(bank.rows[:rows]) if row not in there}
-        if not gone:
+        ended = {column for column, row in enumerate(bank.rows[:rows]) if row not in there}
+        if not ended:
             return suspects
         before = _Names(bank.rows[:rows], bank.names[:rows], bank.features[:features], ())
         followed = None if self._cohorts is None else self._cohorts.follow(before, last, (), 0.0)
@@ -329,7 +326,7 @@ class Gaussian(Calibrated):
         evidence = bank.evidence[:features, :rows]
         raw = self._rows(evidence, reference, whole=False)
         level = self._calibration.level
-        if not any(level.score(float(raw[column])) >= SUSPICIOUS for column in gone):
+        if not any(level.score(float(raw[column])) >= SUSPICIOUS for column in ended):
             return suspects
         worst = float(np.fmax.reduce(raw))
         scores = Scores(
@@ -340,18 +337,6 @@ class Gaussian(Calibrated):
             if found.score >= SUSPICIOUS and found.row not in there:
                 suspects[found.row] = (last, found)
         return dict(list(suspects.items())[-MAX_SUSPECTS:])
-
-    def _gone(self, ts: float, layout: Layout) -> tuple[RowScore, ...]:
-        """The suspects that are not in the frame any more."""
-        suspects = self._prospects if self._prospects is not None else self._suspects
-        if not suspects:
-            return ()
-        there = set(layout.rows)
-        return tuple(
-            replace(found, score=found.score * math.exp(-(ts - seen) / GONE_S), gone_s=ts - seen)
-            for row, (seen, found) in suspects.items()
-            if row not in there and 0.0 < ts - seen <= GONE_S
-        )
 
     def _rows(self, evidence: Matrix, reference: Reference, whole: bool) -> NDArray[np.float64]:
         """Each row's anomaly, NaN where it has too few features."""
@@ -534,7 +519,7 @@ class Gaussian(Calibrated):
             "calibration": self._calibration.snapshot(),
             "likelihood": self.likelihood,
             "cohorts": (self._cohorts or Cohorts()).snapshot(),
-            "suspects": [[seen, *_plain(found)] for seen, found in self._suspects.values()],
+            "suspects": [[seen, *plain(found)] for seen, found in self._suspects.values()],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -551,32 +536,11 @@ class Gaussian(Calibrated):
         self._pool = _Pooled(float(state["pool_ts"]), self._bank.features[: pool.shape[1]], Pool(*pool))
         if self._cohorts is not None:
             self._cohorts = Cohorts.restored(state["cohorts"])
-        suspects = [(float(seen), _row_score(plain)) for seen, *plain in state["suspects"]]
+        suspects = [(float(seen), restored(each)) for seen, *each in state["suspects"]]
         self._suspects = {found.row: (seen, found) for seen, found in suspects}
         self._calibration.restore(state["calibration"])
         self._aligned = self._weights = self._floor = self._reference = self._open = self._judged = self._latest = None
         self._settled = False
-
-
-def _recent(suspects: dict[str, tuple[float, RowScore]], ts: float) -> dict[str, tuple[float, RowScore]]:
-    return {row: each for row, each in suspects.items() if 0.0 <= ts - each[0] <= GONE_S}
-
-
-def _plain(row: RowScore) -> list[Any]:
-    return [
-        row.row,
-        row.name,
-        row.score,
-        row.age_s,
-        row.basis,
-        row.waits,
-        [list(astuple(each)) for each in row.features],
-    ]
-
-
-def _row_score(plain: list[Any]) -> RowScore:
-    row, name, score, age_s, basis, waits, features = plain
-    return RowScore(row, name, score, tuple(FeatureScore(*each) for each in features), age_s, basis, waits)
 
 
 class _Pooled(NamedTuple):
@@ -621,156 +585,3 @@ class _Judged(NamedTuple):
     evidence: Matrix
     whole: bool
     scores: Scores
-
-
-@dataclass(slots=True, eq=False)
-class Scores:
-    """How unusual one frame is. Nobody changes it once it is made.
-
-    Attributes:
-        ts: the frame's time.
-        layout: its rows and features.
-        values: those of the frame, shape (rows, features), NaN where a value is not there.
-        evidence: what was judged: their short means; of the same shape.
-        raw: each row's anomaly; NaN for rows that are not ranked.
-        score: of the frame; above 1 is anomalous.
-        worst: the raw score of the worst row, NaN where none is ranked.
-        level: what raw scores are worth.
-        reference: what is usual; its matrices have the shape (features, rows).
-        likelihood: by which it is judged.
-        first_ts: when each row was first seen.
-        bases: by the place of a row, what it is compared with where that is not its own past alone.
-        share: the power to which a row's share of the rise of all rows counts.
-        waits: features that tell how long a row waits.
-        gone: rows that were out of the ordinary and ended a moment ago.
-        age_s: how long the model has been learning.
-        context_s: the window that is usual.
-
-    """
-
-    ts: float
-    layout: Layout
-    values: Matrix
-    evidence: Matrix
-    raw: NDArray[np.float64]
-    score: float
-    worst: float
-    level: Level
-    reference: Reference
-    likelihood: Likelihood
-    first_ts: NDArray[np.float64]
-    bases: Mapping[int, Basis]
-    share: float
-    waits: frozenset[str]
-    gone: tuple[RowScore, ...]
-    age_s: float
-    context_s: float
-
-    def worst_without(self, *masks: Flags | None) -> float:
-        """Return the raw score of the worst row that is in no mask, each of shape (rows,); NaN where none is ranked."""
-        known = [rows for rows in masks if rows is not None]
-        if not known:
-            return self.worst
-        return float(np.fmax.reduce(self.raw[~np.logical_or.reduce(known)], initial=math.nan))
-
-    @property
-    def row_scores(self) -> NDArray[np.float64]:
-        """Each row's score, above 1 is anomalous; NaN for rows that are not ranked."""
-        return self.level.scores(self.raw)
-
-    @property
-    def counted(self) -> NDArray[np.intp]:
-        """How many features of each row were judged: there, and not constant."""
-        if not self.reference.seen:
-            return np.zeros(len(self.raw), np.intp)
-        if self.likelihood == "scale_free":
-            return scale_free_counted(self.evidence.T, self.reference, whole=False)
-        return paper_counted(self.evidence.T, self.reference)
-
-    @property
-    def surprise(self) -> Matrix:
-        """Each feature's anomaly, shape (rows, features), NaN where it is not there; computed when it is asked for."""
-        judge = scale_free if self.likelihood == "scale_free" else paper
-        return judge(self.evidence.T, self.reference).T
-
-    @property
-    def young(self) -> bool:
-        """Whether less than an eighth of the window has been seen."""
-        return self.age_s < self.context_s / 8.0
-
-    @property
-    def blame(self) -> Matrix:
-        """Each feature's anomaly, weighed by the row's share of the rise of that feature in all rows; as `surprise`.
-
-        Of many that wait, or start, or are as busy as each other, it points to the one that takes most.
-        """
-        surprise = self.surprise
-        if not self.share or not surprise.size:
-            return surprise
-        rise = risen(self.evidence.T, self.reference).T
-        total = np.nansum(rise, axis=0)
-        blame: Matrix = surprise * np.divide(rise, total, out=np.ones_like(rise), where=total > 0.0) ** self.share
-        return blame
-
-    def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
-        """The rows that are most to blame and their worst features, worst first; ties in the frame's order.
-
-        The first row of the frame has the frame's score, and each other one that in the proportion of its blame. Rows
-        that were out of the ordinary and ended a moment ago are among them.
-        """
-        ranked = np.isfinite(self.raw)
-        if self.share and ranked.any():
-            blame = self.blame
-            raw = np.fmax.reduce(blame, axis=1, initial=-np.inf)
-            raw[~ranked] = np.nan
-            worst = float(np.nanmax(raw))
-            raw = raw * (self.worst / worst) if worst > 0.0 else np.where(ranked, self.raw, np.nan)
-        else:
-            blame, raw = self.surprise, self.raw
-        order = np.argsort(-raw, kind="stable")[: int(ranked.sum())]
-        row_scores = self.level.scores(raw)
-        found = self._ranked(order[:rows], row_scores, blame, features)
-        if self.gone:
-            ended = [replace(each, features=each.features[:features]) for each in self.gone]
-            found = tuple(sorted((*found, *ended), key=lambda each: -each.score)[:rows])
-        return Ranking(self.ts, self.score, found, self.age_s, self.young)
-
-    def _waits(self, blame: Matrix) -> NDArray[np.bool_]:
-        """Of each row, whether its most unusual feature, whatever they weigh, is one that tells how long it waits."""
-        if not blame.size:
-            return np.zeros(len(blame), bool)
-        told = np.array([feature in self.waits for feature in self.layout.features], bool)
-        plain = np.nan_to_num(blame, nan=-np.inf) / np.maximum(self.reference.weights.each[:, 0], np.finfo(float).tiny)
-        most = plain.argmax(axis=1)
-        waits: NDArray[np.bool_] = (plain[np.arange(len(most)), most] > 0.0) & told[most]
-        return waits
-
-    def _ranked(
-        self, rows: NDArray[np.intp], scores: NDArray[np.float64], blame: Matrix, features: int | None
-    ) -> tuple[RowScore, ...]:
-        """What is told of these rows, in their order, with so many features of each; of all rows at once."""
-        blame = blame[rows]
-        order = np.argsort(-blame, axis=1, kind="stable")[:, :features]
-        weight = self.reference.weight[:, rows].T
-        known = weight > 0.0
-        mean = np.where(known, self.reference.mean[:, rows].T, np.nan)
-        deviation = np.sqrt(self.reference.squares[:, rows].T / np.maximum(weight - 1.0, 1.0))
-        deviation[~known] = np.nan
-        columns = self.values[rows], mean, deviation, blame, self.evidence[rows]
-        cells = [order.tolist(), *(np.take_along_axis(each, order, axis=1).tolist() for each in columns)]
-        names, counts, waits = self.layout.features, np.isfinite(blame).sum(axis=1).tolist(), self._waits(blame)
-        return tuple(
-            RowScore(
-                row=self.layout.rows[row],
-                name=self.layout.names[row],
-                score=float(scores[row]),
-                features=tuple(
-                    FeatureScore(names[feature], *told)
-                    for feature, *told in zip(*(column[place][: counts[place]] for column in cells), strict=True)
-                ),
-                age_s=max(self.ts - float(self.first_ts[row]), 0.0),
-                basis=self.bases.get(row, "itself"),
-                waits=bool(waits[place]),
-            )
-            for place, row in enumerate(rows.tolist())
-        )

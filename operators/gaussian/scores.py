@@ -1,0 +1,178 @@
+"""How unusual one frame is: the scores of its rows and features, and their ranking."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from laggard.operators.gaussian.likelihood import paper, paper_counted, risen, scale_free, scale_free_counted
+from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from laggard.operators.calibration import Level
+    from laggard.operators.contract import Layout
+    from laggard.operators.gaussian.likelihood import Likelihood, Reference
+    from laggard.operators.ranking import Basis
+
+    Matrix = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
+
+
+@dataclass(slots=True, eq=False)
+class Scores:
+    """How unusual one frame is. Nobody changes it once it is made.
+
+    Attributes:
+        ts: the frame's time.
+        layout: its rows and features.
+        values: those of the frame, shape (rows, features), NaN where a value is not there.
+        evidence: what was judged: their short means; of the same shape.
+        raw: each row's anomaly; NaN for rows that are not ranked.
+        score: of the frame; above 1 is anomalous.
+        worst: the raw score of the worst row, NaN where none is ranked.
+        level: what raw scores are worth.
+        reference: what is usual; its matrices have the shape (features, rows).
+        likelihood: by which it is judged.
+        first_ts: when each row was first seen.
+        bases: by the place of a row, what it is compared with where that is not its own past alone.
+        share: the power to which a row's share of the rise of all rows counts.
+        waits: features that tell how long a row waits.
+        gone: rows that were out of the ordinary and ended a moment ago.
+        age_s: how long the model has been learning.
+        context_s: the window that is usual.
+
+    """
+
+    ts: float
+    layout: Layout
+    values: Matrix
+    evidence: Matrix
+    raw: NDArray[np.float64]
+    score: float
+    worst: float
+    level: Level
+    reference: Reference
+    likelihood: Likelihood
+    first_ts: NDArray[np.float64]
+    bases: Mapping[int, Basis]
+    share: float
+    waits: frozenset[str]
+    gone: tuple[RowScore, ...]
+    age_s: float
+    context_s: float
+
+    def worst_without(self, *masks: Flags | None) -> float:
+        """Return the raw score of the worst row that is in no mask, each of shape (rows,); NaN where none is ranked."""
+        known = [rows for rows in masks if rows is not None]
+        if not known:
+            return self.worst
+        return float(np.fmax.reduce(self.raw[~np.logical_or.reduce(known)], initial=math.nan))
+
+    @property
+    def row_scores(self) -> NDArray[np.float64]:
+        """Each row's score, above 1 is anomalous; NaN for rows that are not ranked."""
+        return self.level.scores(self.raw)
+
+    @property
+    def counted(self) -> NDArray[np.intp]:
+        """How many features of each row were judged: there, and not constant."""
+        if not self.reference.seen:
+            return np.zeros(len(self.raw), np.intp)
+        if self.likelihood == "scale_free":
+            return scale_free_counted(self.evidence.T, self.reference, whole=False)
+        return paper_counted(self.evidence.T, self.reference)
+
+    @property
+    def surprise(self) -> Matrix:
+        """Each feature's anomaly, shape (rows, features), NaN where it is not there; computed when it is asked for."""
+        judge = scale_free if self.likelihood == "scale_free" else paper
+        return judge(self.evidence.T, self.reference).T
+
+    @property
+    def young(self) -> bool:
+        """Whether less than an eighth of the window has been seen."""
+        return self.age_s < self.context_s / 8.0
+
+    @property
+    def blame(self) -> Matrix:
+        """Each feature's anomaly, weighed by the row's share of the rise of that feature in all rows; as `surprise`.
+
+        Of many that wait, or start, or are as busy as each other, it points to the one that takes most.
+        """
+        surprise = self.surprise
+        if not self.share or not surprise.size:
+            return surprise
+        rise = risen(self.evidence.T, self.reference).T
+        total = np.nansum(rise, axis=0)
+        blame: Matrix = surprise * np.divide(rise, total, out=np.ones_like(rise), where=total > 0.0) ** self.share
+        return blame
+
+    def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
+        """The rows that are most to blame and their worst features, worst first; ties in the frame's order.
+
+        The first row of the frame has the frame's score, and each other one that in the proportion of its blame. Rows
+        that were out of the ordinary and ended a moment ago are among them.
+        """
+        ranked = np.isfinite(self.raw)
+        if self.share and ranked.any():
+            blame = self.blame
+            raw = np.fmax.reduce(blame, axis=1, initial=-np.inf)
+            raw[~ranked] = np.nan
+            worst = float(np.nanmax(raw))
+            raw = raw * (self.worst / worst) if worst > 0.0 else np.where(ranked, self.raw, np.nan)
+        else:
+            blame, raw = self.surprise, self.raw
+        order = np.argsort(-raw, kind="stable")[: int(ranked.sum())]
+        row_scores = self.level.scores(raw)
+        found = self._ranked(order[:rows], row_scores, blame, features)
+        if self.gone:
+            ended = [replace(each, features=each.features[:features]) for each in self.gone]
+            found = tuple(sorted((*found, *ended), key=lambda each: -each.score)[:rows])
+        return Ranking(self.ts, self.score, found, self.age_s, self.young)
+
+    def _waits(self, blame: Matrix) -> NDArray[np.bool_]:
+        """Of each row, whether its most unusual feature, whatever they weigh, is one that tells how long it waits."""
+        if not blame.size:
+            return np.zeros(len(blame), bool)
+        told = np.array([feature in self.waits for feature in self.layout.features], bool)
+        plain = np.nan_to_num(blame, nan=-np.inf) / np.maximum(self.reference.weights.each[:, 0], np.finfo(float).tiny)
+        most = plain.argmax(axis=1)
+        waits: NDArray[np.bool_] = (plain[np.arange(len(most)), most] > 0.0) & told[most]
+        return waits
+
+    def _ranked(
+        self, rows: NDArray[np.intp], scores: NDArray[np.float64], blame: Matrix, features: int | None
+    ) -> tuple[RowScore, ...]:
+        """What is told of these rows, in their order, with so many features of each; of all rows at once."""
+        blame = blame[rows]
+        order = np.argsort(-blame, axis=1, kind="stable")[:, :features]
+        weight = self.reference.weight[:, rows].T
+        known = weight > 0.0
+        mean = np.where(known, self.reference.mean[:, rows].T, np.nan)
+        deviation = np.sqrt(self.reference.squares[:, rows].T / np.maximum(weight - 1.0, 1.0))
+        deviation[~known] = np.nan
+        columns = self.values[rows], mean, deviation, blame, self.evidence[rows]
+        cells = [order.tolist(), *(np.take_along_axis(each, order, axis=1).tolist() for each in columns)]
+        names, counts, waits = self.layout.features, np.isfinite(blame).sum(axis=1).tolist(), self._waits(blame)
+        return tuple(
+            RowScore(
+                row=self.layout.rows[row],
+                name=self.layout.names[row],
+                score=float(scores[row]),
+                features=tuple(
+                    FeatureScore(names[feature], *told)
+                    for feature, *told in zip(*(column[place][: counts[place]] for column in cells), strict=True)
+                ),
+                age_s=max(self.ts - float(self.first_ts[row]), 0.0),
+                basis=self.bases.get(row, "itself"),
+                waits=bool(waits[place]),
+            )
+            for place, row in enumerate(rows.tolist())
+        )
