@@ -8,16 +8,29 @@ from typing import TYPE_CHECKING
 
 import click
 
+from laggard.pipeline.applications.stage import Regressing
+from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.cli.exits import BUSY, CommandError
+from laggard.pipeline.cli.opening import bus_of, topics_of
 from laggard.pipeline.cli.options import duration_option, with_settings
 from laggard.pipeline.cli.part import session, supervised_option
 from laggard.pipeline.engine.observers import Observer
+from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.engine.telemetry import Telemetry
+from laggard.pipeline.investigator.tokens import token_of
+from laggard.pipeline.metrics.exporter import Exporter, metrics_registry
+from laggard.pipeline.records import Mark, encode
+from laggard.pipeline.scoring.wired import Wired
+from laggard.pipeline.topics import ANOMALIES, COUNTERS
+from laggard.pipeline.web.app import create_app
+from laggard.pipeline.web.listen import ListenError, worker_listen
+from laggard.pipeline.web.server import serve
+from laggard.pipeline.wiring import stages
 
 if TYPE_CHECKING:
     from laggard.operators.contract import Scores
     from laggard.pipeline.alarms.anomalies import Anomalies
     from laggard.pipeline.cli.part import Session
-    from laggard.pipeline.engine.runner import Runner
     from laggard.pipeline.notify import Notifier
     from laggard.pipeline.records import Frame
     from laggard.pipeline.settings import Settings
@@ -33,20 +46,6 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
     """Run the operators until ^C, with metrics and marks over HTTP."""
     with session(settings, "work", supervised=supervised, duration_s=duration_s) as running:
         # Here, because a claim that is refused needs none of them.
-        from laggard.pipeline.applications.stage import Regressing  # noqa: PLC0415
-        from laggard.pipeline.bus import Outgoing  # noqa: PLC0415
-        from laggard.pipeline.cli.opening import bus_of, topics_of  # noqa: PLC0415
-        from laggard.pipeline.engine.runner import Runner  # noqa: PLC0415
-        from laggard.pipeline.engine.telemetry import Telemetry  # noqa: PLC0415
-        from laggard.pipeline.investigator.tokens import token_of  # noqa: PLC0415
-        from laggard.pipeline.metrics.exporter import Exporter, metrics_registry  # noqa: PLC0415
-        from laggard.pipeline.records import Mark, encode  # noqa: PLC0415
-        from laggard.pipeline.scoring.wired import Wired  # noqa: PLC0415
-        from laggard.pipeline.topics import ANOMALIES, COUNTERS  # noqa: PLC0415
-        from laggard.pipeline.web.app import create_app  # noqa: PLC0415
-        from laggard.pipeline.web.listen import ListenError, worker_listen  # noqa: PLC0415
-        from laggard.pipeline.web.server import serve  # noqa: PLC0415
-        from laggard.pipeline.wiring import stages  # noqa: PLC0415
 
         host, topics = settings.text("host"), topics_of(settings)
         telemetry = Telemetry()
