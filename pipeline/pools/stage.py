@@ -21,6 +21,7 @@ from laggard.pipeline.pools.ticks import Ticks, Together
 from laggard.pipeline.records import UNNUMBERED, Frame, RecordError
 from laggard.pipeline.scoring import stream as streams
 from laggard.pipeline.scoring.keyed import Keyed
+from laggard.pipeline.scoring.narrator import Narrator
 from laggard.pipeline.scoring.stream import Stream
 from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.scoring.tolerated import Tolerated
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.alarms.tolerance import Tolerance
     from laggard.pipeline.bus import Partition
     from laggard.pipeline.engine.stage import TaskOptions
+    from laggard.pipeline.engine.states import States
     from laggard.pipeline.pools.ticks import Part, Tick
     from laggard.pipeline.records import Decoder
     from laggard.pipeline.records.outputs import Blame, Excuse
@@ -73,6 +75,10 @@ class Comparing(Wired):
     """What compares the members of pools, as a stage; see `Wired`."""
 
     __slots__ = ()
+
+    def narrator(self, states: States[Any]) -> MemberNarrator:  # noqa: ARG002 - the scores say all
+        """Return what says what the scores mean."""
+        return MemberNarrator(self)
 
     def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> CovarianceTask:
         """Make a task for a partition, without any state."""
@@ -122,6 +128,30 @@ class Pool(Keyed):
         self.ticks = Ticks()
         self.ranked = dict.fromkeys(self.ranked, -math.inf)  # by the clock from here on that is long ago
         return Keyed.begin_anew(self, scope, operator)
+
+
+class MemberNarrator(Narrator):
+    """Says which members of a pool deviate, and how."""
+
+    def tolerated(self, scores: contract.Scores, frame: Frame, tolerance: Tolerance, anomalies: Anomalies) -> Tolerated:
+        """Return the scores without the members that people excused."""
+
+        def excused(each: Blame | None) -> Excuse:
+            return tolerance.excused(each, frame.ts)
+
+        return ToleratedMembers(cast("Scores", scores), excused, anomalies)
+
+    def blame(self, scores: contract.Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002
+        """Return who is to blame, see `Narrator`."""
+        return blamed(_deviating(scores))
+
+    def sentence(self, scores: contract.Scores, found: Ranking, frame: Frame) -> str:
+        """Return the sentence on an anomaly."""
+        return pool_sentence(_deviating(scores), frame.ts, young=found.young)
+
+    def beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002
+        """Return nothing: the sentence says it."""
+        return ""
 
 
 class CovarianceTask(Task):
@@ -238,25 +268,6 @@ class CovarianceTask(Task):
         self._learn(Incoming(self.partition, self.position - 1, key, b"", frame.ts), stream)
         report = cast("Operator", stream.operator).report()
         return whole_output(report, operator=self.wired.name, pool=key, live=self._live)
-
-    # What is said of a tick.
-
-    def _tolerated(
-        self, scores: contract.Scores, frame: Frame, tolerance: Tolerance, anomalies: Anomalies
-    ) -> Tolerated:
-        def excused(each: Blame | None) -> Excuse:
-            return tolerance.excused(each, frame.ts)
-
-        return ToleratedMembers(cast("Scores", scores), excused, anomalies)
-
-    def _blame(self, scores: contract.Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002
-        return blamed(_deviating(scores))
-
-    def _sentence(self, scores: contract.Scores, found: Ranking, frame: Frame) -> str:
-        return pool_sentence(_deviating(scores), frame.ts, young=found.young)
-
-    def _beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002
-        return ""
 
 
 class ToleratedMembers(Tolerated):

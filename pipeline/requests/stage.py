@@ -29,6 +29,7 @@ from laggard.pipeline.requests.recorded import Kept
 from laggard.pipeline.requests.text import blamed, lost_s, rates_sentence, request_output, traced
 from laggard.pipeline.requests.ticks import REQUEST, Ticks, frame_of
 from laggard.pipeline.scoring.keyed import Keyed
+from laggard.pipeline.scoring.narrator import Narrator
 from laggard.pipeline.scoring.stream import Stream
 from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.scoring.wired import Wired
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from laggard.operators.requests.results import Cluster, Judged
     from laggard.pipeline.bus import Partition
     from laggard.pipeline.engine.stage import TaskOptions
+    from laggard.pipeline.engine.states import States
     from laggard.pipeline.records import Decoder, Frame, Received
     from laggard.pipeline.records.outputs import Blame
     from laggard.pipeline.requests.ticks import Tick
@@ -107,6 +109,10 @@ class Judging(Wired):
 
     judge: Callable[[], Operator] = field(kw_only=True)
     whole: Whole | None = field(default=None, kw_only=True)
+
+    def narrator(self, states: States[Any]) -> RateNarrator:
+        """Return what says what the scores mean, of services with these states."""
+        return RateNarrator(self, states)
 
     def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> RequestsTask:
         """Make a task for a partition, without any state."""
@@ -183,6 +189,30 @@ class Service(Keyed):
         if len(self.names) > MOST_NAMES:
             del self.names[next(iter(self.names))]
         return known.name
+
+
+class RateNarrator(Narrator):
+    """Says of which kind the requests are that are out of line too often."""
+
+    def __init__(self, wired: Wired, states: States[Any]) -> None:
+        super().__init__(wired)
+        self._states = states
+
+    def _cluster(self, key: str, row: str) -> Cluster | None:
+        service = cast("Service | None", self._states.get(key))
+        return None if service is None else service.judge.cluster(int(row))
+
+    def blame(self, scores: contract.Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002
+        """Return who is to blame, see `Narrator`."""
+        return blamed(found.rows[0], self._cluster(frame.key, found.rows[0].row)) if found.rows else None
+
+    def sentence(self, scores: contract.Scores, found: Ranking, frame: Frame) -> str:  # noqa: ARG002
+        """Return the sentence on an anomaly."""
+        return rates_sentence(found.rows, lambda row: self._cluster(frame.key, row), young=found.young)
+
+    def beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002
+        """Return nothing: the sentence says it."""
+        return ""
 
 
 class RequestsTask(Task):
@@ -308,21 +338,6 @@ class RequestsTask(Task):
             if (judged := found.outliers.get(at)) is not None:
                 cluster, name = names[judged.cluster], self.wired.name
                 self.outputs.append(request_output(request, judged, cluster, operator=name, live=False))
-
-    # What is said of a tick.
-
-    def _cluster(self, key: str, row: str) -> Cluster | None:
-        service = self.service(key)
-        return None if service is None else service.judge.cluster(int(row))
-
-    def _blame(self, scores: contract.Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002
-        return blamed(found.rows[0], self._cluster(frame.key, found.rows[0].row)) if found.rows else None
-
-    def _sentence(self, scores: contract.Scores, found: Ranking, frame: Frame) -> str:  # noqa: ARG002
-        return rates_sentence(found.rows, lambda row: self._cluster(frame.key, row), young=found.young)
-
-    def _beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002
-        return ""
 
 
 def _told(error: Exception) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Unpack, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from laggard.operators import contract
 from laggard.operators.saturation.results import FORECAST
 from laggard.pipeline.alarms.anomalies import blamed
 from laggard.pipeline.saturation.text import Users, blamed_holder, blamed_user, saturation_sentence
-from laggard.pipeline.scoring.task import Task
+from laggard.pipeline.scoring.narrator import Narrator
 from laggard.pipeline.scoring.wired import Wired
 
 if TYPE_CHECKING:
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from laggard.operators.ranking import Ranking
     from laggard.operators.saturation.results import Reading, Resource
     from laggard.pipeline.alarms.tolerance import Tolerance
-    from laggard.pipeline.bus import Partition
-    from laggard.pipeline.engine.stage import TaskOptions
+    from laggard.pipeline.engine.states import States
     from laggard.pipeline.records import Frame
     from laggard.pipeline.records.outputs import Blame
 
@@ -47,19 +46,24 @@ class Scores(contract.Scores, Protocol):
 class Saturating(Wired):
     """The operators as they are wired: one for the host, one for its limits, one for its processes."""
 
-    def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> Task:
-        """Make a task for a partition, without any state."""
-        return SaturationTask(self, partition, **options)
+    def narrator(self, states: States[Any]) -> Narrator:
+        """Return what says what the scores mean, of hosts with these states."""
+        return SaturationNarrator(self, states)
 
 
-class SaturationTask(Task):
-    """These operators on one partition."""
+class SaturationNarrator(Narrator):
+    """Says what hosts are short of, and who takes it: of that the newest frame of the processes tells."""
 
-    def _said_of(self, tolerance: Tolerance, frame: Frame) -> Tolerance:  # noqa: ARG002 - others are blamed by rows
+    def __init__(self, wired: Wired, states: States[Any]) -> None:
+        super().__init__(wired)
+        self._states = states
+
+    def feedback_on(self, tolerance: Tolerance, frame: Frame) -> Tolerance:  # noqa: ARG002 - others are blamed by rows
         """Return all feedback: the blamed program is no row of a frame of the host or of limits."""
         return tolerance
 
-    def _blame(self, scores: contract.Scores, found: Ranking, frame: Frame) -> Blame | None:
+    def blame(self, scores: contract.Scores, found: Ranking, frame: Frame) -> Blame | None:
+        """Return who is to blame, see `Narrator`."""
         reading, _ = _about(scores, found)
         if frame.scope == LIMIT:
             return blamed_holder(reading, self._users(frame.key))
@@ -67,19 +71,21 @@ class SaturationTask(Task):
         user = None if users is None else blamed_user(reading, users)
         return blamed(found, HOST) if user is None else user
 
-    def _said(self, scores: contract.Scores, found: Ranking, frame: Frame, own: str) -> str:
+    def said(self, scores: contract.Scores, found: Ranking, frame: Frame, own: str) -> str:
+        """Return the sentence on an anomaly, see `Narrator`."""
         reading, resource = _about(scores, found)
         lasted_s = frame.ts - cast("Scores", scores).open[own].onset_ts
         return saturation_sentence(
             reading, resource, lasted_s, self._users(frame.key), forecast=own.startswith(FORECAST)
         )
 
-    def _beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002 - it says who
+    def beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002 - it says who
+        """Return nothing: the sentence says it."""
         return ""
 
     def _users(self, key: str) -> Users | None:
         """Return who uses what on a host by the newest frame of its processes; None if there is none."""
-        keyed = self.states.get(key)
+        keyed = self._states.get(key)
         return None if keyed is None else cast("Users | None", keyed.streams[PROCESS].scores())
 
 

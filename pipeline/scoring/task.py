@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING, ClassVar, Final, cast
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.contract import LastingScores
 from laggard.operators.ranking import Ranking
-from laggard.pipeline.alarms.anomalies import OpenAnomaly, blamed
+from laggard.pipeline.alarms.anomalies import OpenAnomaly
 from laggard.pipeline.alarms.courses import JOINED_S, Told, followed, kept_open, opening
-from laggard.pipeline.alarms.progress import ANOMALY_FEATURES, ANOMALY_ROWS, notice_ended, progress
+from laggard.pipeline.alarms.progress import notice_ended, progress
 from laggard.pipeline.alarms.tolerance import Tolerance, end_excused
 from laggard.pipeline.engine.namesakes import BESIDE, Namesakes
 from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask
 from laggard.pipeline.engine.states import States
 from laggard.pipeline.eventtime import SET_BACK_RECORDS
-from laggard.pipeline.explaining.short_lived import just_begun, listed, matter
-from laggard.pipeline.explaining.text import lasting_sentence, sentence, story, suspicion_sentence
+from laggard.pipeline.explaining.text import story
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, judge, narrowed
 from laggard.pipeline.records import Feedback, Frame, Mark, encode
-from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Notice, RankingOutput, frame_id
-from laggard.pipeline.scoring.scopes import HOST, MOST_SCOPES, Scopes, answering, is_near
+from laggard.pipeline.records.outputs import FeedbackOutput, RankingOutput, frame_id
+from laggard.pipeline.scoring.narrator import commands_of
+from laggard.pipeline.scoring.scopes import MOST_SCOPES, Scopes, answering, is_near
 from laggard.pipeline.scoring.stream import Stream, kept_by, score_of, suspicion_of
 from laggard.pipeline.scoring.tolerated import Tolerated, ranking_of
 
@@ -40,12 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from laggard.operators.contract import Scores
-    from laggard.pipeline.alarms.anomalies import Anomalies
     from laggard.pipeline.bus import Incoming, Partition
     from laggard.pipeline.engine.observers import Observer
     from laggard.pipeline.engine.telemetry import TaskTelemetry
     from laggard.pipeline.records import Received
-    from laggard.pipeline.records.outputs import Blame, Excuse, Progress
+    from laggard.pipeline.records.outputs import Blame, Progress
     from laggard.pipeline.scoring.keyed import Keyed
     from laggard.pipeline.scoring.wired import Wired
 
@@ -71,6 +70,7 @@ class Task(RecordTask):
 
     Attributes:
         wired: the operator.
+        narrator: says what its scores mean.
         calm_s: an anomaly of a stream's score has ended when that has stayed at 1 or below for so long.
 
     """
@@ -92,6 +92,7 @@ class Task(RecordTask):
         self.wired = wired
         states = States(wired, partition, self._empty, snapshot_records, max_keys)
         super().__init__(wired, partition, states, observers, telemetry, live=live)
+        self.narrator = wired.narrator(states)
         self._namesakes = Namesakes()
 
     def _empty(self) -> Keyed:
@@ -207,8 +208,8 @@ class Task(RecordTask):
     ) -> None:
         try:
             scores = stream.score(frame)
-            if tolerance.said and (said := self._said_of(tolerance, frame)).said:
-                scores = self._tolerated(scores, frame, said, stream.anomalies)
+            if tolerance.said and (said := self.narrator.feedback_on(tolerance, frame)).said:
+                scores = self.narrator.tolerated(scores, frame, said, stream.anomalies)
             kept = kept_by(scores)
             fires, trigger = stream.trigger.after(frame.ts, score_of(scores), QUIET_S)
             suspicion = suspicion_of(scores)
@@ -236,21 +237,6 @@ class Task(RecordTask):
             except Exception:
                 _logger.exception(NOT_SHOWN, type(observer).__name__, frame.key)
 
-    def _said_of(self, tolerance: Tolerance, frame: Frame) -> Tolerance:
-        """Return the feedback that can apply to a frame: that on its key and its rows."""
-        return tolerance.at(frame.ts, (frame.key, *frame.layout.names))
-
-    def _tolerated(self, scores: Scores, frame: Frame, tolerance: Tolerance, anomalies: Anomalies) -> Tolerated:
-        """The scores without what people excused."""
-
-        def blame(found: Ranking) -> Blame | None:
-            return self._blame(scores, found, frame)
-
-        def excused(each: Blame | None) -> Excuse:
-            return tolerance.excused(each, frame.ts)
-
-        return Tolerated(scores, blame, excused, anomalies, host=frame.scope == HOST)
-
     def _open(  # noqa: PLR0917 - what an anomaly is made of
         self, record: Incoming, stream: Stream, frame: Frame, scores: Scores, before: Frame | None, own: str = ""
     ) -> None:
@@ -259,10 +245,10 @@ class Task(RecordTask):
         opened = OpenAnomaly(frame_id(self.wired.name, frame, own), began_ts, self._is_live(record), own=own)
         try:
             found = ranking_of(scores, own)
-            blame = self._blame(scores, found, frame)
+            blame = self.narrator.blame(scores, found, frame)
             opened = opened.blaming(blame)
-            told = self._anomaly(opened, frame, scores, found, blame)
-            if not own and (more := self._beside(found, frame, before)):
+            told = self.narrator.anomaly(opened, frame, scores, found, blame)
+            if not own and (more := self.narrator.beside(found, frame, before)):
                 told = replace(told, sentence=f"{told.sentence} {more}")
             self.outputs.append(told)
             self._counts.anomalies += 1
@@ -283,37 +269,13 @@ class Task(RecordTask):
                 self._end_notice(frame.key, frame.scope, stream, frame.ts, became)
         elif fires and score_of(scores) <= 1.0 and isinstance(scores, LastingScores):
             try:
-                told = self._told_notice(record, frame, scores, suspicion)
+                told = self.narrator.notice(frame, scores, suspicion, live=self._is_live(record))
             except Exception as error:  # noqa: BLE001 - see above
                 self._refuse_frame(record, frame, f"a notice that cannot be told: {_told(error)}")
                 return
             if not any(each.blames(told.blame) for each in stream.courses):
                 self.outputs.append(told)
                 stream.anomalies = stream.anomalies._replace(notices=notices.opening(opening(told)))
-
-    def _told_notice(self, record: Incoming, frame: Frame, scores: LastingScores, suspicion: float) -> Notice:
-        found, onset_ts = scores.suspects(JUDGED_ROWS, JUDGED_FEATURES)
-        ranking = narrowed(found, ANOMALY_ROWS, ANOMALY_FEATURES)
-        return Notice(
-            id=frame_id(self.wired.name, frame, "notice"),
-            operator=self.wired.name,
-            parameters=self.wired.parameters,
-            keyed_by=frame.keyed_by,
-            key=frame.key,
-            ts=frame.ts,
-            score=suspicion,
-            ranking=ranking,
-            sentence=suspicion_sentence(found, _commands(frame), frame.scope, frame.ts - onset_ts),
-            model_age_s=ranking.age_s,
-            young=ranking.young,
-            live=self._is_live(record),
-            scope=frame.scope,
-            blame=blamed(found, frame.scope),
-            onset_ts=onset_ts,
-            change="opened",
-            opened_ts=frame.ts,
-            until_ts=frame.ts,
-        )
 
     def _end_notice(self, key: str, scope: str, stream: Stream, ts: float, became: str = "") -> None:
         notices = stream.anomalies.notices
@@ -323,43 +285,20 @@ class Task(RecordTask):
         self.outputs.append(told)
         stream.anomalies = stream.anomalies._replace(notices=notices.ended())
 
-    def _anomaly(
-        self, opened: OpenAnomaly, frame: Frame, scores: Scores, found: Ranking, blame: Blame | None
-    ) -> Anomaly:
-        ranking = narrowed(found, ANOMALY_ROWS, ANOMALY_FEATURES)
-        kept = kept_by(scores).get(opened.own)
-        return Anomaly(
-            id=opened.id,
-            operator=self.wired.name,
-            parameters=self.wired.parameters,
-            keyed_by=frame.keyed_by,
-            key=frame.key,
-            ts=frame.ts,
-            score=score_of(scores) if kept is None else kept.score,
-            ranking=ranking,
-            sentence=self._said(scores, found, frame, opened.own),
-            model_age_s=ranking.age_s,
-            young=ranking.young,
-            live=opened.live,
-            scope=frame.scope,
-            blame=blame,
-            onset_ts=math.nan if kept is None else kept.onset_ts,
-        )
-
     def _goes_on(self, stream: Stream, frame: Frame, scores: Scores, own: str) -> bool:
         """Let what the stream's score found go on as what the operator keeps open, if both blame the same program."""
         if all(each.own for each in stream.courses):
             return False
         try:
             found = ranking_of(scores, own)
-            blame = self._blame(scores, found, frame)
+            blame = self.narrator.blame(scores, found, frame)
             sudden = next((each for each in stream.courses if not each.own and each.blames(blame)), None)
             if sudden is None or blame is None:
                 return False
             kept = kept_by(scores)[own]
             course = sudden.kept(own, min(sudden.opened_ts, kept.onset_ts)).after(frame.ts, kept.score)
             course = course.extended(frame.ts, found, blame, worse=False)
-            said = self._said(scores, found, frame, own)
+            said = self.narrator.said(scores, found, frame, own)
         except Exception:  # noqa: BLE001 - it cannot be told: whoever opens it says so
             return False
         self.outputs.append(self._progress(Told(course, "extended", found), frame.key, frame.scope, frame.ts, said))
@@ -374,7 +313,7 @@ class Task(RecordTask):
         def look(own: str = "") -> tuple[Ranking, Blame | None] | None:
             try:
                 found = ranking_of(scores, own)
-                return found, self._blame(scores, found, frame)
+                return found, self.narrator.blame(scores, found, frame)
             except Exception as error:  # noqa: BLE001 - see above
                 self._refuse_frame(record, frame, f"progress that cannot be told: {_told(error)}")
                 return None
@@ -389,30 +328,8 @@ class Task(RecordTask):
         for each in told:
             if each.change == "ended" and not each.course.own:
                 stream.close(each.course.id)
-            said = "" if each.ranking is None else self._said(scores, each.ranking, frame, each.course.own)
+            said = "" if each.ranking is None else self.narrator.said(scores, each.ranking, frame, each.course.own)
             self.outputs.append(self._progress(each, frame.key, frame.scope, frame.ts, said))
-
-    # What is said of a frame.
-
-    def _blame(self, scores: Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002 - others need all
-        """Who is to blame, by a frame's scores and what was ranked of them."""
-        return blamed(found, frame.scope)
-
-    def _said(self, scores: Scores, found: Ranking, frame: Frame, own: str) -> str:
-        """Return the sentence on an anomaly; `own` is the operator's id of one that it keeps open itself."""
-        if (kept := kept_by(scores).get(own)) is None:
-            return self._sentence(scores, found, frame)
-        return lasting_sentence(found, _commands(frame), frame.scope, frame.ts - kept.onset_ts, rows=kept.rows)
-
-    def _sentence(self, scores: Scores, found: Ranking, frame: Frame) -> str:  # noqa: ARG002 - as above
-        """What that is in plain words."""
-        return sentence(found, _commands(frame), frame.scope)
-
-    def _beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:
-        """What else is told where an anomaly opens: what has just begun; `before` is the frame before."""
-        if before is None or not matter(judge(found), None) or not (begun := just_begun(before, frame)):
-            return ""
-        return f"Processes that have just begun: {listed(begun)}."
 
     def _refuse_frame(self, record: Incoming, frame: Frame, reason: str) -> None:
         """Refuse the frame of a record, or one that was joined of several and has no bytes yet."""
@@ -549,13 +466,8 @@ def _story(ranking: Ranking, streams: Mapping[str, Stream], scope: str) -> str:
     frame, about_host = streams[scope].frame, streams.get("host")
     scores = None if about_host is None else about_host.scores()
     host = None if scores is None else scores.ranking(rows=1, features=JUDGED_FEATURES)
-    commands = {} if frame is None else _commands(frame)
+    commands = {} if frame is None else commands_of(frame)
     return " ".join(story(judge(ranking, host), ranking, commands, scope))
-
-
-def _commands(frame: Frame) -> Mapping[str, str]:
-    """Return the command lines of a frame by the ids of their rows."""
-    return dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
 
 
 def _told(error: Exception) -> str:

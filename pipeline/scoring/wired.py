@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus import Partition
     from laggard.pipeline.engine.snapshots import Migration
     from laggard.pipeline.engine.stage import TaskOptions
+    from laggard.pipeline.engine.states import States
+    from laggard.pipeline.scoring.narrator import Narrator
     from laggard.pipeline.scoring.stream import Operator
     from laggard.pipeline.scoring.task import Task
     from laggard.pipeline.topics import Topic
@@ -67,6 +69,12 @@ class Wired(Stage):
     def make_for(self, scope: str) -> Operator:
         """Make an operator for the frames of a scope."""
         return self.make(**self.of_scope.get(scope if scope in self.scopes else "", {}))
+
+    def narrator(self, states: States[Any]) -> Narrator:  # noqa: ARG002 - some look into the state of the key
+        """Return what says what the scores mean, of keys with these states."""
+        from laggard.pipeline.scoring.narrator import Narrator  # noqa: PLC0415 - see below
+
+        return Narrator(self)
 
     def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> Task:
         """Make a task for a partition, without any state."""

@@ -15,7 +15,7 @@ from laggard.pipeline.engine.stage import DeadLetter
 from laggard.pipeline.eventtime import REMEMBERED, SET_BACK_RECORDS
 from laggard.pipeline.records import Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput
-from laggard.pipeline.scoring import task
+from laggard.pipeline.scoring import narrator, task
 from laggard.producers.trace.overhead import own_frame
 from tests.pipeline.engine.conftest import INPUT, UNLEARNABLE, UNSCORABLE, WIRED, Drift, at, frame, new_task, record
 
@@ -340,7 +340,7 @@ def test_an_anomaly_that_cannot_be_told_is_learned_all_the_same(monkeypatch: pyt
     def refuse(*_: object) -> str:
         raise ValueError("no words")
 
-    monkeypatch.setattr(task, "sentence", refuse)
+    monkeypatch.setattr(narrator, "sentence", refuse)
     one = give(new_task(), [*steady(3), frame("h1", 3, 55.0), frame("h1", 4, 5.0)])
     assert reasons(one) == ["t.counters[0]@3: an anomaly that cannot be told: ValueError: no words"]
     assert state(one)["operator"]["learned"] == 4

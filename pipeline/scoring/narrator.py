@@ -1,0 +1,128 @@
+"""What is said of a frame: who is to blame, in which words, and as which record."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.alarms.anomalies import blamed
+from laggard.pipeline.alarms.progress import ANOMALY_FEATURES, ANOMALY_ROWS
+from laggard.pipeline.explaining.short_lived import just_begun, listed, matter
+from laggard.pipeline.explaining.text import lasting_sentence, sentence, suspicion_sentence
+from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, judge, narrowed
+from laggard.pipeline.records.outputs import Anomaly, Notice, frame_id
+from laggard.pipeline.scoring.scopes import HOST
+from laggard.pipeline.scoring.stream import kept_by, score_of
+from laggard.pipeline.scoring.tolerated import Tolerated
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laggard.operators.contract import LastingScores, Scores
+    from laggard.operators.ranking import Ranking
+    from laggard.pipeline.alarms.anomalies import Anomalies, OpenAnomaly
+    from laggard.pipeline.alarms.tolerance import Tolerance
+    from laggard.pipeline.records import Frame
+    from laggard.pipeline.records.outputs import Blame, Excuse
+    from laggard.pipeline.scoring.wired import Wired
+
+
+class Narrator:
+    """Says what the scores of frames mean: here of processes and hosts, and of rows of any other scope.
+
+    Parameters:
+        wired: the operator.
+
+    """
+
+    def __init__(self, wired: Wired) -> None:
+        self._wired = wired
+
+    def blame(self, scores: Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002 - others need all
+        """Return who is to blame, by the scores of a frame and what was ranked of them."""
+        return blamed(found, frame.scope)
+
+    def said(self, scores: Scores, found: Ranking, frame: Frame, own: str) -> str:
+        """Return the sentence on an anomaly; `own` is the operator's id of one that it keeps open itself."""
+        if (kept := kept_by(scores).get(own)) is None:
+            return self.sentence(scores, found, frame)
+        return lasting_sentence(found, commands_of(frame), frame.scope, frame.ts - kept.onset_ts, rows=kept.rows)
+
+    def sentence(self, scores: Scores, found: Ranking, frame: Frame) -> str:  # noqa: ARG002 - as above
+        """Return the sentence on an anomaly of the score of a frame."""
+        return sentence(found, commands_of(frame), frame.scope)
+
+    def beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:
+        """Return what else is told where an anomaly opens: what has just begun; `before` is the frame before."""
+        if before is None or not matter(judge(found), None) or not (begun := just_begun(before, frame)):
+            return ""
+        return f"Processes that have just begun: {listed(begun)}."
+
+    def anomaly(
+        self, opened: OpenAnomaly, frame: Frame, scores: Scores, found: Ranking, blame: Blame | None
+    ) -> Anomaly:
+        """Return the record of an anomaly that opens."""
+        ranking = narrowed(found, ANOMALY_ROWS, ANOMALY_FEATURES)
+        kept = kept_by(scores).get(opened.own)
+        return Anomaly(
+            id=opened.id,
+            operator=self._wired.name,
+            parameters=self._wired.parameters,
+            keyed_by=frame.keyed_by,
+            key=frame.key,
+            ts=frame.ts,
+            score=score_of(scores) if kept is None else kept.score,
+            ranking=ranking,
+            sentence=self.said(scores, found, frame, opened.own),
+            model_age_s=ranking.age_s,
+            young=ranking.young,
+            live=opened.live,
+            scope=frame.scope,
+            blame=blame,
+            onset_ts=math.nan if kept is None else kept.onset_ts,
+        )
+
+    def notice(self, frame: Frame, scores: LastingScores, suspicion: float, *, live: bool) -> Notice:
+        """Return the record of a notice that opens."""
+        found, onset_ts = scores.suspects(JUDGED_ROWS, JUDGED_FEATURES)
+        ranking = narrowed(found, ANOMALY_ROWS, ANOMALY_FEATURES)
+        return Notice(
+            id=frame_id(self._wired.name, frame, "notice"),
+            operator=self._wired.name,
+            parameters=self._wired.parameters,
+            keyed_by=frame.keyed_by,
+            key=frame.key,
+            ts=frame.ts,
+            score=suspicion,
+            ranking=ranking,
+            sentence=suspicion_sentence(found, commands_of(frame), frame.scope, frame.ts - onset_ts),
+            model_age_s=ranking.age_s,
+            young=ranking.young,
+            live=live,
+            scope=frame.scope,
+            blame=blamed(found, frame.scope),
+            onset_ts=onset_ts,
+            change="opened",
+            opened_ts=frame.ts,
+            until_ts=frame.ts,
+        )
+
+    def feedback_on(self, tolerance: Tolerance, frame: Frame) -> Tolerance:
+        """Return the feedback that can apply to a frame: that on its key and its rows."""
+        return tolerance.at(frame.ts, (frame.key, *frame.layout.names))
+
+    def tolerated(self, scores: Scores, frame: Frame, tolerance: Tolerance, anomalies: Anomalies) -> Tolerated:
+        """The scores without what people excused."""
+
+        def blame(found: Ranking) -> Blame | None:
+            return self.blame(scores, found, frame)
+
+        def excused(each: Blame | None) -> Excuse:
+            return tolerance.excused(each, frame.ts)
+
+        return Tolerated(scores, blame, excused, anomalies, host=frame.scope == HOST)
+
+
+def commands_of(frame: Frame) -> Mapping[str, str]:
+    """Return the command lines of a frame by the ids of their rows."""
+    return dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
