@@ -3,7 +3,8 @@
 A file or folder is trusted where it belongs to root, to this user, or to whoever called sudo, and where nobody else may
 write it. A group may, where it is root's, or the owner's private one (`umask 002`): of his name, with no other member.
 
-Each check is one of an open descriptor, or of a folder in which others can replace nothing of what is trusted.
+Each check is one of an open descriptor, or of a folder in which others can replace nothing of what is trusted. Nor can
+they replace it, or a folder that it is in.
 """
 
 from __future__ import annotations
@@ -14,10 +15,7 @@ import os
 import pwd
 import stat
 from contextlib import suppress
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 _WRITES_ANEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -67,27 +65,34 @@ def check(descriptor: int, path: Path | str) -> None:
 
 
 def check_folder(path: Path | str) -> None:
-    """Check a folder, links resolved, in which files are to be kept.
+    """Check a folder in which files are to be kept, and all that it is in, links resolved.
 
-    Others may write to it where they can replace nothing of ours (the sticky bit, as `/tmp` has it), and where root
+    Others may write to one where they can replace nothing of ours (the sticky bit, as `/tmp` has it), and where root
     mounted it so, as Kubernetes does with an `emptyDir`: each file in it is checked when it is opened.
 
     Raises:
-        Untrusted: others could replace what is in it.
+        Untrusted: others could replace what is in it, or the folder itself.
         OSError: it cannot be looked at.
 
     """
+    folder = Path(path).resolve()
     # For its state alone, which needs no right to list it.
-    descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        found = os.fstat(descriptor)
-        shared = found.st_mode & stat.S_ISVTX or (
-            found.st_uid == 0 and os.stat("..", dir_fd=descriptor).st_dev != found.st_dev
-        )
+        for each in (folder, *folder.parents):
+            above = os.open("..", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
+            descriptor, inner = above, descriptor
+            try:
+                found = os.fstat(inner)
+                mounted = found.st_uid == 0 and os.fstat(above).st_dev != found.st_dev
+            finally:
+                os.close(inner)
+            if each != folder and not _is_mapped(found.st_uid):
+                continue
+            if reason := distrust(found, shared=mounted or bool(found.st_mode & stat.S_ISVTX)):
+                raise Untrusted(each, reason)
     finally:
         os.close(descriptor)
-    if reason := distrust(found, shared=bool(shared)):
-        raise Untrusted(path, reason)
 
 
 def check_beside(path: Path) -> None:
@@ -139,6 +144,15 @@ def distrust(found: os.stat_result, *, shared: bool = False) -> str:
     if found.st_mode & stat.S_IWGRP and not _private(found.st_gid):
         return f"it is writable by the group {_group(found.st_gid)}; run `chmod g-w` on it"
     return ""
+
+
+def _is_mapped(uid: int) -> bool:
+    """Whether this namespace of users has the user. If not, as that of `unshare --user`, not even root is told."""
+    with suppress(OSError):
+        lines = Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines()
+        ranges = ((int(first), int(count)) for first, _, count in map(str.split, lines))
+        return any(first <= uid < first + count for first, count in ranges)
+    return True
 
 
 def trusted_users() -> set[int]:

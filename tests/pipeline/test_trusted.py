@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from laggard.pipeline import trusted
 from laggard.pipeline.bus import BusError
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import Claim, claim_path, holder_of
@@ -253,6 +254,40 @@ def test_a_folder_that_root_mounted_for_all_is_taken(tmp_path: Path) -> None:
     folder.chmod(0o777)
     with pytest.raises(Untrusted):
         check_folder(folder)
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_folder_that_others_could_replace_is_refused_by_the_one_that_it_is_in(tmp_path: Path, link: bool) -> None:
+    above, folder = tmp_path / "above", tmp_path / "above/between/folder"
+    folder.mkdir(parents=True)
+    asked = folder
+    if link:
+        asked = tmp_path / "link"
+        asked.symlink_to(folder)
+    check_folder(asked)
+    above.chmod(0o777)
+    with pytest.raises(Untrusted, match="writable by all users") as refused:
+        check_folder(asked)
+    assert refused.value.filename == str(above.resolve())
+    above.chmod(0o1777)
+    check_folder(asked)  # of what is ours they can rename nothing there
+
+
+def test_users_that_the_namespace_does_not_have_are_not_mapped() -> None:
+    assert trusted._is_mapped(os.geteuid())
+    assert not trusted._is_mapped((1 << 32) - 1)  # no user at all
+
+
+@needs_root
+def test_a_folder_in_that_of_a_stranger_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "of nobody/ours"
+    folder.mkdir(parents=True)
+    os.chown(folder.parent, NOBODY, -1)
+    with pytest.raises(Untrusted, match="it belongs to nobody, expected root"):
+        check_folder(folder)
+    # In a namespace of users that has no root, root's folders seem to be somebody's whom it does not have.
+    monkeypatch.setattr(trusted, "_is_mapped", lambda uid: uid != NOBODY)
+    check_folder(folder)
 
 
 @needs_root
