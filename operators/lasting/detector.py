@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import operator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
@@ -12,27 +10,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 import numpy as np
 
 from laggard.operators.contract import check_shape
+from laggard.operators.lasting.anomalies import BLOCKS, anomaly_of, frozen_units, levels_of, released, subjects_of
 from laggard.operators.lasting.evidence import (
-    PARTS,
     RECORD_S,
     RECORDED,
     Evidence,
     Quantities,
-    expected,
     raised,
     recorded,
 )
 from laggard.operators.lasting.scores import Scores
 from laggard.operators.lasting.state import (
     BUDGET_POWER,
-    KEPT,
     NOTICED,
     SCALES,
     YOUNG_S,
     Anomaly,
     State,
     emptied,
-    mean_of,
     places_of,
     still_there,
 )
@@ -50,9 +45,6 @@ if TYPE_CHECKING:
     Places = NDArray[np.intp]
 
 _T = TypeVar("_T")
-
-BLOCKS: Final = tuple(itertools.accumulate((each.blocks for each in SCALES), operator.mul))
-"""The number of the shortest sub-blocks in one of each scale."""
 
 UNITS: Final = 100.0
 """The number of units up to which the limits hold. More units share the same budget, and have higher limits."""
@@ -73,9 +65,6 @@ CALM_S: Final = 300.0
 
 MOST_OPEN: Final = 32
 """The most anomalies that are open at a time. The worst are opened first."""
-
-EXPLAINS: Final = 0.6
-"""A row is reported instead of its name if it has this share of the excess."""
 
 LARGEST_GAP_S, GAP_TICKS = 60.0, 3.0
 """A gap of more than a minute, and of more than 3 ticks, restarts the windows."""
@@ -276,12 +265,12 @@ class Lasting:
         if not due.any():
             return
         due &= np.isfinite(state.evidence[0].ring[0, :, :present]).any(axis=0)
-        if (frozen := _frozen(state, sums)) is not None:
+        if (frozen := frozen_units(state, sums)) is not None:
             due &= ~frozen[:present]
         (places,) = np.nonzero(due)
         if not places.size:
             return
-        levels = _levels([each.ring[..., places] for each in state.evidence], NEW_S)
+        levels = levels_of([each.ring[..., places] for each in state.evidence], NEW_S)
         state.evidence = tuple(
             each.settled(places, level, self.quantities.stocks, NEW_S / scale.part_s)
             for each, scale, level in zip(state.evidence, SCALES, levels, strict=True)
@@ -344,7 +333,7 @@ class Lasting:
         """Close the sub-block of one scale, and open the anomalies that pass its limit."""
         scale, quantities, units = SCALES[number], self.quantities, state.units
         names = len(units.names)
-        learned = None if (frozen := _frozen(state, sums)) is None else ~frozen
+        learned = None if (frozen := frozen_units(state, sums)) is None else ~frozen
         evidence = state.evidence[number].turned(scale, quantities, learned)
         excess = evidence.excess(last_two=number == 0 and self._pace(state) == 1.0)
         new = self._new(state)
@@ -368,13 +357,13 @@ class Lasting:
         state.near = _changed(state.near, number, share if share > NOTICED else 0.0)
         state.nearest = _changed(state.nearest, number, None)
         if state.near[number] > NOTICED:
-            subjects = partial(_subjects, best=best, excess=excess, sums=sums, names=names)
+            subjects = partial(subjects_of, best=best, excess=excess, sums=sums, names=names)
             self._report(
                 state,
                 number,
                 worst,
                 subjects,
-                lambda unit, quantity: self._anomaly(state, number, unit, quantity, sums, layout, values),
+                lambda unit, quantity: anomaly_of(state, quantities, number, unit, quantity, sums, layout, values),
             )
 
     def _worst(self, state: State, number: int, excess: Matrix, learned: Flags | None) -> tuple[Matrix, Places]:
@@ -452,47 +441,6 @@ class Lasting:
         """Return r, of a shape like (quantities, units)."""
         return self.quantities.resolution
 
-    def _anomaly(  # noqa: PLR0917 - the parts of an anomaly
-        self, state: State, number: int, unit: int, quantity: int, sums: Sums, layout: Layout, values: Matrix
-    ) -> Anomaly:  # fmt: skip
-        units = state.units
-        names = len(units.names)
-        is_row = unit >= names
-        name = units.names[int(sums.name_of[unit - names]) if is_row else unit]
-        row = units.rows[unit - names] if is_row else name
-        baseline = float(state.evidence[number].mean[quantity, unit])
-        parts = state.evidence[number].ring[:, quantity, unit]
-        _, third, second, highest = (np.sort(parts) - baseline).tolist()
-        # Only the last two sub-blocks are high: the fault may have but a part of the first one.
-        brief = number == 0 and third < KEPT * second
-        # Else the second-highest: neither a burst nor a sub-block of which the fault has only a part.
-        excess = 0.5 * (second + highest) if brief else second
-        places = sums.places[unit] if unit < units.present else [layout.rows.index(row)] if is_row else []
-        level = self.quantities.levels[self.quantities.level(quantity)]
-        taken = np.zeros(len(places))
-        if level in layout.features:
-            taken = np.nan_to_num(values[list(places), layout.features.index(level)])
-        if unit < units.present:
-            row = layout.rows[places[int(taken.argmax())]]
-        # It may be a burst that has ended. The growth of a tick says nothing of it.
-        ended = brief and quantity < len(self.quantities.levels) and float(taken.sum()) - baseline < KEPT * excess
-        calm = np.flatnonzero(~(parts[::-1] - baseline >= KEPT * (highest if brief else excess)))
-        part_s = BLOCKS[number] * max(SCALES[0].part_s, state.interval_s)
-        return Anomaly(
-            unit=row if is_row else name,
-            is_row=is_row,
-            row=row,
-            name=name,
-            quantity=quantity,
-            scale=number,
-            opened_ts=state.last_ts,
-            onset_ts=state.last_ts - part_s * float(calm[0] if calm.size else PARTS),
-            excess=excess,
-            baseline=baseline,
-            now=baseline + excess,
-            calm_since=state.last_ts if ended else math.nan,
-        )
-
     def _hold(self, state: State) -> None:
         """Follow the anomalies, and end those that are over."""
         kept = []
@@ -509,9 +457,9 @@ class Lasting:
                 continue
             levels: Sequence[Matrix | None] = [None] * len(SCALES)
             if accepted:
-                levels = _levels([each.ring[..., place] for each in state.evidence], lasted_s)
+                levels = levels_of([each.ring[..., place] for each in state.evidence], lasted_s)
                 state.accepted += (anomaly,)
-            state.evidence = _released(state, anomaly, place, levels)
+            state.evidence = released(state, anomaly, place, levels)
         state.anomalies = tuple(kept)
 
     def adopt(self, anomaly: str) -> None:
@@ -524,7 +472,7 @@ class Lasting:
         if found is None:
             return
         place = places_of(state)[found.unit, found.is_row]
-        evidence = _released(state, found, place, [None] * len(SCALES), known=True)
+        evidence = released(state, found, place, [None] * len(SCALES), known=True)
         anomalies = tuple(each for each in state.anomalies if each is not found)
         self._state = replace(state, evidence=evidence, anomalies=anomalies)
         self._aligned = self._scored = None
@@ -577,70 +525,9 @@ class Lasting:
         self._sums = self._columns = self._aligned = self._scored = None
 
 
-def _released(
-    state: State, anomaly: Anomaly, place: int, levels: Sequence[Matrix | None], *, known: bool = False
-) -> tuple[Evidence, ...]:
-    """Return the evidence after an anomaly has ended, see `Evidence.released`."""
-    # Scales that are longer than it lasted have not measured it: so much it would be there when it comes again. What is
-    # known to be usual is, however long it lasts.
-    ended_ts = state.last_ts if math.isnan(anomaly.calm_since) else anomaly.calm_since
-    high_s, peak = ended_ts - anomaly.onset_ts + SCALES[0].part_s, state.evidence[0].peak[:, place].copy()
-    lasted_s = state.last_ts - anomaly.onset_ts
-    found = []
-    for each, scale, level in zip(state.evidence, SCALES, levels, strict=True):
-        own = None if lasted_s >= scale.window_s else peak if known else expected(scale, peak, high_s)
-        found.append(each.released(place, level, own, known=known))
-    return tuple(found)
-
-
-def _levels(rings: Sequence[Matrix], lasted_s: float) -> Sequence[Matrix]:
-    """Return the mean of the window of each scale that an anomaly has filled; else that of the next shorter one."""
-    levels = [mean_of(rings[0])]
-    for scale, ring in zip(SCALES[1:], rings[1:], strict=True):
-        own = mean_of(ring)
-        levels.append(np.where(np.isfinite(own) & (lasted_s >= scale.window_s), own, levels[-1]))
-    return levels
-
-
 def _put(state: State, number: int, evidence: Evidence) -> None:
     state.evidence = _changed(state.evidence, number, evidence)
 
 
 def _changed(every: tuple[_T, ...], number: int, one: _T) -> tuple[_T, ...]:
     return (*every[:number], one, *every[number + 1 :])
-
-
-def _frozen(state: State, sums: Sums) -> Flags | None:
-    """Return the units that are not learned: those with an anomaly, the rows of such a name, the name of such a row.
-
-    None if there are none.
-    """
-    if not state.anomalies:
-        return None
-    names = len(state.units.names)
-    frozen = np.zeros(len(state.units), bool)
-    places = places_of(state)
-    frozen[[places[each.unit, each.is_row] for each in state.anomalies]] = True
-    of_names, of_rows = frozen[:names].copy(), frozen[names:].copy()
-    np.logical_or.at(frozen, sums.name_of, of_rows)
-    frozen[names:] |= of_names[sums.name_of]
-    return frozen
-
-
-def _subjects(beyond: Places, best: Places, excess: Matrix, sums: Sums, names: int) -> list[tuple[int, int]]:
-    """Choose what to report: of a name and its rows, the row that explains the excess, else the name."""
-    quantity_of: dict[int, int] = {}
-    for unit in beyond.tolist():
-        name = unit if unit < names else int(sums.name_of[unit - names])
-        quantity_of.setdefault(name, int(best[unit]))
-    subjects = []
-    for name, quantity in quantity_of.items():
-        rows = names + np.flatnonzero(sums.name_of == name)
-        unit = name
-        if rows.size:
-            first = int(rows[excess[quantity, rows].argmax()])
-            if excess[quantity, first] >= EXPLAINS * excess[quantity, name]:
-                unit = first
-        if excess[quantity, unit] > 0.0:
-            subjects.append((unit, quantity))
-    return subjects
