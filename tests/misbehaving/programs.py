@@ -172,7 +172,10 @@ def _limit(controller: str, files: tuple[tuple[str, ...], tuple[str, ...]], *lim
             continue
         with suppress(OSError):
             (parent / "cgroup.subtree_control").write_text(f"+{controller}")
-        group.mkdir()
+        try:
+            group.mkdir()
+        except PermissionError:
+            continue
         try:
             if (group / names[0]).exists():
                 for each in names:
