@@ -87,9 +87,8 @@ def check_folder(path: Path | str) -> None:
                 mounted = found.st_uid == 0 and os.fstat(above).st_dev != found.st_dev
             finally:
                 os.close(inner)
-            if each != folder and not _is_mapped(found.st_uid):
-                continue
-            if reason := distrust(found, shared=mounted or bool(found.st_mode & stat.S_ISVTX)):
+            reason = distrust(found, shared=mounted or bool(found.st_mode & stat.S_ISVTX))
+            if reason and (each == folder or _is_mapped(found.st_uid)):
                 raise Untrusted(each, reason)
     finally:
         os.close(descriptor)
@@ -149,8 +148,8 @@ def distrust(found: os.stat_result, *, shared: bool = False) -> str:
 def _is_mapped(uid: int) -> bool:
     """Whether this namespace of users has the user. If not, as that of `unshare --user`, not even root is told."""
     with suppress(OSError):
-        lines = Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines()
-        ranges = ((int(first), int(count)) for first, _, count in map(str.split, lines))
+        lines = Path("/proc/self/uid_map").read_bytes().splitlines()
+        ranges = ((int(first), int(count)) for first, _, count in map(bytes.split, lines))
         return any(first <= uid < first + count for first, count in ranges)
     return True
 
