@@ -20,6 +20,7 @@ import inspect
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, get_args
 
+from laggard.pipeline.records.fields import Fields
 from laggard.pipeline.records.frame import KeyedBy
 from laggard.pipeline.records.limits import MAX_PLAIN_BYTES, MAX_SEQUENCE
 from laggard.pipeline.records.strict_json import json_number
@@ -27,8 +28,6 @@ from laggard.pipeline.records.strict_json import json_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Self
-
-    from laggard.pipeline.records.fields import Fields
 
 Schema = dict[str, Any]
 
@@ -49,7 +48,7 @@ class Form:
     Attributes:
         schema: its JSON Schema.
         read: reads the member by its name. Raises `RecordError`.
-        write: makes it a JSON value.
+        write: makes it a JSON value; None if it is one.
         part: the shape that the schema refers to.
         added: whether an older laggard of the same major version does not write it.
         sparse: whether it is written only if it is not the default.
@@ -59,7 +58,7 @@ class Form:
 
     schema: Schema
     read: Callable[[Fields, str], Any]
-    write: Callable[[Any], Any] = lambda value: value
+    write: Callable[[Any], Any] | None = None
     part: Shape[Any] | None = None
     added: bool = False
     sparse: bool = False
@@ -91,30 +90,39 @@ class Shape(Generic[R]):
         self._make = make
         self._forms = forms
         self._defaults = {each: defaults[each] for each, form in forms.items() if form.added or form.sparse}
+        # Each with whether it is written, and read, as most are: thousands of records are, for one answer.
+        self._writes = [
+            (name, form.write, not (form is KEYED or form.inline or form.sparse)) for name, form in forms.items()
+        ]
+        self._reads = [
+            (name, form.read, form is not KEYED and name not in self._defaults) for name, form in forms.items()
+        ]
 
     def write(self, record: R) -> dict[str, Any]:
         """Return the JSON object."""
         written: dict[str, Any] = {}
-        for name, form in self._forms.items():
+        for name, write, usual in self._writes:
             value = getattr(record, name)
-            if form is KEYED:
+            if usual:
+                written[name] = value if write is None else write(value)
+            elif self._forms[name] is KEYED:
                 written[value] = record.key  # type: ignore[attr-defined]
-            elif form.inline:
-                written |= form.write(value)
-            elif not form.sparse or value != self._defaults[name]:
-                written[name] = form.write(value)
+            elif self._forms[name].inline and write is not None:
+                written |= write(value)
+            elif value != self._defaults[name]:
+                written[name] = value if write is None else write(value)
         return written
 
     def read(self, found: Fields) -> R:
         """Return the record. Members that are not known are passed over. Raises `RecordError`."""
         read: dict[str, Any] = {}
-        for name, form in self._forms.items():
-            if form is KEYED:
-                read[name], read["key"] = found.keyed(KEY_NAMES)
-            elif form.inline or name in found or name not in self._defaults:
-                read[name] = form.read(found, name)
-            else:
+        for name, take, usual in self._reads:
+            if usual or name in found:
+                read[name] = take(found, name)
+            elif name in self._defaults:
                 read[name] = self._defaults[name]
+            else:
+                read[name], read["key"] = found.keyed(KEY_NAMES)
         return self._make(found, **read)
 
     def schema(self) -> Schema:
@@ -187,7 +195,7 @@ def uuid(description: str) -> Form:
 def key(description: str) -> Form:
     """Return the form of a key: the name of a host, or of whatever else a record is about."""
     schema = {"type": "string", "description": description, "minLength": 1}
-    return Form(schema, lambda found, name: found.key(name))
+    return Form(schema, Fields.key)
 
 
 KEYED: Final = Form({}, lambda _, __: None)
@@ -209,9 +217,7 @@ def choice(description: str, literal: Any, *, added: bool = False) -> Form:
 
 def flag(description: str, *, added: bool = False) -> Form:
     """Return the form of true or false."""
-    return Form(
-        {"type": "boolean", "description": description}, lambda found, name: found.boolean(name), bool, added=added
-    )
+    return Form({"type": "boolean", "description": description}, Fields.boolean, bool, added=added)
 
 
 def count(description: str, least: int = 0, most: int = MAX_SEQUENCE, **schema: Any) -> Form:
@@ -223,19 +229,19 @@ def count(description: str, least: int = 0, most: int = MAX_SEQUENCE, **schema: 
 def time(description: str) -> Form:
     """Return the form of a time in seconds since the Unix epoch."""
     schema = {"type": "number", "description": description, "minimum": 0}
-    return Form(schema, lambda found, name: found.ts(name), json_number)
+    return Form(schema, Fields.ts, json_number)
 
 
 def number(description: str, *, added: bool = False, **schema: Any) -> Form:
     """Return the form of a number; NaN if it is not known."""
     schema = {"type": ["number", "null"], "description": description, **schema}
-    return Form(schema, lambda found, name: found.number(name), json_number, added=added)
+    return Form(schema, Fields.number, json_number, added=added)
 
 
 def amount(description: str) -> Form:
     """Return the form of a finite number of at least 0."""
     schema = {"type": "number", "description": description, "minimum": 0}
-    return Form(schema, lambda found, name: found.amount(name), json_number)
+    return Form(schema, Fields.amount, json_number)
 
 
 def amounts(description: str) -> Form:
@@ -245,7 +251,7 @@ def amounts(description: str) -> Form:
         "description": description,
         "additionalProperties": {"type": "number", "minimum": 0},
     }
-    return Form(schema, lambda found, name: found.amounts(name), dict)
+    return Form(schema, Fields.amounts, dict)
 
 
 def many(part: Shape[Any], description: str, *, sparse: bool = False, **schema: Any) -> Form:

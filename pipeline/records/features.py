@@ -6,11 +6,12 @@ from typing import Final
 
 from laggard.operators.ranking import Basis, FeatureScore, Phase, RowScore
 from laggard.pipeline.records.declared import Form, Shape, choice, count, flag, many, number, shape, text
+from laggard.pipeline.records.fields import Fields
 from laggard.pipeline.records.strict_json import json_number
 
 
 def _moment(description: str) -> Form:
-    return Form({"type": "number", "description": description}, lambda found, name: found.number(name), json_number)
+    return Form({"type": "number", "description": description}, Fields.number, json_number)
 
 
 FEATURE: Final[Shape[FeatureScore]] = shape(

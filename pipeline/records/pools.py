@@ -161,7 +161,7 @@ P_VALUES: Final = Form(
         "description": "Of each merge: the approximately unbiased p-value in percent; null where there is none.",
         "items": {"type": ["number", "null"], "minimum": 0, "maximum": 100},
     },
-    lambda found, name: found.numbers(name),
+    Fields.numbers,
     lambda values: list(map(json_number, values)),
 )
 
