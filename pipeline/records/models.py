@@ -8,7 +8,6 @@ from laggard.pipeline.records.declared import (
     Part,
     choice,
     count,
-    flag,
     inline,
     key,
     many,
@@ -21,6 +20,7 @@ from laggard.pipeline.records.declared import (
 )
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.limits import MAX_METRIC
+from laggard.pipeline.records.members import LIVE, TOLD
 
 Resource = Literal["cpu", "memory", "disk", "network", "lock", ""]
 """What a metric is about; empty where that is not known."""
@@ -44,7 +44,7 @@ class Described(Part):
     row: Annotated[str, text("The host's, `web-1`, or that of all its processes of one name, `web-1/nginx`.")]
     feature: Annotated[str, text("The counter, with its base unit: `cpu_wait_ratio`.")]
     resource: Annotated[Resource, choice("What it is about; empty where that is not known.", Resource)]
-    description: Annotated[str, text("What it is, in plain words. For people: its wording may change at any time.")]
+    description: Annotated[str, TOLD]
 
 
 METRIC: Final = inline(shape_of(Described))
@@ -105,9 +105,7 @@ class ModelOutput(Declared):
             "The metrics that go with the performance metric by themselves, the best first.",
         ),
     ]
-    live: Annotated[
-        bool, flag("Whether it is about now; false for recorded data that was replayed, which never alerts.")
-    ]
+    live: Annotated[bool, LIVE]
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from laggard.pipeline.records.fields import Fields
 from laggard.pipeline.records.frame import UNNUMBERED, Frame, KeyedBy
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.limits import MAX_NAME, MAX_RESOURCES
+from laggard.pipeline.records.members import AGE, LIVE, SENTENCE, TOLD, YOUNG
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput
 from laggard.pipeline.records.pools import PoolOutput
 from laggard.pipeline.records.requests import RequestOutput
@@ -116,11 +117,7 @@ ROWS: Final = Form(
 OPERATOR: Final = text("The operator that found it: `gaussian`.")
 SCOPE: Final = "What the rows are: `process`, `host`, ...; empty where that is not known."
 ONSET: Final = "The estimated time of its onset; null if that of its detection."
-SENTENCE: Final = "What it is, in plain words. For people: its wording may change at any time."
 WORST: Final = number("The worst so far: above 1. Null where it is too great for a number.", exclusiveMinimum=1)
-AGE: Final = number("How long the operator has been learning this key, in seconds.", minimum=0)
-YOUNG: Final = flag("Whether that is too short to be relied on.")
-LIVE: Final = flag("Whether it is about now; false for recorded data that was replayed, which never alerts.")
 SILENT: Final = number(
     "Where it counts as over without being seen to end, because its host or its operator fell silent: when that was "
     "heard last, seconds since the Unix epoch. Else null.",
@@ -177,7 +174,7 @@ class Found(Declared):
         float, number("How unusual: above 1. Null where it is too great for a number.", exclusiveMinimum=1)
     ]
     ranking: Annotated[Ranking, ROWS]
-    sentence: Annotated[str, text(SENTENCE)]
+    sentence: Annotated[str, TOLD]
     model_age_s: Annotated[float, AGE]
     young: Annotated[bool, YOUNG]
     live: Annotated[bool, LIVE]
@@ -260,7 +257,7 @@ class Evidence(Part):
     until_ts: Annotated[float, number("When its score was last above 1; null while it has not ended.", minimum=0)]
     score: Annotated[float, WORST]
     young: Annotated[bool, YOUNG]
-    sentence: Annotated[str, text(SENTENCE)]
+    sentence: Annotated[str, TOLD]
     blame: Annotated[Blame | None, perhaps(BLAME, BLAMED)]
 
 
@@ -285,7 +282,7 @@ class Incident(Declared):
     score: Annotated[float, WORST]
     blame: Annotated[Blame | None, perhaps(BLAME, BLAMED)]
     ranking: Annotated[Ranking, ROWS]
-    sentence: Annotated[str, text(SENTENCE)]
+    sentence: Annotated[str, TOLD]
     model_age_s: Annotated[float, AGE]
     young: Annotated[bool, flag("Whether all operators that saw it had learned for too short to be relied on.")]
     live: Annotated[bool, LIVE]

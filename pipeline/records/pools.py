@@ -17,12 +17,12 @@ from laggard.pipeline.records.declared import (
     text,
     texts,
     time,
-    uuid,
 )
 from laggard.pipeline.records.features import FEATURE
 from laggard.pipeline.records.fields import Fields
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.limits import MAX_NAME, MAX_ROWS
+from laggard.pipeline.records.members import ID, LIVE, TOLD, YOUNG
 from laggard.pipeline.records.strict_json import json_number
 
 MAX_LEAVES: Final = 64
@@ -87,7 +87,7 @@ class Ranked(Part):
         tuple[FeatureScore, ...],
         many(FEATURE, "What sets them apart, worst first: their value, and the pool's usual mean and deviation."),
     ]
-    sentence: Annotated[str, text("What it is, in plain words. For people: its wording may change at any time.")]
+    sentence: Annotated[str, TOLD]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +196,12 @@ class PoolOutput(Declared):
     kind: ClassVar[str] = "pool"
 
     ts: Annotated[float, time("The time of the tick, by the clock of its host: seconds since the epoch.")]
-    id: Annotated[str, uuid("Of this record: the same whenever the same input is processed again.")]
+    id: Annotated[str, ID]
     operator: Annotated[str, text("The operator that found it: `covariance`.")]
     pool: Annotated[str, key("The pool that it is about. The record's key.")]
     members: Annotated[int, count("How many are there at this tick.", 0, MAX_ROWS)]
     age_s: Annotated[float, number("How long the operator has been learning this pool, in seconds.", minimum=0)]
-    young: Annotated[bool, flag("Whether that is too short to be relied on.")]
+    young: Annotated[bool, YOUNG]
     whole: Annotated[
         bool, flag("Whether it is about all of the recorded data, at their end, and not about the moment.")
     ]
@@ -217,6 +217,4 @@ class PoolOutput(Declared):
             "Empty where it is about the moment.",
         ),
     ]
-    live: Annotated[
-        bool, flag("Whether it is about now; false for recorded data that was replayed, which never alerts.")
-    ]
+    live: Annotated[bool, LIVE]

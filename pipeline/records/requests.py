@@ -18,7 +18,6 @@ from laggard.pipeline.records.declared import (
     text,
     texts,
     time,
-    uuid,
 )
 from laggard.pipeline.records.errors import RecordError, shown
 from laggard.pipeline.records.fields import Fields
@@ -33,6 +32,7 @@ from laggard.pipeline.records.limits import (
     MAX_SPENT,
     MAX_THREADS,
 )
+from laggard.pipeline.records.members import ID, LIVE, YOUNG
 
 REST: Final = "..."
 """The state of the entry in `Request.spent` that all which found no place there are summed into."""
@@ -175,7 +175,7 @@ class RequestOutput(Declared):
     kind: ClassVar[str] = "request"
 
     ts: Annotated[float, time("When the request began, seconds since the Unix epoch.")]
-    id: Annotated[str, uuid("Of this record: the same whenever the same input is processed again.")]
+    id: Annotated[str, ID]
     operator: Annotated[str, text("The operator that found it: `requests`.")]
     service: Annotated[str, key("What served it. The record's key.")]
     request: Annotated[str, text("Its id, unique in the service.", MAX_NAME, minLength=1)]
@@ -215,10 +215,8 @@ class RequestOutput(Declared):
         ),
     ]
     path: Annotated[tuple[Segment, ...], PATH]
-    young: Annotated[bool, flag("Whether that is too short to be relied on.")]
-    live: Annotated[
-        bool, flag("Whether it is about now; false for recorded data that was replayed, which never alerts.")
-    ]
+    young: Annotated[bool, YOUNG]
+    live: Annotated[bool, LIVE]
 
     @classmethod
     def made(cls, found: Fields, **read: Any) -> Self:
