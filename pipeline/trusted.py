@@ -17,6 +17,10 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+MOST_LINKS = 40
+"""Links on the way to a folder: as many as Linux follows."""
+
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITES_ANEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -65,7 +69,7 @@ def check(descriptor: int, path: Path | str) -> None:
 
 
 def check_folder(path: Path | str) -> None:
-    """Check a folder in which files are to be kept, and all that it is in, links resolved.
+    """Check a folder in which files are to be kept, and each folder on the way to it, that of a link included.
 
     Others may write to one where they can replace nothing of ours (the sticky bit, as `/tmp` has it), and where root
     mounted it so, as Kubernetes does with an `emptyDir`: each file in it is checked when it is opened.
@@ -75,23 +79,92 @@ def check_folder(path: Path | str) -> None:
         OSError: it cannot be looked at.
 
     """
-    folder = Path(path).resolve()
-    # For its state alone, which needs no right to list it.
-    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    path = Path(path)
     try:
-        for each in (folder, *folder.parents):
-            above = os.open("..", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
-            descriptor, inner = above, descriptor
-            try:
-                found = os.fstat(inner)
-                mounted = found.st_uid == 0 and os.fstat(above).st_dev != found.st_dev
-            finally:
-                os.close(inner)
-            reason = distrust(found, shared=mounted or bool(found.st_mode & stat.S_ISVTX))
-            if reason and (each == folder or _is_mapped(found.st_uid)):
-                raise Untrusted(each, reason)
-    finally:
+        descriptor, here = _walk(path)
+        try:
+            found, shared = os.fstat(descriptor), _is_shared(descriptor)
+        finally:
+            os.close(descriptor)
+    except Untrusted:
+        raise
+    except OSError as error:  # which names a part of it alone
+        raise OSError(error.errno, os.strerror(error.errno or 0), str(path)) from None
+    if reason := distrust(found, shared=shared):
+        raise Untrusted(here, reason)
+
+
+def _walk(path: Path) -> tuple[int, Path]:
+    """Open a folder for its state alone, which needs no right to list it; gives its path, too, without links.
+
+    Each folder on the way is checked before it is left: then nobody else can change where that leads.
+    """
+    left = [*reversed(path.parts if path.is_absolute() else Path.cwd().parts + path.parts)]
+    links, here, descriptor = 0, Path("/"), os.open("/", _FOLDER)
+    try:
+        while left:
+            name = left.pop()
+            if name not in {"/", "//"}:
+                _check_on_the_way(descriptor, here)
+                if (target := _target(name, descriptor, links)) is not None:
+                    links += 1
+                    left += reversed(Path(target).parts)
+                    continue
+            inner = os.open(name, _FOLDER, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+            here = Path("/") if name in {"/", "//"} else here.parent if name == ".." else here / name
+    except BaseException:
         os.close(descriptor)
+        raise
+    return descriptor, here
+
+
+def _target(name: str, folder: int, links: int) -> str | None:
+    """What a link leads to, after so many others; None where it is none."""
+    try:
+        target = os.readlink(name, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return None
+        raise
+    if links == MOST_LINKS:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return target
+
+
+def _is_shared(folder: int) -> bool:
+    """Whether others may write to a folder: they can replace nothing of ours, or root mounted it so."""
+    found = os.fstat(folder)
+    mounted = found.st_uid == 0 and os.stat("..", dir_fd=folder).st_dev != found.st_dev
+    return mounted or bool(found.st_mode & stat.S_ISVTX)
+
+
+def _check_on_the_way(folder: int, path: Path) -> None:
+    """Check a folder that is above others. Raises `Untrusted`."""
+    if reason := _distrust_on_the_way(os.fstat(folder), shared=_is_shared(folder)):
+        raise Untrusted(path, f"{reason}; use another folder, or let nobody else write to that one")
+
+
+def _distrust_on_the_way(found: os.stat_result, *, shared: bool) -> str:
+    """Why a folder above others is not trusted; empty where it is. With `shared` others may write."""
+    if found.st_uid not in trusted_users() and _is_known(found.st_uid):
+        return f"it belongs to {_user(found.st_uid)}, who could replace what is below"
+    if shared:
+        return ""
+    if found.st_mode & stat.S_IWOTH:
+        return "it is writable by all users, who could replace what is below"
+    if found.st_mode & stat.S_IWGRP and not _private(found.st_gid):
+        return f"it is writable by the group {_group(found.st_gid)}, which could replace what is below"
+    return ""
+
+
+def _is_known(uid: int) -> bool:
+    """Whether the user can be told: in a namespace of users all that it does not have seem to be the same one."""
+    with suppress(OSError, ValueError):
+        if uid == int(Path("/proc/sys/kernel/overflowuid").read_bytes()):
+            return Path("/proc/self/uid_map").read_bytes().split() == [b"0", b"0", b"4294967295"]
+    return True
 
 
 def check_beside(path: Path) -> None:
@@ -143,15 +216,6 @@ def distrust(found: os.stat_result, *, shared: bool = False) -> str:
     if found.st_mode & stat.S_IWGRP and not _private(found.st_gid):
         return f"it is writable by the group {_group(found.st_gid)}; run `chmod g-w` on it"
     return ""
-
-
-def _is_mapped(uid: int) -> bool:
-    """Whether this namespace of users has the user. If not, as that of `unshare --user`, not even root is told."""
-    with suppress(OSError):
-        lines = Path("/proc/self/uid_map").read_bytes().splitlines()
-        ranges = ((int(first), int(count)) for first, _, count in map(bytes.split, lines))
-        return any(first <= uid < first + count for first, count in ranges)
-    return True
 
 
 def trusted_users() -> set[int]:

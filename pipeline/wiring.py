@@ -95,19 +95,20 @@ def replayed(settings: Settings, served: Served) -> tuple[Stage, ...]:
 
 def _others(settings: Settings, served: Served | None = None) -> tuple[Stage, ...]:
     """Return the stages of applications, pools and services; of recorded data if somebody says who `served` them."""
-    from laggard.pipeline.applications import method as applications  # noqa: PLC0415 - see above
-    from laggard.pipeline.pools import method as pools  # noqa: PLC0415 - see above
-    from laggard.pipeline.requests import method as requests  # noqa: PLC0415 - see above
-
     operators, recorded = settings.words("operators"), served is not None
     found: list[Stage] = []
-    if recorded and settings.place("operators") == "default" and "regression" not in operators:
-        found += applications.stages(settings, served)
-    elif "regression" in operators:
-        found += applications.stages(settings, applications.served(settings) or served)
+    asked = "regression" in operators
+    if asked or (recorded and settings.place("operators") == "default"):
+        from laggard.pipeline.applications import method as applications  # noqa: PLC0415 - see above
+
+        found += applications.stages(settings, (applications.served(settings) if asked else None) or served)
     if "covariance" in operators:
+        from laggard.pipeline.pools import method as pools  # noqa: PLC0415 - see above
+
         found += pools.stages(settings)
     if "requests" in operators:
+        from laggard.pipeline.requests import method as requests  # noqa: PLC0415 - see above
+
         found.append(requests.judging(settings, recorded=recorded))
     return tuple(found)
 

@@ -45,8 +45,6 @@ REPORT_S = 1.0
 def work(settings: Settings, duration_s: float | None, supervised: bool) -> None:
     """Run the operators until ^C, with metrics and marks over HTTP."""
     with session(settings, "work", supervised=supervised, duration_s=duration_s) as running:
-        # Here, because a claim that is refused needs none of them.
-
         host, topics = settings.text("host"), topics_of(settings)
         telemetry = Telemetry()
         progress = Progress(host)

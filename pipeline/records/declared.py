@@ -117,12 +117,12 @@ class Shape(Generic[R]):
         """Return the record. Members that are not known are passed over. Raises `RecordError`."""
         read: dict[str, Any] = {}
         for name, take, usual in self._reads:
-            if usual or name in found:
+            if usual:
                 read[name] = take(found, name)
-            elif name in self._defaults:
-                read[name] = self._defaults[name]
-            else:
+            elif name not in self._defaults:  # it is no member: one of the names of keys is
                 read[name], read["key"] = found.keyed(KEY_NAMES)
+            else:
+                read[name] = take(found, name) if name in found else self._defaults[name]
         return self._make(found, **read)
 
     def schema(self) -> Schema:

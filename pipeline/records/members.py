@@ -10,6 +10,6 @@ SENTENCE: Final = "What it is, in plain words. For people: its wording may chang
 
 ID: Final = uuid("Of this record: the same whenever the same input is processed again.")
 AGE: Final = number("How long the operator has been learning this key, in seconds.", minimum=0)
-YOUNG: Final = flag("Whether that is too short to be relied on.")
+YOUNG: Final = flag("Whether too little has been learned for this to be relied on.")
 LIVE: Final = flag("Whether it is about now; false for recorded data that was replayed, which never alerts.")
 TOLD: Final = text(SENTENCE)

@@ -124,7 +124,9 @@ SILENT: Final = number(
     minimum=0,
     added=True,
 )
-ACCEPTED: Final = flag("Whether it ended because it lasted so long that it is the new baseline.", added=True)
+ACCEPTED: Final = flag(
+    "Whether it ended because it lasted for `gaussian.accepted_after`, and is the new baseline.", added=True
+)
 EXCUSE: Final = choice(
     "What a person said, if it ended by that: it is usual, or expected. Else empty.", Excuse, added=True
 )
@@ -284,7 +286,7 @@ class Incident(Declared):
     ranking: Annotated[Ranking, ROWS]
     sentence: Annotated[str, TOLD]
     model_age_s: Annotated[float, AGE]
-    young: Annotated[bool, flag("Whether all operators that saw it had learned for too short to be relied on.")]
+    young: Annotated[bool, flag("Whether all operators that saw it had learned too little to be relied on.")]
     live: Annotated[bool, LIVE]
     evidence: Annotated[
         tuple[Evidence, ...],
@@ -314,7 +316,7 @@ class FeedbackOutput(Declared):
 
     kind: ClassVar[str] = "feedback"
 
-    operator: Annotated[str, OPERATOR]
+    operator: Annotated[str, text("The operator that took it: `gaussian`.")]
     keyed_by: Annotated[KeyedBy, KEYED]
     key: str
     ts: Annotated[float, time("When it was said, seconds since the Unix epoch.")]

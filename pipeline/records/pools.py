@@ -144,9 +144,9 @@ def _write_merges(merges: tuple[Merge, ...]) -> list[list[Any]]:
 MERGES: Final = Form(
     {
         "type": "array",
-        "description": "One less than leaves, by their height: the two clusters that are merged, the height, and how "
-        "many members or groups are in both. Clusters are numbered from 0: the leaves first, then what each merge "
-        "makes.",
+        "description": "As scipy's `linkage` has them: one less than leaves, by their height; the two clusters that "
+        "are merged, the height, and how many members or groups are in both. Clusters are numbered from 0: the leaves "
+        "first, then what each merge makes.",
         "items": {
             "type": "array", "items": {"type": ["number", "null"]},
             "minItems": len(Merge._fields), "maxItems": len(Merge._fields),
@@ -173,7 +173,7 @@ class LevelOutput(Part):
     path: Annotated[str, text("Of the group; empty at the top.")]
     leaves: Annotated[
         tuple[Leaf, ...],
-        many(shape_of(Leaf), "Members, or groups, or clusters of them where there would be too many leaves."),
+        many(shape_of(Leaf), f"Members, or groups, or clusters of them: at most {MAX_LEAVES}."),
     ]
     merges: Annotated[tuple[Merge, ...], MERGES]
     p_values: Annotated[tuple[float, ...], P_VALUES]

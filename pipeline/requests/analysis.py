@@ -1,4 +1,4 @@
-"""What is worked out of requests for whoever looks at them; `wiring.looking` says by which operators."""
+"""What is worked out of requests for whoever looks at them; `method.looking` says by which operators."""
 
 from __future__ import annotations
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import grp
 import os
 import pwd
 import sqlite3
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.pipeline import trusted
 from laggard.pipeline.bus import BusError
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import Claim, claim_path, holder_of
@@ -262,32 +263,101 @@ def test_a_folder_that_others_could_replace_is_refused_by_the_one_that_it_is_in(
     folder.mkdir(parents=True)
     asked = folder
     if link:
-        asked = tmp_path / "link"
-        asked.symlink_to(folder)
+        asked = tmp_path / "link/.."
+        (tmp_path / "link").symlink_to(folder)
     check_folder(asked)
     above.chmod(0o777)
-    with pytest.raises(Untrusted, match="writable by all users") as refused:
+    with pytest.raises(Untrusted, match="writable by all users, who could replace what is below") as refused:
         check_folder(asked)
     assert refused.value.filename == str(above.resolve())
     above.chmod(0o1777)
     check_folder(asked)  # of what is ours they can rename nothing there
 
 
-def test_users_that_the_namespace_does_not_have_are_not_mapped() -> None:
-    assert trusted._is_mapped(os.geteuid())
-    assert not trusted._is_mapped((1 << 32) - 1)  # no user at all
+def test_a_link_in_a_folder_of_others_is_refused_wherever_it_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_to_all, ours = tmp_path / "open", tmp_path / "ours"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    ours.mkdir(mode=0o700)
+    (open_to_all / "link").symlink_to(ours)
+    (open_to_all / "up").symlink_to("../ours")
+    for name in ("link", "up"):
+        with pytest.raises(Untrusted) as refused:
+            check_folder(open_to_all / name)
+        assert refused.value.filename == str(open_to_all.resolve())
+    monkeypatch.chdir(tmp_path)
+    check_folder("ours")
+    with pytest.raises(Untrusted):
+        check_folder("open/link")
+
+
+def test_links_that_go_round_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "one").symlink_to("two")
+    (tmp_path / "two").symlink_to(tmp_path / "one")
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        check_folder(tmp_path / "one")
+    with pytest.raises(FileNotFoundError):
+        check_folder(tmp_path / "three")
+
+
+def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    check_folder(tmp_path)
+    (tmp_path / "file").touch()
+    for name in ("a/b", "file", "file/a"):
+        with pytest.raises((FileNotFoundError, NotADirectoryError), match=str(tmp_path / name)):
+            check_folder(tmp_path / name)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 @needs_root
-def test_a_folder_in_that_of_a_stranger_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "of nobody/ours"
+def test_a_folder_in_that_of_a_stranger_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "of another/ours"
     folder.mkdir(parents=True)
-    os.chown(folder.parent, NOBODY, -1)
-    with pytest.raises(Untrusted, match="it belongs to nobody, expected root"):
+    os.chown(folder.parent, 12345, -1)
+    with pytest.raises(
+        Untrusted, match="it belongs to user 12345, who could replace what is below; use another folder"
+    ):
         check_folder(folder)
-    # In a namespace of users that has no root, root's folders seem to be somebody's whom it does not have.
-    monkeypatch.setattr(trusted, "_is_mapped", lambda uid: uid != NOBODY)
-    check_folder(folder)
+
+
+def asks_in_a_namespace_of_its_own(folder: Path, uid: int) -> None:
+    """Let another user ask of a folder in a namespace of users that has him alone; never returns."""
+    try:
+        libc = ctypes.CDLL(None)
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
+        check_folder(folder)
+        libc.prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE: else its files below /proc are root's
+        if libc.unshare(0x10000000):  # CLONE_NEWUSER
+            os._exit(77)
+        Path("/proc/self/uid_map").write_bytes(b"%d %d 1\n" % (uid, uid))
+        assert Path("/").stat().st_uid not in {0, uid}
+        check_folder(folder)
+    except Untrusted:
+        os._exit(2)
+    except BaseException:  # noqa: BLE001 - it must not come back into pytest
+        os._exit(1)
+    os._exit(0)
+
+
+@needs_root
+@pytest.mark.parametrize(("mode", "code"), [(0o755, 0), (0o777, 2)])
+def test_in_a_namespace_of_users_that_has_no_root_its_folders_are_no_strangers(mode: int, code: int) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as above:
+        folder = Path(above, "of it")
+        folder.mkdir()
+        os.chown(folder, 12345, 12345)
+        Path(above).chmod(mode)
+        if (child := os.fork()) == 0:
+            asks_in_a_namespace_of_its_own(folder, 12345)
+        ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if ended == 77:
+        pytest.skip("no namespaces of users here")
+    assert ended == code
 
 
 @needs_root

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, get_args
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from laggard.operators.ranking import FeatureScore, Kind
 from laggard.pipeline.records import RecordError
+from laggard.pipeline.records.declared import shape_of
 from laggard.pipeline.records.outputs import read_output
 from laggard.pipeline.records.pools import Leaf, LevelOutput, Merge, PoolOutput, Ranked, pool_id
 from tests.pipeline.records.conftest import (
@@ -149,3 +151,8 @@ def test_what_is_not_like_a_pool_is_refused_by_name(field: str, wrong: dict[str,
     (document,) = POOL_JSON[field]
     with pytest.raises(RecordError, match=said):
         read_output(json.dumps(POOL_JSON | {field: [document | wrong]}), "here")
+
+
+def test_every_kind_is_explained() -> None:
+    described = shape_of(Ranked).schema()["properties"]["kind"]["description"]
+    assert set(re.findall(r"`(\w+)`", described)) == set(get_args(Kind))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,6 +167,20 @@ def test_what_an_anomaly_is_not(changed: dict[str, object]) -> None:
     document = ANOMALY.to_json()
     VALIDATORS["anomaly"].validate(document)
     assert not VALIDATORS["anomaly"].is_valid({**document, **changed})
+
+
+@pytest.mark.parametrize(
+    "output",
+    [ANOMALY, PROGRESS, NOTICE, INCIDENT, SAID, ANSWER, SCORE, *(output for output, _ in WHOLE)],
+    ids=lambda output: output.kind,
+)
+def test_members_that_are_named_as_our_own_attributes_are_passed_over(output: Output) -> None:
+    written = output.to_json()
+    ours = {"key", "keyed_by", "metric", "ranking", "kept", *(each.name for each in fields(output))} - set(written)
+    if output.kind == "score":
+        ours -= {"request"}  # it is a member, of some
+    document = written | dict.fromkeys(ours, "host")
+    assert read_output(json.dumps(document), "here").to_json() == written
 
 
 def test_fields_of_a_later_version_are_passed_over() -> None:
