@@ -96,7 +96,8 @@ class Database:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             real = Path(os.path.realpath(self.path))  # a loop of links is an error below
-            check_folder(real.parent)
+            for folder in {self.path.parent, real.parent}:  # it may be a link
+                check_folder(folder)
             for end in ("", "-wal", "-shm", "-journal"):  # SQLite believes what it finds under these names
                 check_beside(real.with_name(f"{real.name}{end}"))
             with _MAKING:  # nobody here may lock the file before we have closed it
