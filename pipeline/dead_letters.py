@@ -105,8 +105,7 @@ def read_letter(record: Incoming) -> Letter:
 def newest_letters(bus: Bus, topics: Topics, most: int) -> Iterator[Letter]:
     """The newest letters of each partition, at most so many of each, oldest first; their values one at a time."""
     for partition in bus.partitions(topics.name(DEAD_LETTERS)):
-        oldest, end = bus.bounds(partition)
-        yield from map(read_letter, Reader(bus, partition).stored(max(oldest, end - most), end))
+        yield from map(read_letter, Reader(bus, partition).newest(most))
 
 
 def letter_at(bus: Bus, partition: Partition, offset: int) -> Letter | None:

@@ -76,8 +76,7 @@ def past_models(bus: Bus, topics: Topics, since: float, application: str | None 
     values: dict[tuple[str, str], list[tuple[float, bytes]]] = defaultdict(list)
     lately: dict[tuple[str, str], int] = defaultdict(int)
     for partition in partitions:
-        oldest, end = bus.bounds(partition)
-        for record in Reader(bus, partition, application).stored(max(oldest, end - MOST_RECORDS), end):
+        for record in Reader(bus, partition, application).newest(MOST_RECORDS):
             if (performance := _performance(record.value)) is None:
                 continue
             kept = values[record.key, performance]

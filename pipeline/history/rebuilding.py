@@ -46,8 +46,4 @@ def known_keys(bus: Bus, topic: str) -> Sequence[str]:
     """
     if bus.knows_keys:
         return sorted(bus.keys(topic))
-    found: set[str] = set()
-    for partition in bus.partitions(topic):
-        oldest, end = bus.bounds(partition)
-        found.update(record.key for record in Reader(bus, partition).stored(max(oldest, end - LATELY), end))
-    return sorted(found)
+    return sorted({record.key for each in bus.partitions(topic) for record in Reader(bus, each).newest(LATELY)})

@@ -90,6 +90,12 @@ class Reader:
             else:
                 return
 
+    def newest(self, most: int, stop: int | None = None) -> Iterator[Incoming]:
+        """At most this number of records before `stop`, by default the end: the newest, oldest first."""
+        oldest, end = self.bus.bounds(self.partition)
+        stop = end if stop is None else stop
+        return self.stored(max(oldest, stop - most), stop)
+
     def forwards(self, start: int, stop: int) -> Iterator[tuple[int, Received]]:
         """Offsets and records from `start` on; what is no record is passed over."""
         step = _FIRST_STEP

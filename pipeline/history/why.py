@@ -232,8 +232,7 @@ class History:
         return sorted(set().union(*(self._lately(each) | self._saved(each) for each in partitions)))
 
     def _lately(self, partition: Partition) -> set[str]:
-        oldest, end = self._bus.bounds(partition)
-        return {record.key for record in Reader(self._bus, partition).stored(max(oldest, end - LATELY), end)}
+        return {record.key for record in Reader(self._bus, partition).newest(LATELY)}
 
     def _saved(self, partition: Partition) -> set[str]:
         return self._bus.snapshot_offsets(self._wired.snapshots, partition).keys() - {BASE_KEY}

@@ -127,9 +127,8 @@ def _after(reader: Reader, ts: float, end: int) -> int:
 
 def _newest(bus: Bus, partition: Partition, most: int, ts: float | None) -> Sequence[Incoming]:
     """The newest records, oldest first, up to a moment."""
-    oldest, end = bus.bounds(partition)
-    stop = end if ts is None else bus.offset_at(partition, math.nextafter(ts, math.inf))
-    return list(Reader(bus, partition).stored(max(oldest, stop - most), stop))
+    stop = None if ts is None else bus.offset_at(partition, math.nextafter(ts, math.inf))
+    return list(Reader(bus, partition).newest(most, stop))
 
 
 def _counted(records: Iterable[Incoming]) -> dict[str, tuple[float, int]]:

@@ -311,8 +311,7 @@ def lately(bus: Bus, topics: Topics) -> list[Request]:
     decoder = Decoder()
     found = []
     for partition in bus.partitions(topics.name(REQUESTS)):
-        oldest, end = bus.bounds(partition)
-        stored = Reader(bus, partition).stored(max(oldest, end - LATELY), end)
+        stored = Reader(bus, partition).newest(LATELY)
         found += [request for record in stored if (request := read_request(decoder, record)) is not None]
     return sorted(found, key=lambda each: -each.ts)
 
