@@ -8,7 +8,7 @@ reader relies on changes only with a new major version, which the schema's id an
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, get_args
 
 from laggard.operators.ranking import Ranking, RowScore
@@ -24,7 +24,6 @@ from laggard.pipeline.records.declared import (
     many,
     number,
     perhaps,
-    reference,
     shape_of,
     text,
     texts,
@@ -103,17 +102,10 @@ PARAMETERS: Final = Form(
     _read_parameters,
     _write_parameters,
 )
-ROWS: Final = Form(
-    {
-        "type": "array",
-        "description": "The evidence: the worst rows first; not all of them.",
-        "items": reference(ROW),
-    },
-    # The time, score and age of the ranking are those of its record, see `_ranked`.
-    lambda found, name: tuple(map(ROW.read, found.objects(name))),
-    lambda ranking: list(map(ROW.write, ranking.rows)),
-    ROW,
-)
+ROWS: Final = many(ROW, "The evidence: the worst rows first; not all of them.")
+RANKING: Final = replace(ROWS, write=lambda ranking: list(map(ROW.write, ranking.rows)))
+"""The rows of a ranking, whose time, score and age are those of its record; see `Evident`."""
+
 OPERATOR: Final = text("The operator that found it: `gaussian`.")
 SCOPE: Final = "What the rows are: `process`, `host`, ...; empty where that is not known."
 ONSET: Final = "The estimated time of its onset; null if that of its detection."
@@ -132,10 +124,16 @@ EXCUSE: Final = choice(
 )
 
 
-def _ranked(read: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes of a record with a whole ranking; what was read of it are its rows."""
-    ranking = Ranking(read["ts"], read["score"], read["ranking"], read["model_age_s"], read["young"])
-    return read | {"ranking": ranking}
+class Evident(Declared):
+    """A record with a ranking, of which only the rows are members."""
+
+    __slots__ = ()
+
+    @classmethod
+    def made(cls, found: Fields, **read: Any) -> Self:  # noqa: ARG003 - others check more
+        """Return what was read, by its attributes."""
+        ranking = Ranking(read["ts"], read["score"], read["ranking"], read["model_age_s"], read["young"])
+        return cls(**read | {"ranking": ranking})
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +161,7 @@ BLAMED: Final = "Who is likely to blame; null where nobody is."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found(Declared):
+class Found(Evident):
     """What one operator found about a key: what an anomaly and its progress have in common."""
 
     ts: Annotated[float, time("The time that it is about, by the clock of the host: seconds since the Unix epoch.")]
@@ -175,7 +173,7 @@ class Found(Declared):
     score: Annotated[
         float, number("How unusual: above 1. Null where it is too great for a number.", exclusiveMinimum=1)
     ]
-    ranking: Annotated[Ranking, ROWS]
+    ranking: Annotated[Ranking, RANKING]
     sentence: Annotated[str, TOLD]
     model_age_s: Annotated[float, AGE]
     young: Annotated[bool, YOUNG]
@@ -183,11 +181,6 @@ class Found(Declared):
     scope: Annotated[str, text(SCOPE, added=True)] = ""
     blame: Annotated[Blame | None, perhaps(BLAME, BLAMED, added=True)] = None
     onset_ts: Annotated[float, number(ONSET, minimum=0, added=True)] = math.nan
-
-    @classmethod
-    def made(cls, found: Fields, **read: Any) -> Self:  # noqa: ARG003 - others check more
-        """Return the record of the attributes that were read."""
-        return cls(**_ranked(read))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,7 +257,7 @@ class Evidence(Part):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Incident(Declared):
+class Incident(Evident):
     """Anomalies of one cause, joined over time, rows and operators.
 
     It is told when it opens, when it grows, and when it closes; each record has all that is known of it.
@@ -283,7 +276,7 @@ class Incident(Declared):
     key: str
     score: Annotated[float, WORST]
     blame: Annotated[Blame | None, perhaps(BLAME, BLAMED)]
-    ranking: Annotated[Ranking, ROWS]
+    ranking: Annotated[Ranking, RANKING]
     sentence: Annotated[str, TOLD]
     model_age_s: Annotated[float, AGE]
     young: Annotated[bool, flag("Whether all operators that saw it had learned too little to be relied on.")]
@@ -303,11 +296,6 @@ class Incident(Declared):
     silent_since_ts: Annotated[float, SILENT] = math.nan
     accepted: Annotated[bool, ACCEPTED] = False
     feedback: Annotated[Excuse, EXCUSE] = ""
-
-    @classmethod
-    def made(cls, found: Fields, **read: Any) -> Self:  # noqa: ARG003 - others check more
-        """Return the record of the attributes that were read."""
-        return cls(**_ranked(read))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,7 +359,7 @@ class RankingOutput(Declared):
     model_age_s: Annotated[float, AGE]
     young: Annotated[bool, YOUNG]
     sentence: Annotated[str, text(SENTENCE, added=True)] = ""
-    rows: Annotated[tuple[RowScore, ...], many(ROW, "The evidence: the worst rows first; not all of them.")] = ()
+    rows: Annotated[tuple[RowScore, ...], ROWS] = ()
 
     @classmethod
     def of(cls, ts: float, host: str, mark: str, ranking: Ranking, sentence: str = "") -> Self:
