@@ -20,6 +20,7 @@ from pathlib import Path
 MOST_LINKS = 40
 """Links on the way to a folder: as many as Linux follows."""
 
+_ALL = "all users"
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITES_ANEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -142,21 +143,15 @@ def _is_shared(folder: int) -> bool:
 
 def _check_on_the_way(folder: int, path: Path) -> None:
     """Check a folder that is above others. Raises `Untrusted`."""
-    if reason := _distrust_on_the_way(os.fstat(folder), shared=_is_shared(folder)):
-        raise Untrusted(path, f"{reason}; use another folder, or let nobody else write to that one")
-
-
-def _distrust_on_the_way(found: os.stat_result, *, shared: bool) -> str:
-    """Why a folder above others is not trusted; empty where it is. With `shared` others may write."""
+    found = os.fstat(folder)
     if found.st_uid not in trusted_users() and _is_known(found.st_uid):
-        return f"it belongs to {_user(found.st_uid)}, who could replace what is below"
-    if shared:
-        return ""
-    if found.st_mode & stat.S_IWOTH:
-        return "it is writable by all users, who could replace what is below"
-    if found.st_mode & stat.S_IWGRP and not _private(found.st_gid):
-        return f"it is writable by the group {_group(found.st_gid)}, which could replace what is below"
-    return ""
+        reason = f"it belongs to {_user(found.st_uid)}"
+    elif writers := _writers(found, shared=_is_shared(folder)):
+        reason = f"it is writable by {writers}"
+    else:
+        return
+    told = f"{reason}, who could replace what is below"
+    raise Untrusted(path, f"{told}; use another folder, or let nobody else write to that one")
 
 
 def _is_known(uid: int) -> bool:
@@ -209,12 +204,19 @@ def distrust(found: os.stat_result, *, shared: bool = False) -> str:
         expected = "root" if os.geteuid() == 0 else f"root or {_user(os.geteuid())}"
         belongs = f"it belongs to {_user(found.st_uid)}, expected {expected}"
         return f"{belongs}; run laggard as that user, or `chown` on what you trust"
+    if writers := _writers(found, shared=shared):
+        return f"it is writable by {writers}; run `chmod {'o' if writers == _ALL else 'g'}-w` on it"
+    return ""
+
+
+def _writers(found: os.stat_result, *, shared: bool) -> str:
+    """Who else may write what was found; empty if nobody may. With `shared` others may."""
     if shared or stat.S_ISLNK(found.st_mode):
         return ""
     if found.st_mode & stat.S_IWOTH:
-        return "it is writable by all users; run `chmod o-w` on it"
+        return _ALL
     if found.st_mode & stat.S_IWGRP and not _private(found.st_gid):
-        return f"it is writable by the group {_group(found.st_gid)}; run `chmod g-w` on it"
+        return f"the group {_group(found.st_gid)}"
     return ""
 
 
