@@ -89,7 +89,7 @@ class ModelOutput(Declared):
     p_value: Annotated[float, number("Of the test that gave up the model before it; null for the first one.")]
     begin_ts: Annotated[float, time("Where its training began, seconds since the Unix epoch.")]
     end_ts: Annotated[float, time("Where that ended.")]
-    samples: Annotated[int, count("So many intervals it was trained on.")]
+    samples: Annotated[int, count("The number of intervals in its training.")]
     reason: Annotated[
         str,
         text(

@@ -157,7 +157,7 @@ class Blame(Part):
 
 
 BLAME: Final = shape_of(Blame)
-BLAMED: Final = "Who is likely to blame; null where nobody is."
+BLAMED: Final = "The probable culprit; null if there is none."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,7 +285,7 @@ class Incident(Evident):
         tuple[Evidence, ...],
         many(shape_of(Evidence), "What each operator saw, the oldest first.", minItems=1),
     ]
-    left_out: Annotated[int, count("So many anomalies with less score have ended and are not among the evidence.")] = 0
+    left_out: Annotated[int, count("The number of ended anomalies with lower scores that the evidence leaves out.")] = 0
     merged_into: Annotated[
         str,
         text(

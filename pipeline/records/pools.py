@@ -158,7 +158,7 @@ MERGES: Final = Form(
 P_VALUES: Final = Form(
     {
         "type": "array",
-        "description": "Of each merge: the approximately unbiased p-value in percent; null where there is none.",
+        "description": "The approximately unbiased p-value of each merge in percent; null if there is none.",
         "items": {"type": ["number", "null"], "minimum": 0, "maximum": 100},
     },
     Fields.numbers,

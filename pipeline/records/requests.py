@@ -170,7 +170,7 @@ def request_id(operator: str, service: str, request: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RequestOutput(Declared):
-    """A request that is out of line: where its time went, and what it was waiting for or doing."""
+    """An outlying request: where its time went, and what it waited for or did."""
 
     kind: ClassVar[str] = "request"
 
@@ -192,7 +192,7 @@ class RequestOutput(Declared):
     ]
     odd: Annotated[
         bool,
-        flag("Whether it is out of line by what it did, and not by where its time went: it may have been fast."),
+        flag("Whether it is an outlier by what it did, not by where its time went. It may have been fast."),
     ]
     cluster: Annotated[str, text("The name of those that are alike; empty while there is none.")]
     cause: Annotated[str, text("For people: its wording may change at any time.")]
