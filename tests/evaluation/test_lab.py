@@ -25,6 +25,7 @@ from tests.evaluation.lab.__main__ import main
 from tests.evaluation.lab.scenarios import SCENARIOS
 from tests.evaluation.lab.stage import PERFORMANCE, Interval, performance
 from tests.evaluation.lab.writing import METRICS, write_frames
+from tests.misbehaving.programs import needs_own_mounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,6 +180,7 @@ def able() -> None:
         pytest.skip(f"no control groups as the lab needs them: {error}")
     if os.geteuid() != 0:
         pytest.skip("control groups, networks and loop devices need root")
+    needs_own_mounts()
     if subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
         pytest.skip("no network can be made here")
     if not Path("/dev/loop-control").exists():

@@ -104,6 +104,13 @@ def in_own_pid_namespace(command: Sequence[str | Path]) -> list[str | Path]:
     return [*apart, *command]
 
 
+def needs_own_mounts() -> None:
+    """Raise `NotAllowedError` where no program can have mounts of its own, as in a chroot."""
+    tried = subprocess.run(["unshare", "--mount", "true"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        raise NotAllowedError(f"no mounts of one's own can be made here: {tried.stderr.strip()}")
+
+
 def burning_python() -> list[str | Path]:
     """The command of the Python program."""
     return [sys.executable, HERE / "burning.py"]

@@ -182,6 +182,11 @@ def tell(process):
     process.stdin.flush()
 
 
+def all_wait(pid, name):
+    tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    return all(state(task.name) == "S" for task in tasks if (task / "comm").read_text() == f"{name}\n")
+
+
 def wait_for_state(pid, wanted):
     wait_for(lambda: state(pid) == wanted, f"process {pid} is not in state {wanted}")
 
@@ -189,6 +194,7 @@ def wait_for_state(pid, wanted):
 @pytest.mark.slow
 def test_the_thread_that_burns_comes_first_and_the_others_wait_where_they_say():
     with misbehaving([compiled("burning")]) as program:
+        wait_for(lambda: all_wait(program.pid, "waiter"), "its waiters do not wait")
         found = diagnose(program.pid, samples=30)
     (phase,) = found.phases
     assert phase.samples == 30
@@ -438,8 +444,11 @@ def test_a_thread_is_found_as_its_process_and_none_once_that_has_ended():
 
 
 def test_a_process_that_becomes_another_program_is_not_mixed_with_it():
-    with subprocess.Popen(["sh", "-c", "read line; exec sleep 60"], stdin=subprocess.PIPE) as process:
+    command = ["sh", "-c", "echo; read line; exec sleep 60"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
+            process.stdout.readline()
+            wait_for_state(process.pid, "S")
             with session_of(process.pid) as session:
                 look(session, 0.5)
                 assert not session.ended

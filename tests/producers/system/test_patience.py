@@ -14,7 +14,7 @@ import pytest
 from laggard.producers.host.processes import ProcessTable
 from laggard.producers.system.clock import Clock
 from laggard.producers.system.patience import HangingError, Patience
-from tests.misbehaving.programs import compiled
+from tests.misbehaving.programs import compiled, needs_own_mounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -93,6 +93,7 @@ def test_who_is_only_slow_is_waited_for() -> None:
 @contextmanager
 def hanging_process(folder: Path) -> Iterator[int]:
     """A process whose `stat` does not answer."""
+    needs_own_mounts()
     with subprocess.Popen(
         [compiled("hanging"), str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
