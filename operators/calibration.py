@@ -1,4 +1,4 @@
-"""What a raw score is worth: a scale on which 1 is the false-alarm budget, learned from the stream itself."""
+"""Calibration of raw scores: a scale on which 1 is the false-alarm budget, learned from the stream itself."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ NOTICES: Final = 10.0
 
 
 class Level(NamedTuple):
-    """What raw scores are worth at one moment.
+    """The calibration of raw scores at one time.
 
     Attributes:
-        scale: the one on which the scores' tail is exponential.
-        at: the score that the budget allows to be passed, on that scale.
-        notice_at: the score that the budget of notices allows to be passed, likewise; at most `at`.
+        scale: the scale on which the tail of the scores is exponential.
+        at: the alert level, on that scale: it is passed as often as the budget allows.
+        notice_at: the level of notices, likewise; at most `at`.
 
     """
 
@@ -45,18 +45,18 @@ class Level(NamedTuple):
 
     @property
     def limit(self) -> float:
-        """The raw score that the budget allows to be passed."""
+        """The raw score at the alert level."""
         return self.at if self.scale == "linear" else math.sinh(self.at)
 
     @property
     def notice(self) -> float:
-        """The score from which on it is a notice, at most 1."""
+        """The score at the level of notices, at most 1."""
         return self.notice_at / self.at if self.scale == "linear" else math.exp(self.notice_at - self.at)
 
     def score(self, raw: float) -> float:
-        """The raw score as a share of what the budget allows: 0 and more, above 1 is anomalous.
+        """Return the score of a raw score, at least 0; above 1 is anomalous.
 
-        It grows with the raw score, and for large ones like the raw score itself.
+        It grows with the raw score, and in proportion to large ones.
         """
         if math.isnan(raw):
             return 0.0
@@ -65,7 +65,7 @@ class Level(NamedTuple):
         return math.exp(min(math.asinh(raw), RANGES[self.scale].highest) - self.at)
 
     def scores(self, raw: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The same for many raw scores; NaN stays NaN."""
+        """Return the scores of many raw scores; NaN stays NaN."""
         if self.scale == "linear":
             return np.maximum(raw, 0.0) / self.at
         return np.exp(np.minimum(np.arcsinh(raw), RANGES[self.scale].highest) - self.at)
@@ -74,64 +74,64 @@ class Level(NamedTuple):
 DAY_S: Final = 86400.0
 
 QUIET_S: Final = 60.0
-"""An incident is over when the scores have stayed at 1 or below for so long."""
+"""An incident ends when the scores have stayed at most 1 for this time, in seconds."""
 
 REFIT_S: Final = 60.0
-"""So often the limit follows the scores."""
+"""How often the limit is fitted, in seconds."""
 
 LASTING_S: Final = 3600.0
-"""An incident counts once more for each hour that it lasts, or a level that is always passed would never be counted."""
+"""An incident counts once more for each hour of its length. Otherwise a level that is always passed would not count."""
 
 LONGEST_S: Final = 3600.0
-"""A longer time without a score, when the machine was off, counts for so much."""
+"""A longer gap between scores, as when the machine was off, counts as this time, in seconds."""
 
 YOUNG_S: Final = 3600.0
-"""What is older than this forgets by its age, until that is `memory_s`: first ticks are not like later ones."""
+"""From this age on, the time constant of forgetting is the age, up to `memory_s`: the first ticks are not typical."""
 
 PEAKS: Final = 10.0
-"""The tail begins at the level that so many incidents have reached."""
+"""The tail begins at the level that this number of incidents has reached."""
 
 PRIOR_PEAKS: Final = 2.0
-"""So many incidents the spread that is assumed before anything was seen counts for, always."""
+"""The number of incidents that the prior spread counts for."""
 
 CLIPPED: Final = 2.0
-"""What passes the limit is learned as at most so many spreads above it."""
+"""A raw score is learned as at most this number of spreads above the limit."""
 
 
 class Calibration:
     """Streaming return levels: the raw score that the stream passes as often as the budget allows.
 
-    The budget counts incidents, not ticks, which come in clusters. So for each level on a grid it is counted how often
-    the stream rose to it after it had stayed below for `QUIET_S`: how many incidents there would have been, had that
-    level been the limit. Where the budget allows at least `PEAKS` of them, the limit is read off that curve. Else the
-    curve is continued from the highest level u that n = `PEAKS` incidents reached. Excesses over u are taken to be
-    exponential (a generalised Pareto tail whose shape is 0), on the scale where they are: as they are, where raw scores
-    are log-likelihoods of heavy tails already, or asinh(raw), for large scores their logarithm. Their mean b is known
-    from n of them and k = `PRIOR_PEAKS` assumed ones only, so their predictive distribution is used, a Lomax. With m
-    the incidents that the budget allows in the time that was seen:
+    The budget counts incidents, not ticks, since anomalous ticks come in clusters. So each level of a grid counts how
+    often the stream rose to it after at least `QUIET_S` below: the number of incidents if this level were the limit. If
+    the budget allows at least `PEAKS` incidents, the limit is read from this curve. Otherwise the curve is extrapolated
+    from the highest level u that n = `PEAKS` incidents reached. Excesses over u are assumed to be exponential (a
+    generalised Pareto tail of shape 0) on one of two scales: linear, if raw scores are log-likelihoods of heavy tails,
+    or asinh(raw), which is a logarithm for large scores. Their mean b is estimated from n excesses and k =
+    `PRIOR_PEAKS` assumed ones. So their predictive distribution is used, which is a Lomax. With m the number of
+    incidents that the budget allows in the time so far:
 
         limit = u + (n + k) b ((n / m)^(1 / (n + k)) - 1)
 
-    It is never below a level that clearly more incidents than m have reached: more than m + sqrt(m) + 1. Before
-    anything was seen a curve is assumed, whose weight falls with the time seen; one incident of the first day's budget
-    may be spent at once, so that scores say something within minutes.
+    The limit is never below a level that more than m + sqrt(m) + 1 incidents have reached. At first a prior curve is
+    assumed, whose weight falls with time. One incident of the first day's budget may be spent at once, so that scores
+    are meaningful within minutes.
 
-    State is two numbers a level, so it is O(1); counts fade. What passes the limit is learned as not much above it: a
-    single huge score teaches little, and a long trouble does not teach that troubles are usual.
+    The state has two numbers per level, so it is O(1); counts fade. A raw score above the limit is learned as little
+    above it. So neither a single huge score nor a long fault raises the limit much.
 
     References: Siffer, Fouque, Termier, Largouet (2017), "Anomaly detection in streams with extreme value theory", KDD.
     Coles (2001), "An introduction to statistical modeling of extreme values", sections 4 and 5.3 (runs declustering).
 
     Parameters:
-        per_day: the budget, false incidents in 86,400 s of stream time.
-        memory_s: the time after which an incident counts 1/e.
-        scale: `linear` or `logarithmic`, on which the tail is exponential.
-        prior: the level that is passed once an hour, and b, on that scale, before anything was seen ...
-        prior_s: ... and for how many seconds of stream that counts, at first.
-        notices: whether the level of notices is estimated, too; else it is that of incidents.
+        per_day: the budget: false incidents in 86,400 s of stream time.
+        memory_s: the time constant with which incidents are forgotten, in seconds.
+        scale: `linear` or `logarithmic`: the scale on which the tail is exponential.
+        prior: the level that is passed once an hour, and b, on that scale, before any score ...
+        prior_s: ... and the number of seconds of stream that these count for at first.
+        notices: whether the level of notices is estimated, too; otherwise it is the limit.
 
     Attributes:
-        level: what raw scores are worth now.
+        level: the present calibration.
 
     Example:
         >>> calibration = Calibration(per_day=24, prior=(10.0, 2.0))
@@ -168,7 +168,7 @@ class Calibration:
         levels = np.linspace(lowest, highest, round((highest - lowest) * steps), endpoint=False)
         self._assumed = prior_s / 3600.0 * np.exp((prior[0] - levels) / prior[1])
         self._counts: NDArray[np.float64] = np.zeros(len(levels))
-        # Since when the scores are below each level: inf while they are not, -inf where they never were above.
+        # Since when the scores have been below each level: inf while they are not, -inf if they were never above.
         self._calm_since: NDArray[np.float64] = np.full(len(levels), -math.inf)
         self._reached = -1
         self._ts = math.nan
@@ -191,21 +191,21 @@ class Calibration:
 
     @property
     def limit(self) -> float:
-        """The raw score that the budget allows to be passed."""
+        """The raw score at the alert level."""
         return self.level.limit
 
     def score(self, raw: float) -> float:
-        """What the raw score is worth now."""
+        """Return the score of a raw score now."""
         return self.level.score(raw)
 
     def learn(self, ts: float, raw: float) -> None:
-        """Take in one tick's raw score, NaN for none. `ts` in seconds since the Unix epoch."""
+        """Learn the raw score of one tick, NaN for none. `ts` is in seconds since the Unix epoch."""
         step = ts - self._ts
         before, reached = self._reached, self._place(raw)
         if step > 0.0:
             self._waiting_s += min(step, LONGEST_S)
         elif step < 0.0:
-            # The clock has stepped back: what was calm is so since now.
+            # The clock has stepped back: the calm begins now.
             np.minimum(self._calm_since[before + 1 :], ts, out=self._calm_since[before + 1 :])
             self._fitted = ts
         if reached > before:
@@ -221,7 +221,7 @@ class Calibration:
             self._spread, self.level = self._fit()
 
     def _place(self, raw: float) -> int:
-        """The highest level that a raw score reaches, as it is learned; -1 for none."""
+        """Return the highest level that a raw score reaches, as it is learned; -1 for none."""
         if math.isnan(raw):
             return -1
         lowest, _, steps = self._range
@@ -231,7 +231,7 @@ class Calibration:
     def _fade(self) -> None:
         """Let the time since the last fit pass."""
         self._counts[: self._reached + 1] += self._waiting_s / LASTING_S
-        # What is young forgets its beginnings.
+        # A young stream forgets its first ticks.
         self._age_s += self._waiting_s
         kept = math.exp(-self._waiting_s / min(self.memory_s, max(self._age_s, YOUNG_S)))
         self._counts *= kept
@@ -239,7 +239,7 @@ class Calibration:
         self._waiting_s = 0.0
 
     def _fit(self) -> tuple[float, Level]:
-        """The spread of the tail, and what raw scores are worth."""
+        """Return the spread of the tail, and the calibration."""
         weight = self.prior_s / (self.prior_s + self._seen_s)
         counts = self._counts + weight * self._assumed
         seen_days = (self._seen_s + weight * self.prior_s) / DAY_S
@@ -266,7 +266,7 @@ class Calibration:
         return spread, min(at, highest)
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "counts": self._counts.copy(),
             "calm_since": self._calm_since.copy(),
@@ -282,7 +282,7 @@ class Calibration:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         for name in ("counts", "calm_since"):
             values = np.array(state[name], dtype=np.float64)
             if values.shape != self._counts.shape:
@@ -298,9 +298,9 @@ class Calibration:
 
 
 def anew(state: dict[str, Any]) -> dict[str, Any]:
-    """Today's state from one that counted ticks (versions 1 and 2 of the states of `gaussian` and `river`).
+    """Migrate a state that counted ticks (versions 1 and 2 of the states of `gaussian` and `river`).
 
-    How many incidents they were cannot be told from those counts: they are learned anew. The old limit holds one tick.
+    Those counts do not tell the number of incidents, which is learned anew. The old limit holds for one tick.
     """
     levels = len(state["counts"])
     return {
@@ -318,12 +318,12 @@ def anew(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _last(true: NDArray[np.bool_]) -> int:
-    """The place of the last one that is true, 0 where none is."""
+    """Return the place of the last true one, 0 for none."""
     return len(true) - 1 - int(true[::-1].argmax()) if true.any() else 0
 
 
 class Calibrated:
-    """An operator whose scores a `Calibration` makes worth what they are."""
+    """An operator with a `Calibration` of its scores."""
 
     _calibration: Calibration
 

@@ -1,4 +1,4 @@
-"""S0: rank the rows of a frame, and their features, by how unlike their usual selves they are."""
+"""S0: rank the rows of a frame, and their features, by their deviation from their own baselines."""
 
 from laggard.operators.gaussian.detector import Gaussian
 from laggard.operators.gaussian.scores import Scores

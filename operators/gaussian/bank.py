@@ -1,4 +1,4 @@
-"""Where each row and feature of a stream keeps its statistics, while rows and features come and go."""
+"""The statistics of all rows and features of a stream, while rows and features come and go."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Bank:
-    """The state of all rows and features, its first rows and features in the order of the frame last seen.
+    """The state of all rows and features. The first ones are those of the last frame, in its order.
 
-    A stream whose names stay the same is then read and written through views, without any look-up. All matrices have
-    the shape (features, rows): what is asked of each feature, or of all features of each row, then runs along memory.
+    So a stream with constant names is read and written through views, without look-ups. All matrices have the shape
+    (features, rows): reductions over rows, or over the features of every row, are then contiguous.
 
     Attributes:
         rows: ids, those of the last frame first.
         names: one per row.
-        features: those of the last frame first.
-        first_ts: when each row was first seen, seconds since the Unix epoch.
-        last_ts: when each row was last seen.
-        feature_ts: when each feature was last seen.
-        usual: what is usual: learned with forgetting, and not from the last seconds.
-        waiting: the block of ticks before the open one: complete, to be learned when the open one is.
-        open: the block of ticks that is being filled.
+        features: names, those of the last frame first.
+        first_ts: the time at which each row was first seen, seconds since the Unix epoch.
+        last_ts: the time at which each row was last seen.
+        feature_ts: the time at which each feature was last seen.
+        usual: the baseline, learned with forgetting; the last seconds are not in it.
+        waiting: the block of ticks before the open one, which is learned when the open one is complete.
+        open: the block of the last ticks.
         evidence: the short mean of each cell, NaN before its first value.
-        episodes: what was beyond its usual.
+        episodes: spikes above the baseline.
 
     """
 
@@ -57,21 +57,21 @@ class Bank:
 
     @classmethod
     def empty(cls) -> Bank:
-        """No rows, no features."""
+        """No rows and no features."""
         none = np.zeros(0)
         vectors = (none, none.copy(), none.copy())
         blocks = (Moments.empty(0, 0), Moments.empty(0, 0), Block.empty(0, 0))
         return cls((), (), (), *vectors, *blocks, np.zeros((0, 0)), Episodes.empty(0, 0))
 
     def freeze(self, rows: NDArray[np.bool_]) -> None:
-        """Drop the block that waits for some of the first rows, which keep their baselines."""
+        """Drop the waiting block of some of the first rows: their baselines stay."""
         (columns,) = np.nonzero(rows)
         weight, squares = self.waiting.weight.copy(), self.waiting.squares.copy()
         weight[:, columns] = squares[:, columns] = 0.0
         self.waiting = Moments(weight, self.waiting.mean, squares)
 
     def adopt(self, rows: NDArray[np.bool_]) -> None:
-        """Make the last blocks the baseline of some of the first rows; the open one is settled."""
+        """Make the last two blocks the baseline of some of the first rows. The open one must be settled."""
         (columns,) = np.nonzero(rows)
         recent = self.waiting.merged(self.open.moments(), 1.0)
         usual = [part.copy() for part in (self.usual.weight, self.usual.mean, self.usual.squares)]
@@ -81,10 +81,13 @@ class Bank:
         self.freeze(rows)
 
     def turn(self, frozen: NDArray[np.bool_] | None, decay: float, episode_s: float | None = None) -> None:
-        """Learn the block that waits but for the `frozen` of the first rows, let the open one wait, and open a new one.
+        """Learn the waiting block, let the open one wait, and open a new one.
 
-        What is usual is forgotten but for the share `decay`. `episode_s` is about how long the block is, None where
-        what is far off is learned as it is.
+        Args:
+            frozen: which of the first rows are not learned; None for none.
+            decay: the share of the baseline that is not forgotten.
+            episode_s: the length of the block in seconds; None to learn spikes like any other value.
+
         """
         if frozen is not None:
             self.freeze(frozen)
@@ -94,17 +97,17 @@ class Bank:
         self.open = Block.empty(*self.open.weight.shape)
 
     def end_episodes(self, seconds: float) -> None:
-        """Take those that are over as such; so many seconds after this was last done."""
+        """Close the episodes that are over. `seconds` is the time since the last call."""
         self.episodes.close(seconds, self.waiting, self.usual.mean)
 
     def matrices(self) -> dict[str, Matrix]:
-        """Every matrix of the state by its name; each has the shape (features, rows)."""
+        """Return every matrix of the state by its name; each has the shape (features, rows)."""
         pairs = [(name, part) for name, parts in PARTS.items() for part in parts]
         found = {f"{name}_{part}": getattr(getattr(self, name), part) for name, part in pairs}
         return found | {"evidence": self.evidence}
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "rows": list(self.rows),
             "names": list(self.names),
@@ -115,7 +118,7 @@ class Bank:
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> Bank:
-        """One from a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Read a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         names = (state["rows"], state["names"], state["features"])
         shape = (len(names[2]), len(names[0]))
         lengths = {"first_ts": shape[1:], "last_ts": shape[1:], "feature_ts": shape[:1]}
@@ -137,16 +140,16 @@ class Bank:
         vectors: tuple[Vector, Vector, Vector],
         matrices: dict[str, NDArray[Any]],
     ) -> Bank:
-        """Put one together from rows, names, features; from the three vectors of times; and from `matrices`."""
+        """Make a bank of rows, names and features, of the three vectors of times, and of `matrices`."""
         parts = {name: [matrices[f"{name}_{part}"] for part in parts] for name, parts in PARTS.items()}
         blocks = (Moments(*parts["usual"]), Moments(*parts["waiting"]), Block(*parts["open"]))
         rows, row_names, features = (tuple(each) for each in names)
         return cls(rows, row_names, features, *vectors, *blocks, matrices["evidence"], Episodes(*parts["episodes"]))
 
     def begins_with(self, layout: Layout) -> bool:
-        """Whether the first rows and features are those of `layout` already.
+        """Return whether the first rows and features are those of `layout` already.
 
-        What is forgotten must follow from the frames alone, and not from whether equal names are the same object.
+        Forgetting must depend on the frames alone, not on whether equal names are the same object.
         """
         return (
             self.rows[: len(layout.rows)] == tuple(layout.rows)
@@ -155,10 +158,14 @@ class Bank:
         )
 
     def aligned(self, layout: Layout, ts: float, keep_s: float, spare: int) -> Bank:
-        """A copy whose first rows and features are those of `layout`, in its order.
+        """Return a copy whose first rows and features are those of `layout`, in its order.
 
-        At most `spare` rows and as many features that are not in it are kept, while they were seen in the `keep_s`
-        before `ts`; those seen last first. New ones start empty.
+        Args:
+            layout: the names of the next frame. New rows and features start empty.
+            ts: its time.
+            keep_s: for how long absent rows and features are kept.
+            spare: the most absent rows, and the most absent features, that are kept: those that were seen last.
+
         """
         rows, row_from = _order(self.rows, layout.rows, self.last_ts, ts - keep_s, spare)
         features, feature_from = _order(self.features, layout.features, self.feature_ts, ts - keep_s, spare)
@@ -194,7 +201,7 @@ PARTS = {
 }
 HEIGHTS = {f"episodes_{part}" for part in PARTS["episodes"]}
 NEW = {"evidence": np.nan, **{f"episodes_{part}": float(NONE) for part in ("running", "highest", "second")}}
-"""What a new cell begins with where that is not 0."""
+"""The initial value of a new cell if it is not 0."""
 
 VECTORS = ("first_ts", "last_ts", "feature_ts")
 
@@ -202,7 +209,7 @@ VECTORS = ("first_ts", "last_ts", "feature_ts")
 def _order(
     have: Sequence[str], want: Sequence[str], seen: Vector, since: float, spare: int
 ) -> tuple[tuple[str, ...], NDArray[np.intp]]:
-    """What to keep and in which order, and where each stands now (-1: it is new)."""
+    """Return the names to keep, in their new order, and the present place of each; -1 for a new one."""
     index = {name: position for position, name in enumerate(have)}
     found = [index.pop(name, -1) for name in want]
     others = [position for position in index.values() if seen[position] >= since]
@@ -215,7 +222,7 @@ def _order(
 
 
 def _moved(vector: Vector, source: NDArray[np.intp], fill: float) -> Vector:
-    """Pick entries; what is new gets `fill`."""
+    """Select entries by their present places; new ones get `fill`."""
     if vector.size == 0:
         return np.full(source.shape, fill)
     return np.where(source < 0, fill, vector[source])

@@ -1,7 +1,7 @@
-"""What the instances of a name looked like at the same age: what a new one is compared with before it has a past.
+"""Earlier instances of a name at the same age: the baseline of a new one that has no past of its own.
 
-S0 (section 5, case study 3) saw every process of a machine that had just booted as an anomaly. A start is compared with
-earlier starts here, so that a restart, a deployment or a boot is none by itself, and a start unlike the others is.
+In S0 (section 5, case study 3) every process of a machine was anomalous just after booting. Here a start is compared
+with earlier starts. So a restart, a deployment or a boot is no anomaly by itself, but a start unlike the others is.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 STAGES_S = (4.0, 16.0, 64.0, 256.0, 1024.0)
-"""The ages at which a stage of a row's life ends, each four times as long as the one before. Then it is grown."""
+"""The ages at which the stages of a row's life end, each four times as long as the one before. Then it is grown."""
 
 OWN_VALUES = 30.0
-"""A row with so many values of its own is compared with itself alone."""
+"""The number of its own values from which on a row is compared with itself alone."""
 
 INSTANCES = 20.0
-"""Over how many instances a name is remembered."""
+"""The effective number of instances in the record of a name."""
 
 NAMESAKES = 10.0
-"""How many values the usual of rows with the same name counts for, where no start of that name has been seen; with each
-that was it is a fifth less."""
+"""The number of values that the baselines of other rows of the name count for, if no start of that name was seen; each
+start that was makes it a fifth less."""
 
 MAX_NAMESAKES = 32
 MAX_NAMES = 128
-"""Names, and names with their command, that are remembered; those seen last."""
+"""The most names, and names with their command, that are remembered: those seen last."""
 
 NEW_GAP_S = 600.0
-"""A row that is first seen after a gap longer than this may be old: nothing is learned of its start."""
+"""A row that is first seen after a longer gap may be old: nothing is learned about its start."""
 
 LONGEST_COMMAND = 80
 ANY = ""
@@ -56,10 +56,10 @@ class Young(NamedTuple):
 
     Attributes:
         rows: their ids.
-        keys: of each, what it is remembered by, the most precise first.
-        born: when each was first seen, seconds since the Unix epoch; shape (rows,).
-        stage: the index of the stage that each was in at the last tick; shape (rows,).
-        peak: the most that each feature was in that stage, NaN where there was none; shape (features, rows).
+        keys: the keys under which each is recorded, the most specific first.
+        born: the time at which each was first seen, seconds since the Unix epoch; shape (rows,).
+        stage: the index of the stage of each at the last tick; shape (rows,).
+        peak: the highest value of each feature in that stage, NaN for none; shape (features, rows).
 
     """
 
@@ -70,7 +70,7 @@ class Young(NamedTuple):
     peak: Matrix
 
     def picked(self, these: Sequence[int] | NDArray[np.intp]) -> Young:
-        """Some of them."""
+        """Return some of them."""
         return Young(
             tuple(self.rows[number] for number in these),
             tuple(self.keys[number] for number in these),
@@ -85,10 +85,10 @@ class Followed:
     """The young rows of a frame, as they are once it is learned.
 
     Attributes:
-        features: of the frame.
-        young: those that are in it.
-        columns: where each of them stands in the frame.
-        ended: those that are not in it any more.
+        features: the features of the frame.
+        young: the rows that are in it.
+        columns: the place of each of them in the frame.
+        ended: the rows that are no longer in it.
 
     """
 
@@ -99,12 +99,12 @@ class Followed:
 
 
 class Prior(NamedTuple):
-    """What rows without a past are taken to have had as one.
+    """The assumed past of rows without one.
 
     Attributes:
-        columns: which rows of the frame.
-        moments: of each; shape (features, rows).
-        bases: what they come from.
+        columns: the places of these rows in the frame.
+        moments: the moments of each; shape (features, rows).
+        bases: what these are the moments of.
 
     """
 
@@ -116,13 +116,14 @@ class Prior(NamedTuple):
 class Cohorts:
     """The highest values of earlier instances in each stage of their lives, by name and by name with command.
 
-    Of an instance the largest short mean of each feature within a stage is one value. It is taken in when the stage is
-    over, so that a start that goes wrong does not make itself usual. State is bounded by `MAX_NAMES` times five stages
-    times three numbers for each feature, and one number for each feature of a young row.
+    The largest short mean of a feature within a stage is one value. It is recorded at the end of the stage, so that a
+    bad start does not become its own baseline.
+
+    Memory: 120 bytes per feature for each of at most `MAX_NAMES` keys, and 8 bytes per feature of a young row.
 
     Attributes:
-        features: what the values are of.
-        young: the rows that are followed.
+        features: the features of the values.
+        young: the rows that are not grown.
 
     """
 
@@ -133,13 +134,13 @@ class Cohorts:
         self._seen: dict[str, float] = {}
 
     def follow(self, layout: Layout, ts: float, fresh: Sequence[int], gap_s: float) -> Followed:
-        """Find the young rows in a frame. Changes nothing.
+        """Find the young rows in a frame. The state does not change.
 
         Args:
-            layout: the frame's names.
+            layout: the names of the frame.
             ts: its time.
-            fresh: the rows that were never seen before.
-            gap_s: the time since the last frame, NaN when this is the first.
+            fresh: the places of rows that were never seen before.
+            gap_s: the time since the last frame, NaN for the first one.
 
         """
         features = tuple(layout.features)
@@ -171,10 +172,10 @@ class Cohorts:
         )
 
     def learn(self, followed: Followed, ts: float, evidence: Matrix) -> Followed:
-        """Take a frame in. `evidence` has the shape (features, rows).
+        """Learn a frame. `evidence` has the shape (features, rows).
 
         Returns:
-            What is still young; the argument itself where nothing has become older or ended.
+            The rows that are still young; the argument itself if no row has left its stage or ended.
 
         """
         if not (followed.young.rows or followed.ended.rows) and self.features == followed.features:
@@ -207,7 +208,7 @@ class Cohorts:
         return Followed(followed.features, young, columns, _none(len(followed.features)))
 
     def _take(self, young: Young, number: int, ts: float) -> None:
-        """Take in the stage that a row has left, by the ended life or by its age."""
+        """Record the stage that a row has left, by its end or by its age."""
         peak = young.peak[:, number]
         there = ~np.isnan(peak)
         if not there.any():
@@ -235,7 +236,7 @@ class Cohorts:
                 del self._known[key], self._seen[key]
 
     def prior(self, followed: Followed, bank: Bank, ts: float) -> Prior | None:
-        """What the rows with fewer than `OWN_VALUES` of their own are compared with; None where there are none."""
+        """Return the assumed past of the rows with fewer than `OWN_VALUES` of their own; None if there are none."""
         rows, features = len(followed.columns), len(followed.features)
         own = bank.usual.weight[:features, followed.columns].max(axis=0, initial=0.0)
         unsure = [number for number in range(rows) if own[number] < OWN_VALUES]
@@ -266,7 +267,7 @@ class Cohorts:
         namesakes: _Namesakes,
         features: tuple[str, ...],
     ) -> tuple[Matrix, Basis]:
-        """Weight, mean and squared deviations, shape (3, features), and what they come from."""
+        """Return weight, mean and squared deviations, shape (3, features), and what they are those of."""
         known = next((each for key in keys if (each := self._at(key, stage)) is not None), None)
         past = np.zeros((3, len(features)))
         instances = 0.0
@@ -293,7 +294,7 @@ class Cohorts:
 
     @staticmethod
     def span(followed: Followed, ts: float) -> tuple[float, float]:
-        """From when, and until when, the young rows are in the stages in which they are at `ts`."""
+        """Return the begin and the end of the time for which all young rows are in their stages at `ts`."""
         born = followed.young.born
         stage = _stage(born, ts)
         began = born + np.array((-math.inf, *STAGES_S))[stage]
@@ -301,7 +302,7 @@ class Cohorts:
         return float(began.max(initial=-math.inf)), float(ends.min(initial=math.inf))
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         keys = sorted(self._known)
         shape = (len(keys), len(STAGES_S), 3, len(self.features))
         return {
@@ -318,7 +319,7 @@ class Cohorts:
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> Cohorts:
-        """One from a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Read a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         features, keys, rows = tuple(state["features"]), list(state["keys"]), tuple(state["rows"])
         expected = {
             "seen": (len(keys),),
@@ -348,7 +349,7 @@ class Cohorts:
 
 
 class _Namesakes:
-    """The usual of the rows of each name that have enough of their own."""
+    """The baselines of the rows of each name that have enough values of their own."""
 
     def __init__(self, bank: Bank, features: int) -> None:
         self._usual = bank.usual
@@ -359,7 +360,7 @@ class _Namesakes:
             self._columns.setdefault(bank.names[column], []).append(int(column))
 
     def of(self, name: str, most: float) -> Moments | None:
-        """All of them together, worth at most so many values; None where there are none."""
+        """Merge those of a name, with a weight of at most `most`; None if there are none."""
         columns = self._columns.get(name, ())[:MAX_NAMESAKES]
         if not columns or most <= 0.0:
             return None
@@ -379,7 +380,7 @@ def _stage(born: Vector, ts: float) -> NDArray[np.intp]:
 
 
 def _keys(name: str, command: str) -> tuple[str, ...]:
-    """What a row is remembered by: with its command, numbers in which are often those of the instance; and its name."""
+    """Return the keys of a row: its name with its command, without numbers, which vary by instance; and its name."""
     program = re.sub(r"\d+", "#", command[:LONGEST_COMMAND])
     return (f"{name}\n{program}", name) if program and program != name else (name,)
 
@@ -389,7 +390,7 @@ def _none(features: int) -> Young:
 
 
 def _remapped(array: Matrix, before: Sequence[str], after: Sequence[str], axis: int) -> Matrix:
-    """The same with other features along an axis: those that are new are 0, or NaN along the first axis."""
+    """Return the array with other features along an axis; new ones are 0, or NaN along the first axis."""
     if tuple(before) == tuple(after):
         return array
     index = {feature: number for number, feature in enumerate(before)}

@@ -1,4 +1,4 @@
-"""S0's detector: a Gaussian for every feature of every row, learned as the stream goes by."""
+"""S0's detector: an incremental Gaussian for every feature of every row."""
 
 from __future__ import annotations
 
@@ -52,74 +52,74 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 LARGEST = 1e140
-"""Values beyond this count as not there: their squares would not fit."""
+"""Larger values count as missing: their squares would overflow."""
 
 BLOCK_TICKS = 5
-"""A block of ticks has at least so many, unless they take longer than a 16th of the context."""
+"""The least number of ticks in a block, unless they take longer than a 16th of the context."""
 
 LONG_TICK = 0.9
-"""A tick of this share of `evidence_s`, which no jitter of the clock makes of a full one, is judged alone."""
+"""A tick of at least this share of `evidence_s` is scored alone. The share allows for jitter of the clock."""
 
 FAR = 15.0
-"""An anomaly of eight standard deviations: a row that has one is ranked however few of its features vary. Of a program
-that does nothing but compute few do, and S0's rule is for means over them."""
+"""The raw score of eight standard deviations. A row with one is ranked however few of its features vary: in a program
+that only computes few do, and S0's rule is for means over features."""
 
 POOL_S = 300.0
-"""All rows together are looked at again after so long, or after an eighth of the stream's age while it is young."""
+"""How often the statistics of all rows together are renewed, in seconds; more often while the stream is young."""
 
 CALIBRATIONS: dict[Likelihood, tuple[Scale, tuple[float, float]]] = {
     "scale_free": ("linear", (140.0, 30.0)),
     "paper": ("logarithmic", (5.5, 0.35)),
 }
-"""The scale on which the frames' raw scores have an exponential tail, and the level that they pass once an hour and the
-spread of the tail before any were seen, see `Calibration`; as of simulated machines (tests/evaluation)."""
+"""The scale on which the raw scores of frames have an exponential tail, and, before any were seen, the level that they
+pass once an hour and the spread of the tail, see `Calibration`. Both are from simulated machines (tests/evaluation)."""
 
 
 class Gaussian(Calibrated):
-    """Ranks the rows of a frame, and their features, by how unlike their usual selves they are.
+    """Ranks the rows of a frame, and their features, by their deviation from their own baselines.
 
-    Each feature of each row has a univariate Gaussian that is learned only from what came before. What is usual fades
-    with the time constant `context_s` / 2, so that it has the mean age and the effective number of values of a plain
-    window of `context_s`, at a state that does not grow with the window: fifteen numbers per feature of a row, four of
-    them short. A row with fewer than `minimum_features` that are not constant (in a frame with fewer than twice as many
-    features: half of them) is not ranked; but with `"scale_free"` it is when one of them is `FAR` from its usual. The
-    frame's score is that of its worst row, on a scale where 1 is the false-alarm budget.
+    Each feature of each row has a univariate Gaussian of its past values: its baseline. It fades with the time constant
+    `context_s` / 2. So it has the mean age and the effective number of values of a plain window of `context_s`, but its
+    state does not grow with the window: fifteen numbers per feature of a row, four of them in single precision. A row
+    is ranked if at least `minimum_features` of its features are not constant; in a frame with fewer than twice as many
+    features, half of them suffice. With `"scale_free"` it is also ranked if one of them has a score of `FAR`. The score
+    of the frame is that of its worst row, on a scale where 1 is the false-alarm budget.
 
-    With `likelihood="paper"` a feature's anomaly is minus the log-likelihood of its value at the tick, and a row's the
-    mean over its features that are not constant, as published. With `"scale_free"` (see `scale_free`) a row's anomaly
-    is the largest of its features', a feature's unit does not decide, the mean of the last `evidence_s` is
-    judged, and the last `exclude_s` are not learned yet, so that a slowdown that is under way is not part of what is
-    usual.
+    With `likelihood="paper"` the raw score of a feature is minus the log-likelihood of its value at the tick, and that
+    of a row the mean over its features that are not constant, as published. With `"scale_free"` (see `scale_free`) the
+    raw score of a row is the largest of its features, and does not depend on their units. The mean of the last
+    `evidence_s` is scored. The last `exclude_s` are not learned yet, so that the current fault is not in the baseline.
 
-    Memory: 104 bytes per row and feature in the state and less than as much for what follows from it, for the rows and
-    features of the last frame and at most `spare_rows` more of each that were seen in the last `context_s`; about 50
-    more for each cell of `stocks` that is above its usual.
+    Memory: 104 bytes per row and feature in the state, and less than as much for what is derived from it, for the rows
+    and features of the last frame and at most `spare_rows` more of each that were seen in the last `context_s`; about
+    50 more for each cell of `stocks` that is above its baseline.
 
     Reference: "S0", sections 3 and 4.
 
     Parameters:
-        context_s: the window that is usual, in seconds.
-        minimum_features: how many features that are not constant a row needs.
+        context_s: the window of the baseline in seconds.
+        minimum_features: the number of features that are not constant that a row needs.
         likelihood: `scale_free` or `paper`.
-        evidence_s: what is judged is the mean over about this time, in seconds; 0 for the tick alone.
-        exclude_s: the last half to whole of this time is not yet part of what is usual, in seconds; nor are the last
-            `BLOCK_TICKS` to twice as many ticks, where those take longer.
-        false_alarms_per_day: the budget that a score of 1 stands for.
-        spare_rows: how many rows that are not in the frame are remembered.
-        weights: how much a feature tells of what a row takes, rather than of what comes with that; 1 where it is not
-            named. Only `scale_free` asks for it.
-        resolution: the least standard deviation of a feature, in its unit, by the end of its name: what nobody would
-            notice is no anomaly, however constant the feature was. Only with `scale_free`.
-        directions: in which direction features get worse. The fall of a feature that gets worse by falling is what the
-            rise of any other one is. Only `scale_free` asks for it.
-        waits: features that tell how long a row waits for others. A row in which one of them is the most unusual,
-            whatever they weigh, is marked so in rankings.
-        stocks: the ends of the names of features that tell how much a row holds; one that grows steadily is compared
-            with what was usual before it began to, see `Rises`. Only with `scale_free`.
-        cohorts: whether a new row is compared with how others of its name began, see `Cohorts`. Only with `scale_free`.
-        episodes: whether what is far off is learned as an episode first, see `Episodes`. Only with `scale_free`.
-        share: the power to which a row's share of the rise of a feature in all rows counts in a ranking; 0 for not at
-            all. Only with `scale_free`.
+        evidence_s: the mean over about this time is scored, in seconds; 0 for the tick alone.
+        exclude_s: the last half to whole of this time is not in the baseline yet, in seconds; at least the last
+            `BLOCK_TICKS` to twice as many ticks are not.
+        false_alarms_per_day: the budget: a score of 1.
+        spare_rows: the most rows that are remembered while they are absent.
+        weights: the weights of features by their names, 1 by default: how much a feature tells of what a row uses,
+            rather than of what comes with that. Only with `scale_free`.
+        resolution: the least standard deviation of a feature, in its unit, by the end of its name: a negligible
+            difference is no anomaly, however constant the feature was. Only with `scale_free`.
+        directions: the direction in which each feature gets worse. Only with `scale_free`.
+        waits: features that tell how long a row waits for others. A row is marked in rankings if one of them is its
+            worst, regardless of weights.
+        stocks: the ends of the names of features that tell how much a row holds. One that grows steadily is compared
+            with the baseline from before the growth, see `Rises`. Only with `scale_free`.
+        cohorts: whether a new row is compared with the starts of others of its name, see `Cohorts`. Only with
+            `scale_free`.
+        episodes: whether a spike is recorded as an episode before it is learned, see `Episodes`. Only with
+            `scale_free`.
+        share: the power to which a row's share of the rise of a feature in all rows counts in a ranking; 0 to ignore
+            it. Only with `scale_free`.
         notices: whether the level of notices is estimated, too, see `Calibration`.
 
     Example:
@@ -189,7 +189,7 @@ class Gaussian(Calibrated):
         self._times = _Times()
         self._rises = Rises.none()
         self._pool = _Pooled(math.nan, (), Pool(*np.zeros((3, 0))))
-        # What follows from the state and the last names and values; never part of a snapshot.
+        # What follows from the state and the last frame; never part of a snapshot.
         self._aligned: tuple[Layout, Bank, Followed | None, _Pooled] | None = None
         self._fresh_ts: float | None = None  # of an alignment that is not learned yet
         self._reference: Reference | None = None
@@ -198,15 +198,12 @@ class Gaussian(Calibrated):
         self._weights: Weights | None = None
         self._floor: Matrix | None = None  # holds until episodes are ended
         self._open: Block | None = None
-        self._latest: Matrix | None = None  # the evidence of the last frame, while it is not in the bank yet
+        self._latest: Matrix | None = None  # the evidence of the last frame until it is in the bank
         self._settled = False
         self._judged: _Judged | None = None
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
-        """How unlike its usual self each row is at this tick. Changes nothing.
-
-        `values` has the shape (rows, features).
-        """
+        """Score a frame. `values` has the shape (rows, features). The state does not change."""
         check_shape(layout, values)
         judged = self._judged
         if judged is not None and judged.ts == ts and judged.layout is layout and judged.values is values:
@@ -220,7 +217,7 @@ class Gaussian(Calibrated):
             self._floor = reference.floor
             self._reference = reference
         clean = np.array(values.T, dtype=np.float64, order="C")
-        # The quickest way to see that none is too large or NaN: one such, and so is the sum of squares.
+        # The fastest way to see that no value is too large or NaN.
         whole = bool(np.vdot(clean, clean) <= LARGEST**2)
         if not whole:
             clean[np.abs(clean) > LARGEST] = np.nan
@@ -258,17 +255,17 @@ class Gaussian(Calibrated):
         frozen: Flags | None = None,
         accepted: Flags | None = None,
     ) -> None:
-        """Take the frame into the state.
+        """Learn a frame.
 
         Args:
             ts: the time of the frame, seconds since the Unix epoch.
             layout: its names.
-            values: shape (rows, features).
-            frozen: rows whose baselines stay as they are, and which do not count against the budget; shape (rows,).
-            accepted: rows whose baselines become what they were last; shape (rows,).
+            values: its values, shape (rows, features).
+            frozen: which rows keep their baselines, and do not count against the budget; shape (rows,).
+            accepted: which rows take their last values as their baselines; shape (rows,).
 
         Raises:
-            ValueError: the shape of `values` is not that of the names.
+            ValueError: the shape of `values` does not fit the names.
 
         """
         scores = self.score(ts, layout, values)
@@ -306,9 +303,9 @@ class Gaussian(Calibrated):
         self._calibration.learn(ts, scores.worst_without(frozen, accepted))
 
     def _ended(self, ts: float, layout: Layout) -> Suspects:
-        """The suspects once this frame is learned: rows of the last one that were out of the ordinary and are not here.
+        """Return the suspects after this frame: anomalous rows of the last one that have ended are added.
 
-        All of it follows from the state: what was judged at the last tick may be long forgotten.
+        They are scored anew from the state, since the scores of the last frame are not part of it.
         """
         last, bank = self._times.last, self._bank
         suspects = recent(self._suspects, ts)
@@ -339,7 +336,7 @@ class Gaussian(Calibrated):
         return dict(list(suspects.items())[-MAX_SUSPECTS:])
 
     def _rows(self, evidence: Matrix, reference: Reference, whole: bool) -> NDArray[np.float64]:
-        """Each row's anomaly, NaN where it has too few features."""
+        """Return the raw score of each row, NaN for too few features."""
         features, rows = evidence.shape
         if not (evidence.size and reference.seen):
             return np.full(rows, np.nan)
@@ -356,8 +353,8 @@ class Gaussian(Calibrated):
         return raw
 
     def _align(self, layout: Layout, ts: float) -> tuple[Bank, Followed | None, _Pooled]:
-        """The bank with this frame's rows and features first, which rows are young, and all of them together."""
-        # Rows begin, end and are forgotten at the tick at which that is learned.
+        """Return the bank with the rows and features of this frame first, its young rows, and the pool of all rows."""
+        # Rows begin, end and are forgotten when a tick is learned.
         if self._aligned is None or self._aligned[0] is not layout or self._fresh_ts not in {None, ts}:
             bank, followed = self._bank, None
             self._settle()
@@ -387,10 +384,10 @@ class Gaussian(Calibrated):
         pool: Pool,
         floor: Matrix | None = None,
     ) -> tuple[Reference, tuple[float, float], dict[int, Basis]]:
-        """What is usual for the first features and rows; for a row without a past that of others.
+        """Return the baselines of the first features and rows; those of others for a row without a past.
 
-        Also between which times that holds, and what the rows without a past are compared with. `floor` where it is
-        known already.
+        Also the times between which they are valid, and what the rows without a past are compared with. `floor` is
+        given if it is known already.
         """
         features, rows = shape
         usual = bank.usual.head(features, rows)
@@ -414,7 +411,7 @@ class Gaussian(Calibrated):
         return Reference.of(usual, self._weights, pool, floor), span, bases
 
     def _before_rises(self, usual: Moments, rows: tuple[str, ...], features: tuple[str, ...]) -> Moments:
-        """What is usual, but in cells that rise steadily what was so before they did."""
+        """Return the baselines; those from before the rise for cells that rise steadily."""
         steady = self._rises.steady
         if not steady:
             return usual
@@ -427,9 +424,9 @@ class Gaussian(Calibrated):
         return Moments(usual.weight, mean, squares, even=usual.even)
 
     def _evidence(self, bank: Bank, ts: float, values: Matrix, whole: bool) -> Matrix:
-        """The mean of the last `evidence_s`: e' = e + (x - e) (1 - exp(-2 dt / evidence_s)).
+        """Return the mean of the last `evidence_s`: e' = e + (x - e) (1 - exp(-2 dt / evidence_s)).
 
-        It is x where there is no e, and where the tick itself took about that long.
+        It is x if there is no e, and if the tick itself took about that long.
         """
         step = ts - self._times.last
         if not 0.0 < step < LONG_TICK * self.evidence_s:
@@ -445,10 +442,7 @@ class Gaussian(Calibrated):
         return evidence
 
     def _settle(self) -> None:
-        """Bring the bank up to date.
-
-        Until then the last frame's evidence is where `score` left it, uncopied, and `_times` has when it was.
-        """
+        """Bring the bank up to date: the evidence and the time of the last frame are not yet in it."""
         if self._latest is not None:
             (features, rows), bank, ts = self._latest.shape, self._bank, self._times.last
             bank.evidence[:features, :rows] = self._latest
@@ -463,9 +457,9 @@ class Gaussian(Calibrated):
             self._bank.open.even &= self._open.settle()
 
     def _turn(self, ts: float, layout: Layout, frozen: Flags | None) -> None:
-        """Close the open block of ticks when its time is over, and learn the one before it.
+        """Close the open block of ticks when it is complete, and learn the one before it.
 
-        After a gap, or when the clock has stepped back, both are learned: none of their ticks is recent.
+        After a gap, or a step back of the clock, both are learned: none of their ticks is recent.
         """
         times = self._times
         if not times.ticks:
@@ -496,7 +490,7 @@ class Gaussian(Calibrated):
         self._times = _Times(times.first, ts, ts, ts, 1, closed)
 
     def _look(self, layout: Layout, seconds: float) -> None:
-        """End the episodes that are over and look at what rises, so many seconds after this was last done."""
+        """End the episodes that are over, and follow what rises. `seconds` is the time since the last call."""
         bank = self._bank
         if self.episodes:
             bank.end_episodes(seconds)
@@ -508,7 +502,7 @@ class Gaussian(Calibrated):
                 bank.episodes.note(*place, cell.level - cell.mean)
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         self._settle()
         return {
             **self._bank.snapshot(),
@@ -523,7 +517,7 @@ class Gaussian(Calibrated):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         if state["likelihood"] != self.likelihood:
             raise ValueError(f"likelihood: expected a state of {self.likelihood}, got one of {state['likelihood']}")
         self._bank = Bank.restored(state)
@@ -544,7 +538,7 @@ class Gaussian(Calibrated):
 
 
 class _Pooled(NamedTuple):
-    """All rows together, of which features, and when they were looked at."""
+    """The statistics of all rows together, their features, and the time at which they were computed."""
 
     ts: float
     features: tuple[str, ...]
@@ -565,7 +559,7 @@ class _Names(NamedTuple):
 
 
 class _Times(NamedTuple):
-    """When the first tick was, the open block began, a block was learned, the last tick was, episodes were ended."""
+    """When the first tick was, the open block began, a block was learned, the last tick was, and episodes ended."""
 
     first: float = math.nan
     opened: float = math.nan
@@ -576,7 +570,7 @@ class _Times(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    """The last frame that was scored, so that learning it does not score it again."""
+    """The last scored frame, so that learning it does not score it again."""
 
     ts: float
     layout: Layout

@@ -1,4 +1,4 @@
-"""What each cell has shown beyond its usual: one spike neither blinds nor becomes usual, what comes again does."""
+"""Spikes above the baseline of a cell: a single one neither blinds nor becomes normal, a recurring one does."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ if TYPE_CHECKING:
     Heights = NDArray[np.float32]
 
 EPISODE_S = 300.0
-"""Episodes end where a cell is calm at the end of a stretch of this length."""
+"""How often episodes are checked for their end, in seconds."""
 
 MEMORY_S = 30 * 86400.0
-"""The time after which an episode counts 1/e."""
+"""The time constant with which the height of an episode is forgotten, in seconds."""
 
 SURE = 30.0
-"""A cell's spread is relied on once it has so many values."""
+"""The number of values from which on the spread of a cell is reliable."""
 
 NOTED = 8.0
-"""A height of so many standard deviations is an episode."""
+"""The height of an episode, in standard deviations."""
 
 KNOWN = 4.0
-"""What has come twice is as unusual as so many standard deviations."""
+"""The score of what has occurred twice before, in standard deviations."""
 
 LIMIT = 20.0
-"""What is further from the mean than so many standard deviations is learned as if it were so far ..."""
+"""A larger deviation is learned as this one, in standard deviations, ..."""
 
 LASTING_S = 120.0
-"""... unless it has lasted for so long: then it is the new usual."""
+"""... unless it has lasted for this time, in seconds: then it is the new baseline."""
 
 HIGHEST = 1e30
-"""Heights beyond this are cut to it: what float32 takes."""
+"""Larger heights are clipped to this one, which fits into float32."""
 
 LEAST_DECAY = 1e-30
-"""However far a clock jumps: at 0, what float32 makes of smaller ones, there would be no number for no height."""
+"""The least decay, however far a clock jumps: float32 rounds smaller ones to 0, and 0 times -inf is NaN."""
 
 NONE = np.float32(-np.inf)
 
 
 @dataclass(slots=True)
 class Episodes:
-    """Heights above the mean of their time, in the unit of the feature; float32, -inf where there is none.
+    """Heights of episodes above the mean at that time, in the unit of the feature; float32, -inf for none.
 
     All have the shape (features, rows).
 
     Attributes:
-        running: the highest of the episode that may be under way.
-        highest: that of all episodes before it.
-        second: that of all but the highest.
-        limited_s: for how long, up to now, the cell has been too far off to be learned as it was, in seconds.
+        running: the height of the current episode.
+        highest: the largest height of past episodes.
+        second: the second-largest.
+        limited_s: for how long the cell has deviated too much to be learned as it was, in seconds.
 
     """
 
@@ -66,30 +66,30 @@ class Episodes:
 
     @classmethod
     def empty(cls, *shape: int) -> Episodes:
-        """No episode so far."""
+        """No episodes."""
         running, highest, second = (np.full(shape, NONE) for _ in range(3))
         return cls(running, highest, second, np.zeros(shape, np.float32))
 
     def take(self, usual: Moments, block: Moments, seconds: float) -> Matrix:
-        """Note how high a block of ticks is, and limit how far it moves what is usual.
+        """Record the height of a block of ticks, and limit its influence on the baseline.
 
-        With d the block's mean less the usual one and v its variance, its height is d + 2 sqrt(v): near the largest
-        short mean of a burst within it. As S0's Gaussian has it, one value 1,000 standard deviations off makes the
-        spread 26 times as large for hours; limited, hardly.
+        With d the difference of the block's mean and the baseline's, and v the block's variance, the height is
+        d + 2 sqrt(v). That is close to the largest short mean of a burst within the block. In S0's Gaussian a single
+        value that deviates by 1,000 standard deviations makes the spread 26 times as large for hours.
 
         Args:
-            usual: before the block.
-            block: the ticks to be learned; what is far off is limited in its squares.
-            seconds: how long the block is.
+            usual: the baseline before the block.
+            block: the ticks to learn. The squares of large deviations are limited in place.
+            seconds: the length of the block.
 
         Returns:
-            The block's mean less the usual one, limited; a copy.
+            The limited difference of the block's mean and the baseline's; a copy.
 
         """
         deviation = block.mean - usual.mean
         values, before = block.counts, usual.counts
-        # The block's mean square deviation from the usual mean, times its values, beside the usual variance: one must
-        # be `screen` times the other where (d + 2 sqrt(v))^2 <= 5 (d^2 + v) is that of an episode.
+        # (d + 2 sqrt(v))^2 <= 5 (d^2 + v). So in an episode the mean square deviation from the baseline is at least
+        # `screen` times its variance.
         screen = 0.2 * NOTED * NOTED
         apart = deviation * deviation
         apart *= values
@@ -103,7 +103,7 @@ class Episodes:
         self.limited_s.fill(0.0)
         if not found.size:
             return deviation
-        # All have values in the block: without, both d and v are 0.
+        # Each has values in the block: otherwise d and v are 0.
         weight = values.take(found % values.size if values.ndim == 1 else found)
         variance = block.squares.take(found)
         variance /= weight
@@ -129,17 +129,17 @@ class Episodes:
         return deviation
 
     def close(self, seconds: float, block: Moments, mean: NDArray[np.float64]) -> None:
-        """End the episodes that are over: those of cells whose last block is less than half as high.
+        """End the episodes of cells whose last block is less than half as high.
 
         Args:
-            seconds: since this was last done.
-            block: the last one that was learned.
-            mean: the usual one.
+            seconds: the time since the last call.
+            block: the last block that was learned.
+            mean: the mean of the baseline.
 
         """
         decay = np.float32(max(np.exp(-seconds / MEMORY_S), LEAST_DECAY))
         running = _flat(self.running)
-        # Where there is none it stays -inf.
+        # -inf, for none, stays -inf.
         self.highest *= decay
         self.second *= decay
         under_way = (running > NONE).nonzero()[0]
@@ -149,7 +149,7 @@ class Episodes:
         running[ended] = NONE
 
     def note(self, feature: int, row: int, height: float) -> None:
-        """Take in an episode of one cell that was seen by other means."""
+        """Record an episode of one cell that was detected by other means."""
         cell = np.array([np.ravel_multi_index((feature, row), self.highest.shape)])
         self._note(cell, np.array([min(height, HIGHEST)], np.float32))
 
@@ -161,6 +161,6 @@ class Episodes:
 
 
 def _flat(heights: Heights) -> Heights:
-    """All of them in a row, as a view."""
+    """Return a flat view."""
     view: Heights = heights.reshape(-1)
     return view

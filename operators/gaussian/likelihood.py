@@ -1,4 +1,4 @@
-"""How unlike its usual self each feature of each row is: as S0 has it, and so that a feature's unit does not decide."""
+"""The raw scores of features: S0's log-likelihood, and one that does not depend on the unit of a feature."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
 Likelihood = Literal["scale_free", "paper"]
 
 POOLED = 0.3
-"""The share of the variance within rows that stays in that of a row with many values of its own."""
+"""The share of the variance within rows that remains in the prior of a row with many values of its own."""
 
 PSEUDO = 2.0
-"""How many values of its own the spread of all rows counts for in the spread of one row; more than 1."""
+"""The number of a row's own values that the spread of all rows counts for; more than 1."""
 
 TRUSTED = 30.0
-"""No more degrees of freedom than this, however much was seen: counters have heavier tails than a Gaussian, and a score
-means the same whether the model is an hour or a week old."""
+"""The most degrees of freedom: counters have heavier tails than a Gaussian, and a score is to mean the same for a model
+of an hour and one of a week."""
 
 
 NOTHING = 1e-280
-"""A variance of at most this is none: one over it would not fit."""
+"""A variance of at most this is 0: its reciprocal would overflow."""
 
 FARTHEST = 1e150
-"""So many standard deviations are as far as any: the square of more would not fit."""
+"""The largest deviation, in standard deviations: the square of a larger one would overflow."""
 
 _NONE = np.zeros(0, np.intp)
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How much each feature's score counts, and which features count alike.
+    """The weights of features, and which features have the same one.
 
     Attributes:
-        each: one per feature, shape (features, 1).
-        distinct: the different ones, shape (groups, 1).
-        groups: the features of each.
-        least: the variance that each feature has at least, shape (features,).
+        each: the weight of each feature, shape (features, 1).
+        distinct: the different weights, shape (groups, 1).
+        groups: the places of the features with each of these.
+        least: the least variance of each feature, shape (features,).
         falling: the places of the features that get worse by falling.
 
     """
@@ -70,9 +70,9 @@ class Weights:
         resolution: Mapping[str, float],
         directions: Directions = BOTH,
     ) -> Weights:
-        """Those of `features` after their names, or the ends of their names that begin with `_`; 1 where there is none.
+        """Return the weights by the names of features, or by ends of names that begin with `_`; 1 by default.
 
-        A feature's resolution is that of the longest name that it ends with, 0 where there is none.
+        The resolution of a feature is that of the longest end of its name; 0 by default.
         """
         ends = {end: weight for end, weight in weights.items() if end.startswith("_")}
         each = np.array([weights.get(name, by_end(name, ends, 1.0)) for name in features]).reshape(-1, 1)
@@ -86,13 +86,13 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """All rows together: what a row without a past of its own is compared with.
+    """All rows together: the baseline of a row without a past of its own.
 
     Attributes:
-        mean: the weighted mean M of each feature, shape (features,).
-        within: the weighted mean U over all rows of s, where s^2 = S / w: how much a row varies.
-        spread: T, the same of |m - M| + s, where m is a row's mean: near the deviation over all rows and ticks, but one
-            row that takes a thousand times as much is not all of it.
+        mean: M, the weighted mean of each feature, shape (features,).
+        within: U, the weighted mean over all rows of s, where s^2 = S / w: how much a row varies.
+        spread: T, the same of |m - M| + s, where m is the mean of a row. It is close to the deviation over all rows and
+            ticks, but one row that uses a thousand times as much does not dominate it.
 
     """
 
@@ -102,16 +102,16 @@ class Pool:
 
     @classmethod
     def of(cls, usual: Moments) -> Pool:
-        """Of rows, shape (features, rows)."""
+        """Merge the baselines of rows, shape (features, rows)."""
         weight, mean, squares = usual.weight, usual.mean, usual.squares
         if not weight.size:
             return cls(*np.zeros((3, len(weight))))
-        # Often all features of a row have been there equally long: then much depends on the row alone.
+        # Often all features of a row have the same number of values: then much depends on the row alone.
         count = usual.counts
         even = count is not weight
         counts = np.maximum(count.sum(axis=-1), 1.0)
-        # Deviations from some row's mean keep equal constants exactly equal. It has the largest weight, so that no more
-        # digits cancel than there are in the number of rows.
+        # Deviations from the mean of a row keep equal constants exactly equal. With that of the largest weight, no more
+        # digits cancel than the number of rows has.
         anchor = mean[:, count.argmax()] if even else mean[np.arange(len(mean)), count.argmax(axis=1)]
         sums = "fr,r->f" if even else "fr,fr->f"
         offset = mean - anchor[:, None]
@@ -126,24 +126,24 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What is usual, in the form that a tick is judged with; made once for each block that is learned.
+    """The baselines in the form that scores a tick; made once for each learned block.
 
     Matrices have the shape (features, rows).
 
     Attributes:
-        weight, mean, squares: of the usual values.
-        center: what a value is compared with: the row's own mean, or that of all rows before it has one.
-        inverse: one over the spread that is expected around it and the root of the degrees of freedom; 0 for `silent`.
-        weights: of the features.
-        power: half of the degrees of freedom and one, times the weight, for each group of equal weights and each row,
-            shape (groups, rows); holds but for the rows `uneven`.
-        uneven: the rows whose features do not all have the same degrees of freedom.
-        constant: where all values so far were the same, or there were none.
-        varying: how many features of each row are not constant.
-        fewest: the least of those.
-        silent: the features that had one and the same value in all rows.
-        floor: the variance that each cell has at least; None where that is nothing.
-        seen: whether there are usual values at all.
+        weight, mean, squares: the moments of the baseline.
+        center: the row's own mean, or that of all rows before it has one.
+        inverse: the reciprocal of the expected spread and of the root of the degrees of freedom; 0 for `silent`.
+        weights: the weights of the features.
+        power: half of the degrees of freedom plus one, times the weight, for each group of equal weights and each row,
+            shape (groups, rows); not valid for the rows `uneven`.
+        uneven: the rows whose features differ in their degrees of freedom.
+        constant: whether all values so far were the same, or there were none.
+        varying: the number of features of each row that are not constant.
+        fewest: the least of these numbers.
+        silent: the features that had a single value in all rows.
+        floor: the least variance of each cell; None for 0.
+        seen: whether there are any values.
 
     """
 
@@ -164,17 +164,17 @@ class Reference:
 
     @classmethod
     def of(cls, usual: Moments, weights: Weights, pool: Pool, floor: Matrix | None = None) -> Reference:
-        """Prepare the usual values. `floor`: the variance that each cell has at least, see `floor_of`.
+        """Prepare the baselines. `floor` is the least variance of each cell, see `floor_of`.
 
-        A value is predicted from w earlier ones with squared deviations S, under a prior that is worth k = `PSEUDO` of
-        them and expects t^2 = (T^2 + w p U^2) / (1 + w), where p is `POOLED`, T the spread of the pool, U that within
-        rows: of a row that is new all others tell how large it may be, of a grown one only how much it may vary. The
-        prediction is a Student's t with w - 1 + k degrees of freedom, around the mean, with the scale
+        A value is predicted from w earlier ones with squared deviations S, under a prior that counts as k = `PSEUDO`
+        values and expects t^2 = (T^2 + w p U^2) / (1 + w), where p is `POOLED`, T the spread of the pool, and U that
+        within rows. So the other rows tell how large the values of a new row may be, and only how much those of a grown
+        one may vary. The prediction is a Student's t around the mean, with w - 1 + k degrees of freedom and the scale
 
             s'^2 = (r^2 + (S + k t^2) / (w - 1 + k)) * (1 + 1 / (w + k))
 
-        where r^2 is the floor. So a constant has a spread too, and a new row is compared with all others. Of the
-        degrees of freedom at most n = min(w - 1 + k, `TRUSTED`) are used.
+        where r^2 is the floor. So a constant has a spread, too, and a new row is compared with all others. At most
+        n = min(w - 1 + k, `TRUSTED`) degrees of freedom are used.
         """
         weight, mean, squares = usual.weight, usual.mean, usual.squares
         features = len(weight)
@@ -230,10 +230,10 @@ class Reference:
 
 
 def floor_of(weights: Weights, recurring: NDArray[np.float32] | None, rows: int) -> Matrix | None:
-    """The variance that each cell has at least, shape (features, rows); None where that is nothing.
+    """Return the least variance of each cell, shape (features, rows); None for 0.
 
-    That of what nobody would notice; and what has come twice before, so much above the mean (`recurring`, of the same
-    shape), is no more than about `KNOWN` standard deviations.
+    It is that of a negligible difference. And a height above the mean that has occurred twice before (`recurring`, of
+    the same shape) scores like about `KNOWN` standard deviations.
     """
     again = None if recurring is None else np.maximum(recurring, np.float32(0.0)).astype(np.float64)
     if again is None or not again.any():
@@ -244,26 +244,26 @@ def floor_of(weights: Weights, recurring: NDArray[np.float32] | None, rows: int)
 
 
 def _count(these: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """How many are true in each column. Five times as quick as `count_nonzero`."""
+    """Count the true values of each column. Five times as fast as `count_nonzero`."""
     counts: NDArray[np.intp] = np.add.reduce(these.view(np.uint8), axis=0, dtype=np.uint16).astype(np.intp)
     return counts
 
 
 def _trusted(weight: Matrix) -> Matrix:
-    """How many degrees of freedom are used."""
+    """Return the number of degrees of freedom that are used."""
     return np.minimum(weight + (PSEUDO - 1.0), TRUSTED)
 
 
 def paper(values: Matrix, reference: Reference) -> Matrix:
     """Minus the Gaussian log-likelihood of each value (S0, section 3).
 
-    As in S0 the window includes the moment asked about; unlike there it ends with it. So with w values before, of
+    As in S0 the window includes the value itself; unlike there, the window ends with it. With w values before it, of
     mean m and squared deviations S, and d = x - m:
 
         m' = m + d / (w + 1),  s'^2 = (S + d^2 w / (w + 1)) / w
         -log N(x; m', s'^2) = log(2 pi s'^2) / 2 + (x - m')^2 / (2 s'^2)
 
-    NaN where the feature is constant or not there: those are left out.
+    NaN for a constant feature and for a missing value: they do not count.
     """
     weight = reference.weight
     deviation = values - reference.mean
@@ -277,12 +277,12 @@ def paper(values: Matrix, reference: Reference) -> Matrix:
 
 
 def paper_counted(values: Matrix, reference: Reference) -> NDArray[np.intp]:
-    """How many features of each row are judged."""
+    """Return the number of scored features of each row."""
     return _count(~np.isnan(paper(values, reference)))
 
 
 def paper_rows(values: Matrix, reference: Reference) -> tuple[Vector, NDArray[np.intp]]:
-    """Each row's mean of `paper` over the features that are judged, and how many those are."""
+    """Return each row's mean of `paper` over its scored features, and their number."""
     surprise = paper(values, reference)
     counted = _count(~np.isnan(surprise))
     return np.nansum(surprise, axis=0) / np.maximum(counted, 1), counted
@@ -291,20 +291,20 @@ def paper_rows(values: Matrix, reference: Reference) -> tuple[Vector, NDArray[np
 def scale_free(values: Matrix, reference: Reference) -> Matrix:
     """Minus the log-likelihood of each value under the Student's t of `Reference.of`.
 
-    With r = max(x - m, 0), since only what moves towards more use or more waiting counts, or max(m - x, 0) for a
-    feature that gets worse by falling:
+    With r = max(x - m, 0), since only more use or more waiting counts, or max(m - x, 0) for a feature that gets worse
+    by falling:
 
         (n + 1) / 2 ln(1 + r^2 / (n s'^2))
 
-    times the weight of the feature. The term of the scale is left out, so it is 0 for what is usual, near
-    r^2 / (2 s'^2) for what is not far from it, and has no unit. Where no row has ever shown a spread the value itself
-    is the only measure: as if it had been the one value before, r^2 = n s'^2. NaN where a value is not there.
+    times the weight of the feature. The term of the scale is left out. So it has no unit, is 0 at the baseline, and is
+    close to r^2 / (2 s'^2) near it. If no row has ever varied, there is no scale but the value itself: r^2 = n s'^2, as
+    if it had been the only value before. NaN for a missing value.
     """
     return _logarithm(_rise(values, reference), 0.5 * (_trusted(reference.weight) + 1.0) * reference.weights.each)
 
 
 def scale_free_counted(values: Matrix, reference: Reference, whole: bool) -> NDArray[np.intp]:
-    """How many features of each row are judged: there, and not constant, or so until now. `whole`: none is NaN."""
+    """Return the number of scored features of each row: neither missing nor constant. `whole`: none is NaN."""
     if not whole:
         still = reference.constant & (values == reference.center)
         return _count(~(still | np.isnan(values)))
@@ -314,10 +314,10 @@ def scale_free_counted(values: Matrix, reference: Reference, whole: bool) -> NDA
 
 
 def scale_free_rows(values: Matrix, reference: Reference) -> Vector:
-    """The largest `scale_free` of each row.
+    """Return the largest `scale_free` of each row.
 
-    Among features with the same weight and degrees of freedom the largest rise has the largest score, so that only its
-    logarithm is taken.
+    Among features with the same weight and degrees of freedom the largest rise has the largest score. So only its
+    logarithm is computed.
     """
     rise = _rise(values, reference)
     each = np.empty_like(reference.power)
@@ -333,7 +333,7 @@ def scale_free_rows(values: Matrix, reference: Reference) -> Vector:
 
 
 def risen(values: Matrix, reference: Reference) -> Matrix:
-    """The r of `scale_free`: how far each value is on the bad side of what is usual, in its unit; NaN if unknown."""
+    """Return r of `scale_free`: how much worse than the baseline each value is, in its unit; NaN if unknown."""
     # max(x, m) - m: a maximum with the number 0 takes three times as long.
     rise = np.maximum(values, reference.center)
     rise -= reference.center
@@ -343,7 +343,7 @@ def risen(values: Matrix, reference: Reference) -> Matrix:
 
 
 def _rise(values: Matrix, reference: Reference) -> Matrix:
-    """The r / sqrt(n s'^2) of `scale_free`."""
+    """Return r / sqrt(n s'^2) of `scale_free`."""
     rise = risen(values, reference)
     first = rise[reference.silent] if reference.silent.size else None
     rise *= reference.inverse
@@ -353,7 +353,7 @@ def _rise(values: Matrix, reference: Reference) -> Matrix:
 
 
 def _logarithm(rise: Matrix, power: Matrix) -> Matrix:
-    """The likelihood, in place of the rise: power * ln(1 + rise^2)."""
+    """Replace the rise by the likelihood, power * ln(1 + rise^2), in place."""
     np.minimum(rise, FARTHEST, out=rise)
     rise *= rise
     rise += 1.0

@@ -1,4 +1,4 @@
-"""What grows steadily: a leak so slow that what is usual would follow it is compared with what was usual before."""
+"""Steady growth: a leak that is slow enough for the baseline to follow it is compared with the baseline before it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 BEGUN = 1.0
-"""What is so many standard deviations above its usual may begin to rise."""
+"""The deviation from which on a cell may begin to rise, in standard deviations."""
 
 STEADY = 12.0
-"""A rise is steady after so many steps up, one for each look every `EPISODE_S`: an hour. Of random walks less than one
+"""A rise is steady after this number of steps up, one at most every `EPISODE_S`: an hour. Of random walks less than one
 in a hundred gets there in four hours."""
 
 DOWN = 2.0
-"""A look at which it is not higher than ever takes back so many steps up ..."""
+"""A look without a new maximum takes back this number of steps, ..."""
 
 MOST = STEADY + 4.0
-"""... of at most so many, so that a quarter of an hour without a step up ends the rise."""
+"""... of at most this number. So a quarter of an hour without a step up ends the rise."""
 
 
 class Cell(NamedTuple):
@@ -39,9 +39,9 @@ class Cell(NamedTuple):
     Attributes:
         row: its id.
         feature: its name.
-        mean: the usual one before it began to rise.
-        variance: likewise.
-        level: the highest that it was when it was looked at.
+        mean: the mean of the baseline before the rise.
+        variance: its variance.
+        level: the highest level at any look.
 
     """
 
@@ -56,19 +56,19 @@ class Cell(NamedTuple):
 class Rises:
     """The cells that may be rising.
 
-    A Gaussian that forgets follows what grows by the same amount each minute: it is always one standard deviation
-    behind, so a leak that takes hours is never far off. Here the level of a cell that has left its usual is looked at
-    now and then; while it is higher at almost each look than ever before, what was usual at first is kept beside.
+    A Gaussian with forgetting follows linear growth at a distance of one standard deviation. So a leak that takes hours
+    never deviates much. Here the level of a cell above its baseline is compared with its maximum every few minutes.
+    While almost every look finds a new maximum, the baseline from before is kept.
 
-    Memory: a few numbers for each cell that is above its usual, at most all cells of `stocks`.
+    Memory: six numbers for each cell above its baseline, at most for all cells of `stocks`.
 
     Attributes:
-        rows: ids, one for each cell.
-        features: names, one for each cell.
-        mean: the usual one before, shape (cells,).
-        variance: likewise.
-        level: the highest that it was when it was looked at.
-        steps: how many steps up it has made, less `DOWN` for each look without one.
+        rows: ids, one per cell.
+        features: names, one per cell.
+        mean: the mean of the baseline before the rise, shape (cells,).
+        variance: its variance.
+        level: the highest level at any look.
+        steps: the number of steps up, less `DOWN` for each look without one.
 
     """
 
@@ -81,12 +81,12 @@ class Rises:
 
     @classmethod
     def none(cls) -> Rises:
-        """Nothing rises."""
+        """No cells."""
         return cls((), (), *(np.zeros(0) for _ in range(4)))
 
     @property
     def steady(self) -> tuple[Cell, ...]:
-        """Those that have risen for long enough."""
+        """The cells that rise steadily."""
         return self._cells(np.flatnonzero(self.steps >= STEADY))
 
     def _cells(self, these: NDArray[np.intp]) -> tuple[Cell, ...]:
@@ -104,16 +104,16 @@ class Rises:
     def after(
         self, layout: Layout, stocks: NDArray[np.intp], usual: Moments, block: Moments
     ) -> tuple[Rises, tuple[Cell, ...]]:
-        """Look at all cells again.
+        """Compare all cells with their maxima.
 
         Args:
             layout: the names of the frame.
-            stocks: which features tell how much is held, so that they can leak.
-            usual: what is usual, shape (features, rows) of the frame at least.
+            stocks: the places of the features that may leak.
+            usual: the baseline; its shape is at least (features, rows) of the frame.
             block: the last ticks, of the same shape.
 
         Returns:
-            What may be rising now; and what rose steadily and no longer does.
+            The cells that may be rising now, and those whose steady rise has ended.
 
         """
         shape = (len(stocks), len(layout.rows))
@@ -133,7 +133,7 @@ class Rises:
         ]
         lines, columns = np.array(cells, np.intp).reshape(-1, 2).T
         there = lines >= 0
-        # After a gap, or where there was no value, it is not known to be any less.
+        # After a gap, or without a value, it is not known to be less.
         now = np.full(len(lines), -np.inf)
         now[there] = np.where(values > 0.0, level, -np.inf)[lines[there], columns[there]]
         steps = np.where(now > self.level, np.minimum(self.steps + 1.0, MOST), self.steps - DOWN)
@@ -153,7 +153,7 @@ class Rises:
         ), self._cells(np.flatnonzero(ended))
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "rows": list(self.rows),
             "features": list(self.features),
@@ -162,7 +162,7 @@ class Rises:
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> Rises:
-        """One from a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Read a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         rows, features = tuple(state["rows"]), tuple(state["features"])
         vectors = {name: np.array(state[name], dtype=np.float64) for name in VECTORS}
         for name, values in {"features": np.zeros(len(features)), **vectors}.items():
@@ -175,5 +175,5 @@ VECTORS = ("mean", "variance", "level", "steps")
 
 
 def stocks_of(features: Sequence[str], ends: Sequence[str]) -> NDArray[np.intp]:
-    """Which features tell how much is held, by the ends of their names."""
+    """Return the places of the features whose names have one of these ends."""
     return np.array([number for number, name in enumerate(features) if name.endswith(tuple(ends))], np.intp)

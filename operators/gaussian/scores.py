@@ -1,4 +1,4 @@
-"""How unusual one frame is: the scores of its rows and features, and their ranking."""
+"""The scores of one frame, of its rows and of their features, and the ranking of the rows."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Scores:
-    """How unusual one frame is. Nobody changes it once it is made.
+    """The scores of one frame; immutable.
 
     Attributes:
-        ts: the frame's time.
+        ts: the time of the frame, seconds since the Unix epoch.
         layout: its rows and features.
-        values: those of the frame, shape (rows, features), NaN where a value is not there.
-        evidence: what was judged: their short means; of the same shape.
-        raw: each row's anomaly; NaN for rows that are not ranked.
-        score: of the frame; above 1 is anomalous.
-        worst: the raw score of the worst row, NaN where none is ranked.
-        level: what raw scores are worth.
-        reference: what is usual; its matrices have the shape (features, rows).
-        likelihood: by which it is judged.
-        first_ts: when each row was first seen.
-        bases: by the place of a row, what it is compared with where that is not its own past alone.
+        values: its values, shape (rows, features), NaN for a missing one.
+        evidence: their short means, which are scored; of the same shape.
+        raw: the raw score of each row; NaN for rows that are not ranked.
+        score: the score of the frame, above 1 if anomalous.
+        worst: the raw score of the worst row, NaN if none is ranked.
+        level: the calibration of raw scores.
+        reference: the baselines; its matrices have the shape (features, rows).
+        likelihood: the kind of raw score.
+        first_ts: the time at which each row was first seen.
+        bases: by the place of a row, what it is compared with if not with its own past alone.
         share: the power to which a row's share of the rise of all rows counts.
         waits: features that tell how long a row waits.
-        gone: rows that were out of the ordinary and ended a moment ago.
-        age_s: how long the model has been learning.
-        context_s: the window that is usual.
+        gone: anomalous rows that ended some seconds ago.
+        age_s: the age of the model in seconds.
+        context_s: the window of the baseline in seconds.
 
     """
 
@@ -69,7 +69,7 @@ class Scores:
     context_s: float
 
     def worst_without(self, *masks: Flags | None) -> float:
-        """Return the raw score of the worst row that is in no mask, each of shape (rows,); NaN where none is ranked."""
+        """Return the raw score of the worst row that is in no mask, each of shape (rows,); NaN if none is ranked."""
         known = [rows for rows in masks if rows is not None]
         if not known:
             return self.worst
@@ -77,12 +77,12 @@ class Scores:
 
     @property
     def row_scores(self) -> NDArray[np.float64]:
-        """Each row's score, above 1 is anomalous; NaN for rows that are not ranked."""
+        """The score of each row, above 1 if anomalous; NaN for rows that are not ranked."""
         return self.level.scores(self.raw)
 
     @property
     def counted(self) -> NDArray[np.intp]:
-        """How many features of each row were judged: there, and not constant."""
+        """The number of scored features of each row: those with a value that are not constant."""
         if not self.reference.seen:
             return np.zeros(len(self.raw), np.intp)
         if self.likelihood == "scale_free":
@@ -91,20 +91,20 @@ class Scores:
 
     @property
     def surprise(self) -> Matrix:
-        """Each feature's anomaly, shape (rows, features), NaN where it is not there; computed when it is asked for."""
+        """The raw score of each feature, shape (rows, features), NaN for a missing value; computed on each access."""
         judge = scale_free if self.likelihood == "scale_free" else paper
         return judge(self.evidence.T, self.reference).T
 
     @property
     def young(self) -> bool:
-        """Whether less than an eighth of the window has been seen."""
+        """Whether the model has seen less than an eighth of its window."""
         return self.age_s < self.context_s / 8.0
 
     @property
     def blame(self) -> Matrix:
-        """Each feature's anomaly, weighed by the row's share of the rise of that feature in all rows; as `surprise`.
+        """`surprise`, weighted by the row's share of the rise of that feature in all rows.
 
-        Of many that wait, or start, or are as busy as each other, it points to the one that takes most.
+        Among many rows that wait, or start, or are equally busy, it points to the top consumer.
         """
         surprise = self.surprise
         if not self.share or not surprise.size:
@@ -115,10 +115,10 @@ class Scores:
         return blame
 
     def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
-        """The rows that are most to blame and their worst features, worst first; ties in the frame's order.
+        """Rank the rows and their features by blame, worst first; ties in the order of the frame.
 
-        The first row of the frame has the frame's score, and each other one that in the proportion of its blame. Rows
-        that were out of the ordinary and ended a moment ago are among them.
+        The first row has the score of the frame, and the others in proportion to their blame. Anomalous rows that ended
+        some seconds ago are among them.
         """
         ranked = np.isfinite(self.raw)
         if self.share and ranked.any():
@@ -138,7 +138,7 @@ class Scores:
         return Ranking(self.ts, self.score, found, self.age_s, self.young)
 
     def _waits(self, blame: Matrix) -> NDArray[np.bool_]:
-        """Of each row, whether its most unusual feature, whatever they weigh, is one that tells how long it waits."""
+        """Return for each row whether its worst feature, regardless of weights, tells how long it waits."""
         if not blame.size:
             return np.zeros(len(blame), bool)
         told = np.array([feature in self.waits for feature in self.layout.features], bool)
@@ -150,7 +150,7 @@ class Scores:
     def _ranked(
         self, rows: NDArray[np.intp], scores: NDArray[np.float64], blame: Matrix, features: int | None
     ) -> tuple[RowScore, ...]:
-        """What is told of these rows, in their order, with so many features of each; of all rows at once."""
+        """Return the scores of these rows, in this order, with at most this number of features each."""
         blame = blame[rows]
         order = np.argsort(-blame, axis=1, kind="stable")[:, :features]
         weight = self.reference.weight[:, rows].T

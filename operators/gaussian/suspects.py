@@ -1,4 +1,4 @@
-"""Rows that were out of the ordinary when they ended: they are ranked for a moment longer."""
+"""Rows that were anomalous when they ended: they stay in the ranking for some seconds."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SUSPICIOUS = 0.1
-"""A row with this score is remembered for a while, should it end."""
+"""The score from which on a row stays in the ranking after its end."""
 
 GONE_S = 10.0
-"""For so long a row that has ended is still ranked, with a score that fades by this time constant."""
+"""The time for which it stays, and the time constant with which its score fades, in seconds."""
 
 MAX_SUSPECTS = 16
 SUSPECT_FEATURES = 12
 
 Suspects = dict[str, tuple[float, RowScore]]
-"""By the id of a row, when it was there last, and what it was then."""
+"""By the id of a row, the time of its last frame and its score there."""
 
 
 def gone(suspects: Suspects, ts: float, rows: Iterable[str]) -> tuple[RowScore, ...]:
-    """Return the suspects that are not in a frame any more, by its time and its rows."""
+    """Return the suspects that are no longer in a frame of this time and these rows."""
     if not suspects:
         return ()
     there = set(rows)
