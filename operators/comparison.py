@@ -1,4 +1,4 @@
-"""Whether a treatment made a difference, from pairs of periods with and without it in a random order."""
+"""The effect of a treatment, from pairs of periods with and without it in random order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MOST_PAIRS = 16
-"""All signs of so many differences are gone through: 65,536."""
+"""The most pairs: all signs of their differences are enumerated, 65,536 of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +19,12 @@ class Comparison:
     """The difference between periods with and without a treatment.
 
     Attributes:
-        pairs: how many pairs there were.
+        pairs: the number of pairs.
         without: the median without the treatment.
-        difference: how much more it is with the treatment: the median of all means of two differences.
-        low, high: what the difference lies between with the probability `confidence`.
-        confidence: at least the one wanted where there are pairs enough for it, else as high as they allow.
-        p: how probable a difference that is as clear, in either direction, is by chance alone.
+        difference: how much larger it is with the treatment: the median of all means of two differences.
+        low, high: the bounds of the confidence interval of the difference.
+        confidence: the confidence of the interval: at least the requested one, or the highest that so few pairs allow.
+        p: the two-sided p-value.
 
     """
 
@@ -38,22 +38,22 @@ class Comparison:
 
 
 def compare(treated: Sequence[float], untreated: Sequence[float], confidence: float = 0.95) -> Comparison:
-    """Compare pairs of values whose order within each pair was drawn by lot.
+    """Compare pairs of values whose order within each pair was random.
 
-    If the treatment does nothing, each difference could as well have had the other sign. The p-value is the share of
-    the 2^n signs for which the ranks of the differences, with their signs, sum up to at least as much: Wilcoxon's
-    signed-rank test, exact. It asks nothing of the values' distribution, and one period in which the machine did
-    something else does not decide. The difference and its bounds are those of Hodges and Lehmann, which go with it.
+    Without an effect, both signs of each difference are equally probable. The p-value is the share of the 2^n choices
+    of signs for which the signed ranks of the differences sum to at least as much: Wilcoxon's signed-rank test, exact.
+    It assumes no distribution of the values, and is robust to a period in which the machine did something else. The
+    difference and its bounds are those of Hodges and Lehmann, which belong to this test.
 
     Reference: Hollander, Wolfe, Chicken (2014), "Nonparametric statistical methods", 3rd ed., sections 3.1 to 3.3.
 
     Args:
         treated: at least 2 and at most `MOST_PAIRS` values with the treatment.
         untreated: as many without it, in the same order of pairs.
-        confidence: wanted of the bounds.
+        confidence: the confidence of the bounds.
 
     Raises:
-        ValueError: there are too few or too many, not as many of both, or one is not finite.
+        ValueError: there are too few or too many pairs, one is incomplete, or a value is not finite.
 
     Example:
         >>> found = compare([1.0, 1.2, 0.9, 1.1, 1.0, 0.8], [2.0, 2.3, 1.7, 2.2, 1.9, 2.1])
@@ -69,7 +69,7 @@ def compare(treated: Sequence[float], untreated: Sequence[float], confidence: fl
     differences = with_it - without
     pairs = len(differences)
     sizes = np.abs(differences)
-    # What ties shares the mean of its ranks.
+    # Ties have the mean of their ranks.
     ranks = ((sizes[:, None] > sizes).sum(axis=1) + (sizes[:, None] >= sizes).sum(axis=1) + 1) / 2.0
     # Each number from 0 to 2^n - 1 is one choice of signs.
     signs = (np.arange(1 << pairs)[:, None] >> np.arange(pairs)) & 1
@@ -77,7 +77,7 @@ def compare(treated: Sequence[float], untreated: Sequence[float], confidence: fl
     p = float(np.mean(np.abs((2 * signs - 1) @ ranks) >= clear))
     first, second = np.triu_indices(pairs)
     means = np.sort((differences[first] + differences[second]) / 2.0)
-    # So many of these means are below the centre as the sum of the ranks of positive differences says.
+    # The number of these means below the centre has the distribution of the sum of the ranks of positive differences.
     below = np.bincount(signs @ np.arange(1, pairs + 1)).cumsum() / (1 << pairs)
     cut = max(int(np.searchsorted(below, (1.0 - confidence) / 2.0, side="right")), 1)
     return Comparison(

@@ -1,4 +1,4 @@
-"""What an operator on frames answers: rows by score and, inside a row, features by score, each with its evidence."""
+"""Rankings: the rows of a frame by score and, within a row, its features by score, each with its baseline."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Literal
 Basis = Literal["itself", "name", "starts", "all", "threshold"]
 
 Kind = Literal["spike", "busy", "leak", "stuck", "slower", "left", "younger", "different"]
-"""How members of a pool deviate: they did much more for a short while, and are back (`spike`); they do more and go on
-doing so (`busy`); they hold more and more (`leak`); they do nothing while others work (`stuck`); they get less done, or
-wait longer (`slower`); they left the pool and nobody took their place (`left`); they began later, and differ by that
-only (`younger`); or their metrics vary otherwise (`different`)."""
+"""How members of a pool deviate. `spike`: they did much more for a short time. `busy`: they do more, and still do.
+`leak`: they hold more and more. `stuck`: they do nothing while others work. `slower`: they get less done, or wait
+longer. `left`: they left the pool without a successor. `younger`: they began later, and differ only by that.
+`different`: their metrics vary in another way."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureScore:
-    """One feature of one row: what it is, what it usually is, and how much that says.
+    """One feature of one row: its value, its baseline and its score.
 
     Attributes:
         feature: its name, with its base unit.
-        value: the frame's, in the base unit.
-        mean: what was usual before, NaN where nothing was known; for a row whose basis is a threshold, that.
-        standard_deviation: the usual spread, never negative; NaN where nothing was known.
-        score: how unusual, comparable between the features of one row.
-        recent: what was judged, a mean of the last few values; None where that is the frame's.
+        value: its value in the frame, in the base unit.
+        mean: the mean of its baseline, NaN without one; the threshold, if that is the basis of the row.
+        standard_deviation: the standard deviation of its baseline; NaN without one.
+        score: its score, comparable between the features of one row.
+        recent: the scored value, a mean of the last few; None if the value itself was scored.
 
     """
 
@@ -37,7 +37,7 @@ class FeatureScore:
 
     @property
     def judged(self) -> float:
-        """The value that the score is of."""
+        """The scored value."""
         return self.value if self.recent is None else self.recent
 
 
@@ -48,9 +48,9 @@ class Phase:
     Attributes:
         high: whether it is high use.
         begin_ts: seconds since the Unix epoch.
-        end_ts: of the one that lasts, the time of the frame.
-        mean: of the readings in it, in the unit of what is measured; NaN where there was none.
-        dips: how many there were in a stretch that is no longer kept in parts.
+        end_ts: its end, likewise; the time of the frame while it lasts.
+        mean: the mean of its readings, in their unit; NaN without readings.
+        dips: the number of dips that were merged into it.
 
     """
 
@@ -68,17 +68,17 @@ class RowScore:
     Attributes:
         row: its id.
         name: its name.
-        score: how unusual; above 1 is more than the false-alarm budget allows.
-        features: worst first.
-        age_s: how long the row has been learned from, in seconds.
-        basis: what it is compared with: its own past ("itself"); that of its name, as far as it has too little of its
-            own ("name"); where that has none, how rows of any name began ("starts"), or all rows ("all"); or no past,
-            but what the features' `mean` says ("threshold").
-        waits: whether what is most unusual about it is that it waits for others: it suffers, rather than causes.
-        gone_s: for how long it has not been there any more, in seconds; 0 for a row of the frame. What is told of such
-            a row is what it was when it was last out of the ordinary.
-        phases: of the event that it is in, where the operator tells events: the first is high use, then dips and high
-            use in turn, in the order of time.
+        score: its score; above 1 is more than the false-alarm budget allows.
+        features: its features, worst first.
+        age_s: for how long the row has been learned, in seconds.
+        basis: what it is compared with: its own past ("itself"); also that of its name, if its own is too short
+            ("name"); without that, the starts of rows of any name ("starts"), or all rows ("all"); or no past, but the
+            threshold in `mean` ("threshold").
+        waits: whether its worst feature tells that it waits for others: a symptom, not a cause.
+        gone_s: the time since it ended, in seconds; 0 for a row of the frame. The scores of such a row are those from
+            when it was last anomalous.
+        phases: the phases of its event, if the operator reports events: high use, then dips and high use in turn, in
+            the order of time.
 
     """
 
@@ -98,11 +98,11 @@ class Ranking:
     """The rows of one frame, worst first.
 
     Attributes:
-        ts: the frame's time, seconds since the Unix epoch.
-        score: of the whole frame; above 1 is anomalous.
-        rows: worst first, perhaps only the worst few.
-        age_s: how long the model has been learning, in seconds.
-        young: whether it has not yet seen enough to be relied on.
+        ts: the time of the frame, seconds since the Unix epoch.
+        score: the score of the frame; above 1 is anomalous.
+        rows: the rows, or only the worst ones, worst first.
+        age_s: the age of the model in seconds.
+        young: whether the model has not seen enough to be reliable.
 
     """
 

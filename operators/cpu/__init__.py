@@ -1,4 +1,4 @@
-"""S1: high use of a resource that lasts, as one event with its phases."""
+"""S1: prolonged high use of a resource, as one event with its phases."""
 
 from laggard.operators.cpu.detector import Cpu
 from laggard.operators.cpu.machine import Machine, State, Transitions

@@ -1,4 +1,4 @@
-"""S1's operator: rows that use a resource highly for long, each as one event with its phases."""
+"""S1's operator: prolonged high use of a resource by a row, as one event with its phases."""
 
 from __future__ import annotations
 
@@ -33,52 +33,50 @@ THRESHOLDS: Final[Mapping[ConditionName, float]] = {
     "io_pressure": 0.85,
     "memory_pressure": 0.6,
 }
-"""From which reading on each condition is high: the published share; six spikes a minute; half of a quota's periods,
-of which there are five in half a second; and of memory, without which little goes on, the share from which
-systemd-oomd(8) on kills."""
+"""The least high reading of each condition: the published share; six spikes a minute; half of the periods of a quota,
+which are ten a second; for memory, the share from which on systemd-oomd(8) kills."""
 
 
 _NO_EVENTS: Final[Mapping[ConditionName, Mapping[str, Event]]] = {}
 
 
 class Cpu:
-    """Finds rows whose use of a resource is high for long, by S1's state machine: one event for one trouble.
+    """Finds rows with prolonged high use of a resource, by S1's state machine: one event per fault.
 
-    Each condition is measured of each row, and has a `Machine` of its own on it:
+    Each condition of each row has a reading and a `Machine` of its own:
 
     - `cpu`: the share of all CPUs that a process uses, in user and kernel mode together (S1, Eq. 2: u2).
-    - `single_cpu`: the share of one CPU (Eq. 1: u1). A program with one thread never uses more of many CPUs; but on a
-      machine that computes a busy core is ordinary.
-    - `spikes`: how often `cpu` was high for too short a time to be prolonged, each spike fading by `SPIKES_S`. S1
+    - `single_cpu`: the share of one CPU (Eq. 1: u1). A program with one thread cannot use more; but a busy core is
+      normal on a machine that computes.
+    - `spikes`: the rate at which `cpu` was high for too short a time to be prolonged, with forgetting by `SPIKES_S`. S1
       leaves these out of its scope.
     - `quota`: the share of periods in which the CPU quota of a process's cgroup was used up, if it uses any of it.
     - `io_pressure`, `memory_pressure`: the share of time in which some task of a host, or of a process's control group,
       waited for I/O, or memory (pressure stall information).
 
-    A row's score is 0 while it is Normal, the share of `duration_s` that is over while it is High, and 1 plus the mean
-    reading in stretches of high use from then on until it is Normal again: dips do not end an event, they part its
-    phases. The frame's score is that of its worst row. So above 1 is an event. That is a fact, and not unusual by
-    itself: it is no part of a budget for false alarms.
+    The score of a row is 0 in the state Normal, the elapsed share of `duration_s` in the state High, and from then on
+    until Normal 1 plus the mean reading of its phases of high use. Dips do not end an event, they separate its phases.
+    The score of the frame is that of its worst row. So above 1 is an event. Since an event is a fact, not a deviation,
+    no false-alarm budget applies.
 
-    The frames of processes have to say how many CPUs there are, as the feature `cpus` of each row (or of any), as those
-    of laggard's agent do: an operator sees the frames of one scope, and those of the host are of another. Of frames
-    that do not say it there are as many as were ever in use at once. Features are those of laggard's agent;
-    `cpu_ratio` stands for user and kernel mode together.
+    Frames of processes need the number of CPUs as the feature `cpus` of any row, since an operator does not see the
+    frames of the host. Without it, the number is the most CPUs that were ever in use at once. Features are those of
+    laggard's agent; `cpu_ratio` stands for user and kernel mode together.
 
-    The state is empty but for rows that are in an event; see `Events` for the memory that those take, and `Smoothing`
-    for that of an average. The operator has nothing to learn: it is never young.
+    The state is empty except for rows in an event; see `Events` for their memory, and `Smoothing` for that of an
+    average. The operator has nothing to learn, so it is never young.
 
     Reference: "S1", "Identifying Conditions of Interest"; Documentation/accounting/psi.rst and
     Documentation/scheduler/sched-bwc.rst of Linux.
 
     Parameters:
-        threshold: the least share of all CPUs that is high; of `single_cpu`, the least share of one.
-        duration_s: how long use has to be high, or low again, in seconds.
-        conditions: which ones are watched.
-        thresholds: for other conditions, the least reading that is high, in place of `THRESHOLDS`.
-        smoothing: whether a reading is taken as it is (`none`), or their `mean` over `window_s`, or that without
-            outliers (`trimmed`).
-        window_s: in seconds.
+        threshold: the least share of all CPUs that is high; for `single_cpu`, the least share of one.
+        duration_s: for how long use must be high, or low again, in seconds.
+        conditions: the watched conditions.
+        thresholds: the least reading that is high for other conditions, instead of `THRESHOLDS`.
+        smoothing: `none` for single readings, `mean` for their mean over `window_s`, `trimmed` for that without
+            outliers.
+        window_s: the window of the mean in seconds.
 
     Example:
         >>> from types import SimpleNamespace
@@ -123,16 +121,16 @@ class Cpu:
         self._watched = [Watched(name, given, duration_s, smoothing, window_s) for name in self.conditions]
         self._limits = [(CONDITIONS[each.name].most, each.least) for each in self._watched]
         # What follows from the last frame; never part of a snapshot.
-        self._calm = all(each.calm for each in self._watched)  # no frame without a high reading changes anything
+        self._calm = all(each.calm for each in self._watched)  # a frame without a high reading changes nothing
         self._columns: tuple[Layout, Columns] | None = None
         self._judged: _Judged | None = None
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
-        """Which rows are in an event at this tick. Changes nothing. `values` has the shape (rows, features)."""
+        """Score a frame. `values` has the shape (rows, features). The state does not change."""
         return self._judge(ts, layout, values).scores
 
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
-        """Take the frame into the state. Raises `ValueError` when its shape is not that of its names."""
+        """Learn a frame. Raises `ValueError` if the shape of `values` does not fit the names."""
         judged = self._judge(ts, layout, values)
         self._judged = None
         if judged.watched is not self._watched:
@@ -162,17 +160,17 @@ class Cpu:
         return self._judged
 
     def _low(self, readings: Readings) -> bool:
-        """Whether no reading of a frame is high."""
+        """Return whether no reading of a frame is high."""
         return all(most(readings) < least for most, least in self._limits)
 
     def _tell_time(self) -> None:
-        """Let those know when the last frame was that did not have to be asked about it."""
+        """Tell the time of the last frame to the conditions that skipped it."""
         if math.isfinite(self._ts):
             for each in self._watched:
                 each.skip(self._ts, self._interval_s)
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         self._tell_time()
         return {
             "first_ts": self._first_ts,
@@ -183,9 +181,9 @@ class Cpu:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave; a condition that was not watched then begins anew.
+        """Restore a `snapshot`; a condition that it does not have begins anew.
 
-        Raises `ValueError` naming what does not fit.
+        Raises `ValueError` that names the part that does not fit.
         """
         watched = [each.anew() for each in self._watched]
         for each in watched:
@@ -201,7 +199,7 @@ class Cpu:
 
 
 class _Judged(NamedTuple):
-    """The last frame that was scored, and the state after it, so that learning it does not judge it again."""
+    """The last scored frame and the state after it, so that learning it does not evaluate it again."""
 
     ts: float
     layout: Layout

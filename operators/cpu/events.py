@@ -1,4 +1,4 @@
-"""The events of one condition: which rows are in one, since when, and its phases."""
+"""The events of one condition: their rows, their begins and their phases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 MOST_PHASES: Final = 16
-"""An event keeps so many at most; of more, the first ones become one, which says how many dips it had."""
+"""The most phases of an event. The first ones are merged into one, which has the number of their dips."""
 
 
 class Open(NamedTuple):
@@ -27,9 +27,9 @@ class Open(NamedTuple):
     Attributes:
         high: whether it is high use.
         begin_ts: seconds since the Unix epoch.
-        end_ts: the end of the last reading in it.
-        known_s: how long there were readings, in seconds.
-        sum_s: the integral of the readings over that time.
+        end_ts: the end of its last reading, likewise.
+        known_s: the time that its readings cover, in seconds.
+        sum_s: the integral of its readings over that time.
         dips: see `Phase`.
 
     """
@@ -42,21 +42,21 @@ class Open(NamedTuple):
     dips: int = 0
 
     def told(self) -> Phase:
-        """As a ranking has it."""
+        """Return the phase for a ranking."""
         mean = self.sum_s / self.known_s if self.known_s > 0.0 else math.nan
         return Phase(self.high, self.begin_ts, self.end_ts, mean, self.dips)
 
 
 class Event(NamedTuple):
-    """What goes on in one row. Nobody changes it once it is made.
+    """The event of one row; immutable.
 
     Attributes:
-        name: the row's.
-        state: the machine's; an event that is `HIGH` may come to nothing.
+        name: the name of the row.
+        state: the state of its machine. In the state `HIGH` it is not yet an event.
         lasted_s: see `Machine.lasted_s`.
-        value: the newest reading, NaN where there is none.
-        seen_ts: when the row was last in a frame.
-        phases: in the order of time; what lasts is the last.
+        value: the newest reading, NaN for none.
+        seen_ts: the time of the row's last frame, seconds since the Unix epoch.
+        phases: its phases in the order of time; the last one may go on.
 
     """
 
@@ -69,30 +69,30 @@ class Event(NamedTuple):
 
     @property
     def begin_ts(self) -> float:
-        """Since when use has been high."""
+        """The time since when use has been high."""
         return self.phases[0].begin_ts
 
     @property
     def mean(self) -> float:
-        """Of the readings in stretches of high use; the newest where none tells of any time."""
+        """The mean reading of the phases of high use; the newest reading if they cover no time."""
         known_s = sum(each.known_s for each in self.phases if each.high)
         total = sum(each.sum_s for each in self.phases if each.high)
         return total / known_s if known_s > 0.0 else self.value
 
 
 class Events:
-    """S1's machine on the rows of frames, and the events that come of it.
+    """S1's machines of the rows of frames, and their events.
 
-    A row that is not in the frame any more uses nothing: its readings are low until its event has ended.
+    An absent row uses nothing: its readings are low until its event has ended.
 
-    Memory: 19 bytes per row, and about 3 kB for each row that is in an event, with `MOST_PHASES` phases.
+    Memory: 19 bytes per row, and about 3 kB for each row in an event with `MOST_PHASES` phases.
 
     Parameters:
         threshold: see `Machine`.
         duration_s: see `Machine`.
 
     Attributes:
-        open: by row id, the events; also those that are `HIGH`.
+        open: the events by the ids of rows, including those in the state `HIGH`.
 
     """
 
@@ -101,30 +101,30 @@ class Events:
         self.duration_s = duration_s
         self.open: dict[str, Event] = {}
         self._machine = Machine(threshold=threshold, duration_s=duration_s)
-        self._rows: Sequence[str] = ()  # of the machine: the frame's, then those that have gone
+        self._rows: Sequence[str] = ()  # of the machine: those of the frame, then absent ones
 
     def copy(self) -> Events:
-        """Another one in the same state."""
+        """Return another one in the same state."""
         other = object.__new__(Events)
         other.threshold, other.duration_s = self.threshold, self.duration_s
         other.open, other._machine, other._rows = dict(self.open), self._machine.copy(), self._rows
         return other
 
     def passed_s(self, ts: float) -> float:
-        """How long a reading that ends at `ts` tells of, in seconds."""
+        """Return the time that a reading covers that ends at `ts`, in seconds."""
         return self._machine.passed_s(ts)
 
     def step(self, ts: float, rows: Sequence[str], names: Sequence[str], readings: Vector) -> tuple[str, ...]:
-        """Take in one reading per row.
+        """Evaluate one reading per row.
 
         Args:
-            ts: when the readings end, seconds since the Unix epoch.
-            rows: their ids; the same object where they have not changed.
+            ts: the end of the readings, seconds since the Unix epoch.
+            rows: the ids of the rows; the same object if they have not changed.
             names: their names.
-            readings: NaN where there is none, shape (rows,).
+            readings: the readings, NaN for none, shape (rows,).
 
         Returns:
-            The ids of rows whose use was high for too short a time to be an event, and is not any more.
+            The ids of rows whose high use has ended and was too short for an event.
 
         """
         if self._rows is not rows:
@@ -168,11 +168,11 @@ class Events:
         return tuple(spikes)
 
     def skip(self, ts: float, interval_s: float) -> None:
-        """Let time pass without readings, while there is no event: see `Machine`."""
+        """Let time pass without readings while there is no event, see `Machine`."""
         self._machine.ts, self._machine.interval_s = ts, interval_s
 
     def _align(self, rows: Sequence[str]) -> Sequence[str]:
-        """Let the machine have these rows, and those of events that are not among them."""
+        """Give the machine these rows, and the absent ones with an event."""
         there = set(rows) if self.open else set()
         gone = [row for row in self.open if row not in there]
         source = np.full(len(rows) + len(gone), -1, np.intp)
@@ -185,7 +185,7 @@ class Events:
         return all_rows
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data: of rows that are in an event, for the others have none."""
+        """Return a copy of the state as plain data. Only rows in an event have a state."""
         machine = self._machine.copy()
         places = {row: place for place, row in enumerate(self._rows) if row in self.open}
         machine.align(np.array([places[row] for row in self.open], np.intp))
@@ -198,7 +198,7 @@ class Events:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         rows, names, phases = list(state["rows"]), list(state["names"]), list(state["phases"])
         values = np.array(state["values"], np.float64)
         if len(names) != len(rows):
@@ -226,7 +226,7 @@ class Events:
 
 
 def _bounded(phases: tuple[Open, ...]) -> tuple[Open, ...]:
-    """At most `MOST_PHASES`: the first stretch of high use, the dip behind it and the next stretch become one."""
+    """Merge the first two phases of high use with the dip between them, if there are more than `MOST_PHASES`."""
     if len(phases) <= MOST_PHASES:
         return phases
     first, _, second, *others = phases

@@ -1,4 +1,4 @@
-"""S1's state machine: when use is high for long enough to be looked into, and when that is over."""
+"""S1's state machine: when use has been high for long enough to diagnose it, and when that is over."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     Indices = NDArray[np.intp]
 
 LONGEST_READING_S: Final = 60.0
-"""A reading tells of at most so long. One that comes later than that after the one before tells of no longer than that
-one did: of what was in between nobody knows, such as where the machine was suspended."""
+"""The longest time that a reading covers, in seconds. A later one covers the same time as the reading before: the rest
+is unknown, as when the machine was suspended."""
 
 SAME_S: Final = 1e-6
-"""Times are compared to the microsecond: a float has a quarter of one since the Unix epoch."""
+"""Times are compared to the microsecond: the resolution of a float is 0.24 us for times since the Unix epoch."""
 
 DIP_READINGS: Final = 2
-"""Two readings in a row may be low for a dip that is as short as can be, across the moment between them."""
+"""The shortest dip may make two successive readings low, if it falls on the boundary between them."""
 
 
 class State(IntEnum):
-    """Where a row is (S1, Fig. 3)."""
+    """The state of a row (S1, Fig. 3)."""
 
     NORMAL = 0
     HIGH = 1
@@ -44,22 +44,22 @@ TRANSITIONS: Final = frozenset(
         (State.NORMAL_WAIT, State.NORMAL),
     }
 )
-"""Those of the text; there is no other."""
+"""All transitions of the paper's text."""
 
 
-# An enumeration's members take long to look up.
+# Access to the members of an enumeration is slow.
 _NORMAL, _HIGH, _DIAGNOSIS, _WAITING = map(int, State)
 
 
 class Transitions(NamedTuple):
-    """The rows that changed their state at a step, in the order of rows.
+    """The transitions of one step, in the order of rows.
 
     Attributes:
-        rows: which, by their places.
-        before: the states that they were in.
-        after: ... and are in now.
-        lasted_s: how long what made them change has lasted for sure, up to this step, in seconds: the stretch of high
-            use for what becomes High or Diagnosis, of low use for the others.
+        rows: the places of the rows.
+        before: the states before.
+        after: the states after.
+        lasted_s: the time for which the cause has certainly lasted up to this step, in seconds: the high use for a
+            transition to High or Diagnosis, the low use for the others.
 
     """
 
@@ -73,37 +73,36 @@ NOTHING: Final = Transitions(np.zeros(0, np.intp), np.zeros(0, np.int8), np.zero
 
 
 class Machine:
-    """The states of many rows, each with a machine of its own.
+    """The state machines of many rows.
 
-    A step is one iteration of the text, with a reading for each row: its mean use since the step before. A reading is
-    high where it is `threshold` or greater, else low, and makes at most one transition:
+    A step is one iteration of the paper's text with one reading per row: its mean use since the step before. A reading
+    of at least `threshold` is high, any other one low. It makes at most one transition:
 
     - Normal to High: the reading is high.
-    - High to Normal: the reading is low. To Diagnosis: use has been high for `duration_s` or longer.
+    - High to Normal: the reading is low. High to Diagnosis: use has been high for at least `duration_s`.
     - Diagnosis to Normal-Wait: the reading is low.
-    - Normal-Wait to Diagnosis: the reading is high; the timer begins anew. To Normal: use has been low for `duration_s`
-      or longer, and for more than `DIP_READINGS` readings: where these are about as far apart as `duration_s`, fewer
-      do not tell that it was low for so long.
+    - Normal-Wait to Diagnosis: the reading is high; the timer is reset. Normal-Wait to Normal: use has been low for at
+      least `duration_s`, and for more than `DIP_READINGS` readings: if the time between readings is close to
+      `duration_s`, fewer do not show that.
 
-    A reading is of the time since the step before. One that is high tells that use was high for nearly all of it, so
-    that the timer of a promotion begins with the first such reading; one that is low, only that it was so for a part,
-    so that the timer of the end begins behind it. A return to high use comes before that has expired: it had not at the
-    step before. Comparisons are exact for readings, to the microsecond for times.
+    A reading covers the time since the step before. A high one means that use was high for nearly all of that time, so
+    the timer for Diagnosis begins with the first such reading. A low one means only that use was low for a part of it,
+    so the timer for Normal begins after it. Comparisons are exact for readings, and to the microsecond for times.
 
-    Where a row has no reading (NaN or infinite), it stays in its state and its timer stands still; after `duration_s`
-    without any its readings count as low. A clock that steps back lets no time pass, and one that leaps ahead by more
-    than `LONGEST_READING_S` no more than at the step before.
+    A row without a reading (NaN or infinite) stays in its state, and its timer stops. After `duration_s` without one
+    its readings count as low. No time passes when the clock steps back. When it leaps ahead by more than
+    `LONGEST_READING_S`, as much time passes as at the step before.
 
     Reference: "S1", "Identifying Conditions of Interest", Fig. 3.
 
     Parameters:
-        rows: how many there are at first, all of them Normal.
+        rows: the initial number of rows, all of them Normal.
         threshold: the least reading that is high, in the unit of the readings.
-        duration_s: how long use has to be high, or low again, in seconds.
+        duration_s: for how long use must be high, or low again, in seconds.
 
     Attributes:
         ts: the time of the last step, NaN before the first.
-        interval_s: the time from the step before to the last one, in seconds; NaN before the second.
+        interval_s: the time between the last two steps, in seconds; NaN before the second.
         states: one `State` per row, shape (rows,).
 
     Example:
@@ -122,9 +121,9 @@ class Machine:
         self.duration_s = duration_s
         self.ts = self.interval_s = math.nan
         self.states: NDArray[np.int8] = np.zeros(rows, np.int8)
-        self._lasted_s: Vector = np.zeros(rows)  # of what has been high, or low, since; 0 for what is Normal
-        self._silent_s: Vector = np.zeros(rows)  # without a reading; 0 for what is Normal
-        self._lows: NDArray[np.int16] = np.zeros(rows, np.int16)  # readings in a row, of what is in Normal-Wait
+        self._lasted_s: Vector = np.zeros(rows)  # of the high use, or the low use in Normal-Wait; 0 in Normal
+        self._silent_s: Vector = np.zeros(rows)  # without a reading; 0 in Normal
+        self._lows: NDArray[np.int16] = np.zeros(rows, np.int16)  # successive low readings in Normal-Wait
         self._active = False
 
     def __len__(self) -> int:
@@ -137,21 +136,21 @@ class Machine:
 
     @property
     def lasted_s(self) -> Vector:
-        """How long each row's use has been high, or low again in Normal-Wait, in seconds; 0 for what is Normal."""
+        """For how long use has been high, or low again in Normal-Wait, in seconds; 0 in Normal. Shape (rows,)."""
         return self._lasted_s
 
     def step(self, ts: float, values: ArrayLike) -> Transitions:
         """Evaluate all rows once.
 
         Args:
-            ts: when the readings end, in seconds.
+            ts: the end of the readings, in seconds.
             values: one reading per row, shape (rows,).
 
         Returns:
-            What changed.
+            The transitions.
 
         Raises:
-            ValueError: there are more readings than rows, or fewer.
+            ValueError: the number of readings is not that of rows.
 
         """
         readings = np.asarray(values, np.float64)
@@ -181,7 +180,7 @@ class Machine:
         after[waiting & low & enough & (self._lows > DIP_READINGS)] = _NORMAL
         changed = np.flatnonzero(after != before)
         if changed.size:
-            # Who is promoted, or ends, does so by what began before; all else begins now.
+            # The timers of the other transitions began before; those of these begin now.
             self._lasted_s[(normal | waiting) & high] = passed_s
             self._lasted_s[(risen | promoted) & low] = 0.0
             self._lows[promoted & low] = 1
@@ -195,14 +194,14 @@ class Machine:
         return NOTHING
 
     def passed_s(self, ts: float) -> float:
-        """How long a reading that ends at `ts` tells of, in seconds; 0 for the first."""
+        """Return the time that a reading covers that ends at `ts`, in seconds; 0 for the first."""
         passed_s = ts - self.ts
         if passed_s > LONGEST_READING_S:
             passed_s = min(LONGEST_READING_S, self.interval_s) if math.isfinite(self.interval_s) else LONGEST_READING_S
         return max(passed_s, 0.0) if math.isfinite(passed_s) else 0.0
 
     def copy(self) -> Machine:
-        """Another one in the same state."""
+        """Return another one in the same state."""
         other = object.__new__(Machine)
         other.threshold, other.duration_s = self.threshold, self.duration_s
         other.ts, other.interval_s = self.ts, self.interval_s
@@ -212,10 +211,10 @@ class Machine:
         return other
 
     def align(self, source: Indices) -> None:
-        """Let other rows take the places.
+        """Replace the rows.
 
         Args:
-            source: for each row to come the place that it has now, -1 for one that is new. Shape (rows to come,).
+            source: the present place of each new row, -1 for none; shape (new rows,).
 
         """
         known = source >= 0
@@ -227,7 +226,7 @@ class Machine:
         self._active = bool(self.states.any())
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "ts": self.ts,
             "interval_s": self.interval_s,
@@ -238,7 +237,7 @@ class Machine:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         states = np.array(state["states"], np.int8)
         if states.ndim != 1 or not np.isin(states, list(State)).all():
             raise ValueError(f"states: expected one of 0 to 3 per row, got {states.tolist()!r:.60}")

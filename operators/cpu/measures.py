@@ -1,4 +1,4 @@
-"""What is measured of a row, and from which size on it is high: the conditions that S1's machine watches."""
+"""The readings of rows, and the conditions that S1's machine watches."""
 
 from __future__ import annotations
 
@@ -21,28 +21,27 @@ if TYPE_CHECKING:
 ConditionName = Literal["cpu", "single_cpu", "spikes", "quota", "io_pressure", "memory_pressure"]
 
 SPARE_CPU: Final = 0.1
-"""Readings of many processes are not of quite the same moment: together they may seem to use that much of a CPU more
-than there is."""
+"""Processes are not read at the same moment: together they may seem to use this much of a CPU more than there is."""
 
 LARGEST: Final = 1e9
-"""Values beyond this count as not there: no machine has so many CPUs."""
+"""Larger values count as missing: no machine has that many CPUs."""
 
 QUOTA_USE: Final = 0.02
-"""Of those that share a quota, the ones that use less of a CPU than this have not used it up."""
+"""A process that uses less of a CPU than this has not used up the quota that it shares."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where a frame has what is measured; -1 for what it does not have.
+    """The columns of a frame with features that readings need; -1 for a missing one.
 
     Attributes:
-        user: CPU time in user mode over time.
-        system: ... in kernel mode.
-        used: both, from who does not tell them apart.
-        cpus: how many CPUs there are.
+        user: CPU time in user mode per time.
+        system: CPU time in kernel mode per time.
+        used: both together, if the frame does not separate them.
+        cpus: the number of CPUs.
         throttled: the share of periods in which the quota was used up.
         io: the share of time in which some task of the host, or of a process's control group, waited for I/O.
-        memory: ... for memory.
+        memory: the same for memory.
 
     """
 
@@ -56,7 +55,7 @@ class Columns:
 
     @classmethod
     def of(cls, layout: Layout) -> Columns:
-        """Those of a frame. A row that can be idle is a host: of its CPUs all processes together are told."""
+        """Find the columns of a frame. A row that can be idle is a host: its CPU use is that of all processes."""
         at = {feature: column for column, feature in enumerate(layout.features)}
         host = not at.keys().isdisjoint(("cpu_idle_ratio", "cpu_busy_ratio"))
         user, system, used, throttled = (
@@ -75,15 +74,15 @@ class Columns:
 
 
 class Readings:
-    """The measures of one frame, each for all rows; None for what the frame does not have. Computed when asked for.
+    """The readings of one frame, each for all rows; None if the frame does not have the features. Computed on access.
 
     Args:
-        columns: where they are.
-        values: the frame's, shape (rows, features).
-        cpus_seen: how many CPUs were in use together at most before, for frames that do not say how many there are.
+        columns: the columns of the frame.
+        values: its values, shape (rows, features).
+        cpus_seen: the most CPUs that were in use at once before, for frames without the number of CPUs.
 
     Attributes:
-        most_single: no u1 is greater; NaN where that is not known.
+        most_single: an upper bound of u1; NaN if unknown.
 
     """
 
@@ -109,7 +108,7 @@ class Readings:
 
     @property
     def cpus_seen(self) -> float:
-        """How many CPUs were in use together at most, with this frame; not asked for where frames say how many."""
+        """The most CPUs that were in use at once, for frames without the number of CPUs."""
         if self._cpus_seen < 0.0:
             seen = 0.0
             if self._columns.cpus < 0 and self.single is not None:
@@ -119,7 +118,7 @@ class Readings:
 
     @property
     def cpus(self) -> float:
-        """How many CPUs there are; NaN where the frame has a place for that and does not say it."""
+        """The number of CPUs; NaN if the frame has the feature, but no valid value."""
         if self._cpus < 0.0:
             if self._columns.cpus < 0:
                 self._cpus = max(1.0, math.ceil(self.cpus_seen - SPARE_CPU))
@@ -135,7 +134,7 @@ class Readings:
 
     @property
     def quota(self) -> Vector | None:
-        """The share of periods in which its quota was used up, of processes that use any of it."""
+        """The share of periods in which the quota was used up; 0 for processes that use little of it."""
         throttled = self._column(self._columns.throttled)
         if throttled is None or self.single is None:
             return throttled
@@ -151,26 +150,26 @@ class Readings:
         """The share of time in which some task of a host, or of a process's control group, waited for memory."""
         return self._column(self._columns.memory)
 
-    # The same without a look at each row: no reading is greater. NaN where that is not known.
+    # Upper bounds of the same, without evaluating each row. NaN if unknown.
 
     @property
     def most_system_wide(self) -> float:
-        """At least the greatest u2."""
+        """An upper bound of u2."""
         return self.most_single / self.cpus
 
     @property
     def most_quota(self) -> float:
-        """At least the greatest share of periods."""
+        """An upper bound of `quota`."""
         return self._most(self._columns.throttled)
 
     @property
     def most_io(self) -> float:
-        """At least the greatest share of time."""
+        """An upper bound of `io`."""
         return self._most(self._columns.io)
 
     @property
     def most_memory(self) -> float:
-        """At least the greatest share of time."""
+        """An upper bound of `memory`."""
         return self._most(self._columns.memory)
 
     def _most(self, column: int) -> float:
@@ -186,14 +185,14 @@ class Readings:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One thing that can be wrong with a row.
+    """A condition of a row.
 
     Attributes:
-        name: in settings and diagnoses.
-        feature: what is told of it, with its base unit.
-        own: what is told in its place of frames that have a feature of this name.
-        reading: of a frame; for `spikes` what the spikes are made of.
-        most: no reading of the frame is greater; NaN where nobody knows.
+        name: its name in settings and diagnoses.
+        feature: its name in rankings, with the base unit.
+        own: its name in rankings of frames that have a feature of this name.
+        reading: computes the readings of a frame; for `spikes` those that a spike consists of.
+        most: computes an upper bound of the readings of a frame; NaN if unknown.
 
     """
 
@@ -204,7 +203,7 @@ class Condition:
     own: str = ""
 
     def told(self, layout: Layout) -> str:
-        """The name of what is told of rows of a frame like this."""
+        """Return the name of the condition in rankings of frames with this layout."""
         return self.own if self.own in layout.features else self.feature
 
 
@@ -233,4 +232,4 @@ CONDITIONS: Final[Mapping[ConditionName, Condition]] = {
         ),
     )
 }
-"""By name, in the order in which they are told where a row has several that are as bad."""
+"""All conditions by name, in the order of rankings if a row has several that are equally bad."""

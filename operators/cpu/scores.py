@@ -1,4 +1,4 @@
-"""What the operator answers to a frame: which rows are in an event, and how near the others come to one."""
+"""The scores of a frame: the rows in an event, and how close the others are to one."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 ALMOST: Final = 0.99
-"""The score of what is high, but not yet for long enough, comes at most so near to 1."""
+"""The highest score in the state High."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """Which rows are in an event at one frame. Nobody changes it once it is made.
+    """The events at one frame; immutable.
 
     Attributes:
-        ts: the frame's time.
+        ts: the time of the frame, seconds since the Unix epoch.
         layout: its rows and features.
-        events: by condition and row id; those that are High among them. Conditions without any are not there.
-        readings: of the frame, without smoothing.
-        thresholds: by condition, the least reading that is high.
-        duration_s: how long use has to be high.
-        age_s: how long the operator has been watching.
+        events: the events by condition and row id, including those in the state High; only conditions with any.
+        readings: the readings of the frame, without smoothing.
+        thresholds: the least reading that is high, by condition.
+        duration_s: for how long use must be high, in seconds.
+        age_s: for how long the operator has been running, in seconds.
 
     """
 
@@ -52,13 +52,13 @@ class Scores:
 
     @property
     def score(self) -> float:
-        """Of the worst row: above 1 is an event, 0 is Normal."""
+        """The score of the worst row: above 1 is an event, 0 is Normal."""
         return max((self._score(event) for found in self.events.values() for event in found.values()), default=0.0)
 
     def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
-        """The rows, worst first: those in an event, those that are High, and the others by how near they come to it.
+        """Rank the rows, worst first: those in an event, those in the state High, then the others by their readings.
 
-        A row's features are its conditions: first those that it is in, the worst first.
+        The features of a row are its conditions: those of its events first, worst first.
         """
         by_row: dict[str, dict[ConditionName, Event]] = {}
         for condition, found in self.events.items():
@@ -90,7 +90,7 @@ class Scores:
         measured: Mapping[ConditionName, Vector],
         features: int | None,
     ) -> RowScore:
-        # Those that are alike stay in the order of conditions.
+        # Equal ones stay in the order of conditions.
         order = sorted(events, key=lambda condition: -self._score(events[condition]))
         told = [
             FeatureScore(

@@ -1,4 +1,4 @@
-"""Means of the last readings in place of single ones: what S1 calls a fuzzy evaluation of conditions."""
+"""Means of the last readings instead of single ones: S1's fuzzy evaluation of conditions."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 Kind = Literal["none", "mean", "trimmed"]
 
 MOST_READINGS: Final = 64
-"""Of a longer window the newest so many count."""
+"""The most readings in a window: the newest ones."""
 
 OUTLYING: Final = 3.0
-"""A reading further than so many standard deviations from the median is an outlier."""
+"""An outlier deviates from the median by more than this number of standard deviations."""
 
 MAD_TO_DEVIATION: Final = 1.4826
 """The standard deviation of normal values, in median absolute deviations."""
 
 FEWEST: Final = 3
-"""Of fewer readings none is an outlier."""
+"""The least number of readings that can have an outlier."""
 
 
 class Smoothing:
-    """The mean of each row's readings over the last `window_s`, each weighed by the time that it tells of.
+    """The mean of each row's readings over the last `window_s`, weighted by the time that each reading covers.
 
-    With `trimmed` readings that are outliers among those of the window are left out of it, by Hampel's identifier:
-    those that are further than three standard deviations from their median, as the median absolute deviation tells
-    these. So one spike, or one dip, counts for nothing, and a step does once it makes up half of the window.
+    With `trimmed`, outliers are left out by Hampel's identifier: readings that deviate from the median of the window by
+    more than three standard deviations, estimated by the median absolute deviation. So a single spike or dip does not
+    count, and a step counts from half of the window on.
 
-    Memory: 8 bytes per row and reading of the window, of which there are at most `MOST_READINGS`.
+    Memory: 8 bytes per row and reading of the window, at most `MOST_READINGS` of them.
 
     Reference: F. R. Hampel, "The influence curve and its role in robust estimation", JASA 69, 1974.
 
     Parameters:
-        kind: `mean` or `trimmed`; `none` for the newest reading as it is.
-        window_s: over which time, in seconds.
+        kind: `mean` or `trimmed`; `none` for the newest reading.
+        window_s: the window in seconds.
 
     """
 
@@ -56,18 +56,18 @@ class Smoothing:
         self.window_s = window_s
         self._rows: tuple[str, ...] = ()
         self._past: Matrix = np.zeros((0, 0))  # shape (readings, rows), the oldest first
-        self._spans_s: Vector = np.zeros(0)  # what each tells of
+        self._spans_s: Vector = np.zeros(0)  # the time that each covers
 
     def copy(self) -> Smoothing:
-        """Another one in the same state."""
+        """Return another one in the same state."""
         other = Smoothing(self.kind, self.window_s)
         other._rows, other._past, other._spans_s = self._rows, self._past, self._spans_s  # never changed in place
         return other
 
     def step(self, rows: Sequence[str], readings: Vector, passed_s: float) -> Vector:
-        """Take in a reading of each row that tells of the last `passed_s` seconds; gives the mean of each.
+        """Add a reading of each row that covers the last `passed_s` seconds, and return the mean of each.
 
-        NaN where there is no reading now.
+        NaN without a reading now.
         """
         if self.kind == "none":
             return readings
@@ -75,7 +75,7 @@ class Smoothing:
             self._align(tuple(rows))
         known = np.isfinite(readings)
         newest = np.where(known, readings, np.nan)
-        # Of the readings before, those stay that begin within the window.
+        # Earlier readings stay if they begin within the window.
         ages_s = passed_s + np.cumsum(self._spans_s[::-1])[::-1]
         kept = ages_s <= self.window_s * (1.0 + 1e-9)
         kept[: max(len(kept) + 1 - MOST_READINGS, 0)] = False
@@ -87,7 +87,7 @@ class Smoothing:
         spans_s = np.where(self._spans_s > 0.0, self._spans_s, 1e-9)[:, np.newaxis] * counted
         total_s = spans_s.sum(axis=0)
         summed = (np.where(counted, self._past, 0.0) * spans_s).sum(axis=0)
-        # What is all of it equal is that, to the last bit: the threshold is compared exactly.
+        # The mean of equal readings is exactly that reading: it is compared with the threshold.
         low = np.where(counted, self._past, np.inf).min(axis=0, initial=np.inf)
         high = np.where(counted, self._past, -np.inf).max(axis=0, initial=-np.inf)
         mean = np.divide(summed, total_s, out=np.full(len(readings), np.nan), where=total_s > 0.0)
@@ -102,11 +102,11 @@ class Smoothing:
         self._rows, self._past = rows, past
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {"rows": list(self._rows), "past": self._past.copy(), "spans_s": self._spans_s.copy()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         rows, spans_s = tuple(state["rows"]), np.array(state["spans_s"], np.float64)
         past = np.array(state["past"], np.float64)
         if past.shape != (len(spans_s), len(rows)):
@@ -115,7 +115,7 @@ class Smoothing:
 
 
 def _outlying(past: Matrix, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which readings are outliers among their row's. Both of the shape (readings, rows)."""
+    """Return which readings are outliers of their row. Both have the shape (readings, rows)."""
     counts = known.sum(axis=0)
     values = np.where(known, past, np.nan)
     apart = np.abs(values - _median(values, counts))
@@ -124,9 +124,9 @@ def _outlying(past: Matrix, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _median(values: Matrix, counts: NDArray[np.intp]) -> Vector:
-    """The median of each column, of so many values that are not NaN; any number where there are none.
+    """Return the median of each column, given its number of values that are not NaN; any number if that is 0.
 
-    numpy's `nanmedian` goes through columns one by one.
+    numpy's `nanmedian` loops over columns.
     """
     ordered = np.sort(values, axis=0)  # NaN comes last
     columns = np.arange(values.shape[1])

@@ -1,4 +1,4 @@
-"""One condition as it is watched: what its readings are made of, and the events that come of them."""
+"""A watched condition: its readings and the events that follow from them."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 SPIKES_S: Final = 120.0
-"""The time after which a spike counts 1/e."""
+"""The time constant with which spikes are forgotten, in seconds."""
 
 LEAST_SPIKES: Final = 0.01
-"""Of a row that has fewer left nothing is kept."""
+"""A row with fewer spikes left is forgotten."""
 
 
 class Watched:
-    """The state of one condition after a frame. `after` makes that after the next one of it.
+    """The state of one condition after a frame. `after` returns that after the next one.
 
     Parameters:
-        name: of the condition.
-        thresholds: by condition, the least reading that is high. Spikes are made of what is high for `cpu`.
+        name: the condition.
+        thresholds: the least reading that is high, by condition. Spikes are high readings of `cpu`.
         duration_s: see `Machine`.
         smoothing: see `Smoothing`.
         window_s: likewise.
 
     Attributes:
-        events: those of the condition.
+        events: the events of the condition.
 
     """
 
@@ -60,14 +60,14 @@ class Watched:
         self._arguments = name, thresholds, duration_s, smoothing, window_s
         self._smoothing = Smoothing(smoothing, window_s)
         self._spikes = Events(thresholds["cpu"], duration_s) if name == "spikes" else None
-        self._counts: dict[str, float] = {}  # by row id, what is left of the spikes that it had; never changed in place
+        self._counts: dict[str, float] = {}  # the fading number of spikes by row id; never changed in place
 
     def anew(self) -> Watched:
-        """Another one without a state."""
+        """Return another one without a state."""
         return Watched(*self._arguments)
 
     def copy(self) -> Watched:
-        """Another one in the same state."""
+        """Return another one in the same state."""
         other = object.__new__(Watched)
         other.name, other._arguments = self.name, self._arguments
         other.events, other._smoothing, other._counts = self.events.copy(), self._smoothing.copy(), self._counts
@@ -76,17 +76,17 @@ class Watched:
 
     @property
     def calm(self) -> bool:
-        """Whether it has no state, so that a frame without a high reading leaves it as it is."""
+        """Whether it has no state, so that a frame without a high reading changes nothing."""
         events = self.events.open or (self._spikes is not None and self._spikes.open)
         return not events and not self._counts and self._smoothing.kind == "none"
 
     @property
     def least(self) -> float:
-        """A reading of a frame is high from here on."""
+        """The least reading of a frame that is high."""
         return (self._spikes or self.events).threshold
 
     def after(self, ts: float, layout: Layout, frame: Readings) -> Watched:
-        """What it is after a frame; itself where that leaves it as it is, but for the time, which `skip` then tells."""
+        """Return the condition after a frame; itself if only the time changes, which `skip` tells it later."""
         if self.calm and CONDITIONS[self.name].most(frame) < self.least:
             return self
         readings = CONDITIONS[self.name].reading(frame)
@@ -97,7 +97,7 @@ class Watched:
         return other
 
     def step(self, ts: float, layout: Layout, readings: Vector) -> None:
-        """Take in one reading per row of a frame, NaN where there is none."""
+        """Evaluate one reading per row of a frame, NaN for none."""
         passed_s = self.events.passed_s(ts)
         readings = self._smoothing.step(layout.rows, readings, passed_s)
         if self._spikes is not None:
@@ -106,13 +106,13 @@ class Watched:
         self.events.step(ts, layout.rows, layout.names, readings)
 
     def skip(self, ts: float, interval_s: float) -> None:
-        """Let time pass: see `Machine`."""
+        """Let time pass, see `Machine`."""
         self.events.skip(ts, interval_s)
         if self._spikes is not None:
             self._spikes.skip(ts, interval_s)
 
     def _count(self, layout: Layout, spiked: tuple[str, ...], passed_s: float) -> Vector:
-        """How many spikes a second each row has had lately."""
+        """Return the recent rate of spikes of each row, per second."""
         fading = math.exp(-passed_s / SPIKES_S)
         counts = {row: left for row, count in self._counts.items() if (left := count * fading) >= LEAST_SPIKES}
         for row in spiked:
@@ -125,7 +125,7 @@ class Watched:
         return rates
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         state: dict[str, Any] = {"events": self.events.snapshot()}
         if self._smoothing.kind != "none":
             state["smoothing"] = {"kind": self._smoothing.kind, **self._smoothing.snapshot()}
@@ -138,7 +138,7 @@ class Watched:
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         self.events.restore(state["events"])
         # An average of another kind begins anew.
         if "smoothing" in state and state["smoothing"]["kind"] == self._smoothing.kind:
