@@ -1,4 +1,4 @@
-"""Performance models that explain an application's response time, and notice when they stop being true (S2)."""
+"""S2: performance models that explain the response time of an application, and detect when they stop being valid."""
 
 from laggard.operators.regression.detector import Regression
 from laggard.operators.regression.models import Candidate, Judgement, Model, Prediction, Suspect, Term, Trait

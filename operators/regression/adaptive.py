@@ -1,4 +1,4 @@
-"""A performance model that is built for diagnosis, notices a change within few samples, and is tracked in between."""
+"""A performance model for diagnosis: it detects a change within a few samples, and is tracked in between."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ if TYPE_CHECKING:
     from laggard.operators.regression.window import Window
 
 SPANS: Final = (1, 2, 3)
-"""Of so many newest residuals together it is asked whether they are still of the model; and of a whole window."""
+"""The numbers of newest residuals that are tested together, beside a whole window."""
 
 SETTLING: Final = 3
-"""From so many samples since a change on, a model of what holds since can be cross-validated."""
+"""The number of samples since a change from which on a model of these can be cross-validated."""
 
 INFLATED: Final = 1.5
-"""A model that was chosen out of thousands misses new samples by more than those that it was chosen on ..."""
+"""Residuals of new samples are this much larger than those of the samples that the metrics were chosen on ..."""
 
 ASSUMED: Final = 8
-"""... which counts for so many residuals until there are some."""
+"""... and this expectation counts for this number of residuals."""
 
 REMEMBERED: Final = 100
-"""So many residuals are remembered."""
+"""The most residuals that are kept."""
 
 SLOW: Final = 1.3
-"""A response time that is not longer than usual by so much is none that anybody would call slow."""
+"""The least ratio of a slow response time to the baseline."""
 
 NOTICED: Final = 0.1
-"""A response time that is longer by this share is noticed at all."""
+"""This share of the baseline is added to its spread."""
 
 UNSURE: Final = 10.0
-"""The spread of so many response times is taken for twice what it seems to be."""
+"""The number of response times whose spread is doubled, since it is uncertain; that of more is inflated less."""
 
 HELD: Final = 0.5
-"""While it is slow, a response time that is longer than usual by this share of what it was by is still slow ..."""
+"""A slow time lasts while the excess over the baseline is at least this share of its mean excess ..."""
 
 HELD_SCORE: Final = 1.01
-"""... and has at least this score."""
+"""... and its score is then at least this."""
 
 FOLLOWED: Final = 8.0
-"""Over so many slow samples, exponentially."""
+"""The time constant of the mean excess, in slow samples."""
 
 CALM: Final = 5
-"""So many samples that are not slow end a slow time."""
+"""The number of successive samples that end a slow time if none of them is slow."""
 
 LASTING: Final = 10
-"""A response time that has stayed long for so many histories is usual: at intervals of a minute after ten hours."""
+"""The number of histories after which a long response time is the baseline: ten hours at intervals of a minute."""
 
 MOST_OF_A_KIND: Final = 3
 
@@ -67,41 +67,41 @@ MOST_OF_A_KIND: Final = 3
 class Adaptive(Follower):
     """Builds on samples from before and after a change, tests few residuals at a time, and tracks the coefficients.
 
-    A model is built when there are enough samples, grows once there are twice as many, and is given up when its newest
-    residuals are not like those before. Residuals are taken as shares of what was predicted: response times spread the
-    more the longer they are. Of the newest one, two, three, and a whole window of them the mean is compared with the
-    spread of those before (Student's t); how small a p-value has to be is calibrated on the stream, so that rebuilds
-    without a change are a budget (`Calibration`). After a change a model is built at once, on the samples before and
-    since; again when there are three since, and a window, and two.
+    A model is built when there are enough samples, again when there are twice as many, and is replaced when its newest
+    residuals differ from earlier ones. Residuals are relative to the prediction, since the spread of response times
+    grows with their length. Student's t compares the mean of the newest residual, of the newest two, three, and of a
+    whole window with the spread of those before. The level of the p-value is calibrated on the stream, so that rebuilds
+    without a change have a budget (`Calibration`). After a change a model is built at once, on the samples before and
+    since; again after three samples, after a window, and after two.
 
-    A response time that rises far above what was usual also asks for a new model, although the old one may still hold:
-    the question is then no longer what it follows, but what makes it long.
+    A response time far above its baseline also demands a new model, although the old one may still be valid: the
+    question is then no longer what the response time follows, but what makes it long.
     """
 
     def __init__(self, name: str, options: Options) -> None:
         super().__init__(name, options)
         self._explained = name.startswith(RESPONSE_TIME)
         self._age = 0  # samples since the change, or since the first one
-        self._steps: list[int] = []  # at which ages the model is built again
-        self._first = True  # no change was seen yet
+        self._steps: list[int] = []  # the ages at which the model is built again
+        self._first = True  # no change so far
         self._floor = self._lowest = 0.0
-        self._reference = math.nan  # the spread of residuals that is assumed
+        self._reference = math.nan  # the expected spread of residuals
         self._residuals = deque[float](maxlen=REMEMBERED)
-        self._usual = deque[float](maxlen=options.history)  # response times while it was not slow
+        self._usual = deque[float](maxlen=options.history)  # response times while the application was not slow
         self._slow = False
         self._slow_for = 0  # samples
         self._calm = 0
-        self._excess = 0.0  # by which response times were longer than usual since then, on average
+        self._excess = 0.0  # the mean excess over the baseline since then
         self._rebuilds = Calibration(per_day=options.false_rebuilds_per_day, prior=(6.0, 1.5))
         self._lateness = Calibration(per_day=options.false_alarms_per_day, scale="logarithmic", prior=(1.5, 0.3))
 
     @property
     def usual(self) -> float:
-        """The median of a response time while it was not slow; NaN where it is not known."""
+        """The median response time while the application was not slow; NaN if unknown."""
         return float(np.median(self._usual)) if len(self._usual) >= self._options.window else math.nan
 
     def look(self, value: float, values: Mapping[str, float]) -> Seen:
-        """What a sample says."""
+        """Evaluate a sample. The state does not change."""
         slow = self._slowness(value)
         predicted = self.predict(values)
         if self._explained:
@@ -114,7 +114,7 @@ class Adaptive(Follower):
         return Seen(predicted, residual, p, span, changed, slow)
 
     def _test(self, newest: float) -> tuple[float, int]:
-        """The least p-value of the newest residuals, and of how many they are."""
+        """Return the least p-value of the newest residuals, and the number of these."""
         if not math.isfinite(self._reference):
             return math.nan, 0
         residuals = np.array([*self._residuals, newest])
@@ -134,7 +134,7 @@ class Adaptive(Follower):
         return least, of
 
     def _slowness(self, value: float) -> float:
-        """How much slower than usual it is, above 1 is anomalous."""
+        """Return the score of a response time, above 1 if it is slow."""
         deviation = self._deviation(value)
         if math.isnan(deviation):
             return 0.0
@@ -144,12 +144,12 @@ class Adaptive(Follower):
         return max(score, HELD_SCORE) if is_held else score
 
     def _deviation(self, value: float) -> float:
-        """By how many spreads a response time is longer than usual; NaN where that is not known."""
+        """Return the excess of a response time over its baseline, in spreads; NaN if unknown."""
         if not self._explained or len(self._usual) < self._options.window or not math.isfinite(value):
             return math.nan
         usual = np.array(self._usual)
         median = float(np.median(usual))
-        # Of few values it is known less well.
+        # The spread of few values is less certain.
         sure = 1.0 + UNSURE / len(usual)
         spread = sure * 1.4826 * float(np.median(np.abs(usual - median))) + NOTICED * abs(median)
         return max(value - median, 0.0) / spread if spread > 0.0 else math.nan
@@ -157,7 +157,7 @@ class Adaptive(Follower):
     def learn(
         self, value: float, values: Mapping[str, float], window: Window, traits: Traits, wishes: Wishes
     ) -> Model | None:
-        """Take in the newest sample."""
+        """Learn the newest sample, and return the model that was built."""
         seen = self.look(value, values)
         self._note(value, seen.predicted)
         if not math.isfinite(value):
@@ -191,9 +191,9 @@ class Adaptive(Follower):
         self._fit.learn(np.array([values.get(term.metric, math.nan) for term in self.model.terms], np.float64), value)
 
     def _watch_lateness(self, ts: float, value: float, seen: Seen) -> bool:
-        """Take a response time into what is usual, unless it is slow; gives whether a slow time begins here.
+        """Learn a response time, unless it is slow, and return whether a slow time begins.
 
-        What lasts for `LASTING` histories is what is usual from then on.
+        After `LASTING` histories a slow response time becomes the baseline.
         """
         if not self._explained:
             return False
@@ -210,7 +210,7 @@ class Adaptive(Follower):
         else:
             self._calm += 1
             self._slow = self._slow and self._calm < CALM
-        # A long trouble does not teach that troubles are usual.
+        # A long fault must not raise the alert level.
         self._lateness.learn(ts, self._deviation(value) if begins or not self._slow else math.nan)
         if not self._slow:
             self._usual.append(value)
@@ -220,7 +220,7 @@ class Adaptive(Follower):
         every = self._usable(window)
         size, length = len(every.target), self._options.window
         age = min(self._age, size)
-        # While it is slow the question is what is not as it was before it became so.
+        # While it is slow the question is what differs from before the slow time.
         since = min(max(self._slow_for, age), size) if self._slow else age
         samples = every.after(0 if self._first else max(size - since - 2 * length, 0))
         traits.follow(samples.ids)
@@ -251,7 +251,7 @@ class Adaptive(Follower):
         return model
 
     def _refer(self, target: NDArray[np.float64], since: int) -> None:
-        """Note what residuals are to be expected of the new model."""
+        """Set the expected residuals of the new model."""
         assert self._fit is not None
         self._floor = float(np.percentile(np.abs(target), 10))
         self._lowest = float(target.min())
@@ -262,7 +262,7 @@ class Adaptive(Follower):
         self._reference = INFLATED * max(float(np.sqrt(np.mean(of * of))), 1e-3) if enough else math.nan
 
     def suspects(self, window: Window, traits: Traits, wishes: Wishes) -> tuple[Suspect, ...]:
-        """The metrics of the model, with what they were before the change; not those that moved the other way."""
+        """Return the metrics of the model with their baselines, but not those that moved in the good direction."""
         del wishes
         if self.model is None:
             return ()
@@ -282,7 +282,7 @@ class Adaptive(Follower):
         return tuple(found)
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return super().snapshot() | {
             "age": self._age,
             "steps": list(self._steps),
@@ -301,12 +301,12 @@ class Adaptive(Follower):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave."""
+        """Restore a `snapshot`."""
         super().restore(state)
         self._age, self._steps = int(state["age"]), [int(each) for each in state["steps"]]
         self._first, self._slow, self._calm = bool(state["first"]), bool(state["slow"]), int(state["calm"])
         self._slow_for = int(state["slow_for"])
-        self._excess = float(state.get("excess", 0.0))  # an older laggard has none
+        self._excess = float(state.get("excess", 0.0))  # not in states of older versions
         self._floor, self._lowest = float(state["floor"]), float(state["lowest"])
         self._reference = float(state["reference"])
         self._residuals = deque((float(each) for each in state["residuals"]), REMEMBERED)
@@ -316,5 +316,5 @@ class Adaptive(Follower):
 
 
 def _surprise(p_value: float) -> float:
-    """Minus the logarithm of a p-value; NaN of NaN."""
+    """Return minus the logarithm of a p-value; NaN for NaN."""
     return math.nan if math.isnan(p_value) else -math.log(max(p_value, 1e-300))

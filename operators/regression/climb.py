@@ -1,13 +1,13 @@
-"""Phase 2: the few metrics that predict the performance best together (section 2.2 B, Algorithm 2).
+"""Phase 2: the few metrics that predict the performance best together (S2, section 2.2 B, Algorithm 2).
 
-Hill climbing: of the candidates that are left, the one that raises the cross-validated R^2 most is added, until none
-raises it by more than the minimum gain. For linear models all candidates are tried at once, and in every fold: with
-what is chosen projected out of all columns on the fold's training samples, and the same done to its test samples, the
-model with one more metric differs from the present one by one coefficient,
+Hill climbing: the candidate that raises the cross-validated R^2 most is added, until none raises it by more than the
+minimum gain. For linear models all candidates are tried at once in every fold. On the training samples of a fold the
+chosen metrics are projected out of all columns, and the same projection is applied to its test samples. Then a model
+with one more metric differs from the present one by one coefficient,
 
-    b = <x, y> / <x, x>,  and the errors on the test samples are y - b x
+    b = <x, y> / <x, x>,  and its errors on the test samples are y - b x
 
-(Frisch and Waugh, 1933), so that a step costs O(folds * samples * candidates).
+(Frisch and Waugh, 1933). So a step costs O(folds * samples * candidates).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FOLDS: Final = 10
 COLLINEAR: Final = 1e-10
-"""A candidate of whose variance less than this share is left tells nothing that the others do not."""
+"""A candidate with less than this share of its variance left adds nothing to the chosen ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Step:
     """A metric that was added.
 
     Attributes:
-        column: which.
+        column: its column.
         r2: the cross-validated R^2 of the model with it.
 
     """
@@ -42,15 +42,15 @@ class Step:
 
 
 def folds_of(samples: int, folds: int = FOLDS) -> NDArray[np.intp]:
-    """The fold that each sample is tested in: in turn, so that every fold sees all of the time. Shape (samples,)."""
+    """Assign samples to folds in turn, so that every fold covers the whole time. Shape (samples,)."""
     return np.arange(samples) % max(min(folds, samples), 1)
 
 
 class LinearClimb:
-    """Linear models with more and more metrics, each cross-validated.
+    """Linear models with an increasing number of metrics, each cross-validated.
 
-    R^2 is of the predictions of all folds together, 1 - sum of squared errors / variance: with 10 samples and 10 folds
-    a fold has one sample, of which alone no R^2 can be told.
+    R^2 is that of the predictions of all folds together, 1 - sum of squared errors / variance: with 10 samples and 10
+    folds each fold has a single sample, which has no R^2 of its own.
 
     Parameters:
         values: shape (samples, candidates), without NaN.
@@ -65,7 +65,7 @@ class LinearClimb:
         samples, candidates = values.shape
         fold = folds_of(samples) if folds is None else folds
         count = int(fold.max(initial=0)) + 1
-        # Of one size, so that rounding is the same for all units. The target is the last column.
+        # Normalized, so that rounding does not depend on units. The target is the last column.
         columns = np.column_stack((values, target))
         columns = columns - columns.mean(axis=0)
         scale = lengths(columns)
@@ -82,15 +82,15 @@ class LinearClimb:
         self._of_target = 1.0 if scale[-1] > 0.0 else 0.0
 
     def _variances(self) -> NDArray[np.float64]:
-        """Of each column in each fold's training samples, shape (folds, candidates + 1)."""
+        """Return the variance of each column in each fold's training samples, shape (folds, candidates + 1)."""
         return np.asarray(np.einsum("kn,knc,knc->kc", self._train, self._columns, self._columns))
 
     def gains(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """What each candidate would bring.
+        """Evaluate each candidate.
 
         Returns:
-            The R^2 with it, shape (candidates,), -inf where it tells nothing new or is in the model; and the
-            correlation that is left between it and the target, over all folds, whose sign is its coefficient's.
+            The R^2 with it, shape (candidates,), -inf if it adds nothing or is in the model; and its partial
+            correlation with the target over all folds, which has the sign of its coefficient.
 
         """
         variance = self._variances()[:, :-1]
@@ -108,7 +108,7 @@ class LinearClimb:
         return r2, np.sign(products.sum(axis=0))
 
     def add(self, column: int) -> None:
-        """Take a candidate into the model."""
+        """Add a candidate to the model."""
         x = self._columns[:, :, column].copy()
         size = np.einsum("kn,kn,kn->k", self._train, x, x)
         tells = size > COLLINEAR * self._size[:, column]
@@ -118,5 +118,5 @@ class LinearClimb:
         self._free[column] = False
 
     def errors(self) -> NDArray[np.float64]:
-        """Of the predictions for each sample by the folds that did not see it, as shares of the target's deviation."""
+        """Return the errors of the predictions of each sample without its fold, as shares of the target's deviation."""
         return np.asarray(np.einsum("kn,kn->n", self._test, self._columns[:, :, -1]))

@@ -1,4 +1,4 @@
-"""Phase 1: which of thousands of metrics move with the performance (section 2.2 A, Algorithm 1)."""
+"""Phase 1: the metrics that are correlated with the performance (S2, section 2.2 A, Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CONSTANT: Final = 1e-9
-"""What varies by less than this share of its mean is constant: the rest is rounding."""
+"""A column that varies by less than this share of its mean is constant: the rest is rounding."""
 
 SQUARES: Final = (1e-280, 1e280)
-"""Sums of squares outside this are computed in another unit."""
+"""Sums of squares outside this range are computed in another unit."""
 
 
 def lengths(columns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The Euclidean length of each column, also where squares would be too small or too large for a float.
+    """Return the Euclidean length of each column, even if its squares would underflow or overflow.
 
     Args:
         columns: shape (samples, columns).
@@ -38,14 +38,15 @@ def lengths(columns: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def correlations(values: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Pearson's coefficient of each column with the target.
+    """Return Pearson's correlation coefficient of each column with the target.
 
     Args:
         values: shape (samples, metrics).
         target: shape (samples,), without NaN.
 
     Returns:
-        Shape (metrics,): NaN where a metric or the target is constant, or a metric is not finite in every sample.
+        The coefficients, shape (metrics,): NaN if a metric or the target is constant, or a metric is not finite in
+        every sample.
 
     """
     samples, metrics = values.shape
@@ -54,15 +55,15 @@ def correlations(values: NDArray[np.float64], target: NDArray[np.float64]) -> ND
     with np.errstate(invalid="ignore", divide="ignore", over="ignore", under="ignore"):
         deviations, length = _deviations(values)
         centred, of_target = _deviations(target[:, None])
-        # Not by BLAS, which may round the same column differently in another place: identical metrics are alike.
+        # Not by BLAS, whose rounding may depend on the place of a column: equal metrics must have equal coefficients.
         r = np.einsum("n,nm->m", centred[:, 0] / of_target, deviations) / length
     r[~np.isfinite(r)] = np.nan
     return np.asarray(np.clip(r, -1.0, 1.0))
 
 
 def _deviations(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The deviations of each column from its mean, and their length as a vector, NaN where the column is constant."""
-    # From the first value: the mean of numbers near 1e9 is rounded more than they may differ.
+    """Return the deviations of each column from its mean, and their Euclidean length, NaN for a constant column."""
+    # From the first value: the rounding of a mean near 1e9 may exceed the deviations.
     deviations = values - values[0]
     means = deviations.mean(axis=0)
     deviations -= means
@@ -72,7 +73,7 @@ def _deviations(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArr
 
 
 def p_values(r: NDArray[np.float64], samples: int) -> NDArray[np.float64]:
-    """How probable coefficients as far from 0 are by chance, where normal variables are not correlated.
+    """Return the two-sided p-values of correlation coefficients of uncorrelated normal variables.
 
     t = r sqrt((n - 2) / (1 - r^2)) has Student's distribution with n - 2 degrees of freedom.
     """
@@ -82,13 +83,13 @@ def p_values(r: NDArray[np.float64], samples: int) -> NDArray[np.float64]:
 
 
 def best(r: NDArray[np.float64], count: int) -> NDArray[np.intp]:
-    """The metrics with the highest absolute coefficients, in descending order; of equal ones the first stands first.
+    """Return the metrics with the highest absolute coefficients, in descending order; ties in the given order.
 
-    With the number of samples given, the order of p-values is the same. Selection takes O(metrics), sorting
+    For a given number of samples the order of p-values is the same. Selection takes O(metrics), sorting
     O(count log count).
     """
     strength = np.where(np.isnan(r), -1.0, np.abs(r))
-    # Alike but for rounding is alike: identical metrics keep the order in which they came.
+    # Coefficients that differ by rounding are equal: identical metrics keep their order.
     strength = np.round(strength, 12)
     if count < len(strength):
         limit = np.partition(strength, -count)[-count]

@@ -1,4 +1,4 @@
-"""The operator `regression`: what explains an application's performance, and when that stops being true (S2)."""
+"""The operator `regression`: models of an application's performance, and when they stop being valid (S2)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HISTORY = 60
 YOUNG = 3
-"""Of so many windows an application has been learned from until what is said of it can be relied on."""
+"""The number of windows until the results for an application are reliable."""
 
 LIMIT = 50_000
 
@@ -30,34 +30,34 @@ LIMIT = 50_000
 class Regression:
     """Performance models of one application (Xiong, Pu, Zhu, Griffith: vPerfGuard, ICPE 2013).
 
-    A sample is the performance of one interval, and the metrics of the application's hosts in it. Of each performance
-    metric a model is kept (Algorithms 1 and 2 of section 2.2) until a test on its residuals says that the relation has
-    changed (section 2.3). `method="published"` is that, to the letter. `"adaptive"` (see `Adaptive` and `Diagnosis`)
-    names the bottleneck's host and resource more surely and after fewer samples.
+    A sample is the performance in one interval with the metrics of the application's hosts. Each performance metric has
+    a model (Algorithms 1 and 2 of section 2.2) until a test on its residuals detects a change of the relation (section
+    2.3). `method="published"` does exactly that. `"adaptive"` (see `Adaptive` and `Diagnosis`) names the host and
+    resource of the bottleneck more reliably, and after fewer samples.
 
-    Memory: `history` + 2 x `window` samples of all metrics, 8 bytes each, and the metrics' names: for 7,522 metrics
-    about 6 MB, at the most `limit` metrics.
+    Memory: `history` + 2 x `window` samples of all metrics, 8 bytes each, and the names of the metrics: about 6 MB for
+    7,522 metrics; at most `limit` metrics.
 
     Parameters:
-        performance: the performance metrics that are explained, in the order of their importance. Those called
-            `response_time...` are explained for diagnosis, others for prediction.
-        candidates: N_can, how many metrics phase 1 keeps.
-        window: samples from which a first model is built, and whose residuals the published test compares.
-        minimum_gain: of R^2, for which phase 2 adds a metric.
-        significance: of the published test.
-        kind: of model: `linear`, `neighbours`, `tree` or `boosting`; all but the first need scikit-learn.
-        criterion: of the published method: `residuals`, or `r2` (below 0.8) as in Table 7.
+        performance: the performance metrics to explain, the most important first. Those named `response_time...` are
+            explained for diagnosis, others for prediction.
+        candidates: N_can, the number of metrics that phase 1 keeps.
+        window: the number of samples of a first model; the published test compares the residuals of two windows.
+        minimum_gain: the least gain of R^2 for which phase 2 adds a metric.
+        significance: the significance level of the published test.
+        kind: the kind of model: `linear`, `neighbours`, `tree` or `boosting`; all but the first need scikit-learn.
+        criterion: the criterion of the published method: `residuals`, or `r2` (below 0.8) as in Table 7.
         method: `adaptive` or `published`.
-        trait: what physics says of a metric, by its id; None for nothing.
-        resolution: what nobody would notice of a metric, in its unit, by the end of its id.
-        false_alarms_per_day: how often an application that is as always may be called slow.
-        false_rebuilds_per_day: how often a model that still holds may be given up.
-        history: how many samples from before a change tell what was usual.
-        limit: how many metrics are kept.
+        trait: the trait of a metric by its id; None for no traits.
+        resolution: a negligible difference of a metric, in its unit, by the end of its id.
+        false_alarms_per_day: the budget: how often an application without a change may be reported as slow.
+        false_rebuilds_per_day: the budget of rebuilding models that are still valid.
+        history: the number of samples of the baseline before a change.
+        limit: the most metrics.
 
     Attributes:
-        models: the present ones, by performance metric.
-        refused: how many metrics of the newest sample were over the limit.
+        models: the present models by performance metric.
+        refused: the number of metrics of the newest sample beyond the limit.
 
     Example:
         >>> import numpy as np
@@ -152,19 +152,19 @@ class Regression:
 
     @property
     def refused(self) -> int:
-        """How many metrics of the newest sample were over the limit."""
+        """The number of metrics of the newest sample beyond the limit."""
         return self._window.refused
 
     def score(
         self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]
     ) -> Judgement:
-        """How slow the application is, and what the models say of this sample. Changes nothing.
+        """Score a sample. The state does not change.
 
         Args:
             ts: the end of the interval, seconds since the Unix epoch.
-            metrics: the names.
-            values: shape (metrics,), NaN where one is not there.
-            performance: by name; what is not there or NaN is not known.
+            metrics: the names of the metrics.
+            values: their values, shape (metrics,), NaN for a missing one.
+            performance: the performance metrics by name; missing ones and NaN are unknown.
 
         """
         mine = self._of_models(metrics, values)
@@ -186,14 +186,14 @@ class Regression:
     def _ahead(
         self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]
     ) -> Regression:
-        """What this will be once it has learned the sample."""
+        """Return the operator as it will be after this sample."""
         ahead = Regression(**self._parameters)
         ahead.restore(self.snapshot())
         ahead.learn(ts, metrics, values, performance)
         return ahead
 
     def suspects(self) -> tuple[Suspect, ...]:
-        """The contended resources that the first response time follows now."""
+        """Return the contended resources that the first response time follows now."""
         for name, follower in self._followers.items():
             if name.startswith(RESPONSE_TIME):
                 return follower.suspects(self._window, self._traits, self._wishes)
@@ -202,7 +202,7 @@ class Regression:
     def learn(
         self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]
     ) -> tuple[Model, ...]:
-        """Take in a sample; gives the models that it made necessary. Arguments as in `score`."""
+        """Learn a sample, and return the models that were built. The arguments are those of `score`."""
         if math.isnan(self._begin):
             self._begin = ts
         mine = self._of_models(metrics, values)
@@ -223,13 +223,13 @@ class Regression:
 
     @property
     def newest(self) -> Mapping[str, float]:
-        """The newest values of the metrics that are in models; NaN where one was not there."""
+        """The newest values of the metrics in models; NaN for a missing one."""
         return dict(self._newest)
 
     def what_if(self, performance: str, metric: str, value: float) -> float:
-        """What the model says of a performance metric where a metric has another value, and all others their newest.
+        """Predict a performance metric for another value of one metric and the newest values of the others.
 
-        NaN where there is no model.
+        NaN without a model.
 
         Raises:
             ValueError: the metric is not in the model.
@@ -244,28 +244,28 @@ class Regression:
         return follower.predict(self._newest | {metric: value})
 
     def pin(self, metric: str) -> None:
-        """Have this metric in every model of a response time, wherever it is there (section 6)."""
+        """Pin a metric: every model of a response time has it if the samples do (section 6)."""
         self._wish(
             self._wishes.pinned + ((metric,) if metric not in self._wishes.pinned else ()),
             self._wishes.banned - {metric},
         )
 
     def ban(self, metric: str) -> None:
-        """Have this metric in no model."""
+        """Ban a metric from all models."""
         self._wish(tuple(name for name in self._wishes.pinned if name != metric), self._wishes.banned | {metric})
 
     def free(self, metric: str) -> None:
-        """Leave it to the method whether this metric is in a model."""
+        """Neither pin nor ban a metric any longer."""
         self._wish(tuple(name for name in self._wishes.pinned if name != metric), self._wishes.banned - {metric})
 
     @property
     def pinned(self) -> tuple[str, ...]:
-        """The metrics that must be in the models."""
+        """The pinned metrics."""
         return self._wishes.pinned
 
     @property
     def banned(self) -> tuple[str, ...]:
-        """The metrics that must not."""
+        """The banned metrics."""
         return tuple(sorted(self._wishes.banned))
 
     def _wish(self, pinned: tuple[str, ...], banned: frozenset[str]) -> None:
@@ -274,7 +274,7 @@ class Regression:
             follower.wish()
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "begin": self._begin,
             "performance": list(self.performance),
@@ -286,7 +286,7 @@ class Regression:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         if tuple(state["performance"]) != self.performance:
             raise ValueError(f"expected the performance metrics {self.performance}, got {tuple(state['performance'])}")
         self._begin = float(state["begin"])

@@ -1,4 +1,4 @@
-"""One performance metric and the model that explains it: when it is built, and when it has stopped being true."""
+"""One performance metric and its model: when it is built, and when it is no longer valid."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Criterion = Literal["residuals", "r2"]
 Method = Literal["adaptive", "published"]
 
 RESPONSE_TIME: Final = "response_time"
-"""What a performance metric of this beginning is explained for: to find what makes it long."""
+"""A performance metric whose name begins so is explained for diagnosis: to find what makes it long."""
 
 MISSING: Final = 3
-"""After so many samples without one of its metrics a model is of no use."""
+"""The number of samples without one of its metrics after which a model is replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +49,18 @@ class Options:
 
 
 class Wishes(NamedTuple):
-    """What people want of models: metrics that must be in them, and metrics that must not."""
+    """Wishes of users: metrics that must be in models, and metrics that must not."""
 
     pinned: tuple[str, ...] = ()
     banned: frozenset[str] = frozenset()
 
 
 class Samples(NamedTuple):
-    """Samples in which the performance was told, in the order of time.
+    """Samples with a performance, in the order of time.
 
     Attributes:
-        ids: of the metrics.
-        values: shape (samples, metrics), NaN where a metric is not there.
+        ids: the ids of the metrics.
+        values: their values, shape (samples, metrics), NaN for a missing one.
         target: the performance, shape (samples,).
         times: seconds since the Unix epoch, shape (samples,).
 
@@ -72,24 +72,24 @@ class Samples(NamedTuple):
     times: NDArray[np.float64]
 
     def after(self, begin: int) -> Samples:
-        """All but the first so many."""
+        """Return all but the first ones."""
         return Samples(self.ids, self.values[begin:], self.target[begin:], self.times[begin:])
 
     def numbers(self, names: Collection[str]) -> NDArray[np.intp]:
-        """The columns of metrics of these names."""
+        """Return the columns of these metrics."""
         return np.array([at for at, name in enumerate(self.ids) if name in names], np.intp)
 
 
 class Seen(NamedTuple):
-    """What a sample says of the model.
+    """A sample held against the model.
 
     Attributes:
-        predicted: by the model, NaN where it cannot tell.
-        residual: as a share of what was predicted.
-        p_value: that the newest residuals are of the model; NaN where nothing is known.
-        span: how many newest residuals say that most clearly.
-        changed: whether the model has stopped being true.
-        slow: how much slower than usual the application is, above 1 is anomalous.
+        predicted: the prediction of the model, NaN if it has none.
+        residual: the residual as a share of the prediction.
+        p_value: the p-value of the newest residuals, given that the model is valid; NaN if unknown.
+        span: the number of newest residuals with the least p-value.
+        changed: whether the model is no longer valid.
+        slow: the score of the response time, above 1 if it is slow.
 
     """
 
@@ -105,11 +105,11 @@ class Follower(ABC):
     """Follows one performance metric.
 
     Parameters:
-        name: of the performance metric.
-        options: parameters.
+        name: the performance metric.
+        options: the parameters.
 
     Attributes:
-        model: the present one.
+        model: the present model.
 
     """
 
@@ -124,20 +124,20 @@ class Follower(ABC):
         self._wished = False
 
     def predict(self, values: Mapping[str, float]) -> float:
-        """What the model says where its metrics have these values; NaN without a model, or without one of them."""
+        """Predict the performance at these values; NaN without a model, or without one of its metrics."""
         if self.model is None or self._fit is None:
             return math.nan
         return self._fit.predict(np.array([values.get(term.metric, math.nan) for term in self.model.terms], np.float64))
 
     def prediction(self, value: float, values: Mapping[str, float]) -> Prediction | None:
-        """What the model says of a sample; None without a model."""
+        """Return the prediction for a sample; None without a model."""
         if self.model is None:
             return None
         seen = self.look(value, values)
         return Prediction(self.name, value, seen.predicted, seen.p_value, self._r2((value, seen.predicted)))
 
     def _r2(self, newest: tuple[float, float] | None = None) -> float:
-        """How much of the variance of the newest samples was predicted; NaN where there are too few."""
+        """Return the share of the variance of the newest samples that was predicted; NaN for too few."""
         pairs = np.array([*self._recent, *([] if newest is None else [newest])], np.float64)[-self._options.window :]
         pairs = pairs[np.isfinite(pairs).all(axis=1)] if len(pairs) else pairs
         if len(pairs) < 3:
@@ -148,25 +148,25 @@ class Follower(ABC):
 
     @property
     def usual(self) -> float:
-        """The median of a response time while it was not slow; NaN where it is not known."""
+        """The median response time while the application was not slow; NaN if unknown."""
         return math.nan
 
     def wish(self) -> None:
-        """A wish has changed: the next sample builds a model."""
+        """Let the next sample build a model, after a wish has changed."""
         self._wished = True
 
     @abstractmethod
     def look(self, value: float, values: Mapping[str, float]) -> Seen:
-        """What a sample says. Changes nothing."""
+        """Evaluate a sample. The state does not change."""
 
     @abstractmethod
     def learn(
         self, value: float, values: Mapping[str, float], window: Window, traits: Traits, wishes: Wishes
     ) -> Model | None:
-        """Take in the newest sample of the window, which this is; gives the model that was built."""
+        """Learn the newest sample of the window, and return the model that was built."""
 
     def suspects(self, window: Window, traits: Traits, wishes: Wishes) -> tuple[Suspect, ...]:  # noqa: ARG002
-        """The contended resources that the response time follows."""
+        """Return the contended resources that the response time follows."""
         return ()
 
     def _note(self, value: float, predicted: float) -> None:
@@ -174,7 +174,7 @@ class Follower(ABC):
         self._missing = self._missing + 1 if self.model is not None and math.isnan(predicted) else 0
 
     def _usable(self, window: Window, count: int | None = None) -> Samples:
-        """The newest samples in which the performance was told."""
+        """Return the newest samples with a performance."""
         target = window.performance(self.name)
         usable = np.flatnonzero(np.isfinite(target))
         usable = usable if count is None else usable[-count:]
@@ -190,9 +190,9 @@ class Follower(ABC):
         wishes: Wishes,
         reason: Reason,
     ) -> Model:
-        """Fit what was chosen, and what people want, and make it the present model."""
+        """Fit the chosen metrics and the pinned ones, and make this the present model."""
         ids, values, target, times = samples
-        # What is pinned is thought to tell response times, which says nothing of the throughput.
+        # Metrics are pinned for response times, not for the throughput.
         explained = self.name.startswith(RESPONSE_TIME)
         columns = _with_pinned(choice.columns, samples, wishes) if explained else choice.columns
         self._fit = kinds.fitted(self._options.kind, values[:, columns], target)
@@ -219,7 +219,7 @@ class Follower(ABC):
         return self.model
 
     def _climb(self, samples: Samples, columns: NDArray[np.intp], most: int) -> Choice:
-        """Algorithm 2 on these candidates."""
+        """Run Algorithm 2 on these candidates."""
         gain = self._options.minimum_gain
         if self._options.kind == "linear":
             return climb(samples.values, samples.target, columns, minimum_gain=gain, most=most)
@@ -228,7 +228,7 @@ class Follower(ABC):
         )
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "model": None if self.model is None else _plain(self.model),
             "fit": None if self._fit is None else self._fit.snapshot(),
@@ -239,7 +239,7 @@ class Follower(ABC):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave."""
+        """Restore a `snapshot`."""
         self.model = None if state["model"] is None else _model(state["model"])
         self._fit = None if state["fit"] is None else kinds.restored(state["fit"])
         self._recent.clear()
@@ -249,7 +249,7 @@ class Follower(ABC):
 
 
 def _with_pinned(columns: list[int], samples: Samples, wishes: Wishes) -> list[int]:
-    """The same with the metrics that must be there first, where they are."""
+    """Return the choice with the pinned metrics first, as far as the samples have them."""
     there = [samples.ids.index(name) for name in wishes.pinned if name in samples.ids]
     there = [at for at in there if np.isfinite(samples.values[:, at]).all()]
     return [*there, *(at for at in columns if at not in there)]

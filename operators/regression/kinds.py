@@ -41,39 +41,39 @@ class Fit(Protocol):
     """A fitted model of some metrics.
 
     Attributes:
-        deviations: of each sample that it was fitted on from what is predicted without it, shape (samples,).
+        deviations: the difference of each fitted sample from its prediction without it, shape (samples,).
 
     """
 
     deviations: NDArray[np.float64]
 
     def predict(self, values: NDArray[np.float64]) -> float:
-        """The performance at these values of the metrics, shape (terms,). NaN where one of them is not finite."""
+        """Predict the performance at these values of the metrics, shape (terms,). NaN if one of them is not finite."""
 
     def learn(self, values: NDArray[np.float64], target: float) -> None:
-        """Follow a further sample, as far as the kind can."""
+        """Track a further sample, if the kind can."""
 
     @property
     def coefficients(self) -> NDArray[np.float64]:
-        """The intercept and the coefficient of each metric, NaN where the kind has none. Shape (1 + terms,)."""
+        """The intercept and the coefficient of each metric, shape (1 + terms,); NaN if the kind has none."""
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
 
 
 class LinearFit:
-    """Least squares, tracked from then on by least squares with forgetting.
+    """Least squares, which is then tracked by least squares with forgetting.
 
-    What is minimised is the sum of 0.97^age (y - x b)^2 and of `BUILT` (b - b at the beginning)^2. The normal equations
-    themselves are kept and solved anew: in the usual recursion of their inverse, rounding errors grow with 0.97^-n and
-    are as large as the inverse itself after 1,200 samples.
+    It minimises the sum of 0.97^age (y - x b)^2 and of `BUILT` (b - b0)^2, with b0 the fitted coefficients. The normal
+    equations are kept and solved anew for each sample. The rounding errors of the common recursion for their inverse
+    grow with 0.97^-n, and are as large as the inverse after 1,200 samples.
 
     Parameters:
         values: shape (samples, terms), without NaN.
         target: shape (samples,).
 
     Attributes:
-        fitted: what is predicted for each sample that it was fitted on, shape (samples,).
+        fitted: the prediction for each fitted sample, shape (samples,).
         deviations: see `Fit`.
 
     References: Haykin (2014), "Adaptive filter theory", chapter 10. Ljung and Ljung (1985), "Error propagation
@@ -87,23 +87,23 @@ class LinearFit:
         self._information = design.T @ design
         inverse = np.linalg.pinv(self._information, hermitian=True)
         self._built = self._b = inverse @ (design.T @ target)
-        self._moment = np.zeros(len(self._built))  # of what the coefficients at the beginning leave
+        self._moment = np.zeros(len(self._built))  # of the residuals of b0
         self.fitted = design @ self._built
         leverage = np.einsum("nt,tu,nu->n", design, inverse, design)
-        # Without a sample the model would miss it by its residual / (1 - leverage) (Cook and Weisberg, 1982).
+        # The residual of a sample in a model without it is residual / (1 - leverage) (Cook and Weisberg, 1982).
         self.deviations = (target - self.fitted) / np.maximum(1.0 - leverage, 0.1)
 
     def _design(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        # In units of their own spread, so that all base units are treated alike.
+        # In units of their own spread, so that base units do not matter.
         scaled = (np.atleast_2d(values) - self._centre) / self._spread
         return np.column_stack((np.ones(len(scaled)), scaled))
 
     def predict(self, values: NDArray[np.float64]) -> float:
-        """The performance at these values."""
+        """Predict the performance at these values."""
         return float((self._design(values) @ self._b)[0]) if np.isfinite(values).all() else math.nan
 
     def learn(self, values: NDArray[np.float64], target: float) -> None:
-        """Follow a further sample."""
+        """Track a further sample."""
         if not np.isfinite(values).all() or np.abs(x := self._design(values)[0]).max() > FAR:
             return
         self._information = FORGETTING * self._information + np.outer(x, x)
@@ -117,12 +117,12 @@ class LinearFit:
         return np.concatenate(([self._b[0] - slopes @ self._centre], slopes))
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {name: getattr(self, f"_{name}").copy() for name in LINEAR_STATE}
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> LinearFit:
-        """The fit that `snapshot` gave."""
+        """Restore the fit of a `snapshot`."""
         fit = cls.__new__(cls)
         for name in LINEAR_STATE:
             setattr(fit, f"_{name}", np.array(state[name], np.float64))
@@ -134,14 +134,14 @@ class LearnedFit:
     """k-nearest neighbours, a regression tree, or boosted trees, by scikit-learn.
 
     Parameters:
-        kind: which.
+        kind: the kind of model.
         values: shape (samples, terms), without NaN.
         target: shape (samples,).
 
     """
 
     def __init__(self, kind: Kind, values: NDArray[np.float64], target: NDArray[np.float64]) -> None:
-        # Copies in the order of memory that restored ones have: sums are rounded by it.
+        # Copies in the memory order of restored ones, which the rounding of sums depends on.
         self._kind, self._values, self._target = kind, np.array(values, order="C"), target.copy()
         self._centre, self._spread = scale_of(self._values)
         self._model = estimator(kind, len(target))
@@ -153,52 +153,52 @@ class LearnedFit:
         return np.asarray((np.atleast_2d(values) - self._centre) / self._spread)
 
     def predict(self, values: NDArray[np.float64]) -> float:
-        """The performance at these values."""
+        """Predict the performance at these values."""
         return float(self._model.predict(self._scaled(values))[0]) if np.isfinite(values).all() else math.nan
 
     def learn(self, values: NDArray[np.float64], target: float) -> None:
-        """Nothing: such a model stays what it is until the next one is built."""
+        """Do nothing: such a model does not change until the next one is built."""
 
     @property
     def coefficients(self) -> NDArray[np.float64]:
-        """None: all NaN."""
+        """NaN for all: such a model has none."""
         return np.full(1 + self._values.shape[1], np.nan)
 
     def snapshot(self) -> dict[str, Any]:
-        """The samples that it was fitted on; it is fitted again, with the same result."""
+        """Return the fitted samples; they are fitted again, with the same result."""
         return {"kind": self._kind, "values": self._values.copy(), "target": self._target.copy()}
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> LearnedFit:
-        """The fit that `snapshot` gave."""
+        """Restore the fit of a `snapshot`."""
         return cls(state["kind"], np.asarray(state["values"], np.float64), np.asarray(state["target"], np.float64))
 
 
 def scale_of(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The mean of each column and its standard deviation, 1 where it is constant."""
+    """Return the mean and the standard deviation of each column; 1 for a constant one."""
     centre = values.mean(axis=0)
     spread = lengths(values - centre) / math.sqrt(len(values))
     return centre, np.where(spread > CONSTANT * np.abs(centre), spread, 1.0)
 
 
 def fitted(kind: Kind, values: NDArray[np.float64], target: NDArray[np.float64]) -> LinearFit | LearnedFit:
-    """A model of this kind. With no terms, it is the mean."""
+    """Fit a model of this kind. Without terms it is the mean."""
     return LinearFit(values, target) if kind == "linear" or not values.shape[1] else LearnedFit(kind, values, target)
 
 
 def restored(state: dict[str, Any]) -> LinearFit | LearnedFit:
-    """The fit that `snapshot` gave."""
+    """Restore the fit of a `snapshot`."""
     return LearnedFit.restored(state) if "kind" in state else LinearFit.restored(state)
 
 
 def estimator(kind: Kind, samples: int) -> Any:
-    """What scikit-learn has of a kind.
+    """Return the estimator of scikit-learn for a kind.
 
     Raises:
         ModuleNotFoundError: scikit-learn is not installed.
 
     """
-    # Here, since the default kind does without, and loading it takes seconds.
+    # Imported here, since the default kind does not need it, and loading it takes seconds.
     from sklearn.ensemble import GradientBoostingRegressor  # noqa: PLC0415
     from sklearn.neighbors import KNeighborsRegressor  # noqa: PLC0415
     from sklearn.tree import DecisionTreeRegressor  # noqa: PLC0415
@@ -212,7 +212,7 @@ def estimator(kind: Kind, samples: int) -> Any:
 
 
 def cross_predicted(kind: Kind, values: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What is predicted for each sample by a model that was fitted without its fold; a single one by itself."""
+    """Predict each sample by a model that was fitted without its fold; a single sample by itself."""
     if len(target) < 2:
         return target.copy()
     fold = folds_of(len(target))
@@ -235,7 +235,7 @@ def climb_kind(
     minimum_gain: float,
     most: int,
 ) -> Choice:
-    """Algorithm 2 as it stands, for any kind: each candidate is tried by itself. See `selection.climb`."""
+    """Run Algorithm 2 as published, for any kind: each candidate is tried on its own. See `selection.climb`."""
     left, chosen, r2 = [int(column) for column in columns], list[int](), 0.0
     variance = float(((target - target.mean()) ** 2).sum())
     while left and variance > 0.0 and len(chosen) < most:

@@ -1,4 +1,4 @@
-"""What performance models are made of, and what the operator answers."""
+"""Performance models and their parts, and the scores of the operator."""
 
 from __future__ import annotations
 
@@ -19,25 +19,23 @@ Reason = Literal["first", "grown", "changed", "poor", "wish"]
 class Metrics(Protocol):
     """The names of a sample's metrics.
 
-    Immutable, and the same object from sample to sample while the names do not change: where each of them is kept may
-    be remembered by identity.
+    Immutable, and the same object from sample to sample while the names do not change. So places may be cached by it.
     """
 
     @property
     def ids(self) -> Sequence[str]:
-        """The metrics, each once: `web-1/nginx:cpu_wait_ratio`."""
+        """The ids of the metrics, each once: `web-1/nginx:cpu_wait_ratio`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trait:
-    """What physics says of a metric.
+    """The physical meaning of a metric.
 
     Attributes:
-        resource: what it is about: `cpu`, `memory`, `disk`, `network`; empty where nobody knows.
-        role: `wait` for what contention moves (pressure, run queues, time spent waiting), `free` for what is left,
-            `use` for what is taken, `load` for what follows the work that comes in (packets, context switches); empty
-            where nobody knows.
-        sign: of the coefficient that it has in a model of a response time: +1, -1, or 0 where both may be.
+        resource: its resource: `cpu`, `memory`, `disk` or `network`; empty if unknown.
+        role: `wait` if contention moves it (pressure, run queues, waiting time), `free` for what is left of a resource,
+            `use` for what is used, `load` if it follows the workload (packets, context switches); empty if unknown.
+        sign: the sign of its coefficient in a model of a response time: +1, -1, or 0 for either.
 
     """
 
@@ -51,12 +49,12 @@ UNKNOWN: Final = Trait()
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A metric that moves with the performance (section 2.2, Algorithm 1).
+    """A metric that is correlated with the performance (section 2.2, Algorithm 1).
 
     Attributes:
         metric: its id.
         r: Pearson's correlation coefficient with the performance metric.
-        p_value: of a coefficient as far from 0 by chance alone, where there is none.
+        p_value: the p-value of this coefficient.
 
     """
 
@@ -71,8 +69,8 @@ class Term:
 
     Attributes:
         metric: its id.
-        coefficient: in units of the performance per unit of the metric; NaN where the kind of model has none.
-        family: metrics that say the same, the one most alike first.
+        coefficient: in units of the performance per unit of the metric; NaN if the kind of model has none.
+        family: equivalent metrics, the most similar first.
 
     """
 
@@ -86,19 +84,18 @@ class Model:
     """A performance model, F(M_pred) of Algorithm 2.
 
     Attributes:
-        performance: what it explains: `response_time_mean_s`.
-        kind: of model.
-        intercept: in units of the performance; NaN where the kind has none.
-        terms: the metrics that it explains it with, in the order in which they were chosen. None at all says that
-            nothing explains it: the prediction is the mean.
-        r2: the share of the variance that it predicts, by cross-validation.
-        p_value: of the test that gave up the model before it; NaN for the first one.
+        performance: the explained metric: `response_time_mean_s`.
+        kind: the kind of model.
+        intercept: in units of the performance; NaN if the kind has none.
+        terms: the metrics in it, in the order in which they were chosen. Without any, the prediction is the mean.
+        r2: the cross-validated R^2.
+        p_value: the p-value of the test that replaced the model before; NaN for the first one.
         begin_ts: the time of the first sample that it was built on, seconds since the Unix epoch.
-        end_ts: of the last one.
-        samples: how many they were.
-        candidates: what phase 1 found, the best first.
-        reason: why it was built: the first one, more samples, residuals or response times changed, R^2 was too poor, or
-            somebody's wish.
+        end_ts: the time of the last one, likewise.
+        samples: the number of these samples.
+        candidates: the metrics that phase 1 found, the best first.
+        reason: why it was built: as the first one, on more samples, after a change of residuals or response times,
+            after a poor R^2, or by a user's wish.
 
     """
 
@@ -115,21 +112,21 @@ class Model:
     reason: Reason
 
     def predict(self, values: Mapping[str, float]) -> float:
-        """The performance where the metrics have these values; NaN where one is missing. Linear models only."""
+        """Predict the performance for these values; NaN if one is missing. Linear models only."""
         nan = float("nan")
         return self.intercept + sum(term.coefficient * values.get(term.metric, nan) for term in self.terms)
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a model says of a sample.
+    """The prediction of a model for a sample.
 
     Attributes:
-        performance: of what.
-        value: what it is.
-        predicted: what the model says that it is; NaN where there is no model, or one of its metrics is missing.
-        p_value: how probable residuals like the newest are, if the model still held; NaN where there are too few.
-        r2: how much of the variance of the newest samples the model predicts.
+        performance: the performance metric.
+        value: its value.
+        predicted: the predicted value; NaN without a model, or without one of its metrics.
+        p_value: the p-value of the newest residuals, given that the model is valid; NaN for too few.
+        r2: the share of the variance of the newest samples that the model predicts.
 
     """
 
@@ -145,11 +142,11 @@ class Suspect:
     """A contended resource that the response time follows.
 
     Attributes:
-        metric: what tells it.
-        value: the newest.
-        mean: what it was while the response time was usual.
-        standard_deviation: its spread then.
-        score: how unusual, above 1 is anomalous.
+        metric: the metric that shows it.
+        value: its newest value.
+        mean: its mean at normal response times.
+        standard_deviation: its standard deviation then.
+        score: its score, above 1 is anomalous.
 
     """
 
@@ -162,16 +159,16 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the operator says of a sample.
+    """The scores of a sample.
 
     Attributes:
-        score: above 1 the application is slow, or its relation to its resources has changed, as rarely as the budget
-            of false alarms allows by chance.
-        predictions: one for each performance metric that there is a model of.
-        suspects: the worst first.
-        age_s: for how long the application has been learned from, in seconds.
-        young: whether it was learned from too few samples to be relied on.
-        usual: the first response time's median while it was not slow, in seconds; NaN where it is not known.
+        score: above 1 the application is slow, or its relation to its resources has changed. By chance that happens no
+            more often than the budget allows.
+        predictions: one for each performance metric with a model.
+        suspects: the contended resources, the worst first.
+        age_s: the age of the model in seconds.
+        young: whether there were too few samples for reliable results.
+        usual: the median of the first response time while the application was not slow, in seconds; NaN if unknown.
 
     """
 

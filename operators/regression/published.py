@@ -1,4 +1,4 @@
-"""A performance model as published: built on the newest window, given up by Welch's test on residuals (section 2)."""
+"""The published performance model: built on the newest window, replaced after Welch's test (S2, section 2)."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from laggard.operators.regression.window import Window
 
 POOR_R2: Final = 0.8
-"""Below this a model is poor (section 5.6 B, Table 7)."""
+"""The R^2 below which a model is poor (section 5.6 B, Table 7)."""
 
 MOST_PUBLISHED: Final = 20
 
 
 class Published(Follower):
-    """As published: Algorithms 1 and 2 on the newest window, and Welch's test on the residuals of adjacent windows."""
+    """The published method: Algorithms 1 and 2 on a window, and Welch's test on residuals of adjacent windows."""
 
     def __init__(self, name: str, options: Options) -> None:
         super().__init__(name, options)
-        self._reference: NDArray[np.float64] = np.empty(0)  # residuals in the window that the model was built on
+        self._reference: NDArray[np.float64] = np.empty(0)  # residuals in the window of the model
         self._residuals = deque[float](maxlen=options.window)
 
     def look(self, value: float, values: Mapping[str, float]) -> Seen:
-        """What a sample says."""
+        """Evaluate a sample. The state does not change."""
         predicted = self.predict(values)
         residuals = np.array([*self._residuals, value - predicted])[-self._options.window :]
         residuals = residuals[np.isfinite(residuals)]
@@ -50,8 +50,8 @@ class Published(Follower):
     def learn(
         self, value: float, values: Mapping[str, float], window: Window, traits: Traits, wishes: Wishes
     ) -> Model | None:
-        """Take in the newest sample."""
-        del traits  # as published: any metric is as good as another
+        """Learn the newest sample, and return the model that was built."""
+        del traits  # the published method has no traits
         seen = self.look(value, values)
         self._note(value, seen.predicted)
         self._residuals.append(seen.residual)
@@ -75,16 +75,16 @@ class Published(Follower):
         model = self._make(samples, choice, r=r, candidates=candidates, wishes=wishes, reason=reason)
         assert self._fit is not None
         self._reference = samples.target - self._fit.fitted
-        # W(t) slides on over W(t'): at first they have samples in common.
+        # W(t) slides over W(t'): at first they share samples.
         self._residuals = deque(self._reference.tolist(), self._options.window)
         return model
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return super().snapshot() | {"reference": self._reference.copy(), "residuals": list(self._residuals)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave."""
+        """Restore a `snapshot`."""
         super().restore(state)
         self._reference = np.array(state["reference"], np.float64)
         self._residuals = deque((float(each) for each in state["residuals"]), self._options.window)

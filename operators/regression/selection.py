@@ -1,9 +1,9 @@
-"""Which metrics a model is built of: as published, for prediction; and for diagnosis, where the resource must be told.
+"""The choice of a model's metrics: as published, for prediction; and for diagnosis, which must name the resource.
 
-Algorithm 2 takes whatever predicts best. With 10 samples and thousands of metrics much of that is chance, and most of
-the rest follows the load. What tells the bottleneck are metrics that contention moves. `Diagnosis` uses what physics
-says of metrics (`Trait`), what they were before the change, and that a bottleneck shows in many metrics of one resource
-of one host, chance in single ones.
+Algorithm 2 takes the metrics that predict best. With 10 samples and thousands of metrics many of these are there by
+chance, and most others follow the load. A bottleneck shows in metrics that contention moves. `Diagnosis` uses the
+physical meaning of metrics (`Trait`) and their values before the change. It also uses that a bottleneck shows in many
+metrics of one resource of a host, and chance in single ones.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 KEPT: Final = 0.8
-"""A resource stays the bottleneck where its evidence is at least so much of the greatest."""
+"""A resource stays the bottleneck if its evidence is at least this share of the greatest."""
 
 
 class Purpose(NamedTuple):
-    """What a model is for.
+    """The purpose of a model.
 
     Attributes:
-        weights: how much a correlation says, by what moves the metric.
-        samples_per_term: a further metric is added for so many samples ...
-        gain: ... if it raises R^2 by so much.
-        physical: whether coefficients must have the sign that physics gives them.
+        weights: the weight of a correlation, by the role of the metric.
+        samples_per_term: the number of samples for each further metric ...
+        gain: ... and the least gain of R^2 for it.
+        physical: whether coefficients must have their physical sign.
 
     """
 
@@ -45,55 +45,55 @@ class Purpose(NamedTuple):
 
 
 BOTTLENECK: Final = Purpose({"wait": 1.0, "free": 0.9, "use": 0.8, "": 0.3, "load": 0.15}, 12, 0.02, physical=True)
-"""To explain a response time: contention tells more than what follows the load."""
+"""The explanation of a response time: contention matters more than what follows the load."""
 
 WORK: Final = Purpose({"load": 1.0, "use": 0.8, "free": 0.5, "": 0.5, "wait": 0.2}, 5, 0.01, physical=False)
-"""To predict anything else, such as the throughput: by the work that is done."""
+"""The prediction of anything else, such as the throughput, by the work that is done."""
 
 SHIFTED: Final = 4.0
-"""A metric that moved by so many standard deviations of its own counts half, one that moved by far more wholly."""
+"""A metric that moved by this number of its standard deviations has half of the weight; more if it moved further."""
 
 UNNOTICED: Final = 5.0
-"""So many times what nobody would notice is the least that a standard deviation counts for."""
+"""The least standard deviation, in negligible differences of the metric."""
 
 WITHIN: Final = 5
-"""From so many samples since the change on, a metric also has to move with the performance among those."""
+"""The number of samples since the change from which on a metric must also be correlated among these."""
 
 MEMBERS: Final = 12
-"""The evidence of a resource is the mean of so many of its metrics' strengths: of few metrics that is little."""
+"""The evidence of a resource is the mean strength of this number of its metrics; missing ones count as 0."""
 
 PROFILE: Final = 8
-"""The strongest metrics of a resource, whose mean course is what the others are compared with."""
+"""The number of strongest metrics of a resource whose mean course is compared with the others."""
 
 PAGING: Final = 0.8
-"""Where memory is short, the disk is busy with pages: memory comes first if its evidence is at least so much of the
+"""If memory is short, the disk is busy with pages. So memory comes first if its evidence is at least this share of the
 disk's on the same host."""
 
 SUPPORT: Final = 3
-"""A bottleneck shows in so many metrics of a row, chance in one."""
+"""The number of metrics of a row in which a bottleneck shows; chance shows in one."""
 
 NEAR: Final = 0.8
-"""Strengths of at least so much of the greatest are as great."""
+"""Strengths of at least this share of the greatest count as equal."""
 
 SHOWN: Final = 0.5
-"""A metric that is less strong than so much of the strongest does not show the bottleneck."""
+"""A metric below this share of the greatest strength does not show the bottleneck."""
 
 PREFERENCE: Final = 0.3
-"""For the first metric of a model strength counts so much of R^2."""
+"""The weight of strength against R^2 for the first metric of a model."""
 
 ALIKE: Final = 0.95
-"""Metrics whose correlation is at least so much say the same."""
+"""The correlation from which on two metrics are equivalent."""
 
 
 ROLES: Final[tuple[Role, ...]] = ("wait", "free", "use", "load", "")
 
 
 class Choice(NamedTuple):
-    """Metrics that were chosen.
+    """The chosen metrics.
 
     Attributes:
-        columns: which, in the order of choice.
-        r2: what the linear model with them predicts, by cross-validation.
+        columns: their columns, in the order of choice.
+        r2: the cross-validated R^2 of the linear model with them.
 
     """
 
@@ -114,9 +114,9 @@ def climb(
     Args:
         values: shape (samples, metrics).
         target: shape (samples,).
-        columns: the candidates, of which the first is taken where several are as good.
-        minimum_gain: by how much more of R^2 a metric is added.
-        most: how many at most.
+        columns: the candidates; the first of equally good ones is taken.
+        minimum_gain: the least gain of R^2 for a further metric.
+        most: the most metrics.
 
     """
     chosen: list[int] = []
@@ -136,17 +136,17 @@ def climb(
 
 
 class Traits:
-    """What physics says of many metrics, as arrays.
+    """The traits of many metrics, as arrays.
 
     Parameters:
-        trait: what it says of one.
-        resolution: what nobody would notice, in a metric's unit, by the end of its name.
+        trait: the trait of a metric by its id.
+        resolution: a negligible difference, in a metric's unit, by the end of its name.
 
     Attributes:
-        resolutions: shape (metrics,), 0 where nothing is known.
-        signs: that a coefficient must have, 0 where both may be, shape (metrics,).
-        groups: by metric, the number of the resource of a host that it is about; -1 for none.
-        resources: by that number, host and resource.
+        resolutions: the negligible differences, shape (metrics,), 0 if unknown.
+        signs: the signs of coefficients, 0 for either, shape (metrics,).
+        groups: the number of the resource of a host that each metric is about; -1 for none.
+        resources: host and resource by that number.
         ids: the metrics.
 
     """
@@ -164,7 +164,7 @@ class Traits:
         self.ids: Sequence[str] = ()
 
     def follow(self, ids: Sequence[str]) -> None:
-        """Have the arrays be of these metrics."""
+        """Set the metrics of the arrays."""
         if ids is self.ids and len(self.signs) == len(ids):
             return
         if len(self._known) > 2 * len(ids) + 1000:
@@ -180,16 +180,16 @@ class Traits:
         return next((least for end, least in self._ends if name.endswith(end)), 0.0)
 
     def resource(self, metric: str) -> tuple[str, str] | None:
-        """The host and resource that one metric is about; None where that is not known."""
+        """Return the host and resource that a metric is about; None if unknown."""
         group = (self._known.get(metric) or self._find(metric))[2]
         return None if group < 0 else self.resources[group]
 
     def sign(self, metric: str) -> int:
-        """The sign that one metric's coefficient must have, 0 where both may be."""
+        """Return the sign of the coefficient of a metric, 0 for either."""
         return (self._known.get(metric) or self._find(metric))[1]
 
     def weights(self, purpose: Purpose) -> NDArray[np.float64]:
-        """How much a correlation with each metric says, shape (metrics,)."""
+        """Return the weight of a correlation with each metric, shape (metrics,)."""
         return np.array([purpose.weights[role] for role in ROLES])[self._roles]
 
     def _find(self, name: str) -> tuple[int, int, int, float]:
@@ -205,30 +205,30 @@ class Traits:
 
 
 def host_of(metric: str) -> str:
-    """The host that a metric is of: what stands before its row's first part."""
+    """Return the host of a metric: the first part of its row."""
     return metric.partition(":")[0].partition("/")[0]
 
 
 class Diagnosis:
-    """What a response time depends on, told by where contention shows.
+    """The bottleneck of a response time, by the metrics that contention moves.
 
     Parameters:
-        values: shape (samples, metrics): from before the change and since.
+        values: the values from before the change and since, shape (samples, metrics).
         target: the response time, shape (samples,).
-        since: how many of the samples are since the change.
-        before: what the metrics were before it, shape (samples, metrics): more of the past than `values` has.
-        traits: of the metrics.
-        banned: metrics that must not be chosen.
-        candidates: how many metrics are looked at.
-        purpose: what the model is for.
-        kept: the host and resource that the model before named, which stay the bottleneck unless another one's evidence
-            is clearly greater.
+        since: the number of samples since the change.
+        before: the values before the change, shape (samples, metrics): a longer past than that in `values`.
+        traits: the traits of the metrics.
+        banned: the places of metrics that must not be chosen.
+        candidates: the number of candidates.
+        purpose: the purpose of the model.
+        kept: the host and resource of the model before. They stay the bottleneck unless the evidence of another one is
+            clearly greater.
 
     Attributes:
         columns: the candidates, the best correlated first.
-        r: the coefficients of all metrics.
-        strength: of each candidate, from 0 to 1.
-        evidence: by number of a resource of a host, from 0 to 1.
+        r: the correlation coefficients of all metrics.
+        strength: the strength of each candidate, from 0 to 1.
+        evidence: the evidence of each resource of a host, by its number, from 0 to 1.
 
     """
 
@@ -270,7 +270,7 @@ class Diagnosis:
         self._shift = {group: _evidence(shifted[members]) for group, members in self._groups.items()}
 
     def _shifted(self, before: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How clearly each candidate has left what it was, from 0 to 1."""
+        """Return how clearly each candidate has left its baseline, from 0 to 1."""
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             past = before[:, self.columns]
             mean, spread = np.nanmean(past, axis=0), np.nanstd(past, axis=0)
@@ -283,7 +283,7 @@ class Diagnosis:
 
     @property
     def bottleneck(self) -> int | None:
-        """The number of the resource of a host with the most evidence; None where there is none at all."""
+        """Return the number of the resource of a host with the most evidence; None without any."""
         if not self.evidence:
             return None
         group = min(self.evidence, key=lambda each: (-self.evidence[each], self._traits.resources[each]))
@@ -299,12 +299,12 @@ class Diagnosis:
 
     @property
     def members(self) -> NDArray[np.intp]:
-        """The bottleneck's metrics that show it, the strongest first."""
+        """Return the metrics that show the bottleneck, the strongest first."""
         columns, strength = self._members()
         return columns[np.argsort(-strength, kind="stable")]
 
     def _members(self) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """The bottleneck's metrics that show it, and how strongly."""
+        """Return the metrics that show the bottleneck, and their strengths."""
         group = self.bottleneck
         if group is None:
             return np.empty(0, np.intp), np.empty(0)
@@ -314,11 +314,11 @@ class Diagnosis:
         return self.columns[members[near]], strength[near]
 
     def choose(self, *, settled: bool) -> Choice:
-        """The metrics of the bottleneck that tell the response time best.
+        """Choose the metrics of the bottleneck that predict the response time best.
 
         Args:
-            settled: whether there are samples enough since the change to cross-validate; else the strongest metric is
-                taken.
+            settled: whether there are enough samples since the change to cross-validate; otherwise the strongest metric
+                is chosen.
 
         """
         columns, strength = self._members()
@@ -343,14 +343,14 @@ class Diagnosis:
         return Choice(chosen, r2)
 
     def _support(self, members: NDArray[np.intp]) -> NDArray[np.float64]:
-        """How many of a resource's metrics say the same in each one's row, as a share of those that one expects."""
+        """Return the number of agreeing metrics of a resource in the row of each, as a share of the expected number."""
         strong = self.strength[members] >= NEAR * self.strength[members].max()
         rows = [self._ids[at].partition(":")[0] for at in self.columns[members]]
         counts = Counter(row for row, is_strong in zip(rows, strong, strict=True) if is_strong)
         return np.array([0.6 + 0.4 * min(counts[row] / SUPPORT, 1.0) for row in rows])
 
     def _agreement(self, members: NDArray[np.intp]) -> NDArray[np.float64]:
-        """How much each metric of a resource runs as its strongest ones do, from 0 to 1."""
+        """Return how well each metric of a resource agrees with its strongest ones, from 0 to 1."""
         signs = np.sign(self.r[self.columns[members]])
         courses = _standardised(self._values[:, self.columns[members]]) * signs
         leaders = np.argsort(-self.strength[members], kind="stable")[:PROFILE]
@@ -360,7 +360,7 @@ class Diagnosis:
 
 
 def family(values: NDArray[np.float64], column: int, others: NDArray[np.intp]) -> list[int]:
-    """Which of the other metrics say the same as one, the one most alike first."""
+    """Return the metrics that are equivalent to one, the most similar first."""
     r = np.abs(correlations(values[:, others], values[:, column]))
     r[others == column] = np.nan
     order = np.argsort(-np.nan_to_num(r), kind="stable")

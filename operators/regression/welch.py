@@ -1,4 +1,4 @@
-"""Whether two windows of residuals have the same mean (section 2.3): the unpaired t-test of unequal variances."""
+"""Welch's test: the unpaired t-test with unequal variances, for two windows of residuals (S2, section 2.3)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def welch(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """The two-sided p-value of Welch's test.
+    """Return the two-sided p-value of Welch's test.
 
     t = (m1 - m2) / sqrt(v1 / n1 + v2 / n2), with Satterthwaite's degrees of freedom.
 
@@ -22,7 +22,7 @@ def welch(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
         second: shape (n2,), without NaN.
 
     Returns:
-        NaN where one of them has under 2 values. Where neither varies, 1 for equal means and else 0.
+        The p-value; NaN if one of them has fewer than two values. If neither varies, 1 for equal means, otherwise 0.
 
     References: Welch (1947), "The generalization of Student's problem when several different population variances are
     involved", Biometrika 34.
@@ -31,7 +31,7 @@ def welch(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     n1, n2 = len(first), len(second)
     if min(n1, n2) < 2:
         return math.nan
-    # In units of the largest, whose squares are neither too small nor too large for a float.
+    # In units of the largest value, so that squares neither underflow nor overflow.
     unit = max(float(np.abs(first).max()), float(np.abs(second).max())) or 1.0
     first, second = first / unit, second / unit
     m1, m2 = float(first.mean()), float(second.mean())

@@ -1,4 +1,4 @@
-"""The newest samples of an application: its performance and the metrics of its hosts, as one matrix."""
+"""The newest samples of an application as one matrix: its performance and the metrics of its hosts."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ if TYPE_CHECKING:
     from laggard.operators.regression.models import Metrics
 
 GONE_SHARE: Final = 0.25
-"""Columns of metrics that are in no sample any more are given up once they are so many of all."""
+"""The share of unused columns from which on they are dropped."""
 
 
 class Window:
-    """Samples in the order of time, each metric in a column of its own.
+    """Samples in the order of time, with one column per metric.
 
-    Metrics may come and go: where one is not there its value is NaN, and where it is in no sample its column is given
-    up. Memory: `capacity` x `limit` x 8 bytes at most, and the names.
+    Metrics may come and go. A missing one is NaN, and the column of one that is in no sample is dropped.
+
+    Memory: at most `capacity` x `limit` x 8 bytes, and the names.
 
     Parameters:
         performance: the names of the performance metrics.
-        capacity: how many samples are kept.
-        limit: how many metrics are; of more, those that came first are.
+        capacity: the most samples.
+        limit: the most metrics; the first ones are kept.
 
     Attributes:
-        ids: by column, the metric. Another list where columns were given up.
-        refused: how many metrics of the newest sample were over the limit.
+        ids: the metric of each column; another list after columns were dropped.
+        refused: the number of metrics of the newest sample beyond the limit.
 
     """
 
@@ -51,7 +52,7 @@ class Window:
         return len(self._ts)
 
     def add(self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]) -> None:
-        """Take in a sample, in the place of the oldest where there is no room."""
+        """Add a sample; a full window drops the oldest one."""
         at, of = self._places(metrics)
         size = len(self._ts)
         row = (self._begin + size) % self.capacity
@@ -65,10 +66,10 @@ class Window:
         self._performance = np.vstack((self._performance, newest))
 
     def _places(self, metrics: Metrics) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """In which columns a sample's metrics are, and which of its metrics these are."""
+        """Return the columns of a sample's metrics, and the places of these in the sample."""
         if self._remembered is not None and self._remembered[0] is metrics:
             return self._remembered[1], self._remembered[2]
-        # Not by whether the object is another one: a window that was restored has to do the same.
+        # Not by the identity of the object: a restored window must do the same.
         new = [name for name in metrics.ids if name not in self._columns]
         if new and self._give_up(metrics):
             new = [name for name in metrics.ids if name not in self._columns]
@@ -82,12 +83,12 @@ class Window:
         self.refused = len(metrics.ids) - len(found)
         places = np.array(found, np.intp).reshape(-1, 2)
         at, of = places[:, 0].copy(), places[:, 1].copy()
-        # What found no room does once columns are given up.
+        # Metrics beyond the limit find room once columns are dropped.
         self._remembered = None if self.refused else (metrics, at, of)
         return at, of
 
     def _give_up(self, metrics: Metrics) -> bool:
-        """Give up the columns of metrics that are in no sample, where they are many or there is no room for others."""
+        """Drop the columns of metrics that are in no sample, if they are many or there is no room for others."""
         there = set(metrics.ids)
         seen = np.isfinite(self._rows()).sum(axis=0) > 0
         kept = [at for at, name in enumerate(self.ids) if seen[at] or name in there]
@@ -105,11 +106,11 @@ class Window:
         return self._values[(self._begin + np.arange(first, size)) % self.capacity]
 
     def last(self, count: int | None = None) -> NDArray[np.float64]:
-        """The values of the newest samples, the oldest first: shape (samples, metrics). A copy."""
+        """Return a copy of the values of the newest samples, the oldest first, shape (samples, metrics)."""
         return self._rows(count)
 
     def of(self, metrics: Sequence[str]) -> NDArray[np.float64]:
-        """Of all samples the values of some metrics, shape (samples, len(metrics)); NaN for those that are unknown."""
+        """Return the values of some metrics in all samples, shape (samples, len(metrics)); NaN for unknown metrics."""
         rows = (self._begin + np.arange(len(self._ts))) % self.capacity
         found = np.full((len(rows), len(metrics)), np.nan)
         for number, name in enumerate(metrics):
@@ -118,16 +119,16 @@ class Window:
         return found
 
     def performance(self, name: str, count: int | None = None) -> NDArray[np.float64]:
-        """A performance metric of the newest samples, shape (samples,)."""
+        """Return a performance metric of the newest samples, shape (samples,)."""
         column = self._performance[:, self._names.index(name)]
         return column if count is None else column[max(len(column) - count, 0) :]
 
     def times(self, count: int | None = None) -> NDArray[np.float64]:
-        """When the newest samples were, seconds since the Unix epoch."""
+        """Return the times of the newest samples, seconds since the Unix epoch."""
         return self._ts if count is None else self._ts[max(len(self._ts) - count, 0) :]
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "ids": list(self.ids),
             "ts": self._ts.copy(),
@@ -136,7 +137,7 @@ class Window:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         ts, values = np.array(state["ts"], np.float64), np.array(state["values"], np.float64)
         ids, performance = [str(name) for name in state["ids"]], np.array(state["performance"], np.float64)
         if len(ts) > self.capacity or values.shape != (len(ts), len(ids)):
