@@ -1,4 +1,4 @@
-"""What requests of a cluster do that normal ones do not: n-grams of system calls (section III.D, table V)."""
+"""The n-grams of system calls that distinguish a cluster from normal requests (S4, section III.D, table V)."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ LONGEST: Final = 3
 """Unigrams, bigrams and trigrams."""
 
 STEADY: Final = 0.14
-"""The least spread of a count: that of one which differs by 1 in one request of fifty. Without it, one `read` more
-would be infinitely unusual where no normal request had it."""
+"""The least spread of a count: that of one which differs by 1 in one request of fifty. Otherwise the statistic of one
+more `read` would be infinite if no normal request had it."""
 
 APART: Final = 3.0
-"""So many spreads from the mean of normal requests a count is unusual: if that of most requests, and on average."""
+"""A count is unusual at this number of spreads from the mean of normal requests: in most requests, and on average."""
 
 ALONE: Final = 20.0
-"""What a single request has to reach, and `n` together an n-th part of. Of the normal requests that the authors
-published, fewer than one in a hundred do, and of groups of 2, 3 and 5 of them."""
+"""The least statistic of a single request; that of n requests together is an n-th part of it. Fewer than one in a
+hundred of the normal requests that the authors published reach it, and likewise of groups of 2, 3 and 5."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NGrams:
-    """How often each sequence holds each run of events.
+    """The counts of n-grams in sequences of events.
 
     Attributes:
-        grams: the runs that occur at all, the shortest first.
-        counts: shape (sequences, grams), of integers.
+        grams: the n-grams that occur, the shortest first.
+        counts: how often each sequence has each of them, shape (sequences, grams), integers.
 
     """
 
@@ -47,7 +47,7 @@ class NGrams:
 
 
 def ngrams(sequences: Coded, longest: int = LONGEST) -> NGrams:
-    """All runs of 1 to `longest` events of each sequence, and how often they occur in it.
+    """Count the n-grams of 1 to `longest` events in each sequence.
 
     Example:
         >>> from laggard.operators.requests.representations import coded
@@ -59,7 +59,7 @@ def ngrams(sequences: Coded, longest: int = LONGEST) -> NGrams:
 
     """
     count, width = len(sequences.lengths), len(sequences.words) + 1
-    # Events are 1, 2, ...; a 0 behind each sequence keeps runs from reaching into the next: what holds a 0 is 0 itself.
+    # Events are 1, 2, ...; a 0 after each sequence separates it from the next: an n-gram with a 0 is 0.
     ends = np.cumsum(sequences.lengths + 1)
     events = np.zeros(len(sequences.codes) + count, np.int32)
     inside = np.ones(len(events), np.bool_)
@@ -70,7 +70,7 @@ def ngrams(sequences: Coded, longest: int = LONGEST) -> NGrams:
     parts: list[csr_array] = []
     for length in range(1, longest + 1):
         if length > 1:
-            # A run is known by the one that it prolongs, and its last event: tables stay small however long it is.
+            # An n-gram is coded by the one before its last event, and this event: tables stay small for any n.
             pairs = runs[:-1].astype(np.int64) * width + events[length - 1 :]
             occurs = np.bincount(pairs, minlength=len(grams) * width).reshape(-1, width) > 0
             occurs[0], occurs[:, 0] = False, False
@@ -89,12 +89,12 @@ def ngrams(sequences: Coded, longest: int = LONGEST) -> NGrams:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Usual:
-    """What counts of normal requests are like, shape (features,) each.
+    """The counts of normal requests, shape (features,) each.
 
     Attributes:
-        mean: of each count.
+        mean: the mean of each count.
         spread: its standard deviation, at least `STEADY`.
-        share: of the requests in which it is not 0.
+        share: the share of requests in which it is not 0.
 
     """
 
@@ -105,16 +105,16 @@ class Usual:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Distinctions:
-    """How the counts of some requests differ from those of normal ones, shape (features,) each.
+    """The differences of the counts of some requests from normal ones, shape (features,) each.
 
     Attributes:
-        mean: of each count.
-        share: of the requests in which it is not 0.
-        statistic: how far the mean is from that of normal requests, in units of their spread, with its sign.
-        unusual: share of the requests whose own count is more than `APART` spreads away, to the same side.
-        apart: whether it sets these requests apart: the count of at least half of them is unusual, and the statistic at
-            least `APART`, or `ALONE` divided by the number of requests, whichever is more.
-        order: the features, what sets apart first, then by the size of the statistic.
+        mean: the mean of each count.
+        share: the share of requests in which it is not 0.
+        statistic: the difference of the mean from that of normal requests, in units of their spread, signed.
+        unusual: the share of requests whose own count deviates by more than `APART` spreads, with the same sign.
+        apart: whether the count distinguishes these requests: it is unusual in at least half of them, and the statistic
+            is at least `APART`, and at least `ALONE` divided by the number of requests.
+        order: the features, distinguishing ones first, then by the size of the statistic.
 
     """
 
@@ -127,7 +127,7 @@ class Distinctions:
 
 
 def usual(counts: csr_array) -> Usual:
-    """What normal requests are like.
+    """Summarise the counts of normal requests.
 
     Parameters:
         counts: shape (requests, features), sparse or not.
@@ -142,23 +142,23 @@ def usual(counts: csr_array) -> Usual:
     mean = np.asarray(counts.mean(axis=0), np.float64)
     squares = np.asarray(counts.power(2).mean(axis=0), np.float64)
     share = np.asarray((counts != 0).mean(axis=0), np.float64)
-    # Counts are whole numbers of a moderate size: nothing is lost by taking the difference of squares.
+    # Counts are moderate integers: the difference of squares is exact.
     return Usual(mean, np.sqrt(np.maximum(squares - mean**2, STEADY**2)), share)
 
 
 def distinctions(counts: csr_array, normal: Usual) -> Distinctions:
-    """What sets some requests apart from normal ones, in the order in which it does.
+    """Find the counts that distinguish some requests from normal ones.
 
-    The difference of the mean counts, which the published table compares, is measured by the spread of normal requests:
-    a count that normal requests have too, now and then, or that differs between them anyway, says little. Half of the
-    requests and more have to be unusual: the mean of a few wild ones says nothing of the others.
+    The published table compares mean counts. Here their difference is measured in spreads of normal requests, since a
+    count that varies between normal requests means little. At least half of the requests must be unusual, so that a few
+    extreme ones do not dominate the mean.
 
     Parameters:
-        counts: of these requests, shape (requests, features), sparse or not.
-        normal: what normal ones are like, of the same features.
+        counts: the counts of these requests, shape (requests, features), sparse or not.
+        normal: those of normal requests, of the same features.
 
     Raises:
-        ValueError: there is no request, or the features are not as many.
+        ValueError: there is no request, or the number of features differs.
 
     Example:
         >>> normal = usual(np.array([[1, 7], [1, 8], [1, 7], [1, 6]]))

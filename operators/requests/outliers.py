@@ -1,4 +1,4 @@
-"""Which requests are out of line: DBSCAN's noise, and an isolation forest beside it (sections III.C and IV.A)."""
+"""Outliers among requests: DBSCAN's noise, or those of an isolation forest (S4, sections III.C and IV.A)."""
 
 from __future__ import annotations
 
@@ -14,32 +14,31 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 NOISE: Final = 0.005
-"""So many points are out of line by the estimate, ..."""
+"""The share of outliers that the estimate of eps assumes, ..."""
 
 FENCE: Final = 3.5
-"""... unless that is so many interquartile ranges and more above the upper quartile."""
+"""... unless eps were this number of interquartile ranges above the upper quartile."""
 
 TREES: Final = 100
 
 BLOCK: Final = 4096
-"""So many points are looked up at once: each needs 16 bytes for each of its neighbours."""
+"""The number of points in one query: each needs 16 bytes per neighbour."""
 
 
 def noise(points: Floats, eps: float, minimum_points: int) -> Mask:
-    """The points that DBSCAN leaves outside of all clusters, without the clusters themselves.
+    """Return DBSCAN's noise, without the clusters.
 
-    A point is core if at least `minimum_points`, itself included, lie within `eps` of it, and noise if it is not core
-    and no core point lies within `eps` of it. Which cluster a point belongs to does not matter: neighbours need only be
-    counted, and only up to `minimum_points`. Lists of all of them, such as scikit-learn keeps, grow with the square of
-    the points where these are dense.
+    A point is a core point if at least `minimum_points` points, itself included, lie within `eps` of it. It is noise if
+    it is not a core point and none lies within `eps` of it. So neighbours need only be counted, up to `minimum_points`.
+    Lists of all neighbours, as in scikit-learn, grow with the square of the number of points in dense regions.
 
     Parameters:
         points: shape (points, features).
-        eps: in the unit of the points; a neighbour may be exactly as far.
-        minimum_points: how many make a point core.
+        eps: the radius in the unit of the points, inclusive.
+        minimum_points: the number of points that make a core point.
 
     Returns:
-        Shape (points,).
+        Whether each point is noise, shape (points,).
 
     Raises:
         ValueError: `points` is no matrix of finite numbers, `eps` is negative or NaN, `minimum_points` is below 1.
@@ -59,14 +58,14 @@ def noise(points: Floats, eps: float, minimum_points: int) -> Mask:
 
 
 def core_distances(points: Floats, minimum_points: int) -> Floats:
-    """How large eps has to be for each point to be core: how far its `minimum_points`-th neighbour is, itself included.
+    """Return the core distance of each point: the distance of its `minimum_points`-th neighbour, itself included.
 
     Parameters:
         points: shape (points, features).
-        minimum_points: how many make a point core.
+        minimum_points: the number of points that make a core point.
 
     Returns:
-        Shape (points,), infinite where there are fewer points than that.
+        The distances, shape (points,), infinite if there are fewer points than that.
 
     Raises:
         ValueError: `points` is no matrix of finite numbers, or `minimum_points` is below 1.
@@ -81,7 +80,7 @@ def core_distances(points: Floats, minimum_points: int) -> Floats:
         raise ValueError(f"minimum_points is {minimum_points}: expected 1 or more")
     if len(points) < minimum_points:
         return np.full(len(points), np.inf)
-    # Points at one place are looked up once: a tree would search all of them for each of them.
+    # Equal points are queried once: a tree would search all of them for each of them.
     places, place_of, crowds = np.unique(points, axis=0, return_inverse=True, return_counts=True)
     nearest = np.arange(1, min(minimum_points, len(places)) + 1)
     tree = _tree(places)
@@ -94,14 +93,14 @@ def core_distances(points: Floats, minimum_points: int) -> Floats:
 
 
 def core_gaps(points: Floats, core: Floats) -> Floats:
-    """How far each point is from the nearest core point: above eps it is noise.
+    """Return the distance of each point from the nearest core point: above eps it is noise.
 
     Parameters:
         points: shape (points, features).
         core: the core points, shape (core points, features).
 
     Returns:
-        Shape (points,), infinite where there is no core point.
+        The distances, shape (points,), infinite without a core point.
 
     Raises:
         ValueError: either is no matrix of finite numbers.
@@ -114,23 +113,23 @@ def core_gaps(points: Floats, core: Floats) -> Floats:
 
 
 def estimated_eps(points: Floats, minimum_points: int, *, smallest: float = 0.0) -> float:
-    """An eps for data of which nothing is known but that most of it is in line.
+    """Estimate eps for points that are mostly normal.
 
-    It is the core distance that a share of `NOISE` of the points exceeds: Ester et al. (section 4.2) have the user name
-    the share of noise, and section IV.A finds less than one percent reasonable. Where more are out of line than that,
-    it is a fence of the logarithm of the core distances, q3 + 3.5 (q3 - q1), somewhat beyond Tukey's outer one
-    (1977, section 2D). What is far out does not move quartiles, up to a quarter of the data. Where the same point comes
-    again and again, a distance of 0 counts as the smallest one above it.
+    It is the core distance that a share of `NOISE` of the points exceeds: in Ester et al. (section 4.2) the user gives
+    the share of noise, and S4 (section IV.A) finds less than one percent reasonable. If there are more outliers, it is
+    a fence of the logarithms of the core distances, q3 + 3.5 (q3 - q1), a little beyond Tukey's outer one (1977,
+    section 2D): quartiles are robust if less than a quarter of the data are outliers. A distance of 0, between equal
+    points, counts as the smallest positive one.
 
-    The knee of the sorted distances, by which eps is chosen by eye, moves with the few points that are farthest out.
+    The knee of the sorted distances, by which eps is often chosen by eye, depends on the few farthest points.
 
     Parameters:
         points: shape (points, features).
         minimum_points: as in `noise`.
-        smallest: what is closer than that is alike for all purposes, and counts as so far.
+        smallest: smaller distances are negligible, and count as this one.
 
     Returns:
-        In the unit of the points, at least `smallest`; 0 where all are the same point.
+        The estimate in the unit of the points, at least `smallest`; 0 if all points are equal.
 
     Raises:
         ValueError: there are fewer than `minimum_points`; see `core_distances`.
@@ -148,16 +147,16 @@ def estimated_eps(points: Floats, minimum_points: int, *, smallest: float = 0.0)
 
 
 def isolated(points: Floats, share: float, *, trees: int = TREES, seed: int = 0) -> Mask:
-    """The points that an isolation forest separates with the fewest cuts, in place of `noise` (section IV.A).
+    """Return the points that an isolation forest isolates first, an alternative to `noise` (section IV.A).
 
     Parameters:
         points: shape (points, features).
-        share: how large a part of the points is out of line, above 0, up to a half.
-        trees: of the forest.
-        seed: of what the trees draw.
+        share: the share of outliers, above 0, at most a half.
+        trees: the number of trees.
+        seed: the seed of the trees.
 
     Returns:
-        Shape (points,).
+        Whether each point is an outlier, shape (points,).
 
     Raises:
         ModuleNotFoundError: scikit-learn is not installed: it comes with the extra `models`.
@@ -169,7 +168,7 @@ def isolated(points: Floats, share: float, *, trees: int = TREES, seed: int = 0)
     if not 0.0 < share <= 0.5:
         raise ValueError(f"share is {share}: expected above 0, up to 0.5")
     try:
-        # Here, since nothing else needs it, and loading it takes seconds.
+        # Imported here, since nothing else needs it, and loading it takes seconds.
         from sklearn.ensemble import IsolationForest  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(f"{error}: an isolation forest needs scikit-learn, `laggard[models]`") from error
@@ -178,7 +177,7 @@ def isolated(points: Floats, share: float, *, trees: int = TREES, seed: int = 0)
 
 
 def _tree(points: Floats) -> cKDTree:
-    # Here, since it takes a while to load, and few services are traced.
+    # Imported here, since loading it takes a while, and few services are traced.
     from scipy.spatial import cKDTree  # noqa: PLC0415
 
     return cKDTree(points)

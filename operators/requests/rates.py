@@ -1,4 +1,4 @@
-"""How often requests are out of line: whether those of a cluster come more often than chance allows."""
+"""The rates of outliers among requests: whether those of a cluster are more frequent than by chance."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ if TYPE_CHECKING:
     from laggard.operators.contract import Layout, Matrix
 
 ALL: Final = "all"
-"""The row that tells of all requests of a tick; each other one is of a cluster."""
+"""The row of all requests of a tick; each other row is a cluster."""
 
 FEATURES: Final = ("requests", "outliers", "lost_s")
-"""How many requests ended, how many of them are outliers, and how much longer these took than usual, in seconds."""
+"""The number of requests that ended, the number of outliers, and their total excess over the normal duration."""
 
 OUTLYING: Final = "outlying_ratio"
 LOST: Final = "lost_s_per_request"
-"""What is told of a row: of all requests, and per request, in the window that says most."""
+"""The features of rows in rankings: of all requests, and per request, in the window with the highest score."""
 
 WINDOWS: Final = (1, 6, 30)
-"""Ticks that are looked at together: short troubles drown in a long one, rare ones are not seen in a short one."""
+"""Windows in ticks: a long one hides short faults, a short one rare outliers."""
 
 FEWEST: Final = 3
-"""So many requests must be out of line: one or two are no alarm, whatever they are."""
+"""The least number of outliers of an anomaly: one or two are none, however slow."""
 
 NEWEST: Final = (1, 2, 3, 4, 6, 8, 12)
 OVER: Final = 0.01
-"""A window counts no longer if so few outliers as in its newest ticks have this probability at the rate before."""
+"""A window is dropped if the few outliers in its newest ticks have at most this probability at the rate before."""
 
 CALM: Final = 3
-"""A cluster is no longer out of line after so many ticks at which it was not."""
+"""The number of normal ticks after which the anomaly of a cluster ends."""
 
 HELD: Final = 0.5
 HELD_SCORE: Final = 1.01
-"""A cluster that is out of line stays so, with this score at least, while its raw score is this share of the limit."""
+"""An anomaly lasts, with at least this score, while the raw score is at least this share of the limit."""
 
 FROZEN_S: Final = 4 * 3600.0
-"""For so long the usual rate stays what it was before the trouble; what lasts longer becomes usual."""
+"""For this time the baseline stays that from before the anomaly, in seconds; a longer one becomes the baseline."""
 
 MOST_ROWS: Final = 256
 MEMORY_S: Final = 86400.0
 
-_PRIOR: Final = (0.5, 200.0)  # half an outlier in so many requests, before anything was seen
-_STEADIEST: Final = 8.0  # the usual rate is never taken to be steadier than if it came of so many outliers
+_PRIOR: Final = (0.5, 200.0)  # the prior: half an outlier in this number of requests
+_STEADIEST: Final = 8.0  # the rate is never more certain than with this number of outliers
 _YOUNG_REQUESTS: Final = 1_000.0
 _YOUNG_S: Final = 600.0
-_LEVEL: Final = (12.0, 2.0)  # of -ln of the probability: passed once an hour, and its spread, before it was learned
+_LEVEL: Final = (12.0, 2.0)  # the prior of raw scores: the level passed once an hour, and the spread of the tail
 
 
 class _Row:
-    """One cluster: how many outliers there usually are, and in the last ticks; since when it is out of line, or NaN."""
+    """One cluster: its baseline, its outliers in the last ticks, and the onset of its anomaly, NaN for none."""
 
     __slots__ = ("calm", "lost_s", "name", "out_since_ts", "outliers", "recent", "since_ts")
 
@@ -74,15 +74,15 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What `Rates` answers to a tick.
+    """The scores of a tick.
 
     Attributes:
-        ts: of the tick, seconds since the Unix epoch.
-        score: of the cluster that comes most more often than usual; above 1 is more than the budget allows.
+        ts: the time of the tick, seconds since the Unix epoch.
+        score: the score of the worst cluster; above 1 is more than the budget allows.
         rows: all clusters of the tick, the worst first.
-        raw: what the score was made of.
-        age_s: how long has been learned from, in seconds.
-        young: whether that is too short to be relied on.
+        raw: the raw score.
+        age_s: the age of the model in seconds.
+        young: whether that is too short for reliable scores.
 
     """
 
@@ -94,7 +94,7 @@ class Judgement:
     young: bool
 
     def ranking(self, rows: int, features: int) -> Ranking:
-        """The worst clusters."""
+        """Rank the clusters, the worst first."""
         told = tuple(
             RowScore(each.row, each.name, each.score, each.features[:features], each.age_s) for each in self.rows[:rows]
         )
@@ -102,24 +102,24 @@ class Judgement:
 
 
 class Rates:
-    """Compares how many requests of a cluster are out of line with how many usually are.
+    """Compares the number of outliers of a cluster with its baseline.
 
-    Outliers of a cluster are taken to come by a Poisson process, whose rate per request has a Gamma distribution: what
-    is known of it from the n requests before, among which k were such outliers, is Gamma(k + 1/2, n + 200). How many
-    there are among N more requests has then a negative binomial distribution, and the raw score is
+    The outliers of a cluster are modelled as a Poisson process whose rate per request has a Gamma distribution. After n
+    requests with k such outliers its posterior is Gamma(k + 1/2, n + 200). Then the number of outliers among N further
+    requests is negative binomial, and the raw score is
 
         -ln P(K >= k') = -ln I_x(k', k + 1/2),  x = N / (N + n + 200)
 
-    with I the regularised incomplete beta function; of windows of 1, 6 and 30 ticks the largest. Rates vary, so k
-    counts for 8 at most. What raw scores are worth is learned, by the budget of false alarms (`Calibration`).
+    with I the regularised incomplete beta function; the largest one of windows of 1, 6 and 30 ticks. Since rates vary,
+    k counts as at most 8. Raw scores are calibrated by the false-alarm budget (`Calibration`).
 
-    Frames have a row `all`, which counts all requests, and one for each cluster of which there were outliers at this
-    tick, with the features `FEATURES`.
+    Frames have a row `all`, which counts all requests, and one for each cluster with outliers at this tick, with the
+    features `FEATURES`.
 
     Parameters:
         false_alarms_per_day: the budget of one service.
 
-    State is O(1) for each of at most 256 clusters.
+    Memory: O(1) for each of at most 256 clusters.
 
     """
 
@@ -133,11 +133,11 @@ class Rates:
         self._ts = self._first_ts = math.nan
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Judgement:
-        """How much more often than usual there are outliers. Changes nothing."""
+        """Score a tick. The state does not change."""
         requests, counted = _read(layout, values)
         age_s = 0.0 if math.isnan(self._first_ts) else ts - self._first_ts
         told, most = [], 0.0
-        # A trouble whose requests are few goes on where a tick has none of them.
+        # An anomaly with few requests goes on at a tick without any.
         out = {row: (each.name, 0.0, 0.0) for row, each in self._rows.items() if not math.isnan(each.out_since_ts)}
         for row, (name, outliers, lost_s) in (out | counted).items():
             known = self._rows.get(row)
@@ -156,7 +156,7 @@ class Rates:
     def _judge(
         self, known: _Row | None, requests: float, outliers: float, lost_s: float
     ) -> tuple[float, tuple[FeatureScore, ...]]:
-        """The raw score of a cluster, and what it is made of."""
+        """Return the raw score of a cluster, and its features."""
         recent = () if known is None else tuple(known.recent)
         usual, usual_lost_s = (0.0, 0.0) if known is None else (known.outliers, known.lost_s)
         prior_outliers, prior_requests = _PRIOR
@@ -186,7 +186,7 @@ class Rates:
         return best, features
 
     def _has_ended(self, before: Sequence[float], among: Sequence[float]) -> bool:
-        """Whether the newest of these ticks have clearly fewer outliers than those before lead to expect."""
+        """Return whether the newest of these ticks have significantly fewer outliers than those before."""
         first = next((at for at, number in enumerate(before) if number), len(before))
         for ticks in NEWEST:
             split = len(before) - ticks
@@ -198,7 +198,7 @@ class Rates:
         return False
 
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
-        """Take a tick in. Of a cluster that is more frequent than usual not all counts, while it is out none."""
+        """Learn a tick: of the outliers of a cluster little more than expected, and no more during an anomaly."""
         judged = self.score(ts, layout, values)
         requests, counted = _read(layout, values)
         if math.isnan(self._first_ts):
@@ -235,7 +235,7 @@ class Rates:
         self._calibration.learn(ts, judged.raw)
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "calibration": self._calibration.snapshot(),
             "requests": self._requests,
@@ -258,7 +258,7 @@ class Rates:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         self._calibration.restore(state["calibration"])
         self._requests = float(state["requests"])
         self._recent = deque(map(float, state["recent"]), WINDOWS[-1])
@@ -267,13 +267,13 @@ class Rates:
         for key, name, outliers, lost_s, since_ts, recent, *out in state["rows"]:
             row = self._rows[str(key)] = _Row(str(name), float(since_ts))
             row.outliers, row.lost_s = float(outliers), float(lost_s)
-            if out:  # an older laggard has none
+            if out:  # not in states of older versions
                 row.out_since_ts, row.calm = float(out[0]), int(out[1])
             row.recent.extend((float(one), float(other)) for one, other in recent)
 
 
 def _read(layout: Layout, values: Matrix) -> tuple[float, dict[str, tuple[str, float, float]]]:
-    """How many requests, and by cluster its name, its outliers and the seconds that these lost."""
+    """Return the number of requests, and by cluster its name, its outliers and the seconds that these lost."""
     if tuple(layout.features) != FEATURES:
         raise ValueError(f"expected the features {', '.join(FEATURES)}, got {', '.join(layout.features)}")
     rows = list(layout.rows)
