@@ -63,6 +63,9 @@ NEW_S: Final = 900.0
 CALM_S: Final = 300.0
 """An anomaly ends after it has been calm for this long."""
 
+ALMOST: Final = 0.999
+"""What reaches this share of the level of notices is evaluated exactly: single precision errs by less."""
+
 MOST_OPEN: Final = 32
 """The most anomalies that are open at a time. The worst are opened first."""
 
@@ -352,7 +355,7 @@ class Lasting:
         newcomers[number] = highest, second
         _put(state, number, evidence)
         state.newcomers = newcomers
-        worst, best = self._worst(state, number, excess, learned)
+        worst, best = self._worst(state, number, excess, learned, new)
         share = float(worst.max(initial=0.0))
         state.near = _changed(state.near, number, share if share > NOTICED else 0.0)
         state.nearest = _changed(state.nearest, number, None)
@@ -366,23 +369,36 @@ class Lasting:
                 lambda unit, quantity: anomaly_of(state, quantities, number, unit, quantity, sums, layout, values),
             )
 
-    def _worst(self, state: State, number: int, excess: Matrix, learned: Flags | None) -> tuple[Matrix, Places]:
+    def _worst(
+        self, state: State, number: int, excess: Matrix, learned: Flags | None, new: Flags
+    ) -> tuple[Matrix, Places]:
         """Return z of the worst quantity of each unit as a share of the limit, and which one that is.
 
-        0 where it is far from suspicious, as most are: z is at most e / (3 b^(1/4) r).
+        0 where it is not suspicious, as most are not.
         """
         scale, units, evidence = SCALES[number], state.units, state.evidence[number]
         names, sharing = len(units.names), self._sharing(state)
         floor = np.float32(3.0 * sharing**FLOOR_POWER) * self._resolution(evidence.mean)
-        some = excess > np.float32(NOTICED * scale.limit) * floor
+        worst, best = np.zeros(len(units), np.float32), np.zeros(len(units), np.intp)
+        suspicious = np.float32(ALMOST * NOTICED * scale.limit)
+        some = excess > suspicious * floor
         if learned is not None:
             some &= learned
-        worst, best = np.zeros(len(units), np.float32), np.zeros(len(units), np.intp)
+        if not some.any():
+            return worst, best
+        # Neither its youth nor that others are new makes z larger.
+        record = recorded(evidence.highest, evidence.second)
+        record *= np.float32(RECORDED)
+        record += evidence.deviation
+        record *= np.float32(sharing**BUDGET_POWER)
+        record += floor
+        record *= suspicious
+        some &= excess > record
         near = np.flatnonzero(some.any(axis=0))
         if not near.size:
             return worst, best
         record = recorded(evidence.highest[:, near], evidence.second[:, near])
-        fresh = np.flatnonzero((near < names) & self._new(state)[near])
+        fresh = np.flatnonzero((near < names) & new[near])
         others = recorded(*state.newcomers[number])
         others[self._cpu] = 0.0
         record[:, fresh] = np.maximum(record[:, fresh], others[:, None])

@@ -130,10 +130,12 @@ class Evidence:
             parts: the number of sub-blocks for which this is known.
 
         """
-        found = {each.name: picked(getattr(self, each.name), source, 0.0) for each in fields(self)}
-        new = source < 0
-        found["weight"][:, new & nothing] = parts
-        found["ring"][..., new & ~nothing] = found["last"][:, new & ~nothing] = -math.inf
+        new = np.flatnonzero(source < 0)
+        found = {name: picked(getattr(self, name), source, new, 0.0) for name in Evidence.__slots__}
+        if new.size:
+            found["weight"][:, new[nothing[new]]] = parts
+            unknown = new[~nothing[new]]
+            found["ring"][..., unknown] = found["last"][:, unknown] = -math.inf
         return Evidence(**found)
 
     def taking(self, total: Matrix, count: Matrix) -> Evidence:

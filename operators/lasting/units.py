@@ -41,6 +41,7 @@ class Units:
         seen_ts: when each absent unit was last seen.
         frame_rows: ids of all rows of the frame, in its order.
         frame_names: the name of each of these rows.
+        places: for each name of the frame, the places of its rows.
 
     """
 
@@ -52,11 +53,12 @@ class Units:
     seen_ts: Vector
     frame_rows: tuple[str, ...]
     frame_names: tuple[str, ...]
+    places: tuple[Sequence[int], ...]
 
     @classmethod
     def none(cls) -> Units:
         """No units: the state before the first frame."""
-        return cls((), (), 0, np.zeros(0), np.zeros(0), np.zeros(0), (), ())
+        return cls((), (), 0, np.zeros(0), np.zeros(0), np.zeros(0), (), (), ())
 
     def __len__(self) -> int:
         return len(self.names) + len(self.rows)
@@ -106,13 +108,14 @@ class Units:
             [*(before.get(name, -1) for name in names), *(rows_before.get(row, -1) for row in rows)], np.intp
         )
         known = frozenset(self.frame_rows)
-        joined = [any(layout.rows[place] not in known for place in places) for places in found.values()]
-        joined += [False] * len(away) + [row not in known for row in rows]
-        first_ts = picked(self.first_ts, source, ts)
-        joined_ts = np.where(joined, ts, picked(self.joined_ts, source, ts))
-        seen_ts = picked(seen_ts, source, ts)
-        units = Units(names, rows, len(found), first_ts, joined_ts, seen_ts, tuple(layout.rows), tuple(layout.names))
-        return units, source
+        came = {name for row, name in zip(layout.rows, layout.names, strict=True) if row not in known}
+        joined = [*(name in came for name in names), *(row not in known for row in rows)]
+        new = np.flatnonzero(source < 0)
+        first_ts = picked(self.first_ts, source, new, ts)
+        joined_ts = np.where(joined, ts, picked(self.joined_ts, source, new, ts))
+        seen_ts = picked(seen_ts, source, new, ts)
+        frame = tuple(layout.rows), tuple(layout.names), tuple(found.values())
+        return Units(names, rows, len(found), first_ts, joined_ts, seen_ts, *frame), source
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy as plain data."""
@@ -134,7 +137,8 @@ class Units:
             if found.shape != (len(names) + len(rows),):
                 raise ValueError(f"{name}: expected {len(names) + len(rows)} times, got {found.size}")
         first_ts, joined_ts, seen_ts = times
-        frame = tuple(state["frame_rows"]), tuple(state["frame_names"])
+        frame_rows, frame_names = tuple(state["frame_rows"]), tuple(state["frame_names"])
+        frame = frame_rows, frame_names, tuple(_by_name(frame_names).values())
         return cls(names, rows, int(state["present"]), first_ts, joined_ts, seen_ts, *frame)
 
 
@@ -189,7 +193,7 @@ class Sums:
     """
 
     def __init__(self, units: Units) -> None:
-        self.places = tuple(_by_name(units.frame_names).values())
+        self.places = units.places
         self._size = len(units)
         self._names = len(units.names)
         self._order = np.array([place for places in self.places for place in places], np.intp)
@@ -249,12 +253,13 @@ class Columns:
         return Pending(pending.ticks + self._ticks, pending.total + mine, missing)
 
 
-def picked(matrix: Matrix, source: Places, fill: float) -> Matrix:
-    """Select units along the last axis by their previous places; new ones (-1) get `fill`."""
+def picked(matrix: Matrix, source: Places, new: Places, fill: float) -> Matrix:
+    """Select units along the last axis by their previous places; the `new` ones, whose place is -1, get `fill`."""
     if matrix.shape[-1] == 0:
         return np.full((*matrix.shape[:-1], len(source)), fill, matrix.dtype)
-    found: Matrix = matrix[..., source]
-    found[..., source < 0] = fill
+    found: Matrix = matrix.take(source, axis=-1)
+    if new.size:
+        found[..., new] = fill
     return found
 
 
