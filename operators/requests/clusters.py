@@ -1,4 +1,4 @@
-"""Which outlying requests are alike: k-means on standardised state counts, k by the elbow (section III.D)."""
+"""Clusters of outlying requests: k-means on standardised state counts, with k by the elbow (S4, section III.D)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MOST: Final = 10
-"""As many clusters are tried, as in section IV.B."""
+"""The most clusters that are tried, as in section IV.B."""
 
 RESTARTS: Final = 20
 
 ROUNDS: Final = 300
 
 EVIDENT: Final = 0.5
-"""Clusters leave at most so much of what clusters of points that are spread evenly leave. At a half, one Gaussian
-cluster of 20, 60 or 150 points was split in none of 300 samples, a log-normal one in 5; two or three that are 10
-standard deviations out were found in all of 600 samples, log-normal ones in 587."""
+"""The largest ratio of the inertia of clusters to that of evenly spread points. At a half, a single Gaussian cluster of
+20, 60 or 150 points was split in none of 300 samples, a log-normal one in 5. Two or three clusters at 10 standard
+deviations were found in all of 600 samples, log-normal ones in 587."""
 
 CONSTANT: Final = 1e-12
-"""A feature whose standard deviation is below this part of its mean is constant, but for rounding."""
+"""A feature whose standard deviation is below this share of its mean is constant: the rest is rounding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,8 +36,8 @@ class Partition:
     """Points in clusters.
 
     Attributes:
-        labels: the cluster of each point, shape (points,): 0 is the largest; of two as large, the one with the first
-            point.
+        labels: the cluster of each point, shape (points,): 0 is the largest one. Of equally large ones the one with the
+            first point comes first.
         centres: the mean of each cluster, shape (clusters, features).
         inertia: the sum of the squared distances of all points from the centres of their clusters.
 
@@ -49,30 +49,30 @@ class Partition:
 
 
 def scale_of(counts: Floats) -> tuple[Floats, Floats]:
-    """The mean and the standard deviation of each feature, 1 where it is constant: `(counts - mean) / deviation`.
+    """Return the mean and the standard deviation of each feature, 1 if constant, for `(counts - mean) / deviation`.
 
-    As in the published method it is to be that of all requests, so that a distance of 1 is the usual difference between
-    requests, whatever the outliers are like.
+    As in the published method they are those of all requests. So a distance of 1 is a typical difference between
+    requests, and does not depend on the outliers.
     """
     mean, deviation = counts.mean(axis=0), counts.std(axis=0)
     return mean, np.where(deviation > CONSTANT * np.abs(mean), deviation, 1.0)
 
 
 def clustered(points: Floats, *, most: int = MOST, restarts: int = RESTARTS, seed: int = 0) -> Partition:
-    """The points in as many clusters as the elbow says; in one where more are not evident.
+    """Cluster points by k-means, with k by the elbow; in a single cluster if more are not evident.
 
-    k-means splits whatever it is given. It is believed if its clusters leave at most half (`EVIDENT`) as much of the
-    sum of squares as they leave of as many points that are spread evenly, with the same variance along the same axes:
-    the idea of the gap statistic (Tibshirani, Walther, Hastie, 2001).
+    k-means splits any points. The clusters are accepted if their inertia, relative to a single cluster, is at most half
+    (`EVIDENT`) of that for as many evenly spread points with the same variance along the same axes: the idea of the gap
+    statistic (Tibshirani, Walther, Hastie, 2001).
 
     Parameters:
-        points: standardised, shape (points, features).
-        most: clusters that are tried.
+        points: standardised points, shape (points, features).
+        most: the most clusters that are tried.
         restarts: see `k_means`.
-        seed: of the beginnings, and of the points that are spread evenly.
+        seed: the seed of the starts, and of the evenly spread points.
 
     Returns:
-        The same for the same arguments, bit for bit.
+        The clusters: the same for the same arguments, bit for bit.
 
     Raises:
         ValueError: there is no point, or a value that is not finite.
@@ -97,20 +97,19 @@ def clustered(points: Floats, *, most: int = MOST, restarts: int = RESTARTS, see
 
 
 def elbow(inertias: Sequence[float]) -> int:
-    """The number of clusters after which more of them do not substantially decrease the inertia.
+    """Return the number of clusters beyond which the inertia does not decrease substantially.
 
-    It is where the curve is farthest below the straight line between its ends, both axes scaled to 0 to 1 (Satopaa,
-    Albrecht, Irwin, Raghavan, 2011, "Finding a 'kneedle' in a haystack"). The curve begins at one cluster, with the sum
-    of squares that there is to be decreased; it therefore never answers 1 where there are more than two values, unless
-    the inertia does not bend.
+    It is where the curve is farthest below the straight line between its ends, with both axes scaled to 0 to 1
+    (Satopaa, Albrecht, Irwin, Raghavan, 2011, "Finding a 'kneedle' in a haystack"). The curve begins at a single
+    cluster, so the result is 1 only for at most two values, or for a straight curve.
 
-    The rule is cautious: of four clusters and more that are apart it may join two, rather than split one.
+    The rule is conservative: of four or more separate clusters it may rather join two than split one.
 
     Parameters:
-        inertias: for 1, 2, ... clusters.
+        inertias: the inertia for 1, 2, ... clusters.
 
     Raises:
-        ValueError: none is given.
+        ValueError: there is no value.
 
     Example:
         >>> elbow([100.0, 45.0, 10.0, 8.0, 7.0])
@@ -123,26 +122,26 @@ def elbow(inertias: Sequence[float]) -> int:
     if not curve[0] > curve[-1]:
         return 1
     below = 1.0 - np.linspace(0.0, 1.0, len(curve)) - (curve - curve[-1]) / (curve[0] - curve[-1])
-    # Rounded, lest a straight line bend by a rounding error.
+    # Rounded, so that a straight line has no bend by a rounding error.
     return int(np.argmax(np.round(below, 12))) + 1
 
 
 def k_means(points: Floats, k: int, *, restarts: int = RESTARTS, seed: int = 0) -> Partition:
-    """The points in `k` clusters, by Lloyd's algorithm from seeds of k-means++ (Arthur and Vassilvitskii, 2007).
+    """Cluster points by Lloyd's algorithm from seeds of k-means++ (Arthur and Vassilvitskii, 2007).
 
-    A cluster that loses all its points begins again at the point that is farthest from its own centre.
+    A cluster that loses all its points restarts at the point that is farthest from its own centre.
 
     Parameters:
         points: shape (points, features).
-        k: how many.
-        restarts: beginnings that are tried; the one with the least inertia counts.
-        seed: of the beginnings.
+        k: the number of clusters.
+        restarts: the number of starts; the one with the least inertia is returned.
+        seed: the seed of the starts.
 
     Returns:
-        The same for the same arguments, bit for bit.
+        The clusters: the same for the same arguments, bit for bit.
 
     Raises:
-        ValueError: fewer distinct points than clusters, or a value that is not finite.
+        ValueError: there are fewer distinct points than clusters, or a value is not finite.
 
     """
     points = np.asarray(points, np.float64)
@@ -161,13 +160,13 @@ def k_means(points: Floats, k: int, *, restarts: int = RESTARTS, seed: int = 0) 
 
 
 def _beginning(points: Floats, k: int, chance: np.random.Generator) -> Floats:
-    """Points drawn in proportion to the square of their distance from those that were drawn before."""
+    """Draw points in proportion to the square of their distance from those that were drawn before."""
     drawn = [int(chance.integers(len(points)))]
     nearest = np.full(len(points), np.inf)
     while len(drawn) < k:
         nearest = np.minimum(nearest, cdist(points, points[drawn[-1:]], "sqeuclidean")[:, 0])
         sums = np.cumsum(nearest)
-        # To the right, so that a point that was drawn already, at a distance of 0, cannot be drawn again.
+        # "right": so a point that was drawn already, at a distance of 0, cannot be drawn again.
         drawn.append(int(np.searchsorted(sums, chance.random() * sums[-1], side="right")))
     return points[drawn]
 
@@ -180,7 +179,7 @@ def _lloyd(points: Floats, centres: Floats) -> tuple[NDArray[np.intp], float]:
         before, labels = labels, distances.argmin(axis=1)
         nearest = distances[np.arange(len(points)), labels]
         for empty in np.flatnonzero(np.bincount(labels, minlength=k) == 0):
-            # Of a cluster that has others, lest that one be empty then.
+            # From a cluster with other points, which does not become empty.
             lonely = np.bincount(labels, minlength=k)[labels] == 1
             farthest = int(np.where(lonely, -1.0, nearest).argmax())
             labels[farthest], nearest[farthest] = empty, 0.0
@@ -196,7 +195,7 @@ def _means(points: Floats, labels: NDArray[np.intp], k: int) -> Floats:
 
 
 def _spread_evenly(points: Floats, seed: int) -> Floats:
-    """As many points in a box that has the same variances along the same principal axes."""
+    """Return as many points in a box with the same variances along the same principal axes."""
     deviations = np.linalg.svd(points - points.mean(axis=0), compute_uv=False) / np.sqrt(len(points))
     box = np.random.default_rng(seed).uniform(-1.0, 1.0, (len(points), len(deviations)))
     return np.asarray(box * np.sqrt(3.0) * deviations)

@@ -1,4 +1,4 @@
-"""Where requests are dense, and how far from there one is: DBSCAN's noise rule against a sliding reference."""
+"""The distance of a request from dense regions: DBSCAN's noise rule on a sliding window of requests."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 FIRST: Final = 100
-"""So many points are taken in before any is judged."""
+"""The number of points that are learned before any is scored."""
 
 DENSE_SHARE: Final = 0.05
-"""While there are few points, so large a share of them is enough for a dense region, ..."""
+"""The share of the points that makes a dense region while there are few points, ..."""
 
 FEWEST: Final = 5
-"""... but never fewer than so many points."""
+"""... and the least number of points that does."""
 
 SETTLE_S: Final = 3600.0
-"""What was out of line counts as a neighbour after so long: a trouble that lasts must not become usual within minutes,
-and what has become usual must not stay one for ever."""
+"""An outlier counts as a neighbour after this time, in seconds: a fault must not become normal within minutes, and a
+change must not be one for ever."""
 
 _ALIKE: Final = 0.1
-_ANEW: Final = 1.0  # of the reference: so many new points after which eps is estimated again
+_ANEW: Final = 1.0  # the share of new points after which eps is estimated again
 _BLOCK: Final = 512
 
 
 class Density:
-    """The last requests as points, and which of them lie in dense regions (section III.C).
+    """The last requests as points, and the dense regions among them (S4, section III.C).
 
-    A point is a core point if at least m points, itself included, lie within eps; noise is what is no core point and
-    has none within eps (Ester et al. 1996, definitions 2 and 6). Which cluster a point is in does not matter for that,
-    so neighbours are counted and no clusters are grown. The score of a point x that is no core point is
+    A point is a core point if at least m points, itself included, lie within eps. It is noise if it is not a core point
+    and none lies within eps (Ester et al. 1996, definitions 2 and 6). So only neighbours are counted, and no clusters
+    are grown. The score of a core point is 0, and that of any other point x
 
         min over core points c of |x - c| / eps
 
-    and 0 for a core point: noise is what scores above 1. The newest `size` points are kept with their number of
-    neighbours, which is brought up to date when a point comes and when one goes: O(size) time a point, O(size) memory.
+    which is above 1 for noise. The newest `size` points are kept with their numbers of neighbours, which are updated
+    when a point comes or goes: O(size) time per point, O(size) memory.
 
-    Until there are m / `DENSE_SHARE` points, a share of them counts as dense. A point that was out of line itself when
-    it came is no neighbour to others before `SETTLE_S`, unless it is told otherwise (`settle_s`).
+    Before there are m / `DENSE_SHARE` points, this share of them makes a dense region. An outlier is not counted as a
+    neighbour of others for `settle_s`.
 
     Parameters:
-        eps: the radius; None to estimate it from the points themselves, see `outliers.estimated_eps`: anew whenever
-            their number has doubled, then when all of them are new.
-        minimum_points: m, 1 or more.
-        size: how many points are kept.
-        smallest_eps: an estimate is at least so large; and what is ten times as close is alike for all purposes.
-        settle_s: after how long what was out of line counts, in seconds.
+        eps: the radius; None to estimate it from the points, see `outliers.estimated_eps`: whenever their number has
+            doubled, later when all of them are new.
+        minimum_points: m, at least 1.
+        size: the number of points that are kept.
+        smallest_eps: the least estimate; a tenth of it is a negligible distance.
+        settle_s: the time after which an outlier counts as a neighbour, in seconds.
 
     Attributes:
-        eps: the radius in use; NaN until it was estimated.
-        points: how many are kept now.
+        eps: the present radius; NaN before the first estimate.
+        points: the present number of points.
 
     """
 
@@ -78,7 +78,7 @@ class Density:
         self._next = 0
         self._seen = 0
         self._estimate_at = FIRST
-        self._vectors: Floats = np.empty((0, 0))  # a column each: products with all of them are fastest so
+        self._vectors: Floats = np.empty((0, 0))  # one column each: products with all of them are fastest so
         self._squared: Floats = np.zeros(0)
         self._neighbours: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._counts: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
@@ -86,16 +86,16 @@ class Density:
 
     @property
     def young(self) -> bool:
-        """Whether there are fewer points than the rule asks for."""
+        """Whether there are fewer points than the rule needs."""
         return self.points < min(self.minimum_points / DENSE_SHARE, self.size / 2)
 
     def _enough(self) -> int:
         return max(min(self.minimum_points, max(FEWEST, int(self.points * DENSE_SHARE))), 1)
 
     def score(self, vector: Floats) -> float:
-        """How far from a dense region the point is, in units of eps; 0 inside, and while there are few points.
+        """Return the distance of a point from dense regions, in units of eps; 0 inside, and while there are few points.
 
-        `vector` has the shape (dimensions,); it may have more of them than those before, which are 0 there.
+        `vector` has the shape (dimensions,). Earlier points are 0 in further dimensions.
         """
         if self.points < FIRST or math.isnan(self.eps):
             return 0.0
@@ -108,7 +108,7 @@ class Density:
         return math.sqrt(float(squares[core].min())) / self.eps if core.any() else math.inf
 
     def _squares(self, vector: Floats) -> Floats:
-        """The squared distances from all points: |x|^2 - 2 x y + |y|^2, which loses nothing that matters beside eps."""
+        """Return the squared distances from all points: |x|^2 - 2 x y + |y|^2, which is exact enough beside eps."""
         known = min(len(vector), len(self._vectors))
         squares = vector[:known] @ self._vectors[:known, : self.points]
         squares *= -2.0
@@ -117,7 +117,7 @@ class Density:
         return np.asarray(np.maximum(squares, 0.0, out=squares))
 
     def learn(self, ts: float, vector: Floats, *, outlier: bool) -> None:
-        """Take a point in. `outlier` is whether it was out of line when it came; `ts` in seconds."""
+        """Learn a point. `outlier` tells whether it was one when it came; `ts` is in seconds."""
         self._make_room(len(vector))
         self._settle(ts)
         if self.points == self.size:
@@ -144,7 +144,7 @@ class Density:
             self._estimate()
 
     def _settle(self, ts: float) -> None:
-        """Let those count that were out of line long ago."""
+        """Count the outliers that came long enough ago."""
         while self._doubted and ts - self._doubted[0][0] >= self.settle_s:
             _, at = self._doubted.pop(0)
             self._counts[at] = True
@@ -173,13 +173,13 @@ class Density:
             self._vectors = np.pad(self._vectors, ((0, dimensions - known), (0, 0)))
 
     def _estimate(self) -> None:
-        """Estimate eps anew, and count all neighbours by it."""
+        """Estimate eps anew, and count all neighbours within it."""
         few = self._seen < self.size
         self._estimate_at = self._seen + max(self._seen if few else int(self.size * _ANEW), 1)
         if self._given is None:
             points, enough = self._vectors[:, : self.points].T, self._enough()
             estimates = [estimated_eps(points, enough, smallest=self.smallest_eps * _ALIKE)]
-            # What was out of line says little of what is usual, unless it is most of all.
+            # Outliers are left out of the estimate, unless most points are.
             usual = points[self._counts[: self.points]]
             if enough <= len(usual) and 2 * len(usual) > len(points):
                 estimates.append(estimated_eps(usual, enough, smallest=self.smallest_eps * _ALIKE))
@@ -187,7 +187,7 @@ class Density:
             self._neighbours = self._counted()
 
     def _counted(self) -> NDArray[np.int64]:
-        """The number of neighbours of all points, itself included."""
+        """Return the number of neighbours of each point, itself included."""
         found = np.zeros(len(self._neighbours), dtype=np.int64)
         vectors, squared = self._vectors[:, : self.points], self._squared[: self.points]
         counts = self._counts[: self.points]
@@ -203,7 +203,7 @@ class Density:
         return found
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "eps": self.eps,
             "next": self._next,
@@ -220,7 +220,7 @@ class Density:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         points, dimensions = int(state["points"]), int(state["dimensions"])
         vectors = np.array(state["vectors"], dtype=np.float64)
         if points > self.size or vectors.size != points * dimensions:

@@ -1,4 +1,4 @@
-"""The operator `requests`: which requests are out of line as they come, which are alike, what sets them apart."""
+"""The operator `requests`: outliers in a stream of requests, clusters of them, and what distinguishes these."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from laggard.operators.requests.results import Cluster, Traced
 
 MOST_STATES: Final = 64
-"""Of a service. What more of them there are counts together."""
+"""The most states of a service; further ones count together."""
 
 MOST_CALLS: Final = 256
-"""Different system calls that are told apart in the space of counts. What more of them there are counts together."""
+"""The most system calls in the space of counts; further ones count together."""
 
 REFERENCE_OF_COUNTS: Final = 2_000
-"""So many requests the space of counts is from: requests that do the same lie on each other there."""
+"""The number of requests in the space of counts, where requests that do the same are equal."""
 
 _SMALLEST_EPS_S = 0.001
 _SMALLEST_EPS = 1.5  # of log(1 + counts): one call 4.5 times as often, or five that no other request makes
-_LARGEST = 1e9  # seconds, or times: some thirty years. Squares of what is far larger are no numbers any more
+_LARGEST = 1e9  # seconds, or entries: some thirty years. Squares of much larger numbers would overflow
 _OTHERS = "..."
-_EVERY_UNTIL, _EVERY = 2_000, 4  # normal requests that are learned in all that they did: at first all, then one in four
+_EVERY_UNTIL, _EVERY = 2_000, 4  # normal requests whose profiles are learned: at first all, then one in four
 _MEMORY = 5_000
 
 
 class _Seen(NamedTuple):
-    """What `score` worked out that `learn` needs."""
+    """The results of `score` that `learn` needs."""
 
     times: NDArray[np.float64]
     counts: NDArray[np.float64]
@@ -47,14 +47,14 @@ class _Seen(NamedTuple):
 
 
 class _Names:
-    """The place of each name in a vector; as many as there is room for, the others together behind them."""
+    """The place of each name in a vector of limited length; names without room share the last place."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._places: dict[str, int] = {_OTHERS: 0}
 
     def place(self, name: str) -> int:
-        """Where it is, entered if it is new."""
+        """Return the place of a name, which is added if it is new."""
         place = self._places.get(name)
         if place is None:
             if len(self._places) >= self._most:
@@ -63,34 +63,35 @@ class _Names:
         return place
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of names."""
         return len(self._places)
 
     def snapshot(self) -> list[str]:
-        """The names in the order of their places."""
+        """Return the names in the order of their places."""
         return list(self._places)
 
     def restore(self, names: list[str]) -> None:
-        """Take over what `snapshot` gave."""
+        """Restore a `snapshot`."""
         self._places = {str(name): place for place, name in enumerate(names)}
 
 
 class Requests:
-    """Outlying requests of one service, and clusters of them (S4, sections III.C and III.D), as the requests come.
+    """Detects and clusters outlying requests of one service in a stream (S4, sections III.C and III.D).
 
-    Two spaces are looked at, each with DBSCAN's noise rule against a sliding reference (`density.Density`): the seconds
-    in each state, as the paper recommends; and the logarithms of how often which system call was made (where none are
-    known, which state was entered), where a request is out of line that did something else than all others, even if it
-    was fast ("odd").
-    Outlying requests that lost their time alike are a cluster, whose number stays (`troubles.Troubles`).
+    DBSCAN's noise rule is applied to a sliding window of requests (`density.Density`) in two spaces. One has the
+    seconds in each state, as the paper recommends. The other has the logarithms of the counts of system calls, or of
+    the entries into states if those are unknown. There, a request that did something else than all others is an outlier
+    even if it was fast ("odd").
+
+    Outliers that lost their time in the same way are a cluster with a persistent number (`troubles.Troubles`).
 
     Parameters:
-        eps_s: within which requests are neighbours, in seconds; None to estimate it (`outliers.estimated_eps`).
-        minimum_points: how many requests make a dense region.
-        reference: how many of the newest requests are kept to compare with.
+        eps_s: the radius of neighbourhoods in seconds; None to estimate it (`outliers.estimated_eps`).
+        minimum_points: the number of requests that make a dense region.
+        reference: the number of newest requests in the window.
 
-    State is bounded by `reference` times the number of states, 2,000 times that of system calls, and `MOST_KEYS` things
-    for normal requests and for each of at most 64 clusters.
+    Memory: `reference` times the number of states, 2,000 times that of system calls, and `MOST_KEYS` things for normal
+    requests and for each of at most 64 clusters.
 
     Example:
         >>> from laggard.operators.requests.results import Traced
@@ -125,14 +126,14 @@ class Requests:
 
     @property
     def eps_s(self) -> float:
-        """Within which requests are neighbours, in seconds; NaN until that was estimated."""
+        """The radius of neighbourhoods in seconds; NaN before the first estimate."""
         return self._times.eps
 
     def score(self, request: Traced) -> Judged:
-        """How unusual a request is, by those before it. Changes nothing that is learned.
+        """Score a request by those before it. The model does not change.
 
         Raises:
-            ValueError: a number is NaN, negative or beyond all reason, which would spoil what others are compared with.
+            ValueError: a number is NaN, negative or absurdly large.
 
         """
         _check(request)
@@ -143,7 +144,7 @@ class Requests:
             seen = _Seen(times, counts, odd, None, {})
             return Judged(score, False, 0, None, {}, self._times.eps, self._times.young, seen)
         found = profile(request)
-        # Where the time of an odd one went says nothing: it took no longer than others, or hardly.
+        # The times of an odd one say nothing: it took hardly longer than others.
         lost_s = request.duration_s - self._usual.duration_s / max(self._usual.weight, 1.0) if slow > 1.0 else 0.0
         its = signature(found, self._usual, lost_s=lost_s)
         trouble = self._troubles.nearest(its)
@@ -161,7 +162,7 @@ class Requests:
         )
 
     def _vectors(self, request: Traced) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        # Names are entered here, not in `learn`: it gives a place to what all others have 0 of, and changes no answer.
+        # Names are added here, not in `learn`: the others are 0 in a new place, so no score changes.
         times = np.zeros(MOST_STATES)
         for state, time_s in request.times_s.items():
             times[self._states.place(state)] += time_s
@@ -174,7 +175,7 @@ class Requests:
         return times[: len(self._states)], np.log1p(vector)
 
     def learn(self, request: Traced, judged: Judged) -> None:
-        """Take a request in, with what `score` said of it just before."""
+        """Learn a request. `judged` is the result of `score` for it just before."""
         seen = judged.vector
         if not isinstance(seen, _Seen):
             raise TypeError(f"expected what score() gave for this request, got {type(seen).__name__}")
@@ -188,16 +189,16 @@ class Requests:
             self._usual.add(request, profile(request))
 
     def clusters(self) -> tuple[Cluster, ...]:
-        """All clusters that are remembered, those with the most requests first."""
+        """Return all clusters, those with the most requests first."""
         found = sorted(self._troubles.found, key=lambda each: (-each.requests, each.number))
         return tuple(each.cluster(self._usual) for each in found)
 
     def cluster(self, number: int) -> Cluster | None:
-        """What is known of a cluster; None where it is not remembered."""
+        """Return a cluster by its number; None if it was forgotten."""
         return next((each.cluster(self._usual) for each in self._troubles.found if each.number == number), None)
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "times": self._times.snapshot(),
             "counts": self._counts.snapshot(),
@@ -209,7 +210,7 @@ class Requests:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         self._times.restore(state["times"])
         self._counts.restore(state["counts"])
         self._states.restore(state["states"])
@@ -232,5 +233,5 @@ def _check(request: Traced) -> None:
 
 
 def _did(request: Traced) -> Mapping[str, float]:
-    """How often a request did what: its system calls; how often a state was entered tells of what else ran, too."""
+    """Return the counts of a request: of its system calls, or of entries into states, which other programs affect."""
     return Counter(request.syscalls) if request.syscalls else {f" {name}": n for name, n in request.counts.items()}

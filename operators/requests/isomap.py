@@ -1,4 +1,4 @@
-"""Requests as a picture, and the duration above which they are out of line (section IV.C, figure 6)."""
+"""Requests on a plane, and the duration above which they are outliers (S4, section IV.C, figure 6)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 SAMPLE: Final = 2000
-"""So many normal requests are in the picture: time grows with their third power, 2 s of these."""
+"""The number of normal requests in the picture. The time grows with its third power: 2 s for this one."""
 
 NEIGHBOURS: Final = 10
 
 BLOCK: Final = 64
-"""From so many points the paths are looked for at once: scipy lets no other thread run meanwhile, 17 ms of 1,800."""
+"""The number of points whose paths are found in one call. scipy blocks other threads meanwhile: 17 ms with 1,800."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,9 +30,9 @@ class Picture:
     """Requests on a plane.
 
     Attributes:
-        requests: which, ascending, shape (drawn,).
-        places: where, in the unit of the points, shape (drawn, 2): as far from each other as on the way through their
-            neighbours, as well as a plane allows. The first axis is the longer one.
+        requests: the places of the drawn requests, ascending, shape (drawn,).
+        places: their coordinates in the unit of the points, shape (drawn, 2). Distances approximate the lengths of the
+            paths through neighbours. The first axis is the longer one.
 
     """
 
@@ -43,14 +43,14 @@ class Picture:
 def picture(
     points: Floats, outlying: Mask, *, sample: int = SAMPLE, neighbours: int = NEIGHBOURS, seed: int = 0
 ) -> Picture:
-    """All outlying requests, and as many normal ones as can be drawn.
+    """Draw all outlying requests and a sample of the normal ones.
 
     Parameters:
         points: shape (requests, features).
-        outlying: whether a request is out of line, shape (requests,).
-        sample: normal requests that are drawn.
+        outlying: whether each request is an outlier, shape (requests,).
+        sample: the number of normal requests.
         neighbours: see `isomap`.
-        seed: by which they are chosen.
+        seed: the seed of the sample.
 
     Raises:
         ValueError: see `isomap`.
@@ -64,18 +64,18 @@ def picture(
 
 
 def isomap(points: Floats, *, dimensions: int = 2, neighbours: int = NEIGHBOURS) -> Floats:
-    """Places in few dimensions that keep distances along the points, by isometric feature mapping.
+    """Embed points in few dimensions by isometric feature mapping, which preserves distances along the points.
 
-    Distances are the lengths of the shortest paths from neighbour to neighbour, and places are found by classical
-    scaling. Groups of points that are no neighbours of each other are joined by the shortest link between them.
+    Distances are the lengths of the shortest paths from neighbour to neighbour, and coordinates follow by classical
+    scaling. Separate groups of points are joined by the shortest link between them.
 
     Parameters:
-        points: shape (points, features). A matrix of all pairs is made.
-        dimensions: of the places.
-        neighbours: of each point.
+        points: shape (points, features). The memory grows with the square of the number of points.
+        dimensions: the number of dimensions.
+        neighbours: the number of neighbours of each point.
 
     Returns:
-        Shape (points, dimensions). The largest coordinate of each dimension is positive.
+        The coordinates, shape (points, dimensions). The one of the largest magnitude is positive in each dimension.
 
     Raises:
         ValueError: a value is not finite.
@@ -86,7 +86,7 @@ def isomap(points: Floats, *, dimensions: int = 2, neighbours: int = NEIGHBOURS)
     """
     if not np.isfinite(points).all():
         raise ValueError("expected finite points")
-    # Points at one place are one: a distance of 0 is no link in a sparse matrix.
+    # Equal points are one: a distance of 0 is no link in a sparse matrix.
     distinct, which = np.unique(points, axis=0, return_inverse=True)
     count, found = len(distinct), min(dimensions, max(len(distinct) - 1, 0))
     places = np.zeros((count, dimensions))
@@ -94,7 +94,7 @@ def isomap(points: Floats, *, dimensions: int = 2, neighbours: int = NEIGHBOURS)
         lengths = _paths(_linked(cdist(distinct, distinct), neighbours))
         squares = -0.5 * lengths**2
         products = squares - squares.mean(axis=0) - squares.mean(axis=1)[:, None] + squares.mean()
-        # Not scipy's `eigh` for a few of them: it takes half the time, and lets no other thread run meanwhile.
+        # Not scipy's `eigh` for a few of them: it takes half of the time, but blocks other threads.
         values, vectors = (each[..., -found:] for each in np.linalg.eigh(products))
         vectors *= np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(found)])
         places[:, :found] = (vectors * np.sqrt(np.maximum(values, 0.0)))[:, ::-1]
@@ -102,14 +102,14 @@ def isomap(points: Floats, *, dimensions: int = 2, neighbours: int = NEIGHBOURS)
 
 
 def _paths(graph: csr_array) -> Floats:
-    """How long the shortest path from each point to each other is."""
+    """Return the length of the shortest path between each two points."""
     begins = range(0, graph.shape[0], BLOCK)
     blocks = [np.arange(begin, min(begin + BLOCK, graph.shape[0])) for begin in begins]
     return np.concatenate([dijkstra(graph, directed=False, indices=block) for block in blocks])
 
 
 def _linked(distances: Floats, neighbours: int) -> csr_array:
-    """The graph of all points and their neighbours, in one piece."""
+    """Return the connected graph of all points and their neighbours."""
     count, near = len(distances), min(neighbours + 1, len(distances))
     nearest = np.argpartition(distances, near - 1, axis=1)[:, :near]
     rows = np.repeat(np.arange(count), near)
@@ -125,21 +125,21 @@ def _linked(distances: Floats, neighbours: int) -> csr_array:
 
 
 def threshold(durations: Floats, outlying: Mask) -> float:
-    """The duration above which to call requests out of line, so that the fewest are called wrongly.
+    """Find the duration that separates outliers from normal requests with the fewest errors.
 
-    What the published method reads off the picture by eye: where requests of the dense region end. It needs no
-    reference and no neighbours afterwards, and misses what is out of line at a usual duration.
+    The published method reads it from the picture: where the dense region ends. Later requests can be classified by it
+    alone, but outliers of a normal duration are missed.
 
     Parameters:
-        durations: of the requests, shape (requests,).
-        outlying: whether a request is out of line, shape (requests,).
+        durations: the durations of the requests, shape (requests,).
+        outlying: whether each request is an outlier, shape (requests,).
 
     Returns:
-        The middle of the widest gap between durations that calls the fewest wrongly; infinite where none is longer than
-        the normal ones for the most part.
+        The middle of the widest gap between durations among those with the fewest errors; infinite if outliers are not
+        longer than normal requests for the most part.
 
     Raises:
-        ValueError: there are not as many durations as requests, or none.
+        ValueError: there is no request, or the shapes differ.
 
     Example:
         >>> threshold(np.array([100.0, 120.0, 130.0, 500.0, 900.0]), np.array([True, False, False, True, True]))
@@ -150,7 +150,7 @@ def threshold(durations: Floats, outlying: Mask) -> float:
         raise ValueError(f"{durations.shape} durations of {outlying.shape} requests: expected one each")
     order = np.argsort(durations, kind="stable")
     ordered, out = durations[order], outlying[order]
-    # After the first n requests: outlying ones below the cut, and normal ones above.
+    # Errors of a cut after the first n requests: outliers below it, and normal ones above.
     wrong = np.cumsum(out) + np.count_nonzero(~out) - np.cumsum(~out)
     gaps = np.append(np.diff(ordered), np.inf)
     wrong[gaps == 0.0] = len(ordered) + 1

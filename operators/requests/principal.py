@@ -1,4 +1,4 @@
-"""Points on the plane on which they spread most: at once, where `isomap` takes seconds."""
+"""Points on the plane of their largest variance: instantly, while `isomap` takes seconds."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 def principal(points: Floats, *, dimensions: int = 2) -> Floats:
-    """Places in few dimensions, by principal component analysis: the points as seen from where they spread most.
+    """Project points to few dimensions by principal component analysis.
 
     Parameters:
         points: shape (points, features).
-        dimensions: of the places.
+        dimensions: the number of dimensions.
 
     Returns:
-        Shape (points, dimensions), in the unit of the points, their mean at 0. The largest coordinate of each dimension
-        is positive. Dimensions that there are no features for are 0.
+        The projections, shape (points, dimensions), in the unit of the points, with their mean at 0. The coordinate of
+        the largest magnitude is positive in each dimension. Dimensions beyond the number of features are 0.
 
     Raises:
         ValueError: a value is not finite.

@@ -1,4 +1,4 @@
-"""The method as published: from the durations of states to what sets clusters of outlying requests apart."""
+"""The published method: from the times in states to what distinguishes clusters of outlying requests."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ MINIMUM_POINTS: Final = 100
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Published:
-    """What the method says of some requests.
+    """The results of the method for some requests.
 
     Attributes:
-        eps_s: within which requests are neighbours, in seconds.
-        clusters: of each request, shape (requests,): 0 is normal, 1 the largest cluster of outlying ones.
-        grams: the n-grams of system calls that there are.
-        usual: how often each of them is in a normal request; None where there is no normal one.
-        distinctions: what sets the requests of each cluster apart; empty where there is no normal one.
-        threshold_s: the duration above which requests are out of line, for the most part; infinite where there is none.
+        eps_s: the radius of neighbourhoods, in seconds.
+        clusters: the cluster of each request, shape (requests,): 0 is normal, 1 the largest cluster of outliers.
+        grams: the n-grams of system calls.
+        usual: their counts in normal requests; None without a normal one.
+        distinctions: what distinguishes the requests of each cluster; empty without a normal one.
+        threshold_s: the duration above which most requests are outliers; infinite if there is none.
 
     """
 
@@ -56,12 +56,12 @@ def published(
     longest: int = LONGEST,
     seed: int = 0,
 ) -> Published:
-    """The whole method: outliers by the time spent in each state, clusters by how often each was entered, n-grams.
+    """Run the method: outliers by the time in each state, clusters by the entries into each state, then n-grams.
 
     Parameters:
         times_s: seconds in each state, shape (requests, states).
-        counts: how often each state was entered, shape (requests, states).
-        syscalls: of each request, in order.
+        counts: the number of entries into each state, shape (requests, states).
+        syscalls: the system calls of each request, in order.
         eps_s: see `outliers.noise`, in seconds; None to estimate it.
         minimum_points: see `outliers.noise`.
         most: see `clusters.clustered`.
@@ -69,7 +69,7 @@ def published(
         seed: see `clusters.clustered`.
 
     Raises:
-        ValueError: the three are not of as many requests, or a value is not finite.
+        ValueError: the numbers of requests differ, or a value is not finite.
 
     Example:
         >>> from laggard.operators.requests.representations import coded

@@ -1,4 +1,4 @@
-"""What a request is compared by: its events counted, weighted, or the time spent on them (section III.C, table III)."""
+"""Representations of requests: their events counted or weighted (S4, section III.C, table III)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 EVENTS: Final = 1 << 18
-"""So many are sorted at once: as many as stay in the processor's caches."""
+"""The number of codes that are sorted at once: as many as fit into the processor's caches."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coded:
-    """Sequences of events, such as system calls or states, as numbers.
+    """Coded sequences of events, such as system calls or states.
 
     Attributes:
         words: the names of the events.
-        codes: of all sequences, one after the other: the place of each event in `words`, shape (events,).
-        lengths: of each sequence, shape (sequences,).
+        codes: the place of each event in `words`, of all sequences one after the other, shape (events,).
+        lengths: the length of each sequence, shape (sequences,).
 
     Raises:
-        ValueError: the lengths do not add up, or a code is the place of no word.
+        ValueError: the lengths do not add up, or a code has no word.
 
     """
 
@@ -48,11 +48,11 @@ class Coded:
 
 
 def coded(sequences: Iterable[Sequence[str]], words: Sequence[str] = ()) -> Coded:
-    """Sequences of events as numbers.
+    """Code sequences of events.
 
     Parameters:
-        sequences: of the names of events.
-        words: names that come first, whether they occur or not; the others follow as they occur.
+        sequences: sequences of the names of events.
+        words: names that come first, whether they occur or not; the others follow in the order of their occurrence.
 
     Example:
         >>> coded([["open", "read"], ["read", "close"]]).codes
@@ -75,20 +75,20 @@ def coded(sequences: Iterable[Sequence[str]], words: Sequence[str] = ()) -> Code
 
 
 def bag_of_words(sequences: Coded) -> csr_array:
-    """How often each event occurs in each sequence. Shape (sequences, words), of integers."""
+    """Return the count of each event in each sequence, shape (sequences, words), integers."""
     return counted(sequences.codes, np.cumsum(sequences.lengths), len(sequences.words))
 
 
 def counted(codes: NDArray[np.int32], ends: NDArray[np.intp], width: int) -> csr_array:
-    """How often each code occurs in each sequence.
+    """Count the codes in each sequence.
 
     Parameters:
-        codes: of all sequences, one after the other, below `width`.
-        ends: where each sequence ends, shape (sequences,); that may be behind the end of the codes.
-        width: how many codes there are.
+        codes: the codes of all sequences one after the other, below `width`.
+        ends: the end of each sequence, shape (sequences,); it may be beyond the end of the codes.
+        width: the number of different codes.
 
     Returns:
-        Shape (sequences, width), of integers.
+        The counts, shape (sequences, width), integers.
 
     """
     begins = np.concatenate(([0], ends))
@@ -109,24 +109,24 @@ def counted(codes: NDArray[np.int32], ends: NDArray[np.intp], width: int) -> csr
 
 
 def document_frequencies(counts: csr_array) -> NDArray[np.intp]:
-    """In how many sequences each event occurs at all. Shape (words,)."""
+    """Return the number of sequences with each event, shape (words,)."""
     return np.asarray((counts != 0).sum(axis=0), np.intp)
 
 
 def tf_idf(counts: csr_array) -> csr_array:
-    """Counts weighted by how few sequences the event is in: count * log(sequences / document frequency), equation 1.
+    """Return the TF-IDF of equation 1, count * log(sequences / document frequency), shape (sequences, words).
 
-    An event that is in all sequences counts for nothing. Shape (sequences, words).
+    It is 0 for an event that is in all sequences.
     """
     frequencies = document_frequencies(counts)
     return _weighted(counts, np.log(counts.shape[0] / np.maximum(frequencies, 1)))
 
 
 def tf_df(counts: csr_array) -> csr_array:
-    """Counts divided by the document frequency: what the published figures of "TF-IDF" were made with.
+    """Return the counts divided by the document frequency, shape (sequences, words).
 
-    It is what the authors' program does in place of equation 1. An event that is in all sequences counts little, but
-    not for nothing, and the more sequences there are, the smaller all values become. Shape (sequences, words).
+    The published figures of "TF-IDF" were made with it: the authors' program computes it instead of equation 1. It is
+    small for an event that is in all sequences, but not 0, and decreases with the number of sequences.
     """
     return _weighted(counts, 1.0 / np.maximum(document_frequencies(counts), 1))
 

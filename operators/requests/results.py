@@ -1,4 +1,4 @@
-"""What is known of a request, and what the operator `requests` answers to it."""
+"""Traced requests, and the results of the operator `requests`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ EvidenceKind = Literal["state", "ngram", "spent"]
 
 
 class Use(NamedTuple):
-    """One thing that a request's time was spent on.
+    """A thing that a request spent time on.
 
     Attributes:
-        what: state, system call, object, by whom, result: the parts that make it the same thing in another request.
-        pid: the process of whom; 0 where that is not known.
-        times: how often.
-        time_s: for how long, in seconds.
+        what: state, system call, object, cause and result: the parts that identify it across requests.
+        pid: the process that caused it; 0 if unknown.
+        times: the number of times.
+        time_s: the total time in seconds.
 
     """
 
@@ -33,13 +33,13 @@ class Traced:
     """One traced request (section III.B).
 
     Attributes:
-        ts: when it began, seconds since the Unix epoch.
+        ts: its begin, seconds since the Unix epoch.
         request: its id.
-        duration_s: how long it took.
-        counts: how often each state was entered, by the state's name.
-        times_s: how long it was in each state; they sum to the duration.
+        duration_s: its duration in seconds.
+        counts: the number of entries into each state, by the name of the state.
+        times_s: the time in each state, in seconds; the times sum to the duration.
         syscalls: its system calls, in order.
-        uses: what its time was spent on; empty where that is not known.
+        uses: the things that it spent time on; empty if unknown.
 
     """
 
@@ -54,20 +54,20 @@ class Traced:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What sets requests apart from normal ones, in one respect.
+    """A difference of some requests from normal ones.
 
     Attributes:
-        kind: what it is about: a state, an n-gram of system calls, or something that time was spent on.
+        kind: whether it is a state, an n-gram of system calls, or a thing that time was spent on.
         what: the state; the system calls of the n-gram; or the parts of `Use.what`.
-        count: how often it is in one of these requests, on average.
-        usual_count: how often in a normal request.
-        time_s: how long it takes in one of these requests, on average, in seconds; NaN for n-grams.
-        usual_time_s: how long in a normal request.
-        share: of these requests that have it at all, 0 to 1.
-        usual_share: of normal requests.
-        statistic: by which it is ranked: differences in units of the normal spread, signed: below 0 there is less of it
-            than usual. About 3 and less could be chance.
-        pid: the process that is to blame in the newest of these requests; 0 where there is none.
+        count: its mean count in these requests.
+        usual_count: its mean count in normal requests.
+        time_s: its mean time in these requests, in seconds; NaN for n-grams.
+        usual_time_s: its mean time in normal requests, likewise.
+        share: the share of these requests that have it, 0 to 1.
+        usual_share: the share of normal requests that have it.
+        statistic: the difference in units of the normal spread, by which it is ranked; negative if there is less of it
+            than normal. A magnitude of up to about 3 may be chance.
+        pid: the process that caused it in the newest of these requests; 0 if there is none.
 
     """
 
@@ -85,20 +85,20 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of some requests that are alike, or of one, beside normal ones.
+    """A comparison of one request, or of similar ones, with normal requests.
 
     Attributes:
-        requests: how many these are.
+        requests: the number of these requests.
         duration_s: their mean duration in seconds.
-        usual_duration_s: that of normal requests; NaN while none is known.
-        times_s: mean seconds in each state.
-        usual_s: mean seconds in each state of normal requests.
-        counts: mean number of times each state was entered.
-        usual_counts: that of normal requests.
-        syscalls: mean number of system calls.
+        usual_duration_s: that of normal requests; NaN while there is none.
+        times_s: the mean seconds in each state.
+        usual_s: those of normal requests.
+        counts: the mean number of entries into each state.
+        usual_counts: those of normal requests.
+        syscalls: the mean number of system calls.
         usual_syscalls: that of normal requests.
-        differences: what sets them apart, worst first: by what it takes of their time and by its statistic.
-        explained: whether any of these is beyond chance: if not, nothing but the duration sets them apart.
+        differences: the differences, worst first: by their share of the lost time and by their statistic.
+        explained: whether any of them is beyond chance; otherwise only the duration differs.
 
     """
 
@@ -117,15 +117,15 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Outlying requests that are alike (section III.D), under a name that stays.
+    """A cluster of outlying requests (section III.D) with a persistent number.
 
     Attributes:
-        number: its identity: the same trouble has the same one tomorrow.
-        requests: how many there were of it so far.
-        began_ts: when its first request began, seconds since the Unix epoch.
-        newest_ts: when its newest did.
+        number: its identity: the same fault has the same number tomorrow.
+        requests: the number of its requests so far.
+        began_ts: the begin of its first request, seconds since the Unix epoch.
+        newest_ts: the begin of its newest request, likewise.
         example: the id of its newest request.
-        evidence: what sets it apart.
+        evidence: its comparison with normal requests.
 
     """
 
@@ -139,17 +139,17 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """How unusual a request is.
+    """The score of a request.
 
     Attributes:
-        score: above 1 it is an outlier: its distance from the nearest request in a dense region, in units of eps.
-        odd: whether it is one not by the time it spent, but by what it did: it may be fast.
-        cluster: the number of its cluster; 0 where it is normal.
-        evidence: of this request alone; None where it is normal.
-        usual_s: mean seconds in each state of normal requests; empty for one of these.
-        eps_s: within which requests are neighbours, in seconds.
-        young: whether too few requests have been seen for this to be relied on.
-        vector: what the operator keeps of it; of no use to others.
+        score: its distance from the nearest request in a dense region, in units of eps: above 1 it is an outlier.
+        odd: whether it is an outlier by what it did, not by its times: it may be fast.
+        cluster: the number of its cluster; 0 if it is normal.
+        evidence: its comparison with normal requests; None if it is normal.
+        usual_s: the mean seconds in each state of normal requests; empty if it is normal.
+        eps_s: the radius of neighbourhoods in seconds.
+        young: whether there were too few requests for a reliable score.
+        vector: what the operator keeps of it; not for others.
 
     """
 
@@ -164,5 +164,5 @@ class Judged:
 
     @property
     def outlier(self) -> bool:
-        """Whether it is out of line."""
+        """Whether it is an outlier."""
         return self.score > 1.0

@@ -1,4 +1,4 @@
-"""Outlying requests that are alike, as they come: clusters whose names stay."""
+"""Clusters of outlying requests in a stream, with persistent numbers."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ if TYPE_CHECKING:
     from laggard.operators.requests.usual import Key
 
 MOST_CLUSTERS: Final = 64
-"""Of a service. Beyond, the one that has been quiet for longest of those with the fewest requests is forgotten."""
+"""The most clusters of a service. Beyond, the one with the fewest requests, and then the oldest, is forgotten."""
 
 ALIKE: Final = 0.55
-"""Signatures that have so much in common are of the same trouble."""
+"""The similarity from which on signatures belong to the same fault."""
 
 MEMORY: Final = 200
-"""So many requests of a cluster its evidence is from, at most twice as many."""
+"""The number of requests of a cluster that its evidence is from; up to twice as many."""
 
 _MOST_KEYS = 64
 _WEIGHTS: Final = {"state": 0.2, "call": 0.2, "spent": 0.4, "did": 0.2}
 _BLOCKS: Final = tuple(_WEIGHTS)
-_NOTABLE: Final = 0.03  # of the time lost: less is left out of a signature
-_UNUSUAL: Final = 7.0  # spreads: twice as often as what is always there once
-_LARGEST: Final = 5.0  # of log(1 + count): how often does not matter beyond
+_NOTABLE: Final = 0.03  # the least share of the lost time in a signature
+_UNUSUAL: Final = 7.0  # in spreads: a count of two for what normally occurs once
+_LARGEST: Final = 5.0  # of log(1 + count): larger counts are equal
 _NOTHING: Final = ("",)
-_WHERE_DOES_NOT_MATTER: Final = frozenset({"BP"})  # who is preempted is so anywhere
-_BY_FOLDER: Final = frozenset({"BD"})  # each request may read a file of its own: that is no trouble of its own
+_WHERE_DOES_NOT_MATTER: Final = frozenset({"BP"})  # preemption may happen anywhere
+_BY_FOLDER: Final = frozenset({"BD"})  # requests that read different files may have the same fault
 
 Signature = dict[str, dict[tuple[str, ...], float]]
-"""By block, what makes a trouble: unit vectors over things. A block that says nothing is not there."""
+"""The signature of a fault: a unit vector over things for each block; blocks without information are missing."""
 
 
 def signature(found: Profile, usual: Moments, *, lost_s: float) -> Signature:
-    """What a request did, and where its time went, beyond what is usual.
+    """Return the signature of a request: its lost time and its excess of calls over normal requests.
 
-    Three blocks are of lost time, from the coarse to the fine: by state, by state and system call, by all that is known
-    of what the time was spent on; each has the square roots of shares, so that the product of two is 1 where time was
-    lost alike, whatever it was in all. The fourth has system calls that there were more of; where there are none, how
-    often states were entered. Who lost nothing and did nothing more often is told by the calls that it did not make,
-    and without any of these it is like all others of that kind: never without a signature, or each were a cluster.
+    Three blocks have the lost time, from coarse to fine: by state, by state and system call, and by all parts of a
+    thing. Each has the square roots of shares, so that the product of two is 1 if time was lost in the same way,
+    however much it was. The fourth block has the excess of system calls; without these, that of entries into states. A
+    request without any lost time or excess has the calls that it lacks instead. One without these has the signature of
+    all such requests, so that each does not become a cluster of its own.
     """
     weight = max(usual.weight, 1.0)
     blocks: Signature = {name: {} for name in _BLOCKS}
@@ -91,7 +91,7 @@ def _unit(block: dict[tuple[str, ...], float]) -> dict[tuple[str, ...], float]:
 
 
 def likeness(one: Signature, other: Signature) -> float:
-    """How much two signatures have in common, 0 to 1. A block that only one of them has counts half against it."""
+    """Return the similarity of two signatures, 0 to 1. A block that only one of them has counts half."""
     common = total = 0.0
     for name, weight in _WEIGHTS.items():
         first, second = one.get(name), other.get(name)
@@ -106,7 +106,7 @@ def likeness(one: Signature, other: Signature) -> float:
 
 
 class Trouble:
-    """One cluster: its signature, and what its requests did."""
+    """One cluster: its signature, and the profile of its requests."""
 
     def __init__(self, number: int, ts: float) -> None:
         self.number = number
@@ -117,7 +117,7 @@ class Trouble:
         self.moments = Moments(MEMORY)
 
     def add(self, request: Traced, found: Profile, its: Signature) -> None:
-        """Take a request in."""
+        """Learn a request."""
         self.requests += 1
         self.newest_ts = max(self.newest_ts, request.ts)
         self.example = request.request
@@ -135,7 +135,7 @@ class Trouble:
         self.centre = centre
 
     def cluster(self, usual: Moments) -> Cluster:
-        """What is known of it."""
+        """Return the cluster with its evidence."""
         told = evidence(self.moments, usual)
         return Cluster(self.number, self.requests, self.began_ts, self.newest_ts, self.example, told)
 
@@ -143,8 +143,8 @@ class Trouble:
 class Troubles:
     """All clusters of a service.
 
-    A request belongs to the cluster whose signature it has most in common with, if that is `ALIKE` at least; else it
-    begins one. So a trouble that comes again has the number that it had: numbers are given once, and never again.
+    A request belongs to the cluster with the most similar signature, if the similarity is at least `ALIKE`. Otherwise
+    it begins a new one. So a recurring fault keeps its number. Numbers are never reused.
 
     Attributes:
         found: the clusters, in the order of their numbers.
@@ -156,7 +156,7 @@ class Troubles:
         self._given = 0
 
     def nearest(self, its: Signature) -> Trouble | None:
-        """The cluster that such a request belongs to; None where it is the first of its kind."""
+        """Return the cluster of a signature; None if it is the first of its kind."""
         best, most = None, ALIKE
         for each in self.found:
             if (alike := likeness(its, each.centre)) >= most:
@@ -165,11 +165,11 @@ class Troubles:
 
     @property
     def next_number(self) -> int:
-        """Of the next cluster that begins."""
+        """The number of the next new cluster."""
         return self._given + 1
 
     def add(self, request: Traced, found: Profile, its: Signature) -> Trouble:
-        """Take an outlying request in."""
+        """Learn an outlying request."""
         trouble = self.nearest(its)
         if trouble is None:
             self._given += 1
@@ -184,7 +184,7 @@ class Troubles:
         return trouble
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "given": self._given,
             "found": [
@@ -205,7 +205,7 @@ class Troubles:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         self._given, self.found = int(state["given"]), []
         for told in state["found"]:
             trouble = Trouble(int(told["number"]), float(told["began_ts"]))

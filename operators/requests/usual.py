@@ -1,4 +1,4 @@
-"""What requests do and spend their time on, on average: of normal ones, and of those that are alike."""
+"""Mean profiles of requests: what normal ones do and spend time on, and what those of a cluster do."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ Key = tuple[str, ...]
 """The kind of a thing and the thing: `("ngram", "connect", "connect")`."""
 
 MOST_KEYS: Final = 8_192
-"""Of all requests of a service. Beyond, what the fewest have is forgotten."""
+"""The most things of a service. Beyond, those in the fewest requests are forgotten."""
 
 MOST_DIFFERENCES: Final = 60
 
-_TIME_SPREAD: Final = 0.1  # of the usual time
+_TIME_SPREAD: Final = 0.1  # of the mean time
 _TIME_SPREAD_S: Final = 0.0005
-_EXPLAINS: Final = 0.25  # of the time that is lost: so much must be known of where it went
+_EXPLAINS: Final = 0.25  # the least explained share of the lost time
 _MOST_HAVE: Final = 0.5
 _MANIFOLD: Final = 1.5
 _UTMOST: Final = 1e4
 
 
 class Sums(NamedTuple):
-    """Of one thing, over requests; absent is 0.
+    """Sums over requests for one thing; 0 for requests without it.
 
     Attributes:
-        present: of how many requests.
-        times: how often.
-        times_squared: of its square.
-        time_s: for how long.
-        time_s_squared: of its square.
-        pid: of the newest; a whole number.
+        present: the number of requests with it.
+        times: the sum of its counts.
+        times_squared: the sum of their squares.
+        time_s: the sum of its times.
+        time_s_squared: the sum of their squares.
+        pid: the process in the newest request; an integer.
 
     """
 
@@ -55,11 +55,11 @@ class Sums(NamedTuple):
 _NONE = Sums(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 Profile = dict[Key, tuple[float, float, int]]
-"""Of one request: by thing how often, for how long in seconds, and by which process."""
+"""The profile of a request: count, time in seconds and process by thing."""
 
 
 def profile(request: Traced) -> Profile:
-    """All that is compared of a request: states, n-grams of one to three system calls, and what time was spent on."""
+    """Return the profile of a request: states, n-grams of one to three system calls, and things it spent time on."""
     found: Profile = {}
     for state in dict.fromkeys((*request.times_s, *request.counts)):  # a set has no order
         found["state", state] = request.counts.get(state, 0.0), request.times_s.get(state, 0.0), 0
@@ -72,7 +72,7 @@ def profile(request: Traced) -> Profile:
 
 
 def ngrams_of(syscalls: Sequence[str]) -> Iterator[tuple[tuple[str, ...], int]]:
-    """All n-grams of one to three system calls, with how often they are there (section III.D)."""
+    """Count the n-grams of one to three system calls (section III.D)."""
     calls = list(syscalls)
     for one, count in Counter(calls).items():
         yield (one,), count
@@ -81,13 +81,13 @@ def ngrams_of(syscalls: Sequence[str]) -> Iterator[tuple[tuple[str, ...], int]]:
 
 
 class Moments:
-    """Means and spreads over requests, by thing; the oldest count ever less.
+    """Means and spreads over requests, by thing, with forgetting.
 
     Parameters:
-        memory: after so many requests more all sums are halved, so that at most twice as many count.
+        memory: all sums are halved after this number of requests, so that at most twice as many count.
 
     Attributes:
-        weight: how many requests count.
+        weight: the effective number of requests.
 
     """
 
@@ -99,7 +99,7 @@ class Moments:
         self._sums: dict[Key, Sums] = {}
 
     def add(self, request: Traced, found: Profile) -> None:
-        """Take a request in, with its profile."""
+        """Learn a request with its profile."""
         if self.weight >= 2 * self.memory:
             self._halve()
         self.weight += 1.0
@@ -117,7 +117,7 @@ class Moments:
                 float(pid) or old[5],
             )
         if len(sums) > MOST_KEYS:
-            # Of those that are as rare, n-grams go first: one long request has more of them than are kept.
+            # Among equally rare things n-grams go first: one long request has more of them than are kept.
             kept = sorted(sums, key=lambda key: (sums[key].present, key[0] != "ngram"), reverse=True)[: MOST_KEYS // 2]
             self._sums = {key: sums[key] for key in kept}
 
@@ -130,31 +130,31 @@ class Moments:
         }
 
     def sums(self, key: Key) -> Sums:
-        """Of one thing."""
+        """Return the sums of a thing."""
         return self._sums.get(key, _NONE)
 
     def count_spread(self, key: Key) -> float:
-        """The standard deviation of how often a thing is there, as `ngrams.usual` takes it."""
+        """Return the spread of the counts of a thing, as in `ngrams.usual`."""
         sums, weight = self.sums(key), max(self.weight, 1.0)
         mean = sums.times / weight
         return math.sqrt(max(sums.times_squared / weight - mean * mean, STEADY * STEADY))
 
     def keys(self) -> list[Key]:
-        """All things that are known."""
+        """Return all things."""
         return list(self._sums)
 
     def mean_s(self) -> dict[str, float]:
-        """Mean seconds by state."""
+        """The mean seconds in each state."""
         weight = max(self.weight, 1.0)
         return {key[1]: sums.time_s / weight for key, sums in self._sums.items() if key[0] == "state"}
 
     def mean_counts(self) -> dict[str, float]:
-        """Mean number of times each state was entered."""
+        """The mean number of entries into each state."""
         weight = max(self.weight, 1.0)
         return {key[1]: sums.times / weight for key, sums in self._sums.items() if key[0] == "state"}
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "weight": self.weight,
             "duration_s": self.duration_s,
@@ -164,7 +164,7 @@ class Moments:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         self.weight, self.duration_s = float(state["weight"]), float(state["duration_s"])
         self.syscalls = float(state["syscalls"])
         self._sums = {
@@ -173,7 +173,7 @@ class Moments:
 
 
 def moments(requests: Sequence[Traced]) -> Moments:
-    """Means and spreads over some requests, each of which counts alike."""
+    """Return the means and spreads over some requests with equal weights."""
     found = Moments(max(len(requests), 1))
     for each in requests:
         found.add(each, profile(each))
@@ -181,11 +181,11 @@ def moments(requests: Sequence[Traced]) -> Moments:
 
 
 def evidence(some: Moments, usual: Moments) -> Evidence:
-    """What sets some requests apart from normal ones.
+    """Compare some requests with normal ones.
 
-    A difference is measured in spreads of normal requests: of n-grams that of their counts, as in
-    `ngrams.distinctions`; else that of times; of calls that failed the greater of both. Those of times stand in the
-    order of the share that they have of the time lost, n-grams and calls that failed by their statistic.
+    Differences are in spreads of normal requests: of counts for n-grams, as in `ngrams.distinctions`, of times for
+    other things; for failed calls the larger of both. Differences of times are ordered by their share of the lost time,
+    n-grams and failed calls by their statistic.
     """
     weight, usual_weight = max(some.weight, 1.0), max(usual.weight, 1.0)
     duration_s = some.duration_s / weight
@@ -213,12 +213,12 @@ def evidence(some: Moments, usual: Moments) -> Evidence:
 
 
 def common(key: Key, usual: Moments) -> bool:
-    """Whether most normal requests have it, so that it tells something where it is not there."""
+    """Return whether most normal requests have it, so that its absence is informative."""
     return usual.sums(key).present > 0.9 * usual.weight
 
 
 def _failed(key: Key) -> bool:
-    """Whether it is about calls that failed, which tell something however fast they did: a connection is refused."""
+    """Return whether it is a failed call, which is informative however fast: a connection was refused."""
     return key[0] == "spent" and bool(key[5])
 
 
@@ -249,7 +249,7 @@ def _difference(key: Key, some: Moments, weight: float, usual: Moments, usual_we
 
 
 def _worth(found: Difference, lost_s: float) -> float:
-    """By what differences are ranked, those of times and those of counts together."""
+    """Return the rank of a difference, comparable between times and counts."""
     surprise = min(math.log1p(abs(found.statistic)) / math.log1p(_UTMOST), 1.0)
     of_count = 0.5 * surprise * max(found.share, found.usual_share)
     if found.kind == "ngram" or lost_s <= 0.0:
@@ -260,7 +260,7 @@ def _worth(found: Difference, lost_s: float) -> float:
 
 
 def _explains(found: Difference, lost_s: float, requests: float) -> bool:
-    """Whether a difference says why: most of these have it, it is beyond chance, and it is not a state alone."""
+    """Return whether a difference is a cause: in most requests, beyond chance, and not a state alone."""
     if found.statistic <= APART or found.kind == "state":
         return False
     if found.kind == "spent" and lost_s > 0.0 and found.time_s - found.usual_time_s >= _EXPLAINS * lost_s:
@@ -270,7 +270,7 @@ def _explains(found: Difference, lost_s: float, requests: float) -> bool:
 
 
 def _explain_together(found: Iterable[Difference], lost_s: float) -> bool:
-    """Whether waits of one kind in files of one folder say why, where each request waits for another file."""
+    """Return whether waits of one kind for the files of one folder are the cause, one file per request."""
     pooled: dict[tuple[str, ...], tuple[float, float]] = {}
     for each in found:
         if each.kind == "spent" and each.time_s > each.usual_time_s:

@@ -1,4 +1,4 @@
-"""The method as published, with all requests there: each is judged by all others, and told what sets it apart."""
+"""The published method on a complete set of requests: each is compared with all others."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MOST_PROFILED: Final = 10_000
-"""Of so many normal requests, evenly spread, is looked at all that they did: of more it says the same."""
+"""The number of normal requests whose profiles are compared, evenly spread: more do not change the result."""
 
 
 class Whole(NamedTuple):
-    """What all requests say of each other.
+    """The outliers of a complete set of requests.
 
     Attributes:
-        outliers: by the place of each outlying request, in order, what is known of it.
-        clusters: of these, the largest first; numbers begin at 1.
+        outliers: the score of each outlier by its place, in order.
+        clusters: their clusters, the largest first; numbers begin at 1.
 
     """
 
@@ -38,18 +38,17 @@ class Whole(NamedTuple):
 
 
 def whole(requests: Callable[[], Iterable[Traced]], *, eps_s: float | None, minimum_points: int = 100) -> Whole:
-    """Outliers by DBSCAN's noise rule on the seconds in each state, and clusters of them by k-means on state counts.
+    """Find outliers by DBSCAN's noise rule on the seconds in each state, and clusters by k-means on state counts.
 
-    The score is the distance from the nearest core point in units of eps: what scores above 1 is noise (sections III.C
-    and III.D).
+    The score is the distance from the nearest core point in units of eps: noise is above 1 (sections III.C and III.D).
 
     Parameters:
-        requests: gives all of them, in the same order each time that it is called: twice.
-        eps_s: within which requests are neighbours, in seconds; None to estimate it (`outliers.estimated_eps`).
-        minimum_points: how many requests make a dense region.
+        requests: returns all requests, in the same order at each call. It is called twice.
+        eps_s: the radius of neighbourhoods in seconds; None to estimate it (`outliers.estimated_eps`).
+        minimum_points: the number of requests that make a dense region.
 
     Returns:
-        Nothing where there are fewer than `minimum_points`, or all are alike.
+        The outliers and clusters; none for fewer than `minimum_points` requests, or if all are equal.
 
     """
     times, counts = _matrices(requests())
@@ -80,7 +79,7 @@ def whole(requests: Callable[[], Iterable[Traced]], *, eps_s: float | None, mini
 
 
 def _matrices(requests: Iterable[Traced]) -> tuple[Floats, Floats]:
-    """Seconds in each state and how often each was entered, shape (requests, states), states by their names."""
+    """Return the seconds in each state and the entries into it, shape (requests, states), states by name."""
     places: dict[str, int] = {}
     rows, columns, values = [], [], []
     number = 0
