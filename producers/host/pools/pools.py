@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
+
+from laggard.pipeline.records import make_layout
 from laggard.producers.host import processes, thread
 from laggard.producers.host.pools.grouping import MAX_MEMBERS, MAX_POOLS, MINIMUM, SETTLED_S, Grouping
 from laggard.producers.host.pools.prefork import PreforkPools
@@ -14,7 +17,6 @@ from laggard.producers.host.pools.threads import ThreadPools
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from laggard.pipeline.records import Layout
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
     from laggard.producers.system.clock import Clock
 
 _logger = logging.getLogger(__name__)
+
+EMPTIED_S: Final = 120.0
+EMPTIED_TICKS: Final = 3
+"""For this time, in seconds, and for this number of ticks a pool without members has empty frames, which end its open
+incident."""
 
 
 class Members(NamedTuple):
@@ -37,6 +44,21 @@ class Members(NamedTuple):
     key: str
     layout: Layout
     values: NDArray[np.float64]
+
+
+class _Emptied(NamedTuple):
+    """A pool that has lost its last member.
+
+    Attributes:
+        features: of its frames.
+        since_s: when that was, by the monotonic clock.
+        ticks: the number of its empty frames so far.
+
+    """
+
+    features: tuple[str, ...]
+    since_s: float
+    ticks: int = 0
 
 
 class Pools:
@@ -77,13 +99,15 @@ class Pools:
         self._of_processes = Grouping(host, processes.FEATURES, minimum, settled_s)
         self._threads = ThreadPools(threads, self._of_threads) if threads else None
         self._prefork = PreforkPools(self._of_processes, settled_s, titles=titles) if discover else None
+        self._features: dict[str, tuple[str, ...]] = {}  # of the pools of the last tick
+        self._emptied: dict[str, _Emptied] = {}
 
     def unmatched(self, names: Collection[str]) -> list[str]:
         """Those of the names, or patterns, whose threads are to be watched that no process of these names has."""
         return [each for each in self._named if not any(fnmatchcase(name, each) for name in names)]
 
     def read(self, table: ProcessTable, layout: Layout, values: NDArray[np.float64]) -> list[Members]:
-        """All pools, each with its members' values.
+        """All pools, each with its members' values; also, for a while, those that have lost all members.
 
         Args:
             table: that was read just now.
@@ -99,11 +123,30 @@ class Pools:
         if self._threads is not None:
             pools, of_threads = self._threads.read(table, layout, monotonic_s, boot_s)
             found += [Members(pool.key, pool.layout, of_threads[pool.places]) for pool in pools]
-        for each in found:
-            each.values.setflags(write=False)
         self.count, self.members = len(found), sum(len(each.values) for each in found)
         self._leave_out()
+        found += self._without_members({each.key: each.layout.features for each in found}, monotonic_s)
+        for each in found:
+            each.values.setflags(write=False)
         return found
+
+    def _without_members(self, there: dict[str, tuple[str, ...]], now_s: float) -> list[Members]:
+        """Return empty frames of pools that have lost all members, given the features of those that have some."""
+        self._emptied |= {
+            key: _Emptied(features, now_s) for key, features in self._features.items() if key not in there
+        }
+        self._features = there
+        self._emptied = {
+            key: each._replace(ticks=each.ticks + 1)
+            for key, each in self._emptied.items()
+            if key not in there and (now_s - each.since_s < EMPTIED_S or each.ticks < EMPTIED_TICKS)
+        }
+        for key in list(self._emptied)[: max(len(self._emptied) - MAX_POOLS, 0)]:
+            del self._emptied[key]
+        return [
+            Members(key, make_layout([], [], each.features), np.zeros((0, len(each.features))))
+            for key, each in self._emptied.items()
+        ]
 
     def _leave_out(self) -> None:
         """Count what is beyond a bound, and say so when it begins."""

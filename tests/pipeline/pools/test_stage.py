@@ -7,6 +7,7 @@ import math
 import random
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from laggard.pipeline.alarms.courses import OVER_S
@@ -17,7 +18,7 @@ from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.eventtime import SET_BACK_RECORDS, SILENT_S
 from laggard.pipeline.pools.stage import MEMBER, CovarianceTask
-from laggard.pipeline.records import Case, Feedback, Frame, Mark, Request, encode
+from laggard.pipeline.records import Case, Feedback, Frame, Mark, Request, encode, make_layout
 from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Progress, anomaly_id
 from laggard.pipeline.records.pools import PoolOutput, pool_id
 from tests.pipeline.pools.records import NAN, STAGE, T0, X, told
@@ -233,6 +234,16 @@ def test_a_pool_that_falls_silent_ends_its_anomalies_by_the_frames_of_others(mon
     assert (ended.id, ended.silent_since_ts) == (anomaly.id, T0 + 125.0)
     # It comes back as it was: that is another anomaly, and no other ranking.
     assert kinds(give(task, busy(130.0 + SILENT_S, 160.0 + SILENT_S))) == ["Anomaly"]
+
+
+def test_a_pool_that_has_lost_all_members_ends_its_anomaly_within_a_minute() -> None:
+    task = new_task()
+    anomaly, _ = give(task, [*calm(0, 100), *busy(100, 130)])
+    nothing = make_layout([], [], [X]), np.zeros((0, 1))
+    empty = [Frame("pool", "workers", "member", T0 + 5.0 * number, number, *nothing) for number in range(26, 38)]
+    (ended,) = (each for each in give(task, empty) if isinstance(each, Progress))
+    assert (ended.id, ended.change) == (anomaly.id, "ended")
+    assert ended.ts <= T0 + 130.0 + 60.0
 
 
 # Recovery, and the end.

@@ -164,8 +164,36 @@ def test_who_calls_exec_or_gets_another_parent_leaves(machine, looks):
     assert len(one.look()["web-1/app"].values) == 2
     for pid in (7, 11, 12):
         machine.end(pid)
-    assert one.look() == {}
+    assert len(one.look()["web-1/app"].values) == 0
     assert (one.pools.count, one.pools.members) == (0, 0)
+
+
+@pytest.mark.parametrize(("interval_s", "ticks"), [(1.0, 120), (50.0, 3), (300.0, 3)])
+def test_a_pool_that_has_lost_all_members_is_empty_for_a_while(machine, looks, interval_s, ticks):
+    machine.run(7, comm=b"app")
+    fork(machine, 7, (8, 9, 10), comm=b"app")
+    one = looks()
+    features = one.look()["web-1/app"].layout.features
+    for pid in (8, 9, 10):
+        machine.end(pid)
+    found = [one.look(interval_s) for _ in range(ticks + 1)]
+    assert [[len(each["web-1/app"].values), each["web-1/app"].layout.features] for each in found[:-1]] == [
+        [0, features]
+    ] * ticks
+    assert found[-1] == {}
+
+
+def test_a_pool_whose_members_come_again_is_empty_no_longer(machine, looks):
+    machine.run(7, comm=b"app")
+    one = looks()
+    counts = []
+    for _ in range(2):
+        fork(machine, 7, (8, 9, 10), comm=b"app")
+        counts.append(len(one.look(20.0)["web-1/app"].values))
+        for pid in (8, 9, 10):
+            machine.end(pid)
+        counts.append(len(one.look()["web-1/app"].values))
+    assert counts == [3, 0, 3, 0]
 
 
 def serve(machine, pid=7, comm=b"java", threads=3, name="exec-{}"):
@@ -309,7 +337,7 @@ def test_a_process_that_changes_its_name_is_watched_by_that(machine, looks):
     machine.run(7, comm=b"sh")
     held = one.table.held_files
     one.look()
-    assert one.look() == {}
+    assert one.look()["web-1/java/exec"].layout.rows == ()
     assert one.table.held_files < held
 
 
