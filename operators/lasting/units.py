@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,7 +38,8 @@ class Units:
         rows: ids of the rows whose name has several in the frame.
         present: the number of names that are in the frame.
         first_ts: when each unit was first seen, seconds since the Unix epoch; -inf from the first frame on.
-        joined_ts: when a row last joined each unit; likewise, and once a new name has settled.
+        joined_ts: when a row last joined each unit; likewise, and once a new name has settled. Until then it is that of
+            the first row.
         seen_ts: when each absent unit was last seen.
         frame_rows: ids of all rows of the frame, in its order.
         frame_names: the name of each of these rows.
@@ -108,7 +110,11 @@ class Units:
             [*(before.get(name, -1) for name in names), *(rows_before.get(row, -1) for row in rows)], np.intp
         )
         known = frozenset(self.frame_rows)
-        came = {name for row, name in zip(layout.rows, layout.names, strict=True) if row not in known}
+        named = list(zip(layout.rows, layout.names, strict=True))
+        came, stayed = {name for row, name in named if row not in known}, {name for row, name in named if row in known}
+        # The rows of a new program may begin one by one: it settles after the first of them.
+        unsettled = itertools.compress(self.names, self.unsettled().tolist())
+        came.difference_update(stayed.intersection(unsettled))
         joined = [*(name in came for name in names), *(row not in known for row in rows)]
         new = np.flatnonzero(source < 0)
         first_ts = picked(self.first_ts, source, new, ts)

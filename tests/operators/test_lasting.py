@@ -175,6 +175,19 @@ def test_the_level_of_a_new_program_that_stays_is_its_baseline(machine: Machine)
     assert machine.open == [("shop", CPU)]
 
 
+def test_a_new_program_settles_though_its_processes_begin_one_by_one(machine: Machine) -> None:
+    machine.become(*SERVICE)
+    machine.run(1)
+    machine.become(*SERVICE, "shop[4]")
+    machine.run(NEW_S / 60.0 + 4 * 60)
+    units = machine.lasting._state.units
+    assert np.isneginf(units.joined_ts[units.names.index("shop")])
+    assert machine.told == []
+    assert machine.open == []
+    machine.run(3, {"shop[3]": 0.5})
+    assert machine.open == [("shop[3]", CPU)]
+
+
 def test_what_a_new_program_holds_is_no_peak_of_it() -> None:
     machine = Machine()
     machine.run(10)
