@@ -447,6 +447,7 @@ def test_a_process_that_becomes_another_program_is_not_mixed_with_it():
     command = ["sh", "-c", "echo; read line; exec sleep 60"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
+            assert process.stdout is not None
             process.stdout.readline()
             wait_for_state(process.pid, "S")
             with session_of(process.pid) as session:
