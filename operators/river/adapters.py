@@ -1,6 +1,6 @@
-"""How river's detectors look at a frame: one at whole rows, or one at each counter.
+"""Adapters of river's detectors to frames: one detector for whole rows, or one for each counter.
 
-What they see is each counter's rise above what is usual for it, between 0 (usual, or less) and 1.
+Their input is the rise of each counter above its baseline, from 0 (at the baseline or below) to 1.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ if TYPE_CHECKING:
 
 
 class Judge(Protocol):
-    """Detectors and what they have learned of one stream. `rises` has the shape (rows, features), NaN for not there."""
+    """Detectors of one stream with their state. `rises` has the shape (rows, features), NaN for missing values."""
 
     def rows(self, layout: Layout, rises: Matrix) -> Vector:
-        """How unusual each row is; NaN where nobody can tell yet."""
+        """Return the raw score of each row; NaN if unknown."""
 
     def features(self, layout: Layout, row: int, rises: Vector) -> Vector:
-        """How much each feature of a row has to do with that; NaN where it is not there."""
+        """Return the contribution of each feature of a row to its score; NaN for a missing value."""
 
     def learn(self, ts: float, layout: Layout, rises: Matrix) -> None:
-        """Take a frame in."""
+        """Learn a frame."""
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave."""
+        """Restore a `snapshot`."""
 
 
 class RowJudge:
-    """One detector that judges the features of a row together, the same for all rows of the stream.
+    """A single detector for all rows of the stream, which scores the features of a row together.
 
-    A detector of its own for each row would take 2 MB each (HalfSpaceTrees) and half an hour until it is ready. What
-    makes rows comparable is that each is measured by its own past; this detector learns which rises go together,
-    which happen every minute in some row, and which never.
+    One detector per row would take 2 MB each (HalfSpaceTrees), and half an hour of warm-up. Rows are comparable since
+    each is measured against its own baseline. The detector learns which rises occur together, which occur every minute
+    in some row, and which never.
 
-    A detector fixes at its start which features it looks at, so a frame with a new one starts it anew.
+    The features of a detector are fixed at its start, so a new feature restarts it.
     """
 
     def __init__(self, blueprint: Blueprint) -> None:
@@ -65,7 +65,7 @@ class RowJudge:
         return np.array([score(detector, x) for x in self._inputs(layout, rises)], dtype=np.float64)
 
     def features(self, layout: Layout, row: int, rises: Vector) -> Vector:  # noqa: ARG002 - its rises say all
-        """How much less unusual the row were if this feature alone were as usual. Never below 0."""
+        """Return how much lower the score were with this feature at its baseline; at least 0."""
         found = np.full(len(rises), np.nan)
         if not self._known:
             return found
@@ -73,7 +73,7 @@ class RowJudge:
         whole = self._blueprint.score(self._detector, x)
         for at, feature in enumerate(layout.features):
             if not np.isnan(rises[at]):
-                # What is as usual already takes nothing away.
+                # A feature at its baseline contributes nothing.
                 without = self._blueprint.score(self._detector, {**x, feature: 0.0}) if x.get(feature) else whole
                 found[at] = max(whole - without, 0.0)
         return found
@@ -89,7 +89,7 @@ class RowJudge:
             self._blueprint.learn(self._detector, x)
 
     def _inputs(self, layout: Layout, rises: Matrix) -> list[dict[str, float]]:
-        """Each row as river takes it: all features that the detector knows; what is not there is as usual."""
+        """Yield each row in river's form: all features of the detector; missing ones are at their baselines."""
         index = {feature: at for at, feature in enumerate(layout.features)}
         usual = np.zeros((len(rises), 1))
         at = [index.get(feature, -1) for feature in self._known]
@@ -107,28 +107,27 @@ class RowJudge:
 
 
 class CounterJudge:
-    """A detector for each counter: each feature of each row. A row's score is the root mean square of its features'.
+    """One detector per counter: for each feature of each row. The score of a row is the root mean square over features.
 
-    In a mean one feature drowns among 24 that are as usual; of the largest alone, many rows have the same, where
-    answers stop at 1.
+    A mean would hide one feature among 24 normal ones. The maximum would be equal in many rows, if scores end at 1.
 
-    A detector that predicts gets the value of the tick before to predict from.
+    A detector that predicts gets the value of the tick before.
 
     Parameters:
         blueprint: makes the detectors.
-        keep_s: how long a row that has gone is remembered ...
-        spare: ... and how many such rows at most, those seen last.
+        keep_s: for how long absent rows are remembered, in seconds.
+        spare: the most absent rows that are remembered: those seen last.
 
     """
 
     def __init__(self, blueprint: Blueprint, keep_s: float, spare: int) -> None:
         self._blueprint = blueprint
-        # New detectors are copies of this one. They share its generators of random numbers, 2.5 kB each.
+        # New detectors are copies of this one. They share its random number generators, 2.5 kB each.
         self._first = blueprint.new()
         self._keep_s = keep_s
         self._spare = spare
-        self._rows: dict[str, dict[str, list[Any]]] = {}  # by row and feature, the detector and the value before
-        self._seen: dict[str, float] = {}  # by row, when it was last there; the one seen longest ago first
+        self._rows: dict[str, dict[str, list[Any]]] = {}  # the detector and the last value, by row and feature
+        self._seen: dict[str, float] = {}  # the time of its last frame by row; the oldest first
 
     def rows(self, layout: Layout, rises: Matrix) -> Vector:
         """See `Judge`."""

@@ -1,4 +1,4 @@
-"""A river detector as the configuration names it: found, checked and tried out before any data comes."""
+"""A river detector by its name in the settings: found, checked and tried before any data comes."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ if TYPE_CHECKING:
 Parameter = bool | int | float | str
 
 SEED: Final = 1
-"""Of a detector that draws numbers, where the parameters give none."""
+"""The default seed of a detector with random numbers."""
 
 PROBABLE: Final = {"HalfSpaceTrees", "GaussianScorer"}
-"""Of these one minus the answer is like a probability: minus its logarithm is what tells large answers apart."""
+"""For these, one minus the answer is like a probability, and minus its logarithm separates large answers."""
 
 MOST_CERTAIN: Final = 1e-13
-"""So close to 1 two answers cannot be told apart any more."""
+"""Answers closer to 1 than this are equal."""
 
 STEPS: Final = 16.0
-"""What the calibration gets is finer than its bins by so much."""
+"""The factor by which raw scores are finer than the bins of the calibration."""
 
 CHANGED_BY_SCORING: Final = {"PredictiveAnomalyDetection": ("dynamic_mae", "dynamic_se_variance")}
-"""What a detector learns when it is asked; here it learns that when it is told to learn."""
+"""Detectors that learn when they score: here they learn in `learn` only."""
 
 TRIED: Final = 64
-"""So many made-up rows are learned before it is seen whether a detector can be used."""
+"""The number of synthetic rows with which a detector is tried."""
 
 MOST_NODES: Final = 200_000
-"""Of HalfSpaceTrees: some 60 MB for each host."""
+"""The most trees of HalfSpaceTrees: about 60 MB per host."""
 
 WINDOW: Final = 256
-"""Rows that LocalOutlierFactor compares with: river's 1,000 make it 15 times as slow."""
+"""The window of LocalOutlierFactor: with river's default of 1,000 it is 15 times as slow."""
 
 
 class Blueprint:
     """Makes detectors of one kind.
 
     Parameters:
-        name: of a class in `river.anomaly`.
-        parameters: of its constructor, as far as they are numbers, texts or truth values; of `LocalOutlierFactor` also
-            `window_size`, the rows that are compared with.
+        name: the name of a class in `river.anomaly`.
+        parameters: the parameters of its constructor that are numbers, texts or truth values; for `LocalOutlierFactor`
+            also `window_size`.
 
     Raises:
         ImportError: river is not installed.
         ValueError: there is no such detector or parameter, or its state is no plain data; says what was expected.
 
     Attributes:
-        per: `row` for a detector of a row's features together, `counter` for one that judges a single value.
-        parts: what such a detector is made of.
+        per: `row` for a detector of all features of a row, `counter` for one of single values.
+        parts: the classes and functions that such a detector consists of.
 
     """
 
@@ -67,7 +67,7 @@ class Blueprint:
         self._prototype = self._built()
         try:
             for generator in generators(self._prototype) if "seed" not in self.parameters else ():
-                generator.seed(SEED)  # or it would differ from run to run
+                generator.seed(SEED)  # otherwise it would differ from run to run
         except NotPlainError as error:
             raise ValueError(f"{name} cannot be kept: {error}") from None
         self.parts = self._try()
@@ -106,7 +106,7 @@ class Blueprint:
             raise ValueError(f"{self.name} does not take {self.parameters}: {_told(error)}") from None
 
     def _try(self) -> Parts:
-        """Learn and score made-up rows, and see whether the detector is one that can be kept."""
+        """Learn and score synthetic rows, and check that the state of the detector can be stored."""
         detector = self.new()
         noise = np.random.default_rng(SEED)
         rows = noise.random((TRIED, 3)).tolist()
@@ -129,19 +129,19 @@ class Blueprint:
         return parts
 
     def new(self) -> Any:
-        """A detector that has learned nothing, which shares nothing with others."""
+        """Return a new detector that shares nothing with others."""
         return copy.deepcopy(self._prototype)
 
     def score(self, detector: Any, x: Mapping[str, float], y: float = 0.0) -> float:
-        """What a detector says of a row's features `x`, or of one value `y` after `x`; larger is more unusual.
+        """Return the raw score of the features `x` of a row, or of one value `y` after `x`; NaN for none.
 
-        As the calibration takes it, see `PROBABLE` and `STEPS`. NaN where there is no answer.
+        It is scaled for the calibration, see `PROBABLE` and `STEPS`.
         """
         saved = [(name, copy.deepcopy(getattr(detector, name))) for name in self._kept]
         try:
             answer = float(detector.score_one(x) if self.per == "row" else detector.score_one(x, y))
         except ZeroDivisionError:
-            answer = math.nan  # a detector that has seen nothing but one value
+            answer = math.nan  # a detector that has seen a single value only
         finally:
             for name, value in saved:
                 setattr(detector, name, value)
@@ -150,18 +150,18 @@ class Blueprint:
         return answer * STEPS if math.isfinite(answer) else math.nan
 
     def learn(self, detector: Any, x: Mapping[str, float], y: float = 0.0) -> None:
-        """Let a detector learn it."""
+        """Let a detector learn a row or a value."""
         if self.per == "row":
             detector.learn_one(x)
             return
-        # An answer that is no number, as before anything was learned, would stay in its means for ever.
+        # An answer that is NaN, as before any was learned, would stay in its means for ever.
         if self._kept and math.isfinite(self.score(detector, x, y)):
             detector.score_one(x, y)
         detector.learn_one(x, y)
 
 
 def usable() -> dict[str, Any]:
-    """The detectors of the river that is installed. Raises `ImportError` saying how to install it."""
+    """Return the detectors of the installed river. Raises `ImportError` that says how to install it."""
     anomaly = _anomaly()
     found = {name: getattr(anomaly, name) for name in anomaly.__all__}
     return {name: cls for name, cls in found.items() if not hasattr(cls, "classify")}
@@ -194,7 +194,7 @@ def _supervised(cls: Any) -> bool:
 
 
 def _is_plain(parameter: inspect.Parameter) -> bool:
-    """Whether a parameter can be written in a configuration."""
+    """Return whether a parameter can be given in the settings."""
     if isinstance(parameter.default, Parameter):
         return True
     kind = str(parameter.annotation)

@@ -31,41 +31,40 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 EXPLAINED: Final = 20
-"""The worst rows whose features are told; what an answer costs grows with it."""
+"""The number of worst rows with features in a ranking, whose cost grows with it."""
 
 PRIOR: Final = (5.5, 0.3)
-"""The level that raw scores pass once an hour and the spread of their tail before any was seen, see `Calibration`."""
+"""The prior of the level that raw scores pass once an hour and of the spread of their tail, see `Calibration`."""
 
 HALF: Final = 3.0
-"""So many standard deviations above its usual a counter is half way from 0 to 1."""
+"""The deviation of a counter at which its rise is 1/2, in standard deviations."""
 
 
 class River(Calibrated):
-    """Ranks the rows of a frame by how unusual a detector of river's finds them.
+    """Ranks the rows of a frame by the scores of one of river's detectors.
 
-    What detectors see is free of units and of the sizes of rows: each counter's rise above its own row's usual, z
-    standard deviations of it (see `Gaussian`, which keeps that past), as z / (3 + z). So 0 is usual or less, and
-    nothing is above 1, as HalfSpaceTrees wants it; a huge value does not spoil what is learned from it.
+    The input of detectors does not depend on units or on the sizes of rows. It is the rise of each counter above its
+    own baseline: z standard deviations (see `Gaussian`, which keeps the baselines) become z / (3 + z). So the rise is 0
+    at the baseline or below, and at most 1, as HalfSpaceTrees needs it; a huge value does not dominate what is learned.
 
-    A detector that takes several features (HalfSpaceTrees, LODA, LocalOutlierFactor, OneClassSVM) is one for all rows,
-    and a feature's score is what the row's score falls by when that feature alone is as usual. A detector of single
-    values (GaussianScorer, StandardAbsoluteDeviation, PredictiveAnomalyDetection) is one for each counter, and a row's
-    score is the root mean square of its features'. The frame's score is that of its worst row, on the scale of
-    `Calibration`, where 1 is the false-alarm budget. Unlike `gaussian`, river's detectors learn each tick as soon as it
-    is judged.
+    There is a single detector for all rows if it takes several features (HalfSpaceTrees, LODA, LocalOutlierFactor,
+    OneClassSVM). The score of a feature is then how much lower the score of the row were with this feature at its
+    baseline. Detectors of single values (GaussianScorer, StandardAbsoluteDeviation, PredictiveAnomalyDetection) are one
+    per counter, and the score of a row is the root mean square over its features. The score of the frame is that of its
+    worst row, on the scale of `Calibration`, where 1 is the false-alarm budget. Unlike `gaussian`, river's detectors
+    learn each tick at once.
 
     Deterministic: random numbers are seeded. Memory: that of the detectors, for instance 2 MB for HalfSpaceTrees with
-    10 trees, 1 to 3 kB for each counter where each has one, and that of `Gaussian`; rows that have gone are forgotten
-    by the same rule as there.
+    10 trees, or 1 to 3 kB per counter, and that of `Gaussian`. Absent rows are forgotten as there.
 
     Reference: Montiel et al. (2021), "River: machine learning for streaming data in Python", JMLR 22.
 
     Parameters:
         detector: the name of a class in `river.anomaly`.
-        parameters: of its constructor; its `seed` is 1 where it has one that is not given.
-        context_s: the window that is usual for a counter, in seconds.
+        parameters: the parameters of its constructor; a `seed` is 1 by default.
+        context_s: the window of the baseline in seconds.
         false_alarms_per_day: the budget.
-        spare_rows: how many rows that have gone are remembered, should they come back.
+        spare_rows: the most rows that are remembered while they are absent.
 
     Example:
         >>> from types import SimpleNamespace
@@ -108,15 +107,12 @@ class River(Calibrated):
             else CounterJudge(self.blueprint, context_s, spare_rows)
         )
         self._calibration = Calibration(per_day=false_alarms_per_day, scale="logarithmic", prior=PRIOR)
-        # Answers that somebody holds, and that are to stay what they are; never part of a snapshot.
+        # Scores that are still in use and must not change; never part of a snapshot.
         self._held: WeakSet[Scores] = WeakSet()
         self._judged: tuple[float, Layout, Matrix, Scores] | None = None
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
-        """How unusual each row is at this tick, judged by what was learned before. Changes nothing.
-
-        `values` has the shape (rows, features).
-        """
+        """Score a frame. `values` has the shape (rows, features). The state does not change."""
         judged = self._judged
         if judged is not None and judged[0] == ts and judged[1] is layout and judged[2] is values:
             return judged[3]
@@ -132,7 +128,7 @@ class River(Calibrated):
         return scores
 
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
-        """Take the frame into the state. Raises `ValueError` when its shape is not that of its names."""
+        """Learn a frame. Raises `ValueError` if the shape of `values` does not fit the names."""
         scores = self.score(ts, layout, values)
         rises, worst = scores.rises, scores.worst
         self._judged = None
@@ -145,7 +141,7 @@ class River(Calibrated):
         self._calibration.learn(ts, worst)
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "detector": self.detector,
             "parameters": dict(self.parameters),
@@ -155,7 +151,7 @@ class River(Calibrated):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         for name, own in (("detector", self.detector), ("parameters", self.parameters)):
             if state[name] != own:
                 raise ValueError(f"{name}: expected a state of {own}, got one of {state[name]}")
@@ -171,20 +167,20 @@ def _from_1(state: dict[str, Any]) -> dict[str, Any]:
 
 
 MIGRATIONS = {1: _from_1}
-"""By the version that a state has: what makes the next one's of it."""
+"""Migrations by the version of a state: each makes that of the next version."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Scores:
-    """How unusual one frame is.
+    """The scores of one frame.
 
     Attributes:
-        usual: the frame beside what is usual for its rows.
-        rises: what the detectors saw, shape (rows, features), NaN where a value is not there.
-        raw: each row's score as the calibration takes it; NaN for rows that are not ranked.
-        score: of the frame; above 1 is anomalous.
-        worst: the raw score of the worst row, NaN where none is ranked.
-        level: what raw scores are worth.
+        usual: the scores of the frame by `Gaussian`, with its baselines.
+        rises: the input of the detectors, shape (rows, features), NaN for missing values.
+        raw: the raw score of each row; NaN for rows that are not ranked.
+        score: the score of the frame; above 1 is anomalous.
+        worst: the raw score of the worst row, NaN if none is ranked.
+        level: the calibration of raw scores.
 
     """
 
@@ -198,9 +194,9 @@ class Scores:
     _explained: dict[int, Vector] = field(default_factory=dict)
 
     def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
-        """The worst rows and their worst features, worst first; ties in the frame's order.
+        """Rank the rows and their features, worst first; ties in the order of the frame.
 
-        Features are told of the `EXPLAINED` worst rows.
+        Only the `EXPLAINED` worst rows have features.
         """
         order = self._order()
         row_scores = self.level.scores(self.raw)
@@ -211,7 +207,7 @@ class Scores:
         return Ranking(self.usual.ts, self.score, worst, self.usual.age_s, self.usual.young)
 
     def settle(self) -> None:
-        """Work out what is still to be asked of the detectors, for they are about to learn."""
+        """Compute what is still needed from the detectors, since they are about to learn."""
         for row in self._order()[:EXPLAINED]:
             self._features(row)
         self._judge = None
@@ -230,7 +226,7 @@ class Scores:
         layout, reference = self.usual.layout, self.usual.reference
         order: list[int] = []
         if scores is not None:
-            # Of what the detector finds alike, the higher rise first: half of its trees may not look at any of it.
+            # Of equal scores the higher rise comes first: half of the trees may not use either feature.
             order = np.lexsort((-self.rises[row], -scores))[: int(np.isfinite(scores).sum())][:features].tolist()
         weight = reference.weight[:, row]
         known = weight > 0.0
@@ -257,16 +253,16 @@ class Scores:
 
 
 def _rises(usual: Usual) -> Matrix:
-    """How far each counter is above its usual, from 0 to 1; NaN where it is not there or nothing is known.
+    """Return the rise of each counter above its baseline, from 0 to 1; NaN if it is missing or has no baseline.
 
-    z is in the standard deviations that are expected of a counter with such a past: of a short one they are larger.
+    z is in standard deviations that are expected after this past: they are larger after a short one.
     """
     evidence, reference = usual.evidence, usual.reference
     if not (evidence.size and reference.seen):
         return np.full(evidence.shape, np.nan)
     rise = np.maximum(evidence.T - reference.center, 0.0)
     z = rise * reference.inverse * np.sqrt(np.minimum(reference.weight + (PSEUDO - 1.0), TRUSTED))
-    # Where no row has ever shown a spread, the value itself is the only measure: the same as one value before it.
+    # If no row has ever varied, the value itself is the only scale: as after one value before it.
     if reference.silent.size:
         z[reference.silent] = np.sign(rise[reference.silent])
     return (z / (HALF + z)).T
