@@ -1,4 +1,4 @@
-"""Members of a pool against each other, tick by tick: how far each is from the others, and how far anybody ever is."""
+"""Members of a pool compared at each tick: the deviation of each from the others, and the largest ones ever."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     Slots = NDArray[np.intp]
 
 FEWEST: Final = 3
-"""Of fewer members nobody can say which of them is unlike the others."""
+"""The fewest members that can be compared."""
 
 BLOCK: Final = 64
-"""Ticks of a block, of which the highest statistic is kept."""
+"""The number of ticks in a block, of which the highest statistic is kept."""
 
 LONGEST_LIFE: Final = 4096
-"""So many ticks back a member's life fades: what it was before is history."""
+"""The time constant, in ticks, with which the life of a member fades."""
 
 TAIL: Final = 0.1
 """Shape of the generalised extreme value distribution: a little heavier than Gumbel's."""
@@ -35,35 +35,35 @@ TAIL: Final = 0.1
 PRIOR_MEAN: Final = 2.2
 PRIOR_DEVIATION: Final = 0.6
 PRIOR_WEIGHT: Final = 15.0
-"""What highest statistics of blocks are taken to be before anything was seen, and how many of them that counts for."""
+"""The prior of the highest statistics of blocks, and the number of blocks that it counts for."""
 
 UNKNOWN_BLOCKS: Final = 0.5
-"""What blocks of one member differ by is taken to be as before until so many of its own say otherwise."""
+"""The number of blocks that the prior of the spread between the blocks of a member counts for."""
 
 LEAST_DEVIATION: Final = 0.3
-"""Highest statistics that hardly differ say little about those to come."""
+"""The least spread of highest statistics: equal ones say little about those to come."""
 
 NOTICEABLE: Final = 0.005
-"""A difference below this share of the pool's own level is none."""
+"""A difference below this share of the pool's level is negligible."""
 
 LEAST: Final = 1e-150
-"""Members that do not differ at all do so by this much, in any unit: its square is still a number."""
+"""The least spread among members in any unit: its square does not underflow."""
 
 NOW: Final = {"level": 0.5, "change": 0.3}
-"""What the spread among members counts for as it is at this tick; the rest is what it was before."""
+"""The weight of the spread among members at this tick; the rest is that of its past mean."""
 
 MOST_INDEPENDENT: Final = 10.0
-"""The spread of changes becomes known the better the longer the pool is seen, up to so many times the members."""
+"""The spread of changes becomes more certain with the age of the pool, up to this number of times the members."""
 
 EXPONENT: Final = 0.65
-"""What is higher than the budget allows, as a share of the logarithm of what could have been: statistics go together,
-and their tail is lighter than assumed (fitted on simulated pools in which nothing deviates: tests/evaluation/pools)."""
+"""The power of the number of comparisons in the limit: statistics are correlated, and their tail is lighter than
+assumed. It was fitted on simulated pools without deviations (tests/evaluation/pools)."""
 
 SHAPE_EVERY: Final = 12
-"""Covariances are compared anew when a window has moved by one in so many of its ticks."""
+"""The number of times that covariances are compared anew in the length of a window."""
 
 PERSISTENCE: Final = 3
-"""What passes a limit counts once it has done so for so many ticks."""
+"""The number of ticks above a limit from which on a member counts."""
 
 SETTLED: Final = 24
 """Ticks before a member is compared at all."""
@@ -71,20 +71,20 @@ SETTLED: Final = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tick:
-    """What one tick says of the members that are there. Members are along the last axis.
+    """The comparison of the present members at one tick. Members are along the last axis.
 
     Attributes:
         ts: seconds since the Unix epoch.
-        slots: of the members that are there, shape (n,).
-        statistics: standard normal if nothing deviates, shape (columns, n); NaN where nothing can be said.
-        evidence: of each direction and column: how far out of what anybody reaches, shape (2, columns, n).
-        alone: scores of members by this tick alone, shape (n,).
-        scores: of members, above 1 is more than the budget allows, shape (n,).
-        spreads: among members, shape (columns, n), in the metrics' units.
-        sums, weights, references: what becomes of the means.
-        variance: over groups, of what members differ by, shape (levels + changes,).
-        medians: of the siblings, in the metrics' units, shape (metrics, n).
-        differences: from them, and those given the others, shape (2 x metrics, n).
+        slots: the slots of the present members, shape (n,).
+        statistics: standard normal without deviations, shape (columns, n); NaN if unknown.
+        evidence: the excess over what any member reaches, by direction and column, shape (2, columns, n).
+        alone: the scores of members by this tick alone, shape (n,).
+        scores: the scores of members, above 1 is more than the budget allows, shape (n,).
+        spreads: the spread among members, shape (columns, n), in the units of the metrics.
+        sums, weights, references: the means after this tick.
+        variance: the variance of the differences of members over groups, shape (levels + changes,).
+        medians: the medians of the siblings, in the units of the metrics, shape (metrics, n).
+        differences: the differences from them, and those given the other metrics, shape (2 x metrics, n).
 
     """
 
@@ -104,35 +104,35 @@ class Tick:
 
 
 class Bank:
-    """Members of a pool, or groups of them, against their siblings.
+    """Compares members of a pool, or groups of them, with their siblings.
 
-    For each metric, and each window as well as the whole life, two statistics are kept of each member: its **level**,
-    the mean difference from the siblings' median; and its **change**, how much of that is new, by the mean difference
-    before the window. So it is for what each metric is **given the others**: with P the inverse of the correlations of
-    the differences e of all members, (P e)_k / P_kk, in which the load that a member happens to have cancels out. All
-    are divided by what members differ by: the median absolute deviation among siblings at this tick, and its mean over
-    the past; and made standard normal for the few they are (Wallace 1959). For each window there also is the distance
-    of the member's **covariance** from that of all (section IV.C): see `tangent`.
+    Each member has two statistics for each metric, in each window and over its whole life. Its **level** is the mean
+    difference from the median of its siblings. Its **change** is the difference of that from the mean difference before
+    the window. Both also exist for each metric **given the others**: with P the inverse of the correlations of the
+    differences e of all members, (P e)_k / P_kk, in which the load of a member cancels out. All are divided by the
+    spread of members: the median absolute deviation among siblings at this tick and its past mean. They are made
+    standard normal by Wallace (1959), since siblings are few. Each window also has the distance of the member's
+    **covariance** from that of all (section IV.C), see `tangent`.
 
-    How far out is too far follows from the pool itself: members are alike, so each one's highest statistic in a block
-    of ticks tells what any of them may reach. Mean m and deviation s of these are medians over members, so that the few
-    that deviate do not count, and with b = s sqrt(6) / pi and the budget
+    The limit follows from the pool itself. Members are alike, so the highest statistic of each in a block of ticks
+    shows what any of them may reach. The mean m and the deviation s of these are medians over members, so that the few
+    deviating ones do not count. With b = s sqrt(6) / pi and the budget:
 
         y = ln(1 + TAIL (z - m) / b) / TAIL,    score = y / (EXPONENT ln(members x statistics x blocks a day / budget))
 
-    Windows are exponential, of the same mean age as `length` ticks: O(1) state per member and metric.
+    Windows are exponential, with the mean age of `length` ticks: O(1) state per member and metric.
 
-    Memory: for each member about (37 windows + 32) x metrics numbers of 8 bytes, and those of `Windows`.
+    Memory: about (37 windows + 32) x metrics numbers of 8 bytes per member, and those of `Windows`.
 
     References: Wallace (1959), "Bounds on normal approximations to Student's and the chi-square distributions", Annals
     of Mathematical Statistics 30. Coles (2001), "An introduction to statistical modeling of extreme values", section 3.
 
     Parameters:
-        resolution: what nobody would notice of each metric, shape (metrics,).
-        windows: their lengths in ticks.
-        limit: of members.
-        block: ticks of a block.
-        settled: ticks before a member is compared at all.
+        resolution: a negligible difference of each metric, shape (metrics,).
+        windows: the lengths of the windows in ticks.
+        limit: the most members.
+        block: the number of ticks in a block.
+        settled: the number of ticks before a member is compared.
 
     """
 
@@ -202,11 +202,11 @@ class Bank:
 
     @property
     def slots(self) -> int:
-        """How many there are, used and free."""
+        """The number of slots, used and free."""
         return len(self._arrays["ticks"])
 
     def claim(self, count: int) -> Slots:
-        """Slots for new members. Raises `ValueError` above the limit."""
+        """Claim slots for new members. Raises `ValueError` above the limit."""
         slots = self.windows.claim(count)
         if self.windows.slots > self.slots:
             before = self.slots
@@ -223,14 +223,14 @@ class Bank:
             self._arrays[name][..., slots] = part
 
     def look(self, ts: float, slots: Slots, values: Floats, groups: NDArray[np.intp], limit: float) -> Tick:
-        """Compare members at a tick; changes nothing.
+        """Compare members at a tick. The state does not change.
 
         Args:
             ts: seconds since the Unix epoch.
-            slots: of the members that are there, shape (n,).
-            values: shape (n, metrics), NaN where one is not there.
-            groups: whose siblings they are: those of one number are compared, shape (n,).
-            limit: the evidence that scores 1, see `evidence_limit`.
+            slots: the slots of the present members, shape (n,).
+            values: their values, shape (n, metrics), NaN for missing ones.
+            groups: the number of the group of each, shape (n,): members of one group are siblings.
+            limit: the evidence with a score of 1, see `evidence_limit`.
 
         """
         kept = self._arrays
@@ -300,7 +300,7 @@ class Bank:
         )
 
     def _levels_and_changes(self, sums: Floats, weights: Floats) -> Floats:
-        """Mean differences from the siblings, and how much of them is new, shape (levels + changes, n)."""
+        """Return the levels and changes, shape (levels + changes, n)."""
         means = sums / np.where(weights > 0.0, weights, np.nan)
         recent, recent_weight = sums[:-1], weights[:-1]
         rest = weights[-1] - recent_weight
@@ -313,7 +313,7 @@ class Bank:
         return np.concatenate([level.reshape(self.levels, -1), change.reshape(self.changes, -1)])
 
     def take(self, tick: Tick, values: Floats) -> None:
-        """Learn a tick that was looked at, `values` as there."""
+        """Learn a tick that was compared, with the same `values`."""
         kept, slots = self._arrays, tick.slots
         for name, part in (("sums", tick.sums), ("weights", tick.weights), ("references", tick.references)):
             kept[name][..., slots] = part
@@ -328,7 +328,7 @@ class Bank:
         self._keep_blocks(tick)
         self._keep_runs(tick)
         self._relate(tick, values)
-        # What is not known of most members is nothing to compare them by.
+        # Metrics that most members do not have are not compared.
         unknown = np.isnan(values).mean(axis=0) > 0.5 if len(slots) else np.zeros(self.metrics, np.bool_)
         self.windows.add(slots, np.where(unknown, 0.0, values))
         self._tick += 1
@@ -337,7 +337,7 @@ class Bank:
                 self._compare_shapes(at, length, slots)
 
     def _keep_runs(self, tick: Tick) -> None:
-        """Keep since when and until when members are above 1, and when they were so most."""
+        """Record the begin, the end and the peak of the time above 1 of each member."""
         slots, scores = tick.slots, tick.scores
         begin, until, at, best, best_begin, best_until = self._arrays["runs"][:, slots]
         out = scores > 1.0
@@ -361,7 +361,7 @@ class Bank:
         recent[0, :, slots] = tick.differences.T
 
     def _relate(self, tick: Tick, values: Floats) -> None:
-        """Learn how metrics go together in all members alike."""
+        """Learn the correlations of metrics over all members."""
         fade = 1.0 - 1.0 / LONGEST_LIFE
         difference = values.T - tick.medians
         known = np.isfinite(difference)
@@ -387,7 +387,7 @@ class Bank:
             self._relation = relation
 
     def _keep_worst(self, tick: Tick) -> None:
-        """Keep of each metric the tick at which it was furthest out."""
+        """Record the tick of the largest deviation of each metric."""
         kept, slots = self._arrays, tick.slots
         p, n = self.metrics, len(slots)
         if not n:
@@ -429,7 +429,7 @@ class Bank:
 
     def _keep_blocks(self, tick: Tick) -> None:
         kept, slots = self._arrays, tick.slots
-        # What is excused is nothing in the life as well.
+        # Excused deviations do not count in the life either.
         both = np.where(np.isnan(tick.evidence), -np.inf, np.stack([tick.statistics, -tick.statistics]))
         highest = np.maximum(kept["highest"][..., slots], both)
         kept["highest"][..., slots] = highest
@@ -440,7 +440,7 @@ class Bank:
             done, highest = slots[full], highest[..., full]
             known = np.isfinite(highest)
             kept["blocks"][done] += 1.0
-            # Blocks in which nothing was known count as ordinary ones.
+            # Blocks without any statistic count as normal ones.
             highest = np.where(known, highest, PRIOR_MEAN)
             mean = kept["block_mean"][..., done]
             weight = 1.0 / np.minimum(kept["blocks"][done], LONGEST_LIFE / self.block)
@@ -452,7 +452,7 @@ class Bank:
             self._limits = self._reference()
 
     def _reference(self) -> Floats:
-        """Location and scale of the highest statistics of blocks, shape (2, directions, columns)."""
+        """Return location and scale of the highest statistics of blocks, shape (2, directions, columns)."""
         kept = self._arrays
         some = kept["blocks"] >= 1.0
         self._is_known = int(some.sum()) >= FEWEST
@@ -468,35 +468,35 @@ class Bank:
             independent[self.levels : self.levels + self.changes] *= blocks
             share = independent / (independent + PRIOR_WEIGHT)
             mean = share * found + (1.0 - share) * mean
-            # From a block or two nobody knows how blocks differ.
+            # One block or two say nothing about the spread between blocks.
             within = (blocks * _median(squares) + UNKNOWN_BLOCKS * PRIOR_DEVIATION**2) / (blocks + UNKNOWN_BLOCKS)
             variance = share * (between + within) + (1.0 - share) * variance
         deviation = np.maximum(np.sqrt(variance), LEAST_DEVIATION)
         return np.stack([mean, deviation * math.sqrt(6.0) / math.pi])
 
     def _evidence(self, both: Floats) -> Floats:
-        """How far out statistics are, shape (2, columns, n), of both directions; NaN stays NaN."""
+        """Return the evidence of statistics in both directions, shape (2, columns, n); NaN stays NaN."""
         location, scale = self._limits
         above = np.maximum(both - location[..., None], 0.0) / scale[..., None]
         return np.asarray(np.log1p(TAIL * above) / TAIL)
 
     def alone(self, evidence: Floats, limit: float) -> Floats:
-        """Scores of a tick by itself: 0 until it is known what members reach, after a first block."""
+        """Return the scores of a tick alone: 0 before the first block is complete."""
         if not self._is_known:
             return np.zeros(evidence.shape[-1])
         return np.asarray(np.nan_to_num(evidence).max(axis=(0, 1), initial=0.0) / limit)
 
     def lasting(self, alone: Floats, slots: Slots) -> Floats:
-        """Scores of members: the least of their last ticks."""
+        """Return the scores of members: the least of their last ticks."""
         return np.asarray(np.minimum(alone, self._arrays["newest"][:, slots].min(axis=0)))
 
     def evidence_limit(self, members: int, interval_s: float, per_day: float) -> float:
-        """The evidence that scores 1.
+        """Return the evidence with a score of 1.
 
         Args:
-            members: that are compared.
-            interval_s: of the ticks.
-            per_day: false alarms that the budget allows.
+            members: the number of compared members.
+            interval_s: the time between ticks in seconds.
+            per_day: the false-alarm budget.
 
         """
         blocks = 86400.0 / (self.block * max(interval_s, 1e-3))
@@ -504,9 +504,9 @@ class Bank:
         return EXPONENT * math.log(max(statistics / per_day, math.e))  # whatever the budget allows
 
     def peaks(self, slots: Slots) -> Floats:
-        """The worst evidence of each metric and of the covariance in the life of members, by what is known now.
+        """Return the worst evidence of each metric and of the covariance over life, shape (metrics + 1, n).
 
-        Shape (metrics + 1, n).
+        It is relative to the present location and scale.
         """
         evidence = np.nan_to_num(self._evidence(self._arrays["peak"][..., slots]), neginf=0.0).max(axis=0)
         result = np.zeros((self.metrics + 1, len(slots)))
@@ -514,52 +514,52 @@ class Bank:
         return result
 
     def worst(self, slots: Slots) -> Floats:
-        """When each metric was furthest out, shape (7, metrics + 1, n).
+        """Return the largest deviation of each metric, shape (7, metrics + 1, n).
 
-        Evidence, column, direction (0 above, 1 below), value, the siblings' usual, the usual spread, and the time.
+        Evidence, column, direction (0 above, 1 below), value, median of the siblings, their spread, and the time.
         """
         return np.array(self._arrays["worst"][..., slots])
 
     def runs(self, slots: Slots) -> tuple[Floats, Floats, Floats]:
-        """Begin and end of the stretch above 1 in which members were worst, NaN for none; and their last score."""
+        """Return begin and end of the time above 1 with the highest score, NaN for none; and the last scores."""
         return self._arrays["runs"][4, slots], self._arrays["runs"][5, slots], self._arrays["last"][slots]
 
     def over(self, tick: Tick) -> Floats:
-        """The best scores of stretches above 1 that are over with this tick, one for each; see `runs`."""
+        """Return the highest scores of the times above 1 that end with this tick, see `runs`."""
         begin, _, at, _, _, _ = self._arrays["runs"][:, tick.slots]
         done = (self._tick - at == self.settled + 1.0) & (tick.scores <= 1.0) & np.isfinite(begin)
         return np.asarray(self._arrays["stretch"][tick.slots][done])
 
     def begun(self, slots: Slots) -> Floats:
-        """Since when members are above 1, by the stretch that was last; NaN for none."""
+        """Return the begin of the last time above 1 of members; NaN for none."""
         return np.asarray(self._arrays["runs"][0, slots])
 
     def differences(self, slots: Slots) -> Floats:
-        """Mean differences from the siblings, shape (windows + 1, metrics, n); NaN for none."""
+        """Return mean differences from the siblings, shape (windows + 1, metrics, n); NaN for none."""
         p = self.metrics
         weights = self._arrays["weights"][:, :p, slots]
         return np.asarray(self._arrays["sums"][:, :p, slots] / np.where(weights > 0.0, weights, np.nan))
 
     def newest(self, tick: Tick, at: int, ticks: int) -> Floats:
-        """Mean differences of the newest ticks of a member, by its place in the last one, shape (2 x metrics,)."""
+        """Return mean differences of a member in the newest ticks, by its place in the last one, (2 x metrics,)."""
         found = np.concatenate([tick.differences[None, :, at], self._arrays["recent"][: ticks - 1, :, tick.slots[at]]])
         there = np.isfinite(found)
         count = there.sum(axis=0)
         return np.asarray(np.where(there, found, 0.0).sum(axis=0) / np.where(count, count, np.nan))
 
     def ticks(self, slots: Slots) -> Floats:
-        """How many ticks members have been there."""
+        """Return the number of ticks of members."""
         return np.array(self._arrays["ticks"][slots])
 
     def _compare_shapes(self, at: int, length: int, slots: Slots) -> None:
-        """Distances of covariances from that of all, as standard normal as levels are (one-sided)."""
+        """Return the distances of covariances from that of all, made standard normal like levels (one-sided)."""
         shape = self._arrays["shape"][at]
         shape[slots] = np.nan
         enough = slots[self.windows.counts(length)[slots] >= max(self.metrics + 2, 0.5 * length, self.settled)]
         if len(enough) < FEWEST:
             return
         whitened = whiten(self.windows.covariances(length)[enough], noise=np.diag(self._noise()))
-        # Few samples of many metrics say little of a covariance: the pool's counts for as many as there are metrics.
+        # A covariance of few samples is uncertain: that of the pool counts as one sample per metric.
         counts = self.windows.counts(length)[enough][:, None, None].astype(np.float64)
         metrics = whitened.shape[1]
         shrunk = (counts * whitened + metrics * np.eye(metrics)) / (counts + metrics)
@@ -574,7 +574,7 @@ class Bank:
         return np.asarray(np.maximum(self.resolution, NOTICEABLE * self._level) ** 2 + 1e-300)
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "tick": self._tick,
             "variance": self._variance.copy(),
@@ -590,10 +590,10 @@ class Bank:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         self.windows.restore(state["windows"])
         parts = self._empty(self.windows.slots)
-        state = {"recent": parts["recent"]} | state  # an older laggard has none
+        state = {"recent": parts["recent"]} | state  # not in states of older versions
         for name, part in parts.items():
             found = np.array(state[name], part.dtype)
             if found.shape != part.shape:
@@ -610,27 +610,27 @@ class Bank:
 
 
 def _median(x: Floats) -> Floats:
-    """Median along the last axis without NaN; NaN where nothing is known."""
+    """Return the median along the last axis without NaN; NaN if all are."""
     if not np.isnan(x).any():
         return np.asarray(np.median(x, axis=-1))
-    # As `nanmedian`, which warns where nothing is known, and loops.
+    # Like `nanmedian`, which warns if all are NaN, and loops.
     count = np.isfinite(x).sum(axis=-1)
-    ordered = np.sort(x, axis=-1)  # NaN last
+    ordered = np.sort(x, axis=-1)  # NaN comes last
     low = np.take_along_axis(ordered, np.maximum((count - 1) // 2, 0)[..., None], axis=-1)[..., 0]
     high = np.take_along_axis(ordered, np.minimum(count // 2, x.shape[-1] - 1)[..., None], axis=-1)[..., 0]
     return np.where(count > 0, (low + high) / 2.0, np.nan)
 
 
 def _deviation(differences: Floats, count: NDArray[np.intp] | int) -> Floats:
-    """Standard deviation of differences from the median, by their median absolute one; `count` of them, along the last.
+    """Return the standard deviation of `count` differences from a median, along the last axis.
 
-    It is consistent for normal ones, and corrected for few.
+    It is estimated by the median absolute difference: consistent for normal ones, with a correction for few.
     """
     return np.asarray(1.4826 * _median(np.abs(differences)) * (1.0 + 1.2 / np.maximum(count, 1)))
 
 
 def _normal(t: Floats, degrees: Floats) -> Floats:
-    """What is as improbable under a standard normal as `t` is under Student's t (Wallace 1959)."""
+    """Return the standard normal quantile with the probability of `t` under Student's t (Wallace 1959)."""
     with np.errstate(over="ignore"):
         size = np.sqrt(degrees * np.log1p(np.minimum(t * t, 1e300) / degrees))
     return np.asarray(np.sign(t) * size * (8.0 * degrees + 1.0) / (8.0 * degrees + 3.0))

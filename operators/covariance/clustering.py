@@ -1,4 +1,4 @@
-"""Ward's hierarchical clusters of a pool's members, and how well the data support each (sections IV.D and V.E)."""
+"""Ward's hierarchical clusters of the members of a pool, and their p-values (S3, sections IV.D and V.E)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 SCALES: Final[NDArray[np.float64]] = 0.5 + 0.1 * np.arange(10.0)
-"""Sizes of bootstrap samples as shares of the data: 0.5, 0.6 ... 1.4."""
+"""The sizes of bootstrap samples as shares of the data: 0.5, 0.6 ... 1.4."""
 
 NEVER: Final = 0.001
-"""A share of replicates up to this, or from 1 less this on, says only that there were too few of them."""
+"""A share of replicates of at most this, or of at least 1 less this, is uninformative: there are too few replicates."""
 
 FEWEST: Final = 3
-"""So many scales have to say more than that, or no curve is fitted."""
+"""The least number of informative scales for fitting a curve."""
 
 BITS: Final = 64
 
 DISTANCES: Final = 2**21
-"""So many distances between objects are kept at once, all replicates counted, to bound memory ..."""
+"""The most distances between objects that are kept at once, over all replicates, to bound memory ..."""
 PAIRS: Final = 8192
-"""... and the differences of so many pairs."""
+"""... and the most differences of pairs."""
 
 
 def ward(data: Floats) -> Floats:

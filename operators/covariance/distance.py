@@ -1,4 +1,4 @@
-"""How unlike covariances are: the distance of Förstner and Moonen, for one pair and for all pairs of a pool."""
+"""The distance of Förstner and Moonen between covariances, for one pair and for all pairs of a pool."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ if TYPE_CHECKING:
     Matrices = NDArray[np.float64]
 
 FLOOR: Final = 1e-9
-"""A member's variance in any direction counts as at least this share of the pool's mean: a spread 30,000 times smaller
-than usual is none, and as far as any that is."""
+"""The least variance of a member in any direction, as a share of the mean of the pool: a spread that is 30,000 times
+smaller than the others' counts as 0."""
 
 NULL: Final = 1e-12
-"""A direction in which the pool as a whole has less than this share of the variance of its metrics is none."""
+"""A direction with less than this share of the variance of the pool's metrics is dropped."""
 
 ILL: Final = 1e8
-"""Eigenvalues that are further apart than this are taken as squares of singular values, which keep more digits."""
+"""Eigenvalues with a larger ratio are computed as squares of singular values, which keep more digits."""
 
 ALIKE: Final = 1e-6
-"""A shorter distance is 0: rounding, or variances that agree to a millionth."""
+"""A shorter distance is 0: it is rounding, or variances agree to a millionth."""
 
 CHUNK: Final = 2**19
-"""Matrices of so many entries in all are compared at once, to bound memory."""
+"""The most entries of matrices that are compared at once, to bound memory."""
 
 STEPS: Final = 200
 CLOSE: Final = 1e-10
-"""The centre is found when the mean of the logarithms seen from it is as short as this, or after so many steps."""
+"""The search for the centre ends when the mean of the logarithms is this short, or after this number of steps."""
 
 
 def foerstner_moonen(a: Matrices, b: Matrices) -> float:
-    """Distance of two covariances, shape (p, p), both positive definite.
+    """Return the distance of two covariances, shape (p, p), both positive definite.
 
         d(A, B) = sqrt(sum_i ln^2 lambda_i),  lambda_i the solutions of det(A - lambda B) = 0
 
-    It is a metric, and the same after any affine map of the metrics' values, so no unit counts for more than another;
-    a metric whose spread alone is k times as large adds 2 ln k.
+    It is a metric, and invariant under affine maps of the metrics' values. So units do not matter. A single metric with
+    k times the spread adds 2 ln k.
 
     Reference: Förstner, Moonen (1999), "A metric for covariance matrices", section 2.
 
     Raises:
-        ValueError: a matrix is not positive definite: `pairwise` says what is done then.
+        ValueError: a matrix is not positive definite; see `pairwise` for these.
 
     Example:
         >>> round(foerstner_moonen(np.diag([1.0, 4.0]), np.eye(2)), 6) == round(math.log(4.0), 6)
@@ -64,23 +64,22 @@ def foerstner_moonen(a: Matrices, b: Matrices) -> float:
 
 
 def whiten(covariances: Matrices, *, noise: Matrices | None = None, floor: float = FLOOR) -> Matrices:
-    """A pool's covariances, shape (n, p, p), in coordinates in which their mean is the identity: shape (n, r, r).
+    """Return a pool's covariances, shape (n, p, p), in coordinates in which their mean is the identity, (n, r, r).
 
-    Where all are positive definite, and none has less than `floor` of the mean's variance in any direction, no distance
-    changes by this: it does not depend on coordinates. Where some are singular it would be infinite, so:
+    Distances do not depend on coordinates. So they do not change if all covariances are positive definite, and none has
+    less than `floor` of the mean's variance in any direction. Distances from singular ones would be infinite, so:
 
-    - Directions in which no member varies, metrics that are constant for all or follow from others, say nothing and
-      are left out: r <= p of them remain.
-    - A direction in which some members vary and others do not sets these apart, and as far as `floor` has it: their
-      variance in it counts as that share of the pool's mean, so each such direction adds about |ln floor| at most.
+    - Directions in which no member varies, of metrics that are constant or follow from others, are dropped: r <= p of
+      them remain.
+    - In a direction in which only some members vary, the variance of the others counts as the share `floor` of the
+      pool's mean. So each such direction adds at most about |ln floor|.
 
-    Both are said without coordinates, so distances stay the same under affine maps of the metrics.
+    Neither depends on coordinates, so distances remain invariant under affine maps of the metrics.
 
     Parameters:
         covariances: symmetric, finite.
-        noise: covariance of the errors of measurement, shape (p, p), which is added to all: by it, a metric that is
-            read in steps of q, and stays within one for some members, sets them apart by no more than steps can tell
-            (q^2 / 12 on the diagonal).
+        noise: the covariance of measurement errors, shape (p, p), which is added to all. With q^2 / 12 on the diagonal
+            for a metric in steps of q, a member whose metric stays within one step deviates no more than steps allow.
         floor: a share, above 0 and below 1.
 
     Raises:
@@ -100,7 +99,7 @@ def whiten(covariances: Matrices, *, noise: Matrices | None = None, floor: float
     if not len(covariances):
         return covariances
     mean = covariances.mean(axis=0)
-    # First to one scale: units are bytes and ratios, and what is null is told by shares.
+    # First to one scale: units are bytes and ratios, and the null space is found by shares.
     scale = np.sqrt(np.maximum(np.diagonal(mean), 0.0))
     inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0.0)
     values, vectors = np.linalg.eigh(inverse[:, None] * mean * inverse)
@@ -116,10 +115,10 @@ def whiten(covariances: Matrices, *, noise: Matrices | None = None, floor: float
 
 
 def pairwise(covariances: Matrices, *, noise: Matrices | None = None, floor: float = FLOOR) -> NDArray[np.float64]:
-    """Distances of Förstner and Moonen between all members of a pool, shape (n, n), symmetric, 0 on the diagonal.
+    """Return the distances between all members of a pool, shape (n, n), symmetric, 0 on the diagonal.
 
-    Parameters and errors are those of `whiten`, which says what is done with singular covariances. O(n^2 p^3) time and
-    O(n^2) memory: for pools of many thousands, see `tangent`.
+    Parameters and errors are those of `whiten`, also for singular covariances. O(n^2 p^3) time and O(n^2) memory: for
+    pools of many thousands, see `tangent`.
 
     With A = F F^T the eigenvalues for A, B are those of G G^T, where G = A^(-1/2) B^(1/2).
 
@@ -149,7 +148,7 @@ def pairwise(covariances: Matrices, *, noise: Matrices | None = None, floor: flo
 
 
 def _pairs(count: int, size: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """All i < j, in parts of about that size, and no less than those of one i."""
+    """Yield all i < j in parts of about this size, but all of one i together."""
     begin = 0
     while begin < count - 1:
         end = min(begin + max(size // (count - begin), 1), count - 1)
@@ -159,11 +158,11 @@ def _pairs(count: int, size: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np
 
 
 def centre(covariances: Matrices) -> Matrices:
-    """Fréchet mean of positive definite covariances by that distance, shape (p, p): the middle of a pool.
+    """Return the Fréchet mean of positive definite covariances by this distance, shape (p, p): the centre of a pool.
 
-    The one from which the logarithms sum up to 0, by gradient descent from the arithmetic mean, with the step that
-    curvature allows. It is mapped as the covariances are by an affine map. A member whose variance is k times that of
-    the n - 1 others moves it by k^(1/n) only.
+    From it the logarithms sum to 0. It is found by gradient descent from the arithmetic mean, with the step that the
+    curvature allows. Affine maps of the metrics map it like the covariances. A member with k times the variance of the
+    n - 1 others moves it only by k^(1/n).
 
     Reference: Bini, Iannazzo (2013), "Computing the Karcher mean of symmetric positive definite matrices", Linear
     Algebra and its Applications.
@@ -185,15 +184,16 @@ def centre(covariances: Matrices) -> Matrices:
 
 
 def tangent(covariances: Matrices, at: Matrices | None = None) -> NDArray[np.float64]:
-    """Members as vectors, shape (n, p (p + 1) / 2), whose Euclidean distances are nearly those of `pairwise`.
+    """Return members as vectors, shape (n, p (p + 1) / 2), with Euclidean distances close to those of `pairwise`.
 
-    The logarithm of the covariance as it is seen from the pool's centre C, ln(C^(-1/2) A C^(-1/2)), off-diagonal
-    entries by sqrt(2): the distance to the centre is exact, and so is that of two that commute, seen from it; else it
-    is too short, the less so the closer both are to the centre. Affine maps rotate all vectors alike. O(n p^3).
+    They are the logarithms of the covariances seen from the pool's centre C, ln(C^(-1/2) A C^(-1/2)), with off-diagonal
+    entries times sqrt(2). The distance to the centre is exact, and so is that of two that commute as seen from it.
+    Other distances are too short, by less the closer both are to the centre. Affine maps rotate all vectors equally.
+    O(n p^3).
 
     Parameters:
-        covariances: positive definite, as `whiten` makes them.
-        at: the centre, where that is known.
+        covariances: positive definite, see `whiten`.
+        at: the centre, if it is known.
 
     Reference: Arsigny, Fillard, Pennec, Ayache (2006), "Log-Euclidean metrics for fast and simple calculus on diffusion
     tensors", Magnetic Resonance in Medicine; Tuzel, Porikli, Meer (2008), "Pedestrian detection via classification on
@@ -212,7 +212,7 @@ def tangent(covariances: Matrices, at: Matrices | None = None) -> NDArray[np.flo
 
 
 def _seen(covariances: Matrices, at: Matrices) -> tuple[NDArray[np.float64], Matrices]:
-    """ln(C^(-1/2) A C^(-1/2)) as eigenvalues and eigenvectors, with the root that C's eigenvectors give."""
+    """Return the eigenvalues and eigenvectors of ln(C^(-1/2) A C^(-1/2)), and the root of C."""
     values, vectors = np.linalg.eigh(at)
     inverse = vectors / np.sqrt(values)
     seen, axes = np.linalg.eigh(inverse.T @ covariances @ inverse)
@@ -220,6 +220,6 @@ def _seen(covariances: Matrices, at: Matrices) -> tuple[NDArray[np.float64], Mat
 
 
 def _composed(values: NDArray[np.float64], vectors: Matrices) -> Matrices:
-    """Symmetric matrices of eigenvalues and eigenvectors."""
+    """Return the symmetric matrices of eigenvalues and eigenvectors."""
     found: Matrices = (vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2)
     return found

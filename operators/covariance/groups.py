@@ -1,4 +1,4 @@
-"""Groups of different times: which members began together, and how groups do at the same age."""
+"""Groups of different times, such as waves, and their mean courses by age."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BINS: Final = 128
-"""Parts of a group's life, each with its mean; two become one where a life grows beyond them."""
+"""The number of bins of a life, each with its mean; two are merged into one when a life outgrows them."""
 
 GROUPS: Final = 1_024
-"""Groups whose courses are kept; the oldest go first."""
+"""The most groups with a course; the oldest are dropped."""
 
 
 class Courses:
@@ -22,10 +22,10 @@ class Courses:
     Memory: groups x 128 x metrics x 8 bytes x 2.
 
     Parameters:
-        metrics: how many there are.
+        metrics: the number of metrics.
 
     Attributes:
-        width: ticks of a bin.
+        width: the number of ticks in a bin.
 
     """
 
@@ -38,7 +38,7 @@ class Courses:
         return group in self._courses
 
     def add(self, ts: float, group: str, values: NDArray[np.float64]) -> None:
-        """Take a tick of a group, `values` of shape (metrics,); NaN for none."""
+        """Learn a tick of a group, `values` of shape (metrics,); NaN for none."""
         course = self._courses.get(group)
         if course is None:
             if len(self._courses) >= GROUPS:
@@ -57,22 +57,22 @@ class Courses:
         course.until_ts = ts
 
     def begin_ts(self, group: str) -> float:
-        """When a group began, seconds since the Unix epoch."""
+        """Return the begin of a group, seconds since the Unix epoch."""
         return self._courses[group].begin_ts
 
     def until_ts(self, group: str) -> float:
-        """When a group was last seen."""
+        """Return the time at which a group was last seen."""
         return self._courses[group].until_ts
 
     def means(self, group: str) -> NDArray[np.float64]:
-        """The course of a group, shape (bins, metrics); NaN where nothing is known."""
+        """Return the course of a group, shape (bins, metrics); NaN if unknown."""
         course = self._courses[group]
         bins = -(-course.ticks // self.width)
         counts = course.counts[:bins]
         return np.where(counts > 0.0, course.sums[:bins] / np.maximum(counts, 1.0), np.nan)
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         every = list(self._courses.values())
         nothing = np.zeros((0, BINS, self.metrics))
         return {
@@ -86,7 +86,7 @@ class Courses:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         sums, counts = np.array(state["sums"], np.float64), np.array(state["counts"], np.float64)
         shape = (len(state["groups"]), BINS, self.metrics)
         if sums.shape != shape or counts.shape != shape:
@@ -109,7 +109,7 @@ class _Course:
         self.counts = np.zeros((BINS, metrics))
 
     def halve(self) -> None:
-        """Make one bin of two."""
+        """Merge each two bins."""
         for name in ("sums", "counts"):
             part = getattr(self, name)
             joined = np.zeros_like(part)

@@ -1,4 +1,4 @@
-"""How a member deviates, from what sets it apart and for how long (section V.H, and what else happens to pools)."""
+"""The kind of a deviation, by its metrics and its duration (S3, section V.H, and further kinds)."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ SHORT_TICKS: Final = 128
 
 SUDDEN_S: Final = 60.0
 SUDDEN_TICKS: Final = 30
-"""What goes on is a spike as yet for so long."""
+"""A deviation is called a spike for this time, in seconds, while it lasts."""
 
 NOTHING: Final = 0.1
-"""Who does less than this share of what the others do is stuck."""
+"""A member that does less than this share of what the others do is stuck."""
 
 YOUNGER: Final = 0.5
-"""Who is not this share of the others' age holds less for that reason."""
+"""A member below this share of the others' age holds less for that reason."""
 
 
 def nature(feature: str) -> Nature:
-    """What a metric counts, by its name: use of something, what is held, or waiting."""
+    """The meaning of a metric by its name: use of a resource, what is held, or waiting."""
     name = feature.lower()
     if any(word in name for word in WAITS):
         return "wait"
@@ -44,16 +44,16 @@ def nature(feature: str) -> Nature:
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One metric that sets a member apart.
+    """A deviating metric of a member.
 
     Attributes:
         feature: its name; empty for the covariance.
-        above: whether it is above the others'.
-        evidence: how far out, as a share of what the budget allows.
-        value: the member's when it was furthest out.
-        usual: the others' then.
-        rising: whether it is further out now than over the whole life.
-        lasting: whether it is still out now.
+        above: whether it is above that of the others.
+        evidence: its evidence as a share of what the budget allows.
+        value: its value at the largest deviation.
+        usual: that of the others then.
+        rising: whether it deviates more now than over the whole life.
+        lasting: whether it deviates now.
 
     """
 
@@ -69,13 +69,13 @@ class Sign:
 def kind_of(  # noqa: PLR0911 - a decision list
     signs: Sequence[Sign], *, duration_s: float, interval_s: float, age_share: float
 ) -> Kind:
-    """How a member deviates.
+    """Return the kind of a deviation.
 
     Args:
-        signs: those that count, worst first.
-        duration_s: for how long it has been out; NaN where that is not known.
-        interval_s: of the ticks.
-        age_share: its age, as a share of the others'.
+        signs: its metrics, worst first.
+        duration_s: its duration in seconds; NaN if unknown.
+        interval_s: the time between ticks in seconds.
+        age_share: the age of the member as a share of the others'.
 
     """
     told = [sign for sign in signs if sign.feature]
@@ -83,10 +83,10 @@ def kind_of(  # noqa: PLR0911 - a decision list
         return "different"
     if any(_is_idle(sign) for sign in told if sign.evidence > 1.0):
         return "stuck"
-    # That a member holds less says little while something else is out as well.
+    # Holding less says little beside another deviation.
     worst = next((sign for sign in told if sign.above or nature(sign.feature) != "stock"), told[0])
     if nature(worst.feature) == "wait":
-        # Who computes more waits for the CPU, and who gets less done waits less: both are told by what they use.
+        # A member that computes more waits for the CPU, and one that gets less done waits less: their use decides.
         computes = [sign for sign in told if sign.above and "cpu" in sign.feature and nature(sign.feature) == "use"]
         less = [sign for sign in told if not sign.above and nature(sign.feature) == "use"]
         if not computes and (worst.above or less):

@@ -1,4 +1,4 @@
-"""What the operator `covariance` answers: members that deviate, worst first, and the dendrograms that show it."""
+"""The results of the operator `covariance`: deviating members, worst first, and the dendrograms that show them."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
 __all__ = ["DEEPEST", "Dendrogram", "Deviation", "Kind", "Level", "Report", "path_of"]
 
 DEEPEST: Final = 4
-"""Levels of a path that count; what is below belongs to the last."""
+"""The most levels of a path; deeper ones belong to the last."""
 
 
 def path_of(row: str, name: str) -> tuple[str, ...]:
-    """A member's place, from its id where that is a path, else from its name with the id as last part."""
+    """Return the path of a member: its id if that is a path, otherwise its name with the id as the last part."""
     parts = row.split("/") if "/" in row else [*name.split("/")[:-1], row]
     return (*parts[: DEEPEST - 1], "/".join(parts[DEEPEST - 1 :])) if len(parts) > DEEPEST else tuple(parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """Members of a pool that behave unlike the others.
+    """Members of a pool that deviate from the others.
 
     Attributes:
-        rows: id of the member; a group, such as a host or a wave, stands as its path. The published ranking has
-            clusters, with all of theirs.
-        name: of the member or of the group, for people.
+        rows: the id of the member, or the path of a group such as a host or a wave. In the published ranking the ids of
+            all members of a cluster.
+        name: the name of the member or of the group.
         kind: how they deviate.
-        score: above 1 is more than the false-alarm budget allows. For `younger`, which is no trouble, at most 1.
-        features: what sets them apart, worst first: the value, and the pool's band as mean and standard deviation.
-        begin_ts: since when, seconds since the Unix epoch; NaN where that is not known.
-        end_ts: until when; NaN while it lasts.
-        window: ticks of the window that shows it best; 0 for the whole life.
-        height: at which they merge with others in the dendrogram; NaN without one.
-        p_value: the approximately unbiased p-value of that merge in percent, 0 to 100; NaN where none was computed.
-        level: path of the group inside which they deviate; empty at the top.
-        age_s: for how long they have been known, in seconds.
+        score: above 1 is more than the false-alarm budget allows. At most 1 for `younger`, which is no fault.
+        features: the deviating features, worst first, with the mean and the standard deviation of the pool.
+        begin_ts: the onset, seconds since the Unix epoch; NaN if unknown.
+        end_ts: the end, likewise; NaN while it lasts.
+        window: the window that shows it best, in ticks; 0 for the whole life.
+        height: the height at which they merge with others in the dendrogram; NaN without one.
+        p_value: the approximately unbiased p-value of that merge in percent, 0 to 100; NaN if it was not computed.
+        level: the path of the group inside which they deviate; empty at the top.
+        age_s: their age in seconds.
 
     """
 
@@ -65,10 +65,10 @@ class Dendrogram:
     """Hierarchical clusters (section IV.D and E).
 
     Attributes:
-        labels: of the n leaves.
-        merges: float64, shape (n - 1, 4), as scipy's `linkage` gives it: the two clusters that are merged, the height,
-            the number of leaves. Clusters below n are leaves, n + i is what merge i made.
-        p_values: float64, shape (n - 1,), approximately unbiased, in percent, 0 to 100; NaN where none was computed.
+        labels: the labels of the n leaves.
+        merges: the merges as in scipy's `linkage`, float64, shape (n - 1, 4): the two merged clusters, the height, and
+            the number of leaves. Clusters below n are leaves, n + i is the result of merge i.
+        p_values: the approximately unbiased p-values in percent, 0 to 100, float64, shape (n - 1,); NaN for none.
 
     """
 
@@ -79,12 +79,12 @@ class Dendrogram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
-    """One step of the top-down analysis: the members of one group, or groups of one, compared with each other.
+    """One step of the top-down analysis: the members, or groups, of one group compared with each other.
 
     Attributes:
-        path: of the group whose members these are; empty at the top.
-        dendrogram: of its members; None where there are fewer than two.
-        deviations: worst first.
+        path: the path of the group; empty at the top.
+        dendrogram: the dendrogram of its members; None for fewer than two.
+        deviations: the deviating ones, worst first.
 
     """
 
@@ -95,15 +95,15 @@ class Level:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
-    """A pool as a whole (section IV): what `laggard pools` shows, and the end of a replay.
+    """The analysis of a whole pool (section IV), for `laggard pools` and for the end of a replay.
 
     Attributes:
-        ts: of the newest frame, seconds since the Unix epoch.
-        members: how many there are now.
-        levels: top-down: the top first, then each group that deviates or has members that do.
-        ranking: all deviations, worst first: one of a group stands before those of its members.
-        age_s: how long the pool has been learned from, in seconds.
-        young: whether that is too short to be relied on.
+        ts: the time of the newest frame, seconds since the Unix epoch.
+        members: the present number of members.
+        levels: the levels from the top down: the top, then each group that deviates or has deviating members.
+        ranking: all deviations, worst first; that of a group before those of its members.
+        age_s: the age of the model in seconds.
+        young: whether that is too short for reliable results.
 
     """
 

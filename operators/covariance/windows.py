@@ -1,4 +1,4 @@
-"""Mean and covariance of each member of a pool over sliding windows, and over its whole life, one tick at a time."""
+"""Incremental mean and covariance of each member of a pool over sliding windows and over its whole life."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LIFE: Final = 0
-"""The length that stands for the whole life."""
+"""The length of the window of the whole life."""
 
 LARGEST: Final = 1e100
-"""A reading beyond this, whose square is no number any more, counts as none."""
+"""Larger values count as missing: their squares would overflow."""
 
 CYCLE: Final = 1024
-"""Each member is built anew from its samples once in so many ticks."""
+"""The number of ticks after which the moments of a member are computed anew from its samples."""
 
 DROP: Final = 1e-4
-"""A variance that fell to this share of the highest since then is built anew: what left has taken its digits along."""
+"""A variance that has fallen to this share of its maximum is computed anew: it has lost digits."""
 
 CHUNK: Final = 64
-"""So many members are built anew at once, to bound memory."""
+"""The most members that are computed anew at once, to bound memory."""
 
 PARTS: Final = ("used", "ring", "origins", "counts", "means", "squares", "peaks")
 
@@ -32,20 +32,19 @@ PARTS: Final = ("used", "ring", "origins", "counts", "means", "squares", "peaks"
 class Windows:
     """Sliding covariances of many members with the same metrics (Syer, Adams, Hassan, section IV.C).
 
-    A window is the newest `length` ticks. What counts for a member are its samples in them: a tick at which it was not
-    there, or at which any of its metrics has no value, has none. So mean and covariance are of the same samples, and a
-    covariance is positive semidefinite, which one of pairwise complete values need not be. A metric that a member
-    never has is for the caller to leave out, or to leave the member out.
+    A window has the newest `length` ticks. A member has a sample at a tick if all of its metrics have a value. So mean
+    and covariance are those of the same samples, and a covariance is positive semidefinite, unlike one of pairwise
+    complete values. A metric that a member never has must be left out by the caller, or the member must be.
 
-    A sample is added, and that which leaves is removed (Welford; Chan, Golub, LeVeque), with n the count after an
-    addition and before a removal, d = x - m by the mean before:
+    A sample is added, and the one that leaves is removed (Welford; Chan, Golub, LeVeque), with n the count after an
+    addition and before a removal, and d = x - m with the mean before:
 
         add:    m' = m + d / n        S' = S + d d^T (n - 1) / n
         remove: m' = m - d / (n - 1)  S' = S - d d^T n / (n - 1)
 
-    on x less a value of the member's, so that metrics near 1e9 keep their digits. Removing leaves rounding
-    errors as large as what is removed: each member is built anew from its samples in turn, and at once where a
-    variance drops; a metric that is constant within a window has exactly no variance.
+    Here x is relative to a value of the member, so that metrics near 1e9 keep their digits. Removing leaves rounding
+    errors as large as those of the removed sample. So the moments of each member are computed anew from its samples in
+    turn, and at once when a variance drops. The variance of a constant metric is exactly 0.
 
     Cost of a tick: O(slots x lengths x metrics^2), whatever the lengths. Memory: slots x metrics x the longest x 8
     bytes, and slots x (lengths + 1) x metrics^2 x 8.
@@ -53,12 +52,12 @@ class Windows:
     Reference: Chan, Golub, LeVeque (1983), "Algorithms for computing the sample variance", The American Statistician.
 
     Parameters:
-        metrics: how many there are.
-        lengths: of the windows, in ticks, 2 and more.
-        limit: of members at a time.
+        metrics: the number of metrics.
+        lengths: the lengths of the windows in ticks, at least 2.
+        limit: the most members at a time.
 
     Attributes:
-        lengths: of the windows, in ticks, and `LIFE`.
+        lengths: the lengths of the windows in ticks, and `LIFE`.
 
     Example:
         >>> windows = Windows(2, (2,))
@@ -87,14 +86,14 @@ class Windows:
         nothing = self._empty(0)
         self._used: NDArray[np.bool_] = nothing["used"]
         self._ring: NDArray[np.float64] = nothing["ring"]  # samples, by tick modulo the longest window
-        self._origins: NDArray[np.float64] = nothing["origins"]  # what means are relative to
+        self._origins: NDArray[np.float64] = nothing["origins"]  # the values that means are relative to
         self._counts: NDArray[np.float64] = nothing["counts"]
         self._means: NDArray[np.float64] = nothing["means"]
         self._squares: NDArray[np.float64] = nothing["squares"]  # the upper triangle of S
-        self._peaks: NDArray[np.float64] = nothing["peaks"]  # the highest variances since a member was built anew
+        self._peaks: NDArray[np.float64] = nothing["peaks"]  # the maximum of each variance since it was computed anew
 
     def _empty(self, slots: int) -> dict[str, NDArray[Any]]:
-        """Arrays for so many slots. Members are along the last axis, where numpy is fastest."""
+        """Return arrays for this number of slots. Members are along the last axis, where numpy is fastest."""
         windows, p = len(self.lengths), self.metrics
         return {
             "used": np.zeros(slots, np.bool_),
@@ -113,16 +112,16 @@ class Windows:
             setattr(self, f"_{name}", part)
 
     def __len__(self) -> int:
-        """How many members there are."""
+        """The number of members."""
         return int(self._used.sum())
 
     @property
     def slots(self) -> int:
-        """How many slots there are, used and free: the length of what is answered of all."""
+        """The number of slots, used and free."""
         return len(self._used)
 
     def claim(self, count: int) -> NDArray[np.intp]:
-        """Slots for so many new members: the lowest that are free. Raises `ValueError` above the limit."""
+        """Claim the lowest free slots for new members. Raises `ValueError` above the limit."""
         wanted = len(self) + count
         if wanted > self.limit:
             raise ValueError(f"expected at most {self.limit} members, got {wanted}")
@@ -133,17 +132,17 @@ class Windows:
         return slots
 
     def release(self, slots: NDArray[np.intp]) -> None:
-        """Forget members; their slots are free."""
+        """Forget members, and free their slots."""
         self._used[slots] = False
         self._ring[:, :, slots] = np.nan
         for part in (self._origins, self._counts, self._means, self._squares, self._peaks):
             part[..., slots] = 0.0
 
     def add(self, slots: NDArray[np.intp], values: NDArray[np.float64]) -> None:
-        """Let a tick pass.
+        """Add a tick.
 
-        `values`, shape (len(slots), metrics), are of members that are there, each once. Raises `ValueError` for another
-        shape, and for slots that nobody claimed.
+        `values` has one sample for each present member, shape (len(slots), metrics). Raises `ValueError` for another
+        shape, and for slots that were not claimed.
         """
         if values.shape != (len(slots), self.metrics) or not self._used[slots].all():
             raise ValueError(
@@ -173,7 +172,7 @@ class Windows:
         np.maximum(self._peaks, self._squares[:-1, self._diagonal], out=self._peaks)
 
     def _leave(self, sample: NDArray[np.float64], there: NDArray[np.bool_]) -> None:
-        """Remove a sample of each window, shape (windows, metrics, slots), where it has one."""
+        """Remove the sample that leaves each window, if it has one, shape (windows, metrics, slots)."""
         counts, means, squares = self._counts[:-1], self._means[:-1], self._squares[:-1]
         counts -= there
         deviation = np.where(there[:, None], sample - self._origins[:-1] - means, 0.0)
@@ -183,7 +182,7 @@ class Windows:
         squares -= deviation[:, self._i] * step[:, self._j]
 
     def _settle(self) -> None:
-        """Build anew whose turn it is, and who lost digits."""
+        """Compute the moments anew of the members in turn, and of those that lost digits."""
         turn = np.arange(self.slots) % CYCLE == self._tick % CYCLE
         lost = (self._squares[:-1, self._diagonal] < DROP * self._peaks).any(axis=(0, 1))
         slots = np.flatnonzero(self._used & (turn | lost))
@@ -191,7 +190,7 @@ class Windows:
             self._rebuild(slots[begin : begin + CHUNK])
 
     def _rebuild(self, slots: NDArray[np.intp]) -> None:
-        """Take moments in two passes from the samples of the windows, relative to the newest of them."""
+        """Compute moments in two passes from the samples of the windows, relative to the newest sample."""
         newest_first = (self._tick - np.arange(self._longest)) % self._longest
         samples = self._ring[:, :, slots][newest_first]
         there = ~np.isnan(samples[:, 0])
@@ -215,18 +214,18 @@ class Windows:
         return self.lengths.index(length)
 
     def counts(self, length: int) -> NDArray[np.int64]:
-        """How many samples each slot has in the window, shape (slots,)."""
+        """Return the number of samples of each slot in the window, shape (slots,)."""
         counts: NDArray[np.float64] = self._counts[self._at(length)]
         return counts.astype(np.int64)
 
     def means(self, length: int) -> NDArray[np.float64]:
-        """Mean of each slot's samples in the window, shape (slots, metrics); NaN where there is none."""
+        """Return the mean of each slot's samples in the window, shape (slots, metrics); NaN without any."""
         at = self._at(length)
         means = self._origins[at] + self._means[at]
         return np.where(self._counts[at] >= 1.0, means, np.nan).T.copy()
 
     def covariances(self, length: int) -> NDArray[np.float64]:
-        """Unbiased covariance of each slot's samples, shape (slots, metrics, metrics); NaN below two samples."""
+        """Return the unbiased covariance of each slot's samples, shape (slots, metrics, metrics); NaN below two."""
         at = self._at(length)
         degrees = self._counts[at] - 1.0
         triangle = (self._squares[at] / np.where(degrees >= 1.0, degrees, np.nan)).T
@@ -236,20 +235,20 @@ class Windows:
         return covariances
 
     def samples(self, slots: NDArray[np.intp], length: int) -> NDArray[np.float64]:
-        """The newest `length` ticks of some members, the oldest first: shape (len(slots), ticks, metrics).
+        """Return the newest `length` ticks of some members, the oldest first, shape (len(slots), ticks, metrics).
 
-        NaN at ticks that do not count; fewer ticks while there were fewer, or where no window is so long.
+        NaN at ticks without a sample. There are fewer ticks if there were fewer, or if no window is that long.
         """
         ticks = min(length, self._longest, self._tick)
         rows = np.arange(self._tick - ticks, self._tick) % self._longest
         return self._ring[rows[:, None], :, slots[None, :]].transpose(1, 0, 2)
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {"tick": self._tick} | {name: getattr(self, f"_{name}").copy() for name in PARTS}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         slots = len(state["used"])
         if slots > self.limit:
             raise ValueError(f"used: expected at most {self.limit} slots, got {slots}")
