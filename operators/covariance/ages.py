@@ -1,4 +1,4 @@
-"""Groups of different times, compared by how they were at the same age."""
+"""Groups of different times, compared at the same age."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MOST_LEVELS: Final = 16
-"""Groups that a report looks into."""
+"""The most groups in a report."""
 
 
 def dendrogram_of(  # noqa: PLR0917 - the last one is seldom given
@@ -80,7 +80,7 @@ def _of_courses(pool: Pool, groups: Sequence[str], replicates: int) -> Dendrogra
 
 
 def published_ranking(pool: Pool, replicates: int) -> tuple[tuple[Level, ...], tuple[Deviation, ...]]:
-    """Section IV on the members' whole lives."""
+    """Run section IV on the whole lives of the members."""
     levels = pool.levels()
     groups = groups_by_age(pool)
     trees = {
@@ -121,20 +121,20 @@ def published_ranking(pool: Pool, replicates: int) -> tuple[tuple[Level, ...], t
 
 
 def _scaled(data: Floats) -> Floats:
-    """Data so that the median of what is not zero is 1."""
+    """Return data scaled to a median of 1 among values that are not 0."""
     size = np.abs(data[data != 0.0])
     return data / float(np.median(size)) if len(size) else data
 
 
 def _clustered(labels: tuple[str, ...], data: Floats, replicates: int) -> Dendrogram:
     merges = ward(data)
-    asked = replicates > 0 and len(labels) <= MOST_LEAVES  # of hundreds they take minutes
+    asked = replicates > 0 and len(labels) <= MOST_LEAVES  # they take minutes for hundreds
     p_values = au_p_values(data, merges, replicates=replicates) if asked else np.full(len(merges), np.nan)
     return Dendrogram(labels, merges, p_values)
 
 
 def with_height(each: Deviation, dendrogram: Dendrogram | None) -> Deviation:
-    """The same with the merge that takes its member into a larger cluster."""
+    """Return the deviation with the merge that takes its member into a larger cluster."""
     if dendrogram is None or each.rows[0] not in dendrogram.labels:
         return each
     leaf = dendrogram.labels.index(each.rows[0])

@@ -1,4 +1,4 @@
-"""The operator `covariance`: members of a pool that behave unlike the others, without a model of normal (S3)."""
+"""The operator `covariance`: members of a pool that deviate from the others, without a model of normal (S3)."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ if TYPE_CHECKING:
 Method = Literal["adaptive", "published"]
 
 MOST_FEATURES: Final = 32
-"""Of more features the first so many are compared."""
+"""The most features that are compared: the first ones."""
 
 YOUNG_TICKS: Final = 192
-"""Until so many ticks of a pool were seen, what is said of it is said to be young."""
+"""The number of ticks until the results for a pool are reliable."""
 
 
 class Covariance:
-    """Members of one pool that behave unlike the others.
+    """Detects members of one pool that deviate from the others.
 
     The method is that of Syer, Adams, Hassan: "Identifying performance deviations in thread pools" (ICSM 2011).
-    `method="published"` ranks by the covariance of each member's whole life, as section IV says. `"adaptive"` compares
-    members at every tick, in several windows and over their whole life: by their levels, by changes of these, by what
-    each metric is given the others, and by their covariances; see `Bank`. So it finds spikes, which drown in a whole
-    life, tells since when, and has a budget of false alarms.
+    `method="published"` ranks by the covariance of each member's whole life (section IV). `"adaptive"` compares members
+    at every tick, in several windows and over their whole life: by the levels of their metrics, by changes of these, by
+    each metric given the others, and by their covariances; see `Bank`. So it finds spikes, which a whole life hides. It
+    also reports onsets, and has a false-alarm budget.
 
-    Levels are the parts of paths in the rows' ids or names (section IV.B): groups are compared with their siblings by
-    their members' means, and members with those of their own group, where it has three. Members of one group that
-    began together are a wave, compared within it; waves are compared with each other by age.
+    Levels are the parts of paths in the rows' ids or names (section IV.B). Groups are compared with their siblings by
+    the means of their members, and members with those of their own group, if it has three. Members of a group that
+    began together are a wave, and are compared within it. Waves are compared with each other by age.
 
-    Memory: that of `Bank` for each depth, at most `limit` members and groups of each, those that ended within a day
-    included. Cost of a tick: O(members x windows x metrics^2).
+    Memory: that of `Bank` for each depth, with at most `limit` members and groups in each, including those that ended
+    within a day. Cost of a tick: O(members x windows x metrics^2).
 
     Parameters:
         method: `adaptive` or `published`.
-        windows: in ticks; the whole life is one more.
-        false_alarms_per_day: how often a pool in which nothing deviates may be said to deviate.
-        resolution: what nobody would notice of a metric, in its unit, by the end of its name.
-        replicates: bootstrap samples for each scale of p-values.
-        limit: members of one depth.
+        windows: the lengths of the windows in ticks; the whole life is one more window.
+        false_alarms_per_day: the budget of one pool.
+        resolution: a negligible difference of a metric, in its unit, by the end of its name.
+        replicates: the number of bootstrap samples for each scale of p-values.
+        limit: the most members of one depth.
 
     Attributes:
         pool: its parameters and its state.
@@ -106,11 +106,11 @@ class Covariance:
 
     @property
     def refused(self) -> int:
-        """The number of members of the newest tick that were over the limit."""
+        """The number of members of the newest tick beyond the limit."""
         return self.pool.refused
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
-        """Who deviates at this tick."""
+        """Score a tick. `values` has the shape (rows, features). The state does not change."""
         check_shape(layout, values)
         pool = self.pool
         looks = compare(pool, self._places, ts, layout, values)
@@ -130,7 +130,7 @@ class Covariance:
         return Scores(ts, rows, tuple(found), members, age_s, young=pool.ticks < YOUNG_TICKS)
 
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
-        """Take the tick into the state."""
+        """Learn a tick. Raises `ValueError` if the shape of `values` does not fit the names."""
         check_shape(layout, values)
         pool = self.pool
         if (features := self._widened(layout)) != pool.features:
@@ -144,7 +144,7 @@ class Covariance:
         if pool.ticks:
             step = ts - pool.ts
             usual = pool.interval_s
-            if step > 0.0:  # a pause is no tick
+            if step > 0.0:  # a gap is no tick
                 pool.interval_s = step if math.isnan(usual) else usual + 0.1 * (min(step, 2.0 * usual) - usual)
         else:
             pool.first_ts = ts
@@ -161,14 +161,15 @@ class Covariance:
         pool.ticks += 1
 
     def _widened(self, layout: Layout) -> tuple[str, ...]:
-        """The features that are compared, with those of a layout for which there is room; its own, if none is known."""
+        """Return the compared features, with those of a layout as far as there is room."""
         known = self.pool.features if set(self.pool.features) & set(layout.features) or not layout.features else ()
         return tuple(dict.fromkeys([*known, *layout.features]))[:MOST_FEATURES]
 
     def report(self, *, replicates: int | None = None) -> Report:
-        """The pool as a whole: all who deviated in their lives, those that ended included; changes nothing.
+        """Report all members that deviated in their lives, including those that ended. The state does not change.
 
-        `replicates`: bootstrap samples for each scale, by default the constructor's; 0 for no p-values.
+        `replicates` is the number of bootstrap samples for each scale, by default that of the constructor; 0 for no
+        p-values.
         """
         pool = self.pool
         count = self.replicates if replicates is None else replicates
@@ -180,10 +181,10 @@ class Covariance:
         return Report(pool.ts, pool.members, levels, ranking, age_s, pool.ticks < YOUNG_TICKS)
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return self.pool.snapshot()
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         self.pool.restore(state)
         self._places, self._looked = Places(self.pool.features), None

@@ -1,4 +1,4 @@
-"""The members of a pool and their groups: who they are, since when, and with whom they began."""
+"""The members of a pool and their groups: their paths, their begins, and their waves."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 Path = tuple[str, ...]
 
 WAVE: Final = 12
-"""Members that begin within so many ticks of the first of them began together."""
+"""Members that begin within this number of ticks after the first of them are a wave."""
 
 FORGOTTEN_S: Final = 86_400.0
-"""What a member was that has ended is kept for so long."""
+"""The time for which the state of an ended member is kept, in seconds."""
 
 STEADY: Final = 12
-"""A member that deviates is said to do so otherwise than before once it has done so for so many ticks."""
+"""The number of ticks after which a new kind of deviation is reported."""
 
 SUPERSEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "stuck": ("different", "slower"),
@@ -39,7 +39,7 @@ SUPERSEDED: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def says_more(told: str, kind: str) -> bool:
-    """Whether a new kind says more than what is told: a spike that goes on, or something that had no name."""
+    """Return whether a kind says more than the reported one: a spike goes on, or a deviation had no kind."""
     return not told or told in SUPERSEDED.get(kind, ())
 
 
@@ -55,17 +55,17 @@ class Node:
     leaf: bool
     until_ts: float = math.nan
     alive: bool = True
-    # How it deviates, as it is told; how it would be by the newest ticks alone, and how many these are, or are quiet.
+    # The reported kind; the kind by the newest ticks alone, and the number of these, or of quiet ones.
     kind: Kind | Literal[""] = ""
     next_kind: Kind | Literal[""] = ""
     ticks: int = 0
     standing: Standing | None = None
 
     def take_kind(self, kind: Kind | Literal[""]) -> None:
-        """Take what a tick says: what is told does not change with every tick."""
+        """Learn the kind at a tick. The reported kind does not change with every tick."""
         self.ticks = self.ticks + 1 if kind == self.next_kind else 1
         self.next_kind = kind
-        # What had a name keeps it rather than have none; and what has spiked is below its own mean for a while.
+        # A kind is kept rather than dropped; and after a spike a member is below its own mean for a while.
         after = bool(self.kind) and (kind == "different" or (self.kind == "spike" and kind == "slower"))
         if says_more(self.kind, kind) or (self.ticks >= (STEADY if kind else SETTLED) and not after):
             self.kind = kind
@@ -93,14 +93,14 @@ class Depth:
         self.waves: dict[Path, Wave] = {}  # the newest of each parent
 
     def claim(self, path: Path, name: str, slot: int, ts: float, tick: int, *, leaf: bool) -> None:
-        """Take a new member or group, of the newest wave or of a new one."""
+        """Add a new member or group to the newest wave, or to a new one."""
         wave = self.waves.get(path[:-1])
         if wave is None or tick - wave.tick > WAVE:
             wave = self.waves[path[:-1]] = Wave(0 if wave is None else wave.number + 1, tick)
         self.nodes[path] = Node(path, name, slot, ts, wave.number, leaf, ts)
 
     def forgettable(self, ts: float) -> list[Node]:
-        """Return those that hardly were there, or ended long ago."""
+        """Return those that were hardly present, or ended long ago."""
         ended = [node for node in self.nodes.values() if not node.alive]
         if not ended:
             return []
@@ -122,7 +122,7 @@ class Depth:
         self.waves = {parent: wave for parent, wave in self.waves.items() if parent in parents}
 
     def median_age_s(self, ts: float) -> float:
-        """Return the median age of those that are there, in seconds."""
+        """Return the median age of the present ones, in seconds."""
         alive = [ts - node.begin_ts for node in self.nodes.values() if node.alive]
         return float(np.median(alive)) if alive else 0.0
 

@@ -1,4 +1,4 @@
-"""What is known of a pool: its members and groups by depth, its ticks, and how its scores are calibrated."""
+"""The state of a pool: its members and groups by depth, its ticks, and the calibration of its scores."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 
 STEPS: Final = 20.0
 CALIBRATION: Final = {"prior": (17.3, 1.5), "prior_s": 21_600.0}
-"""Scores are calibrated in steps of 5 %. Before anything was seen 1 is the limit, and hours have to say otherwise."""
+"""Scores are calibrated in steps of 5 %. The limit is 1 at first, and changes only after hours."""
 
 
 class Pool:
     """The state of a pool, and the parameters that it depends on; those of `Covariance`.
 
     Attributes:
-        features: those that are compared.
+        features: the compared features.
         depths: the members and groups by the length of their paths.
-        courses: those of groups by their age.
+        courses: the courses of groups by age.
         first_ts: the time of the first tick, seconds since the Unix epoch.
         ts: the time of the newest tick.
-        interval_s: the usual time between ticks; NaN before there are two.
+        interval_s: the mean time between ticks; NaN before there are two.
         ticks: the number of ticks.
-        calibration: of the limit.
+        calibration: the calibration of the limit.
         members: the number of members at the newest tick.
         steady: the number of ticks since a member came or went.
-        away: who left while the pool was of fixed size, and at which tick.
-        refused: the number of members of the newest tick that were over the limit.
+        away: the members that left while the pool was of fixed size, with the tick at which they did.
+        refused: the number of members of the newest tick beyond the limit.
 
     """
 
@@ -66,7 +66,7 @@ class Pool:
         self.refused = 0
 
     def begin_anew(self, features: tuple[str, ...]) -> None:
-        """Features that were not there before: all is learned anew, as nothing is known of how they vary."""
+        """Learn all anew after new features, whose spread is unknown."""
         self.features = features
         self.depths = []
         self.courses = Courses(len(self.features))
@@ -87,16 +87,16 @@ class Pool:
 
     @property
     def usual_interval_s(self) -> float:
-        """Of the ticks; some value before there are two."""
+        """The time between ticks; a default before there are two."""
         return self.interval_s if self.interval_s > 0.0 else 5.0
 
     def evidence_limit(self, bank: Bank, members: int, *, raised: bool = True) -> float:
-        """The evidence that scores 1: what the budget allows, and more where this pool has shown that it needs it."""
+        """Return the evidence with a score of 1: that of the budget, raised if this pool needs more."""
         allowed = bank.evidence_limit(members, self.usual_interval_s, self.false_alarms_per_day)
         return allowed * max(self.calibration.limit / STEPS, 1.0) if raised else allowed
 
     def levels(self) -> dict[str, list[Node]]:
-        """Nodes by the level inside which they are compared: siblings; and where there are waves, those of a wave."""
+        """Return nodes by the level inside which they are compared: siblings, or those of one wave."""
         levels: dict[str, list[Node]] = {}
         for depth in self.depths:
             for node in depth.nodes.values():
@@ -115,7 +115,7 @@ class Pool:
             self.away.pop(node.path, None)
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "features": list(self.features),
             "first_ts": self.first_ts,
@@ -154,7 +154,7 @@ class Pool:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         self.features = tuple(state["features"])
         self.first_ts, self.ts = float(state["first_ts"]), float(state["ts"])
         self.interval_s = float(state["interval_s"])
@@ -173,7 +173,7 @@ class Pool:
             ]:
                 node = Node(tuple(path), name, int(slot), float(begin_ts), int(wave), bool(leaf), float(until_ts))
                 node.alive, node.kind, node.next_kind, node.ticks = bool(alive), kind, next_kind, int(ticks)
-                if standing and standing[0] is not None:  # an older laggard has none
+                if standing and standing[0] is not None:  # not in states of older versions
                     node.standing = restored_standing(standing[0])
                 depth.nodes[node.path] = node
             depth.waves = {tuple(parent): Wave(int(number), int(tick)) for parent, number, tick in part["waves"]}

@@ -1,7 +1,7 @@
-"""Present deviations of members: windows remember a deviation long after it has ended.
+"""Present deviations of members, since windows contain a deviation long after it has ended.
 
-A member stands out from when its windows say so until its newest ticks say that it is over. Until then its deviation is
-remembered as large as it was, so that neither a window that flickers nor a pool that gets used to it ends it.
+A deviation begins by the windows of a member, and ends by its newest ticks. Until then its size at the onset is kept.
+So neither a window that flickers nor a pool that adapts to it ends it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ HELD: Final = 0.4
 """A deviation lasts while it is this share of what it was."""
 
 CLEAR: Final = 4.0
-"""A deviation is judged over the fewest ticks in which it exceeds the spread of members this many times."""
+"""A deviation is measured over the fewest ticks in which it exceeds the spread of members this many times."""
 
 NEWEST_S: Final = 15.0
 NEWEST: Final = 3
 """The fewest ticks: those of the newest 15 s, one to three."""
 
 FOLLOWED: Final = 48.0
-"""The time constant, in ticks, with which a remembered deviation shrinks, as under a load that falls."""
+"""The time constant, in ticks, with which a kept deviation shrinks, as under a falling load."""
 
 HELD_SCORE: Final = 1.01
 """The least score while it lasts."""
@@ -45,11 +45,11 @@ FORGOTTEN: Final = 192
 
 @dataclass(slots=True)
 class Standing:
-    """A member that stands out, or has done so, while its windows still say so.
+    """A member that deviates, or has deviated and still does so by its windows.
 
     Attributes:
-        lasts: whether it does so now.
-        marks: by what: where it was before, and by how much it has been beyond that.
+        lasts: whether it deviates now.
+        marks: its deviations: the level before each, and the distance from it.
         calm: the number of ticks for which the windows have been calm.
 
     """
@@ -59,7 +59,7 @@ class Standing:
     calm: int = 0
 
     def snapshot(self) -> list[Any]:
-        """As plain data."""
+        """Return the standing as plain data."""
         marks = [[*mark, *of] for mark, of in self.marks.items()]
         return [self.lasts, marks, self.calm]
 
@@ -83,19 +83,19 @@ class Newest:
         means = sums / np.where(weights > 0.0, weights, np.nan)
         spreads = tick.spreads[: bank.levels, at].reshape(means.shape)
         ticks = min(max(round(NEWEST_S / interval_s), 1), NEWEST)
-        # A mean over fewer ticks than the shortest window varies by so much more at most.
+        # A mean over fewer ticks than the shortest window varies by at most this much more.
         more = math.sqrt(max(bank.lengths[0] / ticks, 1.0))
         self._means = np.concatenate([bank.newest(tick, at, ticks)[None], means])
         self._spreads = np.concatenate([more * spreads[:1], spreads])
 
     def follow(self, before: Standing | None) -> Standing | None:
-        """Return what becomes of a member; None where there is nothing to remember."""
+        """Return the standing of the member after this tick; None if there is nothing to keep."""
         out = self._score > 1.0
         if before is None:
             if not out:
                 return None
             now = Standing(marks=dict(self._marks(changes=True)))
-            # Only its covariance may be out, of which single ticks say nothing.
+            # Only its covariance may deviate, which single ticks do not show.
             return now if now.marks or not self._over.any() else None
         now = Standing(before.lasts, dict(before.marks), 0 if out else before.calm + 1)
         if now.lasts:
@@ -113,7 +113,7 @@ class Newest:
     def _marks(self, *, changes: bool) -> Iterator[tuple[Mark, tuple[float, float]]]:
         """Yield the present deviations by the windows, with the level before and the distance from it.
 
-        Without `changes`, and what no few ticks show: beside what has ended, what is usual looks like either.
+        Without `changes`, only those of levels that few ticks show: after a deviation the normal level looks like one.
         """
         levels, traces = self._bank.levels, self._bank.traces
         for below, column in np.argwhere(self._over).tolist():
@@ -128,28 +128,28 @@ class Newest:
                 yield mark, (base, excess)
 
     def _out(self, mark: Mark, base: float, horizon: int) -> float:
-        """How far it is out over a horizon; 0 where that is not known."""
+        """Return the size of a deviation over a horizon; 0 if unknown."""
         trace, below = mark
         out = float(self._means[horizon, trace]) - base
         return (-out if below else out) if math.isfinite(out) else 0.0
 
     def _followed(self, mark: Mark, base: float, excess: float) -> float:
-        """How far it was out, with what it is over the shortest window."""
+        """Return the kept size of a deviation after this tick."""
         out = self._out(mark, base, 1)
         return out if out > excess else excess + (out - excess) / FOLLOWED
 
     def _horizon(self, mark: Mark, excess: float, most: int) -> int:
-        """The fewest ticks that show such a deviation clearly; -1 for none."""
+        """Return the horizon of the fewest ticks that show a deviation clearly; -1 for none."""
         clear = np.flatnonzero(excess >= CLEAR * self._spreads[:most, mark[0]])
         return int(clear[0]) if len(clear) else -1
 
     def _is_so(self, mark: Mark, base: float, excess: float, most: int) -> bool | None:
-        """Whether a deviation is there by the fewest ticks that show it; None where no horizon below `most` does."""
+        """Return whether a deviation lasts by the fewest ticks that show it; None if no horizon below `most` does."""
         horizon = self._horizon(mark, excess, most)
         return None if horizon < 0 else self._out(mark, base, horizon) >= HELD * excess
 
     def _lasts(self, marks: Mapping[Mark, tuple[float, float]]) -> bool:
-        """Whether any of the marks that the fewest ticks show is still so."""
+        """Return whether any of the marks that the fewest ticks show lasts."""
         every = len(self._means)
         horizons = {mark: self._horizon(mark, excess, every) for mark, (_, excess) in marks.items()}
         fewest = min((each for each in horizons.values() if each >= 0), default=-1)

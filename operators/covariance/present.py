@@ -1,4 +1,4 @@
-"""Who deviates at a tick, how, and by what."""
+"""The deviations at a tick: the members, their kinds and their metrics."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MOST_LEAVES: Final = 64
-"""Members in a dendrogram: of more, those that deviate, and as many others as there is room for."""
+"""The most members in a dendrogram: the deviating ones, and as many others as there is room for."""
 
 TOLD: Final = 0.7
-"""A metric is told if it is out by this share of the metric that is furthest out, and of what the budget allows."""
+"""A metric is reported from this share of the largest evidence on, and of what the budget allows."""
 
 LEAST_TOLD: Final = 0.3
-"""Where the covariance is furthest out, the metric that is most so is told if it has this share of the budget."""
+"""If the covariance has the largest evidence, the worst metric is reported from this share of the budget on."""
 
 RISEN: Final = 1.2
-"""What is this many times as far out now as over the whole life grows."""
+"""A deviation grows if it is this many times as large now as over the whole life."""
 
 SHOWN: Final = 0.5
-"""A metric is told where it is so many standard deviations from the others by itself."""
+"""A metric is reported if it alone deviates by this number of standard deviations."""
 
 LEFT_SCORE: Final = 1.5
 LEFT_TICKS: Final = 12
@@ -54,7 +54,7 @@ three quarters of the others stay."""
 
 
 class Candidate(NamedTuple):
-    """A member at one tick; what sets it apart is found out when it is asked for."""
+    """A member at one tick; its metrics are computed on access."""
 
     row: str
     name: str
@@ -63,20 +63,20 @@ class Candidate(NamedTuple):
     features: Callable[[], tuple[FeatureScore, ...]]
 
     def told(self, features: int) -> RowScore:
-        """The member with the metrics that set it apart most."""
+        """Return the member with its worst metrics."""
         return RowScore(self.row, self.name, self.score, self.features()[:features], self.age_s, "all")
 
 
 class Scores:
-    """What the operator answers to a tick. It stays what it is when the operator learns on.
+    """The scores of a tick, which do not change when the operator learns on.
 
     Attributes:
-        ts: of the tick, seconds since the Unix epoch.
-        score: of the worst member or group; above 1 is anomalous.
-        deviations: of now, worst first.
-        members: how many there are.
-        age_s: how long the pool has been learned from, in seconds.
-        young: whether that is too short to be relied on.
+        ts: the time of the tick, seconds since the Unix epoch.
+        score: the score of the worst member or group; above 1 is anomalous.
+        deviations: the present deviations, worst first.
+        members: the number of members.
+        age_s: the age of the model in seconds.
+        young: whether that is too short for reliable scores.
 
     """
 
@@ -91,7 +91,7 @@ class Scores:
         young: bool,
     ) -> None:
         self.ts = ts
-        # A row that is out because it is younger is no trouble: what is said of it counts.
+        # A row that deviates only since it is younger is no fault: the score of its deviation counts.
         self.score = max([each.score for each in deviations] or [rows[0].score if rows else 0.0])
         self.deviations = deviations
         self.members = members
@@ -100,13 +100,13 @@ class Scores:
         self._rows = rows
 
     def ranking(self, rows: int, features: int) -> Ranking:
-        """The worst members, each with the metrics that set it apart most."""
+        """Rank the members, worst first, each with its worst metrics."""
         worst = tuple(row.told(features) for row in self._rows[:rows])
         return Ranking(self.ts, self.score, worst, self.age_s, self.young)
 
 
 def deviations_now(pool: Pool, depth: Depth, look: Compared) -> list[Deviation]:
-    """Return who deviates at a tick."""
+    """Return the deviations at a tick."""
     found = []
     for at in np.flatnonzero(look.scores > 1.0).tolist():
         node = depth.nodes[look.paths[look.known[at]]]
@@ -136,7 +136,7 @@ def deviations_now(pool: Pool, depth: Depth, look: Compared) -> list[Deviation]:
 
 
 def _kind_now(pool: Pool, depth: Depth, look: Compared, at: int) -> tuple[tuple[FeatureScore, ...], Kind]:
-    """What sets a member apart at a tick, and how it deviates by that tick alone."""
+    """Return the deviating metrics of a member at a tick, and the kind by this tick alone."""
     node = depth.nodes[look.paths[look.known[at]]]
     features, signs = _features_now(pool, depth.bank, look.tick, at, look.limit)
     begin = float(depth.bank.begun(look.tick.slots[at : at + 1])[0])
@@ -150,7 +150,7 @@ def _kind_now(pool: Pool, depth: Depth, look: Compared, at: int) -> tuple[tuple[
 
 
 def take_kinds(pool: Pool, depth: Depth, look: Compared) -> None:
-    """Let members keep how they deviate."""
+    """Update the kinds of the members."""
     for at, score in enumerate(look.tick.scores.tolist()):
         node = depth.nodes[look.paths[look.known[at]]]
         if score > 1.0 or node.kind:
@@ -188,7 +188,7 @@ def _features_now(
 
 
 def candidates(pool: Pool, depth: Depth, look: Compared) -> list[Candidate]:
-    """The worst members of a tick."""
+    """Return the worst members of a tick."""
     scores = look.scores
     found = []
     for at in np.argsort(-scores, kind="stable")[:MOST_LEAVES].tolist():
@@ -205,7 +205,7 @@ def _features_at(pool: Pool, bank: Bank, look: Compared, at: int) -> tuple[Featu
 
 
 def left(pool: Pool) -> list[Deviation]:
-    """Who left a pool of fixed size."""
+    """Return the members that left a pool of fixed size."""
     found = []
     for path, tick in pool.away.items():
         depth = pool.depths[len(path) - 1]
@@ -244,10 +244,10 @@ def left(pool: Pool) -> list[Deviation]:
 def told_of(
     told: Sequence[tuple[FeatureScore, Sign]], shape: Sequence[Sign]
 ) -> tuple[tuple[FeatureScore, ...], list[Sign]]:
-    """What to tell of metrics that are out, worst first, and of the covariance.
+    """Return the deviating metrics to report, worst first, and their signs with those of the covariance.
 
-    Where a metric is out of what the others make expected, they may be what has moved: those that are themselves where
-    they are said to be come first, and only they are told.
+    If a metric deviates given the others, these may be what has moved. So metrics that deviate on their own come first,
+    and only they are reported.
     """
     shown = [
         (score, sign)
@@ -262,6 +262,6 @@ def told_of(
 
 
 def is_rising(means: Floats) -> bool:
-    """Whether a difference is larger now than over the whole life; `means` by window, those out positive."""
+    """Return whether a deviation is larger now than over the whole life; `means` by window, positive if deviating."""
     known = means[np.isfinite(means)]
     return len(known) > 1 and bool(known[0] > RISEN * known[-1])

@@ -1,4 +1,4 @@
-"""The method as published: from the members' samples to the ranking (Syer, Adams, Hassan, section IV)."""
+"""The published method: from the samples of members to the ranking (S3, Syer, Adams, Hassan, section IV)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class Ranked(NamedTuple):
-    """A cluster that deviates.
+    """A deviating cluster.
 
     Attributes:
-        leaves: the members, by their place.
-        merge: the one that takes the cluster into a larger one, whose height and p-value are those of the deviation; -1
+        leaves: the places of its members.
+        merge: the merge that takes the cluster into a larger one, with the height and the p-value of the deviation; -1
             for the cluster of all.
 
     """
@@ -35,11 +35,11 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Published:
-    """What the method says of members that are compared with each other.
+    """The results for members that are compared with each other.
 
     Attributes:
-        dendrogram: of the members; None where there are fewer than two.
-        ranking: clusters that deviate, worst first.
+        dendrogram: the dendrogram of the members; None for fewer than two.
+        ranking: the deviating clusters, worst first.
 
     """
 
@@ -50,18 +50,19 @@ class Published:
 def published(
     groups: Mapping[str, Mapping[str, Floats]], *, replicates: int = 1000, seed: int = 0, floor: float = FLOOR
 ) -> dict[str, Published]:
-    """The whole method, for groups of members, such as the waves of a load test: one dendrogram and ranking each.
+    """Run the method for groups of members, such as the waves of a load test: one dendrogram and ranking each.
 
-    Covariances of the samples, distances of all pairs inside a group, Ward's clusters with p-values, the ranking by
-    `rank`. `max_height` is that of all the groups' dendrograms: of its own, each dendrogram's top would pass line 16,
-    and something be ranked in every pool in which nothing deviates. By the recipe of section V.H it is like this, with
-    `num_clusters` as `rank` takes it, that precision and recall by kind are those of table III.
+    It computes covariances of the samples, distances of all pairs inside a group, Ward's clusters with p-values, and
+    the ranking by `rank`. `max_height` is the maximum over the dendrograms of all groups. With its own maximum the top
+    of each dendrogram would pass line 16, and every pool without deviations would have a ranked cluster. With the
+    recipe of section V.H, precision and recall by kind are those of table III for this `max_height`, and for
+    `num_clusters` as in `rank`.
 
     Parameters:
-        groups: by name, the samples of members by name: shape (ticks, metrics), the same metrics for all of a group. A
-            tick at which any metric is NaN does not count.
-        replicates: bootstrap samples per scale.
-        seed: of the bootstrap.
+        groups: the samples of members by name, by the name of the group: shape (ticks, metrics), with the same metrics
+            for all members of a group. A tick with NaN in any metric does not count.
+        replicates: the number of bootstrap samples per scale.
+        seed: the seed of the bootstrap.
         floor: see `distance.whiten`.
 
     Raises:
@@ -93,7 +94,7 @@ def published(
 
 
 def covariance(samples: Floats, name: str = "") -> Floats:
-    """Unbiased covariance of the complete samples of one member, shape (metrics, metrics) (section IV.C)."""
+    """Return the unbiased covariance of the complete samples of a member, shape (metrics, metrics) (section IV.C)."""
     complete = samples[np.isfinite(samples).all(axis=1)]
     if len(complete) < 2:
         raise ValueError(f"{name}: expected two complete samples and more, got {len(complete)}")
@@ -104,10 +105,10 @@ def covariance(samples: Floats, name: str = "") -> Floats:
 
 
 def aggregated(samples: Sequence[Floats]) -> Floats:
-    """One member that stands for many, such as a host or a wave (section IV.B): their mean, tick by tick.
+    """Aggregate members, such as those of a host or a wave, into one (section IV.B): their mean at each tick.
 
-    Members are aligned at their first samples. Shape (ticks of the longest, metrics); what has no value does not count,
-    and NaN is where nobody has one.
+    Members are aligned at their first samples. Returns the shape (ticks of the longest, metrics). Missing values do not
+    count; NaN if no member has a value.
 
     Example:
         >>> aggregated([np.array([[1.0], [3.0]]), np.array([[3.0]])]).tolist()
@@ -125,24 +126,23 @@ def aggregated(samples: Sequence[Floats]) -> Floats:
 
 
 def rank(merges: Floats, p_values: Floats, *, max_height: float | None = None) -> tuple[Ranked, ...]:
-    """Deviating clusters of a dendrogram, in the order in which they are ranked (section IV.F, line by line).
+    """Rank the deviating clusters of a dendrogram (section IV.F, line by line).
 
-    What the pseudo code leaves open:
+    The pseudo code leaves open:
 
-    - `height(l) - height(s)` is taken as it is in the worked example, without its sign: of machine4, 2.5, and of
-      machine1/2/3, 0.55, it is 1.9. A cluster of one has the height of the merge that takes it, as those of machine4
-      and of machine2 have there.
+    - `height(l) - height(s)` is unsigned, as in the worked example: for machine4, 2.5, and machine1/2/3, 0.55, it is
+      1.9. A cluster of one has the height of the merge that takes it, like those of machine4 and machine2 there.
     - `num_clusters` is the number of all clusters of the dendrogram, leaves included, 2 n - 1: section VI.B has two
       waves of eight ranked together by lines 4 and 5, and 2 < num_clusters / 4 holds for 15, not for 8.
-    - Where both parts are as large, the left one counts as the smaller.
-    - Line 14 says nothing: where line 16 does not hold, a quarter of the height is less than line 15's tenth.
-    - By its own numbers step 3 of the worked example would recurse: the difference of 0.3 is not below 10 % of 2.5.
-      Its result follows from any difference that is, as is said there.
+    - If both parts are equally large, the left one counts as the smaller.
+    - Line 14 has no effect: if line 16 does not hold, a quarter of the height is less than line 15's tenth.
+    - With its own numbers, step 3 of the worked example would recurse: the difference of 0.3 is not below 10 % of 2.5.
+      Its result follows from any difference that is, as the text says.
 
     Parameters:
-        merges: shape (n - 1, 4), as `ward` gives them of two members and more.
-        p_values: of each merge, in percent, shape (n - 1,); NaN counts as good.
-        max_height: of all dendrograms that are analysed together; by default this one's.
+        merges: the merges of two or more members, shape (n - 1, 4), see `ward`.
+        p_values: the p-value of each merge in percent, shape (n - 1,); NaN counts as significant.
+        max_height: the maximum over all dendrograms that are analysed together; by default that of this one.
 
     Example:
         >>> merges = np.array([[0, 2, 0.35, 2], [1, 4, 0.55, 3], [3, 5, 2.5, 4]])  # machine1 to machine4
@@ -158,7 +158,7 @@ def rank(merges: Floats, p_values: Floats, *, max_height: float | None = None) -
     heights = np.append(merges[parents[:count], 2], merges[:, 2])
     highest = heights[-1] if max_height is None else max_height
     ranking: list[Ranked] = []
-    waiting = [2 * count - 2] if highest > 0.0 else []  # where all are alike nobody deviates, though 0 >= 0 / 4
+    waiting = [2 * count - 2] if highest > 0.0 else []  # if all are equal none deviates, although 0 >= 0 / 4
     while waiting:
         cluster = waiting.pop()
         if sizes[cluster] == 1 or sizes[cluster] < (2 * count - 1) / 4 - len(ranking):
