@@ -117,7 +117,10 @@ def _descriptors(root: str, process: int, sockets: dict[str, Mapping[int, str]])
             else:
                 space = link(f"{root}/{process}/ns/net")
                 if space not in sockets:
-                    sockets[space] = _sockets(f"{root}/{process}/net", own=space == link("/proc/self/ns/net"))
+                    own = space == link("/proc/self/ns/net")
+                    tables = _sockets("/proc/self/net" if own else f"{root}/{process}/net", own=own)
+                    link(f"{root}/{process}/ns/net")  # else it has ended meanwhile: the next one has the tables
+                    sockets[space] = tables
                 text = sockets[space].get(int(found[1]), "socket")
             yield Descriptor(process, int(name), text)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laggard.producers.trace.events import Kind, Texts
+from laggard.producers.trace.ftrace import known
 from laggard.producers.trace.ftrace.known import (
     Descriptor,
     Known,
@@ -108,6 +109,29 @@ def test_this_machine(tmp_path: Path) -> None:
     without = read_known(without=os.getpid())
     assert os.getpid() not in {found.process for found in without.threads}
     assert os.getpid() not in {found.process for found in without.descriptors}
+
+
+@pytest.mark.parametrize(("own", "read"), [("net:[5]", ["/proc/self/net"] * 2), ("net:[4]", ["/p/7/net", "/p/8/net"])])
+def test_a_process_that_ends_meanwhile_takes_no_names_of_others_sockets_along(
+    own: str, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+
+    def linked(path: str) -> str:
+        if path == "/p/7/ns/net" and found:
+            raise FileNotFoundError(path)
+        return {"/proc/self/ns/net": own, "/p/7/ns/net": "net:[5]", "/p/8/ns/net": "net:[5]"}.get(path, "socket:[3]")
+
+    def tables(folder: str, *, own: bool) -> dict[int, str]:
+        del own
+        found.append(folder)
+        return {} if folder == "/p/7/net" else {3: "unix:/x"}
+
+    monkeypatch.setattr(known, "link", linked)
+    monkeypatch.setattr(known, "names", lambda path: {"/p": ["7", "8"]}.get(path, ["1"] if path.endswith("fd") else []))
+    monkeypatch.setattr(known, "_sockets", tables)
+    assert read_known("/p").descriptors == [Descriptor(8, 1, "unix:/x")]
+    assert found == read
 
 
 def test_a_unix_socket_leads_where_its_other_end_is(tmp_path: Path) -> None:
