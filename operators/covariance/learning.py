@@ -22,7 +22,7 @@ CLEAR: Final = 1.6
 """A stretch above 1 that came this far is a deviation; what stayed below may be how this pool is, and is counted."""
 
 LONGEST_STEADY: Final = 720
-"""A pool is of fixed size when nobody came or went for half of what was seen of it, up to this number of ticks."""
+"""A pool is of fixed size if no member came or went for half of its age, up to this number of ticks."""
 
 
 def calibrate(pool: Pool, ts: float, looks: Sequence[Compared]) -> None:
@@ -70,7 +70,7 @@ def learn_depth(pool: Pool, depth: Depth, look: Compared, ts: float) -> None:
 
 
 def learn_nobody(pool: Pool, depth: Depth, ts: float) -> None:
-    """Nobody of a depth is there."""
+    """Learn a tick without members of a depth."""
     nobody = np.zeros(0, np.intp)
     values = np.zeros((0, len(pool.features)))
     tick = depth.bank.look(ts, nobody, values, nobody, 1.0)

@@ -48,9 +48,9 @@ LEFT_TICKS: Final = 12
 LEFT_SHARE: Final = 0.05
 LONGEST_LEFT: Final = 60
 LONGEST_STEADY: Final = 720
-"""A pool is of fixed size when nobody came or went for half of what was seen of it, up to 720 ticks. A member has left
-such a pool when it has been away for 12 ticks, or 5 % of its life up to 60 ticks, and nobody came in its place, while
-three quarters of the others stay."""
+"""A pool is of fixed size if no member came or went for half of its age, up to 720 ticks. A member has left such a pool
+when it has been absent for 12 ticks, or for 5 % of its life up to 60 ticks, without a successor, while three quarters
+of the others are still there."""
 
 
 class Candidate(NamedTuple):

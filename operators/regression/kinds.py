@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from laggard.operators.regression.models import Kind
 
 FORGETTING: Final = 0.97
-"""A sample counts half after 23 more."""
+"""The factor of forgetting per sample: the weight of a sample is halved after 23 more."""
 
 BUILT: Final = 0.1
-"""So many samples, one spread off in each direction, the coefficients count for that were there at the beginning: where
-samples have long told nothing of a direction, these hold."""
+"""The weight of the fitted coefficients, in samples at one spread in each direction: they decide in directions in which
+samples have not varied for long."""
 
 FAR: Final = 1e6
-"""A value that is so many spreads off is not followed: it would decide alone for hundreds of samples."""
+"""A value beyond this number of spreads is not tracked: it alone would decide for hundreds of samples."""
 
 LINEAR_STATE: Final = ("centre", "spread", "built", "b", "information", "moment")
 

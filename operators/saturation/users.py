@@ -119,7 +119,7 @@ class Users:
 
 
 class _State(NamedTuple):
-    """The state after a frame; nobody changes it.
+    """The state after a frame; immutable.
 
     Attributes:
         ts: the time of the frame, NaN before the first.
