@@ -1,7 +1,7 @@
-"""Anomalies of one stream, as metrics show them: what each opened with, and how bad it has been since.
+"""The open anomalies of one stream, for metrics: the values at the onset, and the worst ones since.
 
-An anomaly opens when the stream's trigger fires and closes when that is armed again. It is a part of the stream's
-state, so that a worker that takes the stream over goes on with it.
+An anomaly opens when the trigger of the stream fires, and closes when it is armed again. It is part of the stream's
+state, so that another worker continues it after a rebalance.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Frame
 
 _KEY: Final = "incidents"
-"""In a stream's state: so it was called before anomalies of several operators were joined to incidents."""
+"""Its name in the state of a stream, from before anomalies of several operators were joined to incidents."""
 
 _LACKS: Final[Mapping[str, tuple[Resource, ...]]] = {
     "load": ("cpu",),
@@ -35,24 +35,24 @@ _LACKS: Final[Mapping[str, tuple[Resource, ...]]] = {
     "swap": ("memory",),
     "network": ("network",),
 }
-"""By the first word of a feature of a host, behind `pressure`, what there is too little of."""
+"""The scarce resource by the first word after `pressure` in a feature of a host."""
 
 
 class OpenAnomaly(NamedTuple):
-    """One that is open.
+    """An open anomaly.
 
     Attributes:
-        id: of the anomaly that it opened with; empty where that is not known.
-        ts: when it opened, seconds since the Unix epoch.
-        live: whether it is about the present, and not a replay of recorded data.
-        row: the id of the row to blame; empty where none is known.
-        name: its name.
-        feature: what was most unusual about it; empty where no feature is known.
-        value: that feature's value, in its base unit: of those since it opened, the one farthest from the usual, on
-            the side on which it was then. NaN where it is not known.
-        usual: the mean of what was usual when it opened; NaN where nothing was known.
-        usual_deviation: the standard deviation of that.
-        own: the id by which the operator keeps it open itself; empty if it is that of the stream's score.
+        id: its id; empty if unknown.
+        ts: the time at which it opened, seconds since the Unix epoch.
+        live: whether it is about the present, not from a replay.
+        row: the id of the culprit; empty if unknown.
+        name: the name of the culprit.
+        feature: its worst feature; empty if unknown.
+        value: the worst value of this feature since the anomaly opened, on the same side of the baseline, in its base
+            unit. NaN if unknown.
+        usual: the mean of the baseline when the anomaly opened; NaN without one.
+        usual_deviation: the standard deviation of the baseline.
+        own: the operator's own id of it; empty for the anomaly of the stream's score.
 
     """
 
@@ -68,7 +68,7 @@ class OpenAnomaly(NamedTuple):
     own: str = ""
 
     def blaming(self, blame: Blame | None) -> OpenAnomaly:
-        """The same with what it opens with: who is to blame."""
+        """Return the anomaly with its culprit at the onset."""
         if blame is None:
             return self
         return self._replace(
@@ -81,7 +81,7 @@ class OpenAnomaly(NamedTuple):
         )
 
     def after(self, frame: Frame) -> OpenAnomaly:
-        """The same after one more frame, which may be worse."""
+        """Return the anomaly after a further frame, which may be worse."""
         rows, features = frame.layout.rows, frame.layout.features
         if self.row not in rows or self.feature not in features:
             return self
@@ -91,12 +91,12 @@ class OpenAnomaly(NamedTuple):
 
 
 class Anomalies(NamedTuple):
-    """All of a stream.
+    """All anomalies of a stream.
 
     Attributes:
-        opened: how many live ones have been opened.
-        open: those that are open, in the order of their opening; at most one is that of the stream's score.
-        notices: what is suspicious beside them.
+        opened: the number of live ones so far.
+        open: the open ones in the order of their opening; at most one is that of the stream's score.
+        notices: the notices of the stream.
 
     """
 
@@ -106,37 +106,37 @@ class Anomalies(NamedTuple):
 
     @property
     def live(self) -> tuple[OpenAnomaly, ...]:
-        """Those that are open and live."""
+        """The open ones that are live."""
         return tuple(each for each in self.open if each.live)
 
     @property
     def of_score(self) -> OpenAnomaly | None:
-        """The one of the stream's score."""
+        """The anomaly of the stream's score."""
         return next((each for each in self.open if not each.own), None)
 
     def opening(self, anomaly: OpenAnomaly) -> Anomalies:
-        """After an anomaly was opened."""
+        """Return them after an anomaly has opened."""
         others = (each for each in self.open if each.own != anomaly.own)
         return self._replace(opened=self.opened + anomaly.live, open=(*others, anomaly))
 
     def going_on(self, anomaly: OpenAnomaly) -> Anomalies:
-        """After one that is known by its id goes on as what the operator keeps open."""
+        """Return them after an anomaly, given by its id, continues as one that the operator keeps open."""
         return self._replace(open=(*(each for each in self.open if each.id != anomaly.id), anomaly))
 
     def without(self, anomaly: str) -> Anomalies:
-        """After an anomaly, given by its id, was excused."""
+        """Return them after an anomaly, given by its id, was excused."""
         return self._replace(open=tuple(each for each in self.open if each.id != anomaly))
 
     def given_up(self) -> Anomalies:
-        """After its stream has fallen silent."""
+        """Return them after the stream has fallen silent."""
         return Anomalies(self.opened, notices=self.notices.given_up())
 
     def after(self, frame: Frame, *, over: bool, kept: Collection[str] = ()) -> Anomalies:
-        """After a frame that opened none.
+        """Return them after a frame that opened none.
 
         Args:
             frame: the frame.
-            over: whether the anomaly of the stream's score is over.
+            over: whether the anomaly of the stream's score has ended.
             kept: the ids of those that the operator keeps open itself.
 
         """
@@ -144,40 +144,40 @@ class Anomalies(NamedTuple):
         return self._replace(open=tuple(each.after(frame) for each in left))
 
     def snapshot(self) -> dict[str, Any]:
-        """As plain data; nothing where there was none."""
+        """Return them as plain data; nothing if there was none."""
         if not self.opened and not self.open:
             return self.notices.snapshot()
         plain = [
             {name: value for name, value in each._asdict().items() if name != "own" or value} for each in self.open
         ]
-        # As an older laggard writes what it knows: at most one, of the stream's score.
+        # In the form of older versions: at most one, of the stream's score.
         kept = len(plain) > 1 or any(each.own for each in self.open)
         told = {"opened": self.opened, "open": plain if kept else plain[0] if plain else None}
         return {_KEY: told, **self.notices.snapshot()}
 
 
 def restored(state: dict[str, Any]) -> Anomalies:
-    """What `snapshot` gave, out of a stream's state; of an older laggard's, an anomaly that is open without evidence.
+    """Read a `snapshot` in the state of a stream. An open anomaly of older versions has no evidence.
 
     Raises:
-        KeyError, TypeError, ValueError: it is something else.
+        KeyError, TypeError, ValueError: the state does not fit.
 
     """
     notices = restored_notices(state)
     if (found := state.get(_KEY)) is None:
         unknown = () if state["armed"] else (OpenAnomaly("", float(state["ts"]), live=True),)
         return Anomalies(0, unknown, notices)
-    # An older laggard wrote the only one, or nothing.
+    # Older versions wrote the only one, or nothing.
     each = found["open"] if isinstance(found["open"], list) else [found["open"]] if found["open"] else []
     return Anomalies(int(found["opened"]), tuple(OpenAnomaly(**one) for one in each), notices)
 
 
 def blamed(ranking: Ranking, scope: str) -> Blame | None:
-    """The row and the feature that a sentence on a ranking names first; None where there is no row.
+    """Return the row and the feature that the sentence on a ranking names first; None without a row.
 
     Args:
-        ranking: worst row first, with enough rows and features to judge it.
-        scope: what the rows are.
+        ranking: the ranking with enough rows and features.
+        scope: the scope of the rows.
 
     """
     if not ranking.rows:
@@ -201,6 +201,6 @@ def blamed(ranking: Ranking, scope: str) -> Blame | None:
 
 def _blame(row: RowScore, feature: FeatureScore, resources: tuple[str, ...]) -> Blame:
     value, usual, deviation = feature.judged, feature.mean, feature.standard_deviation
-    if row.basis == "threshold":  # that says nothing of what is usual
+    if row.basis == "threshold":  # a threshold is no baseline
         usual = deviation = math.nan
     return Blame(row.row, row.name, feature.feature, value, usual, deviation, resources)

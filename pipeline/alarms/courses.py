@@ -1,14 +1,14 @@
-"""What becomes of a stream's anomalies once they were told: which of it is told, and when.
+"""The course of published anomalies: what is published of them, and when.
 
-Hysteresis: the trigger of a stream fires again only after its score has stayed at 1 or below for `QUIET_S`, and an
-anomaly of a host has ended only after it has done so for `JOINED_S`. What comes in between is another anomaly, but the
-same trouble: `joiner` sees both of them open. The operators of pools, services and applications decide by their newest
-ticks whether a deviation lasts, so their anomalies end after `OVER_S`, and the trigger is armed again then.
+Hysteresis: the trigger of a stream fires again after its score has stayed at most 1 for `QUIET_S`, and an anomaly of a
+host ends after it has done so for `JOINED_S`. An anomaly in between is a new one, but the same fault: `joiner` sees
+both of them open. The operators of pools, services and applications decide by their newest ticks whether a deviation
+lasts. So their anomalies end after `OVER_S`, and the trigger is armed then.
 
-All times are those of frames. A host that is off says nothing of how its anomalies went on. They count as ended once it
-has been silent for `eventtime.SILENT_S` by the frames of other keys of its partition, or its state is given up; it is
-told that nobody saw the end, and what still is so when its frames come again is another anomaly. A host that is alone
-on its partition knows no other time than its own: of that one nothing ends before its frames come again.
+All times are those of frames. The course of an anomaly is unknown while its host is off. It counts as ended once the
+host has been silent for `eventtime.SILENT_S` by the frames of other keys of its partition, or its state is dropped. The
+record says that the end was not observed. If the deviation is still there when frames come again, it is a new anomaly.
+The only time of a host that is alone on its partition is its own: there nothing ends before its frames come again.
 """
 
 from __future__ import annotations
@@ -29,46 +29,46 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Anomaly, AnomalyChange, Excuse, Notice
 
 JOINED_S: Final = 300.0
-"""An anomaly has ended when its score has stayed at 1 or below for so long."""
+"""An anomaly ends when its score has stayed at most 1 for this time, in seconds."""
 
 OVER_S: Final = 30.0
-"""The same for pools, services and applications. It leaves half of the minute after a fault to the operator. Where
-ticks are longer, the first calm one ends an anomaly."""
+"""The same for pools, services and applications. It leaves half of the minute after a fault to the operator. With
+longer ticks the first calm one ends an anomaly."""
 
 GOES_ON_S: Final = 900.0
-"""That an anomaly goes on is told after so long, and each time that this has doubled."""
+"""An open anomaly is published again after this time, in seconds, and whenever its age has doubled."""
 
 LOOKED_S: Final = 60.0
-"""So often it is looked whether an anomaly got worse: it is told so at most as often."""
+"""How often an anomaly is checked for a change, in seconds."""
 
 WORSE: Final = 2.0
-"""It got worse when its score is so many times that which was told."""
+"""An anomaly is worse when its score is this many times the published one."""
 
 MOST_CHANGES: Final = 10
-"""So often at most it is told that it got worse, or blames another row."""
+"""The most records of an anomaly for being worse, or for another culprit."""
 
 
 class Course(NamedTuple):
     """One anomaly, from its opening to its end.
 
     Attributes:
-        id: the anomaly's.
-        keyed_by: what the key names that it is about.
-        opened_ts: when it was told, seconds since the Unix epoch.
+        id: the id of the anomaly.
+        keyed_by: the kind of its key.
+        opened_ts: the time of its first record, seconds since the Unix epoch.
         live: whether it is about the present.
-        until_ts: when its score was last above 1.
-        score: the worst so far.
-        told_score: the worst when it was told of last.
-        looked_ts: when it was looked last whether it got worse.
-        number: how many records told of its progress.
-        changes: how many of them told that it got worse, or blames another row.
-        next_s: that it goes on is told when it has lasted so long.
-        causes: who was blamed so far, each with its resources, as text.
-        blame: who was blamed last; None where nobody was.
-        age_s: how long the model had been learning when it opened, in seconds.
-        young: whether that was too short to be relied on.
-        own: the id by which the operator keeps it open itself; empty if it is that of the stream's score.
-        onset_ts: the estimated time of its onset; NaN if it is that of its opening.
+        until_ts: the last time at which its score was above 1.
+        score: its worst score.
+        told_score: its worst score in the last record.
+        looked_ts: the time of the last check for a change.
+        number: the number of records on its progress.
+        changes: the number of these for being worse, or for another culprit.
+        next_s: the age at which it is published again, in seconds.
+        causes: all culprits so far, each with its resources, as text.
+        blame: the last culprit; None for none.
+        age_s: the age of the model when it opened, in seconds.
+        young: whether that was too short for reliable scores.
+        own: the operator's own id of it; empty for the anomaly of the stream's score.
+        onset_ts: the estimated time of its onset; NaN if that is the time of its opening.
 
     """
 
@@ -92,11 +92,11 @@ class Course(NamedTuple):
 
     @property
     def began_ts(self) -> float:
-        """When it began, as far as is known."""
+        """The estimated time of its onset."""
         return self.opened_ts if math.isnan(self.onset_ts) else self.onset_ts
 
     def after(self, ts: float, score: float) -> Course:
-        """The same after one more score above 1."""
+        """Return the course after a further score above 1."""
         return self._replace(until_ts=ts, score=max(self.score, score))
 
     def blames(self, blame: Blame | None) -> bool:
@@ -104,25 +104,25 @@ class Course(NamedTuple):
         return self.blame is not None and blame is not None and self.blame.name == blame.name
 
     def kept(self, own: str, onset_ts: float) -> Course:
-        """The same as one that the operator keeps open."""
+        """Return the course as one that the operator keeps open."""
         return self._replace(own=own, onset_ts=onset_ts)
 
     def lasts(self, ts: float) -> bool:
-        """Whether it is time to tell that it goes on."""
+        """Return whether it is due to be published again."""
         return ts - self.opened_ts >= self.next_s
 
     def looks(self, ts: float) -> bool:
-        """Whether it is time to look what it is like now."""
+        """Return whether it is due to be checked for a change."""
         return ts - self.looked_ts >= LOOKED_S and (self.changes < MOST_CHANGES or self.lasts(ts))
 
     def worse(self, blame: Blame | None) -> bool:
-        """Whether it got much worse since it was told of last, or blames what it has not blamed yet."""
+        """Return whether it is much worse than in the last record, or has a new culprit."""
         if self.changes >= MOST_CHANGES:
             return False
         return self.score >= WORSE * self.told_score or (blame is not None and cause(blame) not in self.causes)
 
     def extended(self, ts: float, ranking: Ranking, blame: Blame | None, *, worse: bool) -> Course:
-        """The same after it was told what it is like now."""
+        """Return the course after a record on its present state."""
         next_s = self.next_s
         while ts - self.opened_ts >= next_s:
             next_s *= 2.0
@@ -138,15 +138,15 @@ class Course(NamedTuple):
         )
 
     def over(self, ts: float, calm_s: float) -> bool:
-        """Whether it has ended."""
+        """Return whether it has ended."""
         return ts - self.until_ts >= calm_s
 
     def ended(self, *, accepted: bool = False, feedback: Excuse = "") -> Told:
-        """What is told of its end."""
+        """Return the record of its end."""
         return Told(self._replace(number=self.number + 1), "ended", accepted=accepted, feedback=feedback)
 
     def snapshot(self) -> dict[str, Any]:
-        """As plain data, like that of an older laggard where its onset is not known."""
+        """Return the course as plain data, in the form of older versions without an onset."""
         plain = self._asdict() | {"blame": None if self.blame is None else asdict(self.blame)}
         if self.own or not math.isnan(self.onset_ts):
             return plain
@@ -154,14 +154,14 @@ class Course(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What is to be told of an anomaly.
+    """A record on an anomaly.
 
     Attributes:
-        course: of the anomaly, after it was told.
-        change: what became of it.
-        ranking: what it is like now, with enough rows and features to judge it; None where it has ended.
-        accepted: whether it has ended because it is the new baseline.
-        feedback: what a person said, by which it has ended; empty if nobody did.
+        course: the course after this record.
+        change: the change of the anomaly.
+        ranking: its present ranking, with enough rows and features; None if it has ended.
+        accepted: whether it has ended as the new baseline.
+        feedback: the feedback by which it has ended; empty without.
 
     """
 
@@ -173,11 +173,11 @@ class Told(NamedTuple):
 
 
 Look = Callable[[], "tuple[Ranking, Blame | None] | None"]
-"""Ranks the newest frame, and says who is to blame; None where that is not possible."""
+"""Ranks the newest frame, and returns the ranking with its culprit; None if that is not possible."""
 
 
 def opening(anomaly: Anomaly | Notice, own: str = "") -> Course:
-    """The course of an anomaly or a notice that was told just now; `own` as in `Course`."""
+    """Return the course of a new anomaly or notice; `own` as in `Course`."""
     return Course(
         id=anomaly.id,
         keyed_by=anomaly.keyed_by,
@@ -202,18 +202,18 @@ def opening(anomaly: Anomaly | Notice, own: str = "") -> Course:
 def followed(
     courses: Sequence[Course], ts: float, score: float, going_on: str, look: Look, *, calm_s: float = JOINED_S
 ) -> tuple[tuple[Course, ...], list[Told]]:
-    """What becomes of a stream's anomalies with its next score.
+    """Follow the anomalies of a stream's score.
 
     Args:
-        courses: those that have not ended, in the order of their opening.
-        ts: the score's, seconds since the Unix epoch.
-        score: the stream's.
-        going_on: the id of the anomaly that the score belongs to where it is above 1; empty where it opens another one.
-        look: asked at most once.
-        calm_s: an anomaly has ended when its score has stayed at 1 or below for so long.
+        courses: the open courses in the order of their opening.
+        ts: the time of the next score, seconds since the Unix epoch.
+        score: the score of the stream.
+        going_on: the id of the anomaly that a score above 1 belongs to; empty if it opens a new one.
+        look: ranks the newest frame; called at most once.
+        calm_s: the time with a score of at most 1 after which an anomaly ends.
 
     Returns:
-        The courses that have not ended, and what is to be told.
+        The open courses, and the records to publish.
 
     """
     left: list[Course] = []
@@ -238,13 +238,13 @@ def kept_open(
     """Follow the anomalies that an operator keeps open itself.
 
     Args:
-        courses: those that have not ended, in the order of their opening.
+        courses: the open courses in the order of their opening.
         ts: the time of the frame, seconds since the Unix epoch.
         found: what the operator keeps open now.
         look: ranks the newest frame for one of them, by its own id.
 
     Returns:
-        The courses that have not ended, and what is to be told.
+        The open courses, and the records to publish.
 
     """
     left: list[Course] = []
@@ -268,7 +268,7 @@ def kept_open(
 
 
 def _extended(course: Course, ts: float, look: Look) -> tuple[Course, list[Told]]:
-    """A course that goes on, and what is to be told of that."""
+    """Return the course of an anomaly that goes on, and the records to publish."""
     if not course.looks(ts):
         return course, []
     if (found := look()) is None:
@@ -282,7 +282,7 @@ def _extended(course: Course, ts: float, look: Look) -> tuple[Course, list[Told]
 
 
 def restored(state: dict[str, Any]) -> Course:
-    """What `snapshot` gave. Raises `ValueError` or `TypeError` naming what does not fit."""
+    """Read a `snapshot`. Raises `ValueError` or `TypeError` that names the part that does not fit."""
     blame = state["blame"]
     return Course(
         **state
@@ -294,5 +294,5 @@ def restored(state: dict[str, Any]) -> Course:
 
 
 def cause(blame: Blame) -> str:
-    """Who is blamed, with what it takes."""
+    """Return the culprit with its resources, as text."""
     return f"{blame.name} {' '.join(blame.resources)}"

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 Status = Literal["incident", "saturated", "suspicious", "learning", "calm"]
 
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
-"""The first one that holds."""
+"""The statuses, the first of which that applies is reported."""
 
 ALARMED: Final[frozenset[Status]] = frozenset({"incident", "saturated"})
-"""Beside these nothing says that something is not enough for an alert."""
+"""Beside these no sentence says that a score is below the alert level."""
 
 MEANINGS: Final[dict[Status, str]] = {
     "incident": "an incident is open",
@@ -28,9 +28,9 @@ def status_of(incidents: Iterable[Collection[str]], *, suspicious: bool, young: 
     """Return the status of a host, or of another key.
 
     Args:
-        incidents: of each open incident, or of each anomaly that will be one, the operators that found it.
+        incidents: the operators that detected each open incident, or each anomaly that will be one.
         suspicious: whether a notice is open.
-        young: whether the model is too young to be relied on.
+        young: whether the model is too young for reliable scores.
 
     """
     if found := list(incidents):

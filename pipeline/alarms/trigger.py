@@ -1,4 +1,4 @@
-"""When a score is told: when it passes 1, and again only after it stayed at 1 or below for a while."""
+"""The trigger of an anomaly: a score that passes 1, after it has stayed at most 1 for a while."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 
 class Trigger(NamedTuple):
-    """Fires when a score passes 1 upwards, and again only after it stayed at 1 or below for a while.
+    """Fires when a score rises above 1, and again only after it has stayed at most 1 for a while.
 
     Attributes:
         armed: whether the next score above 1 fires.
-        calm_since: while not armed, the time of the first of the scores that have stayed at 1 or below.
+        calm_since: while not armed, the time since which scores have stayed at most 1.
 
     """
 

@@ -19,11 +19,11 @@ class Keyed:
     """An operator's state of one key.
 
     Attributes:
-        streams: by scope.
+        streams: the streams by scope.
         marks: the sequence numbers of its marks.
-        tolerance: what people said of its anomalies.
-        records: how many records of the key have changed it: those that were neither duplicate nor late, and late ones
-            that tell of a clock that was set back.
+        tolerance: the feedback on its anomalies.
+        records: the number of records that have changed it: those that were neither duplicates nor late, and late ones
+            that reveal a clock that was set back.
         heard: see `KeyState`.
 
     """
@@ -36,18 +36,18 @@ class Keyed:
 
     @property
     def ts(self) -> float:
-        """The time of the newest frame; 0 before there is one that the operator took."""
+        """The time of the newest frame; 0 before the operator has accepted one."""
         return max((stream.ts for stream in self.streams.values() if stream.begun), default=0.0)
 
     @property
     def awaited_until(self) -> float:
-        """Until when it is waited for frames of the host; infinite where no anomaly of it has to end."""
+        """The time until which frames of the host are awaited; infinite if it has no open anomaly."""
         until = [stream.awaited_until for stream in self.streams.values() if stream.courses]
-        # A stream may be without frames while those of the other scope still come.
+        # One scope may have no frames while those of another one still come.
         return max(self.ts + SILENT_S, *until) if until else math.inf
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "records": self.records,
             "heard": self.heard,
@@ -57,14 +57,14 @@ class Keyed:
         }
 
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
         self.marks, self.tolerance = Sequences(state["marks"]), restored(state)
         self.records, self.heard = int(state["records"]), int(state["heard"])
-        # A scope that was not wanted when this was saved begins anew.
+        # A scope that is not in the snapshot begins anew.
         for scope in self.streams.keys() & state["streams"].keys():
             self.streams[scope].restore(state["streams"][scope], decoder, place)
 
     def begin_anew(self, scope: str, operator: Operator) -> Stream:
-        """Forget what was learned of one scope; gives its new stream, with an operator that has seen nothing."""
+        """Forget one scope, and return its new stream with a new operator."""
         stream = self.streams[scope] = Stream(operator)
         return stream

@@ -1,7 +1,7 @@
-"""One operator on the frames of one key and scope: what it has seen, what it scored, when it last alerted.
+"""The stream of one operator, key and scope: its operator, its newest frame, and its anomalies.
 
-Deterministic, like the operator: the same frames in the same order give the same answers and the same state, whether
-or not the stream was written down and read back in between. It knows no clock, no bus and no randomness.
+Deterministic, like the operator: the same frames in the same order give the same scores and the same state, with or
+without a snapshot in between. It has no clock, no bus and no randomness.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ def suspicion_of(scores: Scores) -> float:
 class Operator(FrameOperator, Protocol):
     """A frame operator whose scores can be ranked.
 
-    What raises must leave the state as it was: the frame becomes a dead letter, and the stream goes on without it.
+    A method that raises must not change the state: the frame becomes a dead letter, and the stream skips it.
     """
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
-        """How unusual this frame is."""
+        """Score a frame. The state does not change."""
 
 
 class Stream:
-    """One operator's view of one key and scope.
+    """The state of one operator for one key and scope.
 
-    The newest frame is scored at once but learned only when the next one comes: until then the state can answer again
-    what it answered to that frame, also after it was written down and read back, which is what a mark asks for.
+    The newest frame is scored at once, but learned only when the next one comes. Until then its scores can be computed
+    again, also after a restart, as a mark needs them.
 
     Attributes:
-        operator: has learned all frames before the newest.
-        ts: the newest frame's time, -inf before the first.
+        operator: the operator, which has learned all frames before the newest.
+        ts: the time of the newest frame, -inf before the first.
         interval_s: the time between the newest two frames, 0 before there are two.
-        frame: the newest frame; None where there is none, or where the operator refused it.
-        trigger: when the next anomaly may be told.
-        anomalies: the one that is open, and how many there were.
-        courses: of the anomalies that were told and have not ended, in the order of their opening.
-        set_back: counts the late frames that look as if the producer's clock had been set back.
+        frame: the newest frame; None without any, or if the operator rejected it.
+        trigger: the trigger of the next anomaly.
+        anomalies: the open anomalies, and the number of all.
+        courses: the courses of open anomalies, in the order of their opening.
+        set_back: counts late frames that suggest that the clock of the producer was set back.
 
     """
 
@@ -89,7 +89,7 @@ class Stream:
         """
         if frame.ts > self.ts:
             return "new"
-        # An agent that was restarted since its clock was corrected has lower numbers: they follow its clock.
+        # An agent that was restarted after its clock was corrected has lower numbers, which follow its clock.
         corrected = self.ts - frame.ts > SET_BACK_S
         if self._sequences.remembers(frame.sequence) if corrected else frame.sequence in self._sequences:
             return "duplicate"
@@ -97,32 +97,32 @@ class Stream:
 
     @property
     def begun(self) -> bool:
-        """Whether there was a frame."""
+        """Whether there has been a frame."""
         return self.ts > -math.inf
 
     @property
     def awaited_until(self) -> float:
-        """Until when it is waited for the next frame, to see how its anomalies go on; infinite where it has none."""
+        """The time until which the next frame is awaited for open anomalies; infinite without any."""
         waits = self.courses or self.anomalies.notices.open
         return self.ts + max(SILENT_S, SILENT_TICKS * self.interval_s) if waits else math.inf
 
     def fall_silent(self) -> None:
-        """Give up its anomalies, whose end nobody saw: what still is so when its frames come again is another one."""
+        """Drop its anomalies, whose end was not observed. What is still there when frames come again is a new one."""
         self.courses, self.trigger = (), Trigger()
         self.anomalies = self.anomalies.given_up()
 
     def learn(self) -> None:
-        """Take the newest frame into the state. What the operator raises is raised, and the frame is left out."""
+        """Learn the newest frame. An exception of the operator is raised, and the frame is skipped."""
         frame, self.frame, self._scores = self.frame, None, None
         if frame is not None:
             self.operator.learn(frame.ts, frame.layout, frame.values)
 
     def score(self, frame: Frame) -> Scores:
-        """How unusual a frame is, after `learn`. Changes nothing."""
+        """Score a frame, after `learn`. The state does not change."""
         return self.operator.score(frame.ts, frame.layout, frame.values)
 
     def accept(self, frame: Frame, scores: Scores, trigger: Trigger) -> None:
-        """Make this the newest frame, after `learn`. What it opens is told to `anomalies` by whoever knows it."""
+        """Make this the newest frame, after `learn`. The caller adds what it opens to `anomalies`."""
         if frame.sequence in self._sequences:
             self._sequences.restart()
         self._sequences.add(frame.sequence)
@@ -141,20 +141,20 @@ class Stream:
                 self._scores = None
 
     def close(self, anomaly: str) -> None:
-        """Take an anomaly for ended, which people excused or which has been calm: the next one may be told at once."""
+        """End an anomaly that was excused, or has been calm: the next one may open at once."""
         closed = next((each for each in self.anomalies.open if each.id == anomaly), None)
         self.anomalies = self.anomalies.without(anomaly)
         if closed is not None and not closed.own:
             self.trigger = Trigger()
 
     def scores(self) -> Scores | None:
-        """The newest frame's scores; None where there is no frame."""
+        """Return the scores of the newest frame; None without one."""
         if self._scores is None and self.frame is not None:
             self._scores = self.score(self.frame)
         return self._scores
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         behind = self.set_back
         return {
             "operator": self.operator.snapshot(),
@@ -170,7 +170,7 @@ class Stream:
         }
 
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
         self.operator.restore(state["operator"])
         self.ts, self.interval_s = float(state["ts"]), float(state["interval_s"])
         self.trigger = Trigger(bool(state["armed"]), state["calm_since"])
