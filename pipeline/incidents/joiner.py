@@ -1,35 +1,34 @@
-"""Joins what operators say of one key to incidents: anomalies of one trouble, over time, rows and operators.
+"""Joins the anomalies of one key to incidents: those of one fault, over time, rows and operators.
 
 An incident opens with its first anomaly, grows with each that belongs to it, and closes when the last of them has
-ended. It needs no clock: how long a score stays calm before its anomaly has ended, and that what comes again before is
-the same trouble, the streams know (`courses.JOINED_S`), and they tell it in the time of their own frames. So a closing
-has the time of the frame at which that was so. How long a trouble lasts before it is one is the operators' business
-too: their scores ask for persistence.
+ended. It needs no clock. The streams decide, in the time of their own frames, how long a score must stay calm before
+its anomaly ends, and that a recurrence before that is the same fault (`courses.JOINED_S`). So the time of a closing is
+that of the frame that ended the last anomaly. The operators decide how long a deviation must last to be an anomaly.
 
-Two anomalies of a key that have not ended both are one trouble, unless they blame different processes that take
-different resources. So each of these joins:
+Two open anomalies of a key are one fault, unless they blame different processes that use different resources. Each of
+these joins them:
 
-- the same program is blamed (by name), whatever it takes: also where that anomaly has ended, but the incident has not;
-- the same resource is taken: several processes compete for it, or one of them suffers from the other;
-- one of the two blames nobody, or the host itself: what a process does to its host is seen there too, for as long as
-  `FELT_S` after the host was first blamed;
-- the counter that is blamed is not known.
+- They blame the same program (by name), whatever it uses. This also holds for an ended anomaly of an open incident.
+- They blame the use of the same resource: several processes compete for it, or one is affected by the other.
+- One of them blames no process, or the host itself: the effect of a process on its host shows there, too, for up to
+  `FELT_S` after the host was first blamed.
+- The counter of one of them is unknown.
 
-A host may be short of a resource for days, by what its programs always use. So where an anomaly of the host blames a
-program, that it takes the same resource makes it part of an incident that is open, but others of it only by its name.
-A limit of a control group or a process may be near for weeks, too, and nobody beyond it competes for what it limits: an
-anomaly of a limit belongs to others by the name of the program only.
+A host may be short of a resource for days, by the normal use of its programs. So an anomaly of the host that blames a
+program joins an open incident by the resource, but others join it only by the name of the program. A limit of a control
+group or a process may be near for weeks, too, and other processes do not compete for it. So an anomaly of a limit joins
+others only by the name of the program.
 
-One that belongs to two incidents by the first two rules makes them one: the younger closes, `merged_into` the other.
+An anomaly that joins two incidents by the first two rules merges them: the younger closes, `merged_into` the other.
 
-An anomaly that was told by an operator which is far behind the others may lie in a time whose incident has closed. It
-opens another one, from the closing of that on: incidents that blame the same program never overlap.
+An anomaly of an operator that is far behind the others may belong to the time of an incident that has closed. It opens
+a new one from that closing on: incidents that blame the same program never overlap.
 
-An anomaly whose operator falls silent (it is not run any more) would never end: it counts as ended once other operators
-are past the time at which its stream would have said that it goes on (`courses.GOES_ON_S`), by as much as one of them
-may be behind another (`eventtime.SILENT_S`). Of a host that falls silent the operators tell.
+An anomaly of an operator that no longer runs would never end. It counts as ended once other operators are past the time
+at which its stream would have published it again (`courses.GOES_ON_S`), by as much as one of them may lag behind
+another (`eventtime.SILENT_S`). The operators end the anomalies of a silent host.
 
-An incident whose last anomaly was not seen to end has not been either, and says so.
+If the end of the last anomaly of an incident was not observed, the incident says so.
 """
 
 from __future__ import annotations
@@ -49,23 +48,23 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Anomaly, Blame, Change
 
 MOST_EVIDENCE: Final = 20
-"""So many anomalies are told of in an incident; beyond that those that have ended with the least score are left out."""
+"""The most anomalies in the record of an incident. Beyond, ended ones with the lowest scores are left out."""
 
 FELT_S: Final = 900.0
-"""What a process does to its host is seen there within this time, in seconds."""
+"""The effect of a process on its host shows within this time, in seconds."""
 
 MOST_NAMES: Final = 100
-"""So many names of programs that an incident blamed are remembered, the newest."""
+"""The most names of programs that an incident has blamed: the newest ones."""
 
 _BY_NAME: Final = {"host", "limit"}
-"""An anomaly of such a scope may last for as long as programs use what they always do: others join it by name only."""
+"""Anomalies of these scopes may last while programs use what they always do: others join them by name only."""
 
 MOST_CLOSED: Final = 16
-"""So many incidents that closed are remembered, the newest: beside which no other of the same program may open."""
+"""The most closed incidents that are remembered, the newest ones: no other of the same program may overlap them."""
 
 
 class _Heard(NamedTuple):
-    """What was heard last of an anomaly that has not ended: when, and when its score was above 1."""
+    """The last record of an open anomaly: its time, and the last time with a score above 1."""
 
     ts: float
     until_ts: float
@@ -83,9 +82,9 @@ class _Open:
     """An incident that is open.
 
     Attributes:
-        told: its newest record, with what has become known of its evidence since.
-        heard: of its anomalies that have not ended, by id.
-        names: programs that it blamed, the oldest first.
+        told: its newest record, with later evidence.
+        heard: the last records of its open anomalies, by id.
+        names: the programs that it has blamed, the oldest first.
 
     """
 
@@ -94,29 +93,29 @@ class _Open:
     names: list[str] = field(default_factory=list)
 
     def going_on(self) -> Iterator[Evidence]:
-        """The evidence of anomalies that have not ended."""
+        """The evidence of open anomalies."""
         return (each for each in self.told.evidence if each.anomaly in self.heard)
 
     def resources(self) -> set[str]:
-        """What is taken by those that are blamed now for what they do themselves."""
+        """The resources used by the present culprits."""
         return {each for seen in self.going_on() if seen.scope not in _BY_NAME for each in _taken(seen.blame)}
 
     def blames(self) -> bool:
-        """Whether a program is blamed now."""
+        """Return whether a program is blamed now."""
         return any(_program(seen) is not None for seen in self.going_on())
 
     def same(self, program: Blame, scope: str) -> bool:
-        """Whether an anomaly of this scope that blames this program is of this trouble for sure."""
+        """Return whether an anomaly of this scope that blames this program certainly belongs to it."""
         if program.name in self.names:
             return True
         return scope != "limit" and not self.resources().isdisjoint(_taken(program))
 
 
 class Joiner:
-    """The incidents of one key; deterministic, and pure but for its own state.
+    """The incidents of one key; deterministic, and pure except for its own state.
 
     Attributes:
-        state_version: of the form of `snapshot`'s result.
+        state_version: the version of the form of its state.
 
     """
 
@@ -128,11 +127,11 @@ class Joiner:
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
-        """Those that are open, the oldest first, each with what is known of it."""
+        """The open ones, the oldest first, each with its evidence so far."""
         return tuple(each.told for each in self._open)
 
     def take(self, found: Anomaly | Progress) -> list[Incident]:
-        """Take what an operator said next; gives what is to be told of the incidents."""
+        """Learn the next record of an operator, and return the records of incidents to publish."""
         told = self._end_silent(found)
         known = next((each for each in self._open if found.id in each.heard), None)
         if isinstance(found, Progress) and found.change == "ended":
@@ -142,11 +141,11 @@ class Joiner:
             return [*told, *self._end(known, found.id, found.until_ts, found.ts, **why)]
         if known is None:
             return [*told, *self._place(found)]
-        # What is said once more, as after an operator was reset to an earlier place, changes nothing.
+        # A repeated record, as after the reset of an operator, changes nothing.
         return [*told, *self._extend(known, found)] if isinstance(found, Progress) else told
 
     def give_up(self) -> list[Incident]:
-        """Close all that is open: nobody will say any more of this key, or it would not be remembered."""
+        """Close all open incidents, since the state of the key is dropped."""
         told = []
         for each in tuple(self._open):
             for anomaly, heard in tuple(each.heard.items()):
@@ -156,7 +155,7 @@ class Joiner:
     # Anomalies that come.
 
     def _place(self, found: Anomaly | Progress) -> list[Incident]:
-        """Find the incident of an anomaly that is not known."""
+        """Find the incident of a new anomaly."""
         seen = _evidence(found)
         program = _program(seen)
         sure = [each for each in self._open if program is not None and each.same(program, seen.scope)]
@@ -167,7 +166,7 @@ class Joiner:
         return self._join(sure, found, seen)
 
     def _perhaps(self, seen: Evidence) -> _Open | None:
-        """The incident that an anomaly belongs to which has no program or no resource in common with any."""
+        """Return the incident of an anomaly that has no program and no resource in common with any."""
         program = _program(seen)
         if program is not None and _taken(program):
             felt = (each for each in self._open if not each.blames())
@@ -179,7 +178,7 @@ class Joiner:
         names = _names(seen)
         opened_ts = self._after_closed(seen.opened_ts, names)
         incident = Incident(
-            # Where it counted as ended and goes on, there was an incident that it opened.
+            # If it counted as ended and goes on, it had opened an incident.
             id=incident_id(f"{found.id} {found.number}" if isinstance(found, Progress) else found.id),
             number=0,
             change="opened",
@@ -203,12 +202,12 @@ class Joiner:
         return _tell(opened, "opened", found.ts)
 
     def _after_closed(self, opened_ts: float, names: Sequence[str]) -> float:
-        """When an incident opens that began so early: not before an earlier one of the same program closed."""
+        """Return the time at which an incident opens: not before the closing of an earlier one of the same program."""
         closed = (each.ts for each in self._closed if not set(names).isdisjoint(each.names))
         return max([opened_ts, *closed])
 
     def _take_in(self, known: _Open, found: Anomaly | Progress, seen: Evidence, evidence: Sequence[Evidence]) -> None:
-        """Take what was found last into an incident, which began as early as all of its anomalies."""
+        """Add evidence to an incident, which begins with the earliest of its anomalies."""
         known.heard[found.id] = _heard(found)
         known.told = _with(known.told, found, seen, evidence)
         _remember(known, _names(seen))
@@ -217,13 +216,13 @@ class Joiner:
             known.told = replace(known.told, opened_ts=opened_ts)
 
     def _join(self, incidents: list[_Open], found: Anomaly | Progress, seen: Evidence) -> list[Incident]:
-        """Put an anomaly into the oldest of these incidents, and the others too."""
+        """Add an anomaly to the oldest of these incidents, and merge the others into it."""
         into = incidents[0]
         self._take_in(into, found, seen, [*into.told.evidence, seen])
         return [*self._merge(into, incidents[1:], found.ts), _tell(into, "extended", found.ts)]
 
     def _extend(self, known: _Open, found: Progress) -> list[Incident]:
-        """An anomaly that is known got worse, blames another one, or goes on."""
+        """Follow a known anomaly that is worse, blames another row, or goes on."""
         seen = _evidence(found)
         evidence = [seen if each.anomaly == found.id else each for each in known.told.evidence]
         self._take_in(known, found, seen, evidence)
@@ -238,13 +237,13 @@ class Joiner:
         return [*self._merge(same[0], same[1:], found.ts), _tell(same[0], "extended", found.ts)]
 
     def _merge(self, into: _Open, others: Sequence[_Open], ts: float) -> list[Incident]:
-        """Make several incidents one; gives the closing of the others."""
+        """Merge incidents, and return the closings of the others."""
         told = []
         for other in others:
             self._open.remove(other)
             now = other.told
             evidence = sorted([*into.told.evidence, *now.evidence], key=lambda each: each.opened_ts)
-            leader = max(into.told, now, key=lambda each: each.score)  # of two that are alike the first
+            leader = max(into.told, now, key=lambda each: each.score)  # the first of equal ones
             into.told = replace(
                 into.told,
                 ts=max(into.told.ts, now.ts),
@@ -265,7 +264,7 @@ class Joiner:
     # Anomalies that end.
 
     def _end(self, known: _Open, anomaly: str, until_ts: float, ts: float, **why: Any) -> list[Incident]:
-        """An anomaly has ended, `why` as the incident says it; gives the closing of that where it was the last one."""
+        """End an anomaly for the reason `why`, and return the closing of its incident if it was the last one."""
         del known.heard[anomaly]
         evidence = [
             replace(each, until_ts=max(until_ts, each.opened_ts)) if each.anomaly == anomaly else each
@@ -282,7 +281,7 @@ class Joiner:
         return [told]
 
     def _end_silent(self, found: Anomaly | Progress) -> list[Incident]:
-        """End the anomalies of which nobody will say more, as what is heard of others shows."""
+        """End the anomalies of operators that no longer run, by the records of others."""
         told = []
         for each in tuple(self._open):
             for seen in tuple(each.going_on()):
@@ -294,7 +293,7 @@ class Joiner:
     # State.
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "open": [
                 {
@@ -308,7 +307,7 @@ class Joiner:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
         self._open = [_restored(each) for each in state["open"]]
         self._closed = [_Closed(float(each["ts"]), tuple(each["names"])) for each in state["closed"]]
 
@@ -324,7 +323,7 @@ def _restored(state: dict[str, Any]) -> _Open:
 
 
 def _tell(about: _Open, change: Change, ts: float, merged_into: str = "") -> Incident:
-    """The next record of an incident."""
+    """Return the next record of an incident."""
     told = replace(
         _bounded(about.told, about.heard),
         number=about.told.number + 1,
@@ -339,7 +338,7 @@ def _tell(about: _Open, change: Change, ts: float, merged_into: str = "") -> Inc
 
 
 def _with(incident: Incident, found: Anomaly | Progress, seen: Evidence, evidence: Sequence[Evidence]) -> Incident:
-    """An incident with what was found last; that leads where nothing was worse so far."""
+    """Return an incident with new evidence, which leads if none was worse so far."""
     young = all(each.young for each in evidence)
     if seen.score < incident.score:
         return replace(incident, young=young, evidence=tuple(evidence))
@@ -355,7 +354,7 @@ def _with(incident: Incident, found: Anomaly | Progress, seen: Evidence, evidenc
 
 
 def _bounded(incident: Incident, heard: dict[str, _Heard]) -> Incident:
-    """The same with no more evidence than may be told, but for what goes on."""
+    """Return the incident with as much evidence as a record may have; open anomalies are kept."""
     left_out = []
     if (more := len(incident.evidence) - MOST_EVIDENCE) > 0:
         ended = (each for each in incident.evidence if each.anomaly not in heard)
@@ -367,9 +366,9 @@ def _bounded(incident: Incident, heard: dict[str, _Heard]) -> Incident:
 
 
 def _leading(evidence: Sequence[Evidence]) -> Evidence:
-    """Return the worst of the evidence: of what blames a program, else of what blames the host, else of all.
+    """Return the worst evidence: of what blames a program, otherwise of what blames the host, otherwise of all.
 
-    Of those that are as bad it is the newest: an older one may be calm, and ends only when it has been so for a while.
+    Among equally bad evidence it is the newest: an older one may be calm, and ends only after it has been for a while.
     """
     programs = [each for each in evidence if _program(each) is not None]
     blaming = programs or [each for each in evidence if each.blame is not None] or evidence
@@ -397,7 +396,7 @@ def _began(found: Anomaly | Progress) -> float:
 
 
 def _score(score: float) -> float:
-    """A score as it was before it was written as JSON, which has no infinity."""
+    """Return a score as it was before it was written as JSON, which has no infinity."""
     return math.inf if math.isnan(score) else score
 
 
@@ -411,7 +410,7 @@ def _remember(about: _Open, names: Sequence[str]) -> None:
 
 
 def _program(seen: Evidence) -> Blame | None:
-    """Whom an anomaly blames, where that is not the host itself."""
+    """Return the program that an anomaly blames, if it is not the host itself."""
     return None if blames_host(seen.blame, seen.scope) else seen.blame
 
 
@@ -421,14 +420,14 @@ def _names(seen: Evidence) -> list[str]:
 
 
 def _taken(blame: Blame | None) -> tuple[str, ...]:
-    """What is taken, or lacks: resources, or else the kind of the counter; nothing where no counter is known."""
+    """Return the resources of an anomaly, otherwise the kind of its counter; nothing if the counter is unknown."""
     if blame is None or not blame.feature:
         return ()
     return blame.resources or (blame.feature.partition("_")[0],)
 
 
 def _next_word(opened_ts: float, heard_ts: float) -> float:
-    """When the stream of an anomaly says next that it goes on, if it does."""
+    """Return the time of the next record of an anomaly if it goes on."""
     after_s = GOES_ON_S
     while opened_ts + after_s <= heard_ts:
         after_s *= 2.0
