@@ -151,14 +151,20 @@ def test_in_its_own_pid_namespace_and_as_another_user():
         Path(folder).chmod(0o755)
         with misbehaving(in_own_pid_namespace([*other, *java, readable, main]), cwd="/") as shell:
             pid = int(Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text())
-            time.sleep(1)
             (tid,) = (int(task.name) for task in Path(f"/proc/{pid}/task").iterdir() if _inner(task) == shell.tid)
+            while _used_s(pid, tid) < 1.0:  # until then it is compiled
+                time.sleep(0.1)
             profiler = jcmd.attach(pid)
             samples = samples_of(profiler, running=30, tid=tid)
     assert tid != shell.tid
     hot = [sample for sample in samples if sample.tid == tid and sample.state == "running"]
     assert sum(sample.locations[0].function == "Burning.grind" for sample in hot) >= 0.9 * len(hot)
     assert any("Burning.waitForEver" in {at.function for at in sample.locations} for sample in samples)
+
+
+def _used_s(pid, tid):
+    ticks = Path(f"/proc/{pid}/task/{tid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
 def _inner(task):
