@@ -381,38 +381,29 @@ class Lasting:
         floor = np.float32(3.0 * sharing**FLOOR_POWER) * self._resolution(evidence.mean)
         worst, best = np.zeros(len(units), np.float32), np.zeros(len(units), np.intp)
         suspicious = np.float32(ALMOST * NOTICED * scale.limit)
-        some = excess > suspicious * floor
-        if learned is not None:
-            some &= learned
-        if not some.any():
+        if not (excess > suspicious * floor).any():
             return worst, best
-        # Neither its youth nor that others are new makes z larger.
         record = recorded(evidence.highest, evidence.second)
+        (fresh,) = np.nonzero(new[:names])
+        others = recorded(*state.newcomers[number])
+        others[self._cpu] = 0.0
+        record[:, fresh] = np.maximum(record[:, fresh], others[:, None])
         record *= np.float32(RECORDED)
         record += evidence.deviation
         record *= np.float32(sharing**BUDGET_POWER)
         record += floor
-        record *= suspicious
-        some &= excess > record
+        record[:, fresh] += np.float32(NEW_FLOOR - 1.0) * np.broadcast_to(floor, excess.shape)[:, fresh]
+        some = excess > suspicious * record  # youth makes z only smaller
+        if learned is not None:
+            some &= learned
         near = np.flatnonzero(some.any(axis=0))
         if not near.size:
             return worst, best
-        record = recorded(evidence.highest[:, near], evidence.second[:, near])
-        fresh = np.flatnonzero((near < names) & new[near])
-        others = recorded(*state.newcomers[number])
-        others[self._cpu] = 0.0
-        record[:, fresh] = np.maximum(record[:, fresh], others[:, None])
         # The past of a name is known since the first tick until it settles, that of a row since it came.
         absent = (near < names) & np.isfinite(units.joined_ts[near])
         since = np.where(absent, state.begin_ts, np.maximum(units.first_ts[near], state.begin_ts))
         young = 1.0 + YOUNG_S * self._pace(state) / np.maximum(state.last_ts - since, LEAST_AGE_S)
-        record *= np.float32(RECORDED)
-        record += evidence.deviation[:, near]
-        record *= np.float32(sharing**BUDGET_POWER)
-        floor = np.broadcast_to(floor, excess.shape)[:, near]
-        record += floor
-        record[:, fresh] += np.float32(NEW_FLOOR - 1.0) * floor[:, fresh]
-        record *= young.astype(np.float32)
+        record = record[:, near] * young.astype(np.float32)
         z = np.divide(excess[:, near], record, out=record)
         best[near] = z.argmax(axis=0)
         worst[near] = z.max(axis=0) / scale.limit
