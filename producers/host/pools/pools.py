@@ -46,19 +46,19 @@ class Members(NamedTuple):
     values: NDArray[np.float64]
 
 
-class _Emptied(NamedTuple):
-    """A pool that has lost its last member.
+class _Seen(NamedTuple):
+    """A pool that has members, or has had some lately.
 
     Attributes:
-        features: of its frames.
-        since_s: when that was, by the monotonic clock.
-        ticks: the number of its empty frames so far.
+        features: the features of its frames.
+        seen_s: when it last had members, by the monotonic clock.
+        empty: the number of its empty frames since then.
 
     """
 
     features: tuple[str, ...]
-    since_s: float
-    ticks: int = 0
+    seen_s: float
+    empty: int = 0
 
 
 class Pools:
@@ -99,8 +99,7 @@ class Pools:
         self._of_processes = Grouping(host, processes.FEATURES, minimum, settled_s)
         self._threads = ThreadPools(threads, self._of_threads) if threads else None
         self._prefork = PreforkPools(self._of_processes, settled_s, titles=titles) if discover else None
-        self._features: dict[str, tuple[str, ...]] = {}  # of the pools of the last tick
-        self._emptied: dict[str, _Emptied] = {}
+        self._seen: dict[str, _Seen] = {}
 
     def unmatched(self, names: Collection[str]) -> list[str]:
         """Those of the names, or patterns, whose threads are to be watched that no process of these names has."""
@@ -132,20 +131,16 @@ class Pools:
 
     def _without_members(self, there: dict[str, tuple[str, ...]], now_s: float) -> list[Members]:
         """Return empty frames of pools that have lost all members, given the features of those that have some."""
-        self._emptied |= {
-            key: _Emptied(features, now_s) for key, features in self._features.items() if key not in there
+        empty = {
+            key: each._replace(empty=each.empty + 1)
+            for key, each in self._seen.items()
+            if key not in there and (now_s - each.seen_s <= EMPTIED_S or each.empty < EMPTIED_TICKS)
         }
-        self._features = there
-        self._emptied = {
-            key: each._replace(ticks=each.ticks + 1)
-            for key, each in self._emptied.items()
-            if key not in there and (now_s - each.since_s < EMPTIED_S or each.ticks < EMPTIED_TICKS)
-        }
-        for key in list(self._emptied)[: max(len(self._emptied) - MAX_POOLS, 0)]:
-            del self._emptied[key]
+        empty = dict(list(empty.items())[-MAX_POOLS:])
+        self._seen = empty | {key: _Seen(features, now_s) for key, features in there.items()}
         return [
             Members(key, make_layout([], [], each.features), np.zeros((0, len(each.features))))
-            for key, each in self._emptied.items()
+            for key, each in empty.items()
         ]
 
     def _leave_out(self) -> None:
