@@ -98,17 +98,19 @@ class NotAllowedError(Exception):
 def in_own_pid_namespace(command: Sequence[str | Path]) -> list[str | Path]:
     """A command that runs another with pids of its own, as in a container. Raises `NotAllowedError`."""
     apart = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
-    tried = subprocess.run([*apart, "true"], capture_output=True, text=True, check=False)
-    if tried.returncode:
-        raise NotAllowedError(f"no pid namespace can be made here: {tried.stderr.strip()}")
+    _needs(apart, "no pid namespace")
     return [*apart, *command]
 
 
 def needs_own_mounts() -> None:
     """Raise `NotAllowedError` where no program can have mounts of its own, as in a chroot."""
-    tried = subprocess.run(["unshare", "--mount", "true"], capture_output=True, text=True, check=False)
+    _needs(["unshare", "--mount"], "no mounts of one's own")
+
+
+def _needs(apart: Sequence[str], otherwise: str) -> None:
+    tried = subprocess.run([*apart, "true"], capture_output=True, text=True, check=False)
     if tried.returncode:
-        raise NotAllowedError(f"no mounts of one's own can be made here: {tried.stderr.strip()}")
+        raise NotAllowedError(f"{otherwise} can be made here: {tried.stderr.strip()}")
 
 
 def burning_python() -> list[str | Path]:
