@@ -282,8 +282,8 @@ class ProcessTable:
         try:
             values = process.read(retry=True)
         except (OSError, ProcError) as error:
+            self._shed_if_short(error)  # half of all, the files of its threads among them
             process.release()
-            self._shed_if_short(error)
             raise
         self._name(process)
         return _Look(at_ns, boot_ns, before, None, values)
