@@ -2,20 +2,89 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
-from laggard.pipeline.bus.kafka.options import KafkaOptions, is_kafka, servers_of
+from laggard.pipeline.bus.kafka.options import KafkaOptions, check_token_url, is_kafka, servers_of
 from laggard.pipeline.settings import SettingError
+from laggard.pipeline.settings.declaring import Choice, Duration, File, Section, Text
+from laggard.pipeline.settings.general import BusSettings, TopicsSettings, WorkerSettings
 from laggard.pipeline.settings.secrets import secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from laggard.pipeline.bus.kafka.options import Client, Sasl, Security
-    from laggard.pipeline.settings import Settings
+    from laggard.pipeline.settings import Setting, Settings
 
-_TLS_ONLY = ("kafka.certificate_file", "kafka.key_file", "kafka.key_password", "kafka.key_password_file")
-_USER = ("kafka.username", "kafka.password")
+
+class KafkaSettings(Section, table="kafka"):
+    """How Kafka is reached."""
+
+    client: Setting[Client] = Choice(
+        "auto",
+        "The library that workers read and write Kafka with. `auto` takes librdkafka where it is installed "
+        "(`pip install '.[librdkafka]'` in a checkout): the same results for a fraction of the CPU time.",
+        choices=("auto", "kafka-python", "librdkafka"),
+    )
+    security: Setting[Security] = Choice(
+        "plaintext", "How connections to the brokers are protected.", choices=("plaintext", "tls")
+    )
+    ca_file = File(
+        "",
+        "The certificates of the authorities that vouch for the brokers, and for `kafka.token_url`, as PEM; empty for "
+        "those that the system trusts.",
+    )
+    certificate_file = File(
+        "", "The certificate that laggard shows to the brokers, with those between it and its authority, as PEM."
+    )
+    key_file = File("", "The private key of that certificate, as PEM; empty where it is in the same file.")
+    key_password = Text("", "What the private key is encrypted with; empty for a key that is not.", secret=True)
+    key_password_file = File("", "A file whose first line is `kafka.key_password`.", excludes="kafka.key_password")
+    sasl: Setting[Sasl] = Choice(
+        "none",
+        "How laggard tells the brokers who it is, beside a certificate.",
+        choices=("none", "plain", "scram-sha-256", "scram-sha-512", "oauthbearer"),
+    )
+    username = Text(
+        "", "The user for `plain` and `scram-sha-...`; for `oauthbearer` with `kafka.token_url` the client's id."
+    )
+    password = Text("", "The user's password, or the client's secret.", secret=True)
+    password_file = File("", "A file whose first line is `kafka.password`.", excludes="kafka.password")
+    token_file = File(
+        "",
+        "For `oauthbearer`: a file with a token, read anew for each connection, for instance a projected token of "
+        "Kubernetes.",
+        excludes="kafka.token_url",
+    )
+    token_url = Text(
+        "",
+        "For `oauthbearer`: where a token is fetched with the client credentials `kafka.username` and "
+        "`kafka.password`: an https address.",
+        check=check_token_url,
+    )
+    token_scope = Text("", "What is asked for as the scope of such a token; empty for nothing.")
+    session_timeout = Duration(
+        "6s",
+        "A worker that the brokers have not heard of for so long loses its partitions to others. The brokers' "
+        "`group.min.session.timeout.ms` is its lower bound, by default 6 s.",
+        minimum="1s",
+        maximum="5m",
+    )
+    request_timeout = Duration(
+        "5s",
+        "A call that the brokers have not answered for so long has failed, and is tried again.",
+        minimum="1s",
+        maximum="2m",
+    )
+
+
+_TLS_ONLY = (
+    KafkaSettings.certificate_file,
+    KafkaSettings.key_file,
+    KafkaSettings.key_password,
+    KafkaSettings.key_password_file,
+)
+_USER = (KafkaSettings.username, KafkaSettings.password)
 _PASSWORDS = ("plain", "scram-sha-256", "scram-sha-512")
 
 
@@ -26,62 +95,62 @@ def kafka_options(settings: Settings) -> KafkaOptions | None:
         SettingError: with everything that does not fit together, and each file of a secret that cannot be read.
 
     """
-    location = settings.text("bus.location")
+    location = settings[BusSettings].location
     if not is_kafka(location):
         return None
     problems = [*_contradictions(settings)]
-    key_password = secret(settings, "kafka.key_password", problems)
-    password = secret(settings, "kafka.password", problems)
+    key_password = secret(settings, KafkaSettings.key_password, KafkaSettings.key_password_file, problems)
+    password = secret(settings, KafkaSettings.password, KafkaSettings.password_file, problems)
     if problems:
         raise SettingError(problems)
+    kafka = settings[KafkaSettings]
     return KafkaOptions(
         bootstrap=servers_of(location),
-        client=cast("Client", settings.choice("kafka.client")),
-        session_timeout_s=settings.seconds("kafka.session_timeout"),
-        request_timeout_s=settings.seconds("kafka.request_timeout"),
-        instance=settings.text("worker.instance"),
-        prefix=settings.text("topics.prefix"),
-        replication=settings.count("topics.replication") or None,
-        security=cast("Security", settings.choice("kafka.security")),
-        ca_file=settings.file("kafka.ca_file"),
-        certificate_file=settings.file("kafka.certificate_file"),
-        key_file=settings.file("kafka.key_file"),
+        client=kafka.client,
+        session_timeout_s=kafka.session_timeout,
+        request_timeout_s=kafka.request_timeout,
+        instance=settings[WorkerSettings].instance,
+        prefix=settings[TopicsSettings].prefix,
+        replication=settings[TopicsSettings].replication or None,
+        security=kafka.security,
+        ca_file=kafka.ca_file,
+        certificate_file=kafka.certificate_file,
+        key_file=kafka.key_file,
         key_password=key_password,
-        sasl=cast("Sasl", settings.choice("kafka.sasl")),
-        username=settings.text("kafka.username"),
+        sasl=kafka.sasl,
+        username=kafka.username,
         password=password,
-        token_file=settings.file("kafka.token_file"),
-        token_url=settings.text("kafka.token_url"),
-        token_scope=settings.text("kafka.token_scope"),
+        token_file=kafka.token_file,
+        token_url=kafka.token_url,
+        token_scope=kafka.token_scope,
     )
 
 
 def _contradictions(settings: Settings) -> Iterator[str]:
     """Settings that would have no effect, or that lack another: a person believes them to be at work."""
+    kafka = settings[KafkaSettings]
 
-    def is_set(name: str) -> bool:
-        return settings.file(name) is not None if name.endswith("_file") else bool(settings.text(name))
+    def wrong(setting: Setting[Any], but: str, expected: str) -> str:
+        return f"{settings.place(setting)}: {setting.name} is given, but {but}; expected {expected}"
 
-    def wrong(name: str, but: str, expected: str) -> str:
-        return f"{settings.place(name)}: {name} is given, but {but}; expected {expected}"
+    def given(*settings: Setting[Any]) -> list[Setting[Any]]:
+        return [each for each in settings if kafka.value(each)]
 
-    sasl, fetched = settings.choice("kafka.sasl"), is_set("kafka.token_url")
-    tls_only = (*_TLS_ONLY, *(() if fetched else ("kafka.ca_file",)))
-    if settings.choice("kafka.security") != "tls":
-        for name in filter(is_set, tls_only):
-            yield wrong(name, "kafka.security is plaintext", "tls")
-    if is_set("kafka.key_file") and not is_set("kafka.certificate_file"):
-        yield wrong("kafka.key_file", "not its certificate", "kafka.certificate_file too")
-    needs = {*_USER} if sasl in _PASSWORDS or fetched else set()
-    for name in filter(is_set, () if needs else (*_USER, "kafka.password_file")):
-        yield wrong(name, f"kafka.sasl is {sasl}", "the mechanism to use it with")
-    if is_set("kafka.password_file"):
-        needs.discard("kafka.password")
-    for name in sorted(name for name in needs if not is_set(name)):
-        also = " or kafka.password_file" if name == "kafka.password" else ""
-        yield f"{settings.place('kafka.sasl')}: kafka.sasl is {sasl}; expected {name}{also} with it"
-    tokens = [name for name in ("kafka.token_file", "kafka.token_url") if is_set(name)]
-    if sasl == "oauthbearer" and not tokens:
-        yield f"{settings.place('kafka.sasl')}: kafka.sasl is {sasl}; expected kafka.token_file or kafka.token_url too"
-    for name in tokens if sasl != "oauthbearer" else ():
-        yield wrong(name, f"kafka.sasl is {sasl}", "oauthbearer")
+    if kafka.security != "tls":
+        for each in given(*_TLS_ONLY, *(() if kafka.token_url else (KafkaSettings.ca_file,))):
+            yield wrong(each, "kafka.security is plaintext", "tls")
+    if kafka.key_file and not kafka.certificate_file:
+        yield wrong(KafkaSettings.key_file, "not its certificate", "kafka.certificate_file too")
+    needs_user = kafka.sasl in _PASSWORDS or bool(kafka.token_url)
+    for each in () if needs_user else given(*_USER, KafkaSettings.password_file):
+        yield wrong(each, f"kafka.sasl is {kafka.sasl}", "the mechanism to use it with")
+    place = settings.place(KafkaSettings.sasl)
+    if needs_user and not kafka.password and not kafka.password_file:
+        yield f"{place}: kafka.sasl is {kafka.sasl}; expected kafka.password or kafka.password_file with it"
+    if needs_user and not kafka.username:
+        yield f"{place}: kafka.sasl is {kafka.sasl}; expected kafka.username with it"
+    tokens = given(KafkaSettings.token_file, KafkaSettings.token_url)
+    if kafka.sasl == "oauthbearer" and not tokens:
+        yield f"{place}: kafka.sasl is {kafka.sasl}; expected kafka.token_file or kafka.token_url too"
+    for each in tokens if kafka.sasl != "oauthbearer" else ():
+        yield wrong(each, f"kafka.sasl is {kafka.sasl}", "oauthbearer")

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from laggard.pipeline.settings.sources import key_of, performs_of
+from laggard.pipeline.settings.general import GeneralSettings
+from laggard.pipeline.settings.sources import LinesSource, LogSource, PrometheusSource
 from laggard.producers.sources.measuring import Timed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from laggard.pipeline.settings import Settings
-    from laggard.producers.sources.performance import Source
+    from laggard.pipeline.settings.sources import Source
+    from laggard.producers.sources.performance import Source as Reading
     from laggard.producers.sources.prometheus.fetching import Access
     from laggard.producers.sources.prometheus.red import Red
     from laggard.producers.sources.prometheus.selectors import Selector
@@ -27,54 +28,61 @@ def sources_of(settings: Settings) -> list[Timed]:
     return [Timed(source_of(settings, each), _read_every_s(each)) for each in settings.sources]
 
 
-def source_of(settings: Settings, source: Settings) -> Source[Any]:
-    """The source that one table says."""
-    return _MAKES[source.choice("kind")](settings, source)
+def source_of(settings: Settings, source: Source) -> Reading[Any]:
+    """Return what reads the source that a table describes."""
+    match source:
+        case PrometheusSource():
+            return _prometheus(source)
+        case LinesSource():
+            return _lines(settings, source)
+        case LogSource():
+            return _log(settings, source)
+    raise TypeError(f"no source of the kind {source.kind}")
 
 
-def _read_every_s(source: Settings) -> float:
+def _read_every_s(source: Source) -> float:
     """Seconds between two reads of a source."""
-    interval_s = source.seconds("interval")
+    interval_s = source.interval
     # A log's intervals are told by its own time, soon after their end only where it is looked at more often.
-    return max(1.0, interval_s / LOOKS) if source.choice("kind") == "log" else interval_s
+    return max(1.0, interval_s / LOOKS) if isinstance(source, LogSource) else interval_s
 
 
-def state_of(settings: Settings, source: Settings) -> Path:
+def state_of(settings: Settings, source: Source) -> Path:
     """The file where a source may keep how far it has read."""
-    keyed_by, key = key_of(source)
-    name = f"{quote(key, safe='')} {quote(source.text('name'), safe='')}.json"
+    keyed_by, key = source.key
+    name = f"{quote(key, safe='')} {quote(source.name, safe='')}.json"
     if keyed_by == "pool":
         name = f"pool {name}"
-    return settings.path("state") / "sources" / name
+    return settings[GeneralSettings].state / "sources" / name
 
 
-def _prometheus(_: Settings, source: Settings) -> Source[Any]:
+def _prometheus(source: PrometheusSource) -> Reading[Any]:
     from laggard.producers.sources.prometheus.server import Server  # noqa: PLC0415 - a machine has few kinds of sources
     from laggard.producers.sources.prometheus.targets import Targets  # noqa: PLC0415
 
-    (keyed_by, key), name, metrics = key_of(source), source.text("name"), _selector(source, "metrics")
-    interval_s = source.seconds("interval")
+    (keyed_by, key), name, metrics = source.key, source.name, _selector(source.metrics)
+    interval_s = source.interval
     # Members may be on one machine.
-    ports = source.flag("ports") or (keyed_by == "pool" and source.place("ports") == "default")
-    red, access, max_series = _red(source), _access(source), source.count("max_series")
-    if server := source.text("server"):
+    ports = source.ports or (keyed_by == "pool" and source.place(PrometheusSource.ports) == "default")
+    red, access, max_series = _red(source), _access(source), source.max_series
+    if server := source.server:
         return Server(
             key,
             server,
             name,
             red=red,
-            queries={feature: str(query) for feature, query in source.table("queries").items()},
+            queries={feature: str(query) for feature, query in source.queries.items()},
             metrics=metrics,
             access=access,
             interval_s=interval_s,
-            lookback_s=source.seconds("lookback"),
+            lookback_s=source.lookback,
             ports=ports,
             max_series=max_series,
             keyed_by=keyed_by,
         )
     return Targets(
         key,
-        source.words("targets"),
+        source.targets,
         name,
         red=red,
         metrics=metrics,
@@ -86,67 +94,58 @@ def _prometheus(_: Settings, source: Settings) -> Source[Any]:
     )
 
 
-def _lines(settings: Settings, source: Settings) -> Source[Any]:
+def _lines(settings: Settings, source: LinesSource) -> Reading[Any]:
     from laggard.producers.sources.lines import JsonLines  # noqa: PLC0415 - see above
 
-    (keyed_by, key), state = key_of(source), state_of(settings, source)
-    return JsonLines(key, source.text("path"), source.text("name"), state=state, keyed_by=keyed_by)
+    (keyed_by, key), state = source.key, state_of(settings, source)
+    return JsonLines(key, source.path, source.name, state=state, keyed_by=keyed_by)
 
 
-def _log(settings: Settings, source: Settings) -> Source[Any]:
+def _log(settings: Settings, source: LogSource) -> Reading[Any]:
     from laggard.producers.sources.access_log.parsers import parser_of  # noqa: PLC0415 - see above
     from laggard.producers.sources.access_log.source import AccessLog  # noqa: PLC0415
 
     return AccessLog(
-        source.text("name"),
-        source.text("application"),
-        source.words("paths"),
-        parser_of(source.text("format"), source.table("fields"), source.text("time_zone")),
+        source.name,
+        source.application,
+        source.paths,
+        parser_of(source.format, source.fields, source.time_zone),
         state_of(settings, source),
-        interval_s=source.seconds("interval"),
-        grace_s=source.seconds("grace"),
+        interval_s=source.interval,
+        grace_s=source.grace,
     )
 
 
-_MAKES: Mapping[str, Callable[[Settings, Settings], Source[Any]]] = {
-    "prometheus": _prometheus,
-    "lines": _lines,
-    "log": _log,
-}
-"""By kind; given all settings, and those of the source."""
-
-
-def _red(source: Settings) -> Red | None:
+def _red(source: PrometheusSource) -> Red | None:
     from laggard.producers.sources.prometheus.red import Red  # noqa: PLC0415 - see above
 
-    told = any(source.text(name) for name in ("response_time", "throughput", "errors"))
-    if not performs_of(source) or (source.text("server") and not told):
+    told = source.response_time or source.throughput or source.errors
+    if not source.measures_requests or (source.server and not told):
         return None
-    unit = source.choice("unit")
     return Red(
-        _selector(source, "response_time"),
-        _selector(source, "throughput"),
-        _selector(source, "errors"),
-        "" if unit == "auto" else unit,
+        _selector(source.response_time),
+        _selector(source.throughput),
+        _selector(source.errors),
+        "" if source.unit == "auto" else source.unit,
     )
 
 
-def _access(source: Settings) -> Access:
+def _access(source: PrometheusSource) -> Access:
     from laggard.producers.sources.prometheus.fetching import Access, Secret  # noqa: PLC0415 - see above
 
     return Access(
-        timeout_s=source.seconds("timeout"),
-        max_bytes=source.size("max_bytes"),
-        username=source.text("username"),
-        password=Secret(source.file("password_file"), source.text("password_variable")),
-        token=Secret(source.file("token_file"), source.text("token_variable")),
-        ca_file=source.file("ca_file"),
-        certificate_file=source.file("certificate_file"),
-        key_file=source.file("key_file"),
+        timeout_s=source.timeout,
+        max_bytes=source.max_bytes,
+        username=source.username,
+        password=Secret(source.password_file, source.password_variable),
+        token=Secret(source.token_file, source.token_variable),
+        ca_file=source.ca_file,
+        certificate_file=source.certificate_file,
+        key_file=source.key_file,
     )
 
 
-def _selector(source: Settings, name: str) -> Selector | None:
+def _selector(text: str) -> Selector | None:
     from laggard.producers.sources.prometheus.selectors import Selector  # noqa: PLC0415 - see above
 
-    return Selector.parse(source.text(name)) if source.text(name) else None
+    return Selector.parse(text) if text else None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from laggard.pipeline.bus import BusError, BusUnavailable, Partition
 from laggard.pipeline.bus.kafka.bus import KafkaBus
 from laggard.pipeline.bus.kafka.topics import Difference, differences
+from laggard.pipeline.settings.general import BusSettings, TopicsSettings
 from laggard.pipeline.topics import TOPICS, Topics
 from laggard.pipeline.wiring import stages
 
@@ -75,11 +76,11 @@ class TopicReport:
 
 def wanted_topics(settings: Settings, *, kafka: bool) -> tuple[Wanted, ...]:
     """All topics that there should be; on Kafka those of snapshots too, which the embedded bus keeps elsewhere."""
-    topics = Topics(settings.text("topics.prefix"))
+    topics = Topics(settings[TopicsSettings].prefix)
     if not kafka:
         return tuple(map(Wanted, TOPICS, topics.specs()))
     every = (*TOPICS, *(topics.snapshots(stage.snapshots) for stage in stages(settings) if stage.remembers))
-    specs = topics.specs(every, settings.count("topics.partitions"), settings.seconds("bus.retention"))
+    specs = topics.specs(every, settings[TopicsSettings].partitions, settings[BusSettings].retention)
     return tuple(map(Wanted, every, specs))
 
 

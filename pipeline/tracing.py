@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import BusError
 from laggard.pipeline.records import RecordError, Request
+from laggard.pipeline.settings.producing import TraceSettings
 from laggard.pipeline.trusted import read_trusted, write_trusted
 from laggard.producers.trace.overhead import OWN_EVERY_S, OWN_FEATURES, own_frame
 
@@ -255,26 +256,22 @@ def probes_of(settings: Settings) -> list[Probe]:
     from laggard.producers.trace.boundaries.php import php_probes, running_interpreters  # noqa: PLC0415
 
     probes: list[Probe] = []
-    if service := settings.text("trace.php"):
+    trace = settings[TraceSettings]
+    if trace.php:
         interpreters = running_interpreters()
         if not interpreters:
             raise ProgramError("no process of PHP runs here; start PHP-FPM, or Apache with PHP's module, before")
         for number, path in enumerate(interpreters):
-            probes += php_probes(path, service, number=number)
-    for number, (service, said) in enumerate(settings.table("trace.functions").items()):
+            probes += php_probes(path, trace.php, number=number)
+    for number, (service, said) in enumerate(trace.functions.items()):
         binary, _, name = str(said).rpartition(":")
         probes += function_probes(Function(service, Path(binary), name), number=number)
     return probes
 
 
-def marker_of(settings: Settings) -> Path | None:
-    """Where programs may write that a request begins and ends; None where they are not to."""
-    return settings.file("trace.marker")
-
-
 def marker_group_of(settings: Settings) -> int:
     """The id of the group whose programs may mark; root's where none is named. Raises `ProgramError` for none such."""
-    name = settings.text("trace.marker_group")
+    name = settings[TraceSettings].marker_group
     if not name:
         return 0
     try:
@@ -283,12 +280,14 @@ def marker_group_of(settings: Settings) -> int:
         from laggard.producers.trace.boundaries.elf import ProgramError  # noqa: PLC0415 - as above
 
         expected = "expected the name of one on this machine, such as www-data"
-        raise ProgramError(f"{settings.place('trace.marker_group')}: there is no group {name}; {expected}") from None
+        raise ProgramError(
+            f"{settings.place(TraceSettings.marker_group)}: there is no group {name}; {expected}"
+        ) from None
 
 
 def services_of(settings: Settings) -> dict[int, str]:
     """By port, the service each connection to which is a request."""
-    return {int(port): service for service, port in settings.table("trace.ports").items()}
+    return {int(port): service for service, port in settings[TraceSettings].ports.items()}
 
 
 def live_of(settings: Settings) -> Live:
@@ -304,9 +303,9 @@ def live_of(settings: Settings) -> Live:
     return Live(
         probes=probes_of(settings),
         ports=services_of(settings),
-        marker=marker_of(settings),
+        marker=settings[TraceSettings].marker,
         marker_group=marker_group_of(settings),
-        events_per_s=settings.count("trace.events_per_s"),
+        events_per_s=settings[TraceSettings].events_per_s,
     )
 
 
@@ -318,7 +317,7 @@ def recorder_of(settings: Settings, folder: Path) -> Recorder:
         folder,
         probes=probes_of(settings),
         ports=services_of(settings),
-        marker=marker_of(settings),
+        marker=settings[TraceSettings].marker,
         marker_group=marker_group_of(settings),
     )
 

@@ -9,7 +9,10 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast
 
+from laggard.pipeline.applications.settings import ApplicationsSettings
 from laggard.pipeline.hosts import RANKING
+from laggard.pipeline.pools.settings import PoolsSettings
+from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, INCIDENTS, POOLING, POOLS, REQUESTS, SERVING
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ OTHERS: Final[Mapping[str, Topic]] = {"regression": APPLICATIONS, "covariance": 
 
 def wire(settings: Settings) -> tuple[Wired, ...]:
     """Return the operators on frames that the settings ask for, in that order."""
-    names = [name for name in settings.words("operators") if name in ON_FRAMES]
+    names = [name for name in settings[GeneralSettings].operators if name in ON_FRAMES]
     wires = (cast("Callable[[Settings], Wired]", getattr(import_module(ON_FRAMES[name]), name)) for name in names)
     return tuple(replace(wire(settings), leads=not place) for place, wire in enumerate(wires))
 
@@ -50,15 +53,15 @@ def asked(settings: Settings) -> Wired:
     if wired := next((each for each in wire(settings) if each.answers_marks), None):
         return wired
     told = f"operators: expected one that ranks processes: {', '.join(RANKING)}"
-    raise SettingError([f"{settings.place('operators')}: {told}"])
+    raise SettingError([f"{settings.place(GeneralSettings.operators)}: {told}"])
 
 
 def inputs(settings: Settings) -> Mapping[str, Topic]:
     """Return what a worker with these settings reads: the topic of each stage, by its name. Loads none of them."""
-    operators = settings.words("operators")
+    operators = settings[GeneralSettings].operators
     topics = {name: OTHERS.get(name, COUNTERS) for name in operators}
     serving = {SERVING: COUNTERS} if "regression" in operators and _serves(settings) else {}
-    pooling = {POOLING: COUNTERS} if "covariance" in operators and settings.table("pools.members") else {}
+    pooling = {POOLING: COUNTERS} if "covariance" in operators and settings[PoolsSettings].members else {}
     return {**topics, **serving, **pooling, INCIDENTS: ANOMALIES}
 
 
@@ -95,10 +98,10 @@ def replayed(settings: Settings, served: Served) -> tuple[Stage, ...]:
 
 def _others(settings: Settings, served: Served | None = None) -> tuple[Stage, ...]:
     """Return the stages of applications, pools and services; of recorded data if somebody says who `served` them."""
-    operators, recorded = settings.words("operators"), served is not None
+    operators, recorded = settings[GeneralSettings].operators, served is not None
     found: list[Stage] = []
     asked = "regression" in operators
-    if asked or (recorded and settings.place("operators") == "default"):
+    if asked or (recorded and settings.place(GeneralSettings.operators) == "default"):
         from laggard.pipeline.applications import method as applications  # noqa: PLC0415 - see above
 
         found += applications.stages(settings, (applications.served(settings) if asked else None) or served)
@@ -115,4 +118,4 @@ def _others(settings: Settings, served: Served | None = None) -> tuple[Stage, ..
 
 def _serves(settings: Settings) -> bool:
     """Return whether the settings say which hosts serve an application."""
-    return bool(settings.table("applications.hosts") or settings.text("applications.pattern"))
+    return bool(settings[ApplicationsSettings].hosts or settings[ApplicationsSettings].pattern)

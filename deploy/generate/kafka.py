@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from laggard.pipeline.acls import ROLES, rules
 from laggard.pipeline.bus.kafka.topics import WHY, configs_of
 from laggard.pipeline.explaining.units import readable_duration
-from laggard.pipeline.settings.declared import DEFAULT_OPERATORS
+from laggard.pipeline.settings.general import DEFAULT_OPERATORS
 from laggard.pipeline.topics import TOPICS, Topics
 
 if TYPE_CHECKING:

@@ -6,16 +6,15 @@ A test fails when they are not current; `pytest --update-golden` writes them ane
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from laggard.pipeline.settings.declared import SETTINGS
+from laggard.pipeline.manifest import SETTINGS
 from laggard.pipeline.settings.reading import CONFIG_VARIABLE
-from laggard.pipeline.settings.sources import EVERY, KINDS
+from laggard.pipeline.settings.sources import BY_KIND, Source
 from laggard.producers.system.redaction import NAMES, PROGRAMS
 
 if TYPE_CHECKING:
-    from laggard.pipeline.settings.declared import Setting
-    from laggard.pipeline.settings.sources import SourceKind
+    from laggard.pipeline.settings import Setting
 
 _WRITTEN = {
     "address": "an address and a port: `127.0.0.1:9464`, `[::1]:9464`",
@@ -60,7 +59,7 @@ _EXAMPLE = (
 def settings_page() -> str:
     """The reference of all settings, in Markdown."""
     kinds = sorted({setting.kind for setting in SETTINGS})
-    sources = [line for kind in KINDS for line in _source_kind(kind)]
+    sources = [line for name, kind in BY_KIND.items() for line in _source_kind(name, kind)]
     lines = [
         "# Settings",
         "",
@@ -130,7 +129,7 @@ def settings_page() -> str:
         "",
         "| key of every source | kind | default | bounds | what it is |",
         "|---|---|---|---|---|",
-        *map(_row, EVERY),
+        *(_row(key) for key in Source.declared() if key is not Source.kind),
         "",
         *sources,
         "## How a kind is written",
@@ -162,30 +161,30 @@ def sample_file() -> str:
     return "\n".join(lines)
 
 
-def _row(setting: Setting) -> str:
+def _row(setting: Setting[Any]) -> str:
     text = setting.help.replace("|", "\\|")
     return f"| `{setting.name}` | {setting.kind} | {_default(setting)} | {_bounds(setting)} | {text} |"
 
 
-def _source_kind(kind: SourceKind) -> list[str]:
+def _source_kind(name: str, kind: type[Source]) -> list[str]:
     """What a kind of source can be told."""
     return [
-        f'### `kind = "{kind.name}"`',
+        f'### `kind = "{name}"`',
         "",
         *textwrap.wrap(f"{kind.help[:1].upper()}{kind.help[1:]}", 118),
         "",
         "| key | kind | default | bounds | what it is |",
         "|---|---|---|---|---|",
-        *map(_row, kind.keys),
+        *(_row(key) for key in kind.declared() if key.name not in vars(Source)),
         "",
     ]
 
 
-def _default(setting: Setting) -> str:
+def _default(setting: Setting[Any]) -> str:
     return setting.found_as if setting.found else f"`{setting.default}`" if setting.default else "empty"
 
 
-def _bounds(setting: Setting) -> str:
+def _bounds(setting: Setting[Any]) -> str:
     return (
         ", ".join(f"`{choice}`" for choice in setting.choices)
         if setting.choices
@@ -193,7 +192,7 @@ def _bounds(setting: Setting) -> str:
     )
 
 
-def _toml(setting: Setting) -> str:
+def _toml(setting: Setting[Any]) -> str:
     if setting.kind in {"flag", "count", "number"}:
         return setting.default
     if setting.kind in {"table", "tables"}:

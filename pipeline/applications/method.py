@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from laggard.operators.regression import Regression
 from laggard.pipeline.applications.resources import trait
 from laggard.pipeline.applications.serving import ServedBySettings, Serving
+from laggard.pipeline.applications.settings import ApplicationsSettings, RegressionSettings
 from laggard.pipeline.applications.stage import Regressing
 from laggard.pipeline.explaining.counters import RESOLUTION
 from laggard.pipeline.extras import installing
 from laggard.pipeline.settings import SettingError
 
 if TYPE_CHECKING:
-    from laggard.operators.regression.following import Criterion, Method
-    from laggard.operators.regression.models import Kind as ModelKind
     from laggard.pipeline.applications.serving import Served
     from laggard.pipeline.engine.stage import Stage
     from laggard.pipeline.settings import Settings
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
 
 def served(settings: Settings) -> Served | None:
     """Return which applications a host serves; None if the settings do not say it."""
-    hosts = {name: str(said) for name, said in settings.table("applications.hosts").items()}
-    pattern = settings.text("applications.pattern")
-    return ServedBySettings(hosts, pattern) if hosts or pattern else None
+    own = settings[ApplicationsSettings]
+    hosts = {name: str(said) for name, said in own.hosts.items()}
+    return ServedBySettings(hosts, own.pattern) if hosts or own.pattern else None
 
 
 def regressing(settings: Settings) -> Regressing:
@@ -34,45 +33,37 @@ def regressing(settings: Settings) -> Regressing:
 
     Raises `SettingError` where the kind of model needs scikit-learn, and there is none.
     """
-    kind = cast("ModelKind", settings.choice("regression.kind"))
-    if kind != "linear" and find_spec("sklearn") is None:
+    own = settings[RegressionSettings]
+    if own.kind != "linear" and find_spec("sklearn") is None:
         needs = f"models of this kind need scikit-learn, which is not installed; {installing('models')}"
-        raise SettingError([f"{settings.place('regression.kind')}: regression.kind is {kind}: {needs}"])
-    performance = settings.words("regression.performance")
-    candidates, window = settings.count("regression.candidates"), settings.count("regression.window")
-    minimum_gain = settings.number("regression.minimum_gain")
-    significance = settings.ratio("regression.significance")
-    criterion = cast("Criterion", settings.choice("regression.criterion"))
-    method = cast("Method", settings.choice("regression.method"))
-    false_alarms_per_day = settings.per_day("regression.false_alarms")
-    false_rebuilds_per_day = settings.per_day("regression.false_rebuilds")
+        raise SettingError([f"{settings.place(RegressionSettings.kind)}: regression.kind is {own.kind}: {needs}"])
     return Regressing(
         partial(
             Regression,
-            performance=performance,
-            candidates=candidates,
-            window=window,
-            minimum_gain=minimum_gain,
-            significance=significance,
-            kind=kind,
-            criterion=criterion,
-            method=method,
+            performance=own.performance,
+            candidates=own.candidates,
+            window=own.window,
+            minimum_gain=own.minimum_gain,
+            significance=own.significance,
+            kind=own.kind,
+            criterion=own.criterion,
+            method=own.method,
             trait=trait,
             resolution=RESOLUTION,
-            false_alarms_per_day=false_alarms_per_day,
-            false_rebuilds_per_day=false_rebuilds_per_day,
+            false_alarms_per_day=own.false_alarms,
+            false_rebuilds_per_day=own.false_rebuilds,
         ),
         Regression.state_version,
         {
-            "performance": ", ".join(performance),
-            "candidates": candidates,
-            "window": window,
-            "minimum_gain": minimum_gain,
-            "kind": kind,
-            "method": method,
-            **({"significance": significance, "criterion": criterion} if method == "published" else {}),
-            "false_alarms_per_day": false_alarms_per_day,
-            "false_rebuilds_per_day": false_rebuilds_per_day,
+            "performance": ", ".join(own.performance),
+            "candidates": own.candidates,
+            "window": own.window,
+            "minimum_gain": own.minimum_gain,
+            "kind": own.kind,
+            "method": own.method,
+            **({"significance": own.significance, "criterion": own.criterion} if own.method == "published" else {}),
+            "false_alarms_per_day": own.false_alarms,
+            "false_rebuilds_per_day": own.false_rebuilds,
         },
     )
 

@@ -10,6 +10,8 @@ import click
 from laggard.pipeline.cli.options import duration_option, setting_flag, with_settings
 from laggard.pipeline.cli.part import session, supervised_option
 from laggard.pipeline.cli.publishing import Publishers, check_host, publisher_of
+from laggard.pipeline.settings.general import GeneralSettings
+from laggard.pipeline.settings.producing import AgentSettings, DiagnosisSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,11 +44,11 @@ UNFINISHED: Final = "diagnoses.jsonl"
 @click.command()
 @with_settings
 @duration_option
-@setting_flag("--interval", "agent.interval", "DURATION", "Time between ticks (setting agent.interval).")
+@setting_flag("--interval", AgentSettings.interval, "DURATION", "Time between ticks (setting agent.interval).")
 @supervised_option
 def agent(settings: Settings, duration_s: float | None, supervised: bool) -> None:
     """Publish this machine's counters until ^C: every process, and the host itself."""
-    host, interval_s = settings.text("host"), settings.seconds("agent.interval")
+    host, interval_s = settings[GeneralSettings].host, settings[AgentSettings].interval
     check_host(settings)
     with session(settings, "agent", supervised=supervised, duration_s=duration_s) as running, ExitStack() as stack:
         from laggard.pipeline.cli.opening import bus_of  # noqa: PLC0415
@@ -58,13 +60,13 @@ def agent(settings: Settings, duration_s: float | None, supervised: bool) -> Non
         from laggard.producers.system.clock import Clock  # noqa: PLC0415
 
         bus = stack.enter_context(bus_of(settings))
-        spool_bytes = settings.size("agent.spool_bytes")
+        spool_bytes = settings[AgentSettings].spool_bytes
         publisher = publisher_of(settings, bus, COUNTERS, stack, spool=SPOOL, spool_bytes=spool_bytes)
         every, watch, of_pools = [publisher], None, None
         if (pools := pools_here(settings, Clock())) is not None:
             of_pools = publisher_of(settings, bus, POOLS, stack, spool=POOLS_SPOOL, spool_bytes=POOLS_BYTES)
             every.append(of_pools)
-        if settings.flag("diagnosis.enabled"):
+        if settings[DiagnosisSettings].enabled:
             diagnoses = publisher_of(
                 settings, bus, DIAGNOSES, stack, spool=DIAGNOSES_SPOOL, spool_bytes=DIAGNOSES_BYTES
             )
@@ -87,7 +89,7 @@ def agent(settings: Settings, duration_s: float | None, supervised: bool) -> Non
                 f"{counted(ticks, 'tick')}, {rows} processes, {counted(publishers.waiting, 'record')} waiting"
             )
 
-        command_lines = settings.flag("agent.command_lines")
+        command_lines = settings[AgentSettings].command_lines
         counters = Agent(
             publish, host, interval_s, command_lines=command_lines, queue=publishers, watch=watch, pools=pools
         )
@@ -106,13 +108,13 @@ def _watch(settings: Settings, host: str, publisher: Publisher) -> Diagnosing:
     def publish(diagnosis: Diagnosis) -> None:
         publisher.publish([diagnosis])
 
-    method = settings.choice("diagnosis.method")
+    method = settings[DiagnosisSettings].method
     return Diagnosing(
         publish,
         host,
         {name: make() for name, make in machines(settings).items() if name in CONDITIONS},
-        Unfinished(settings.path("state") / UNFINISHED),
-        budget_ratio=settings.ratio("diagnosis.budget"),
+        Unfinished(settings[GeneralSettings].state / UNFINISHED),
+        budget_ratio=settings[DiagnosisSettings].budget,
         methods=None if method == "auto" else [] if method == "proc" else [method],
-        command_lines=settings.flag("agent.command_lines"),
+        command_lines=settings[AgentSettings].command_lines,
     )

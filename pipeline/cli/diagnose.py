@@ -24,6 +24,8 @@ from laggard.pipeline.history.report import moment
 from laggard.pipeline.incidents.diagnosed import Recorded
 from laggard.pipeline.incidents.queries import SHORT_ID
 from laggard.pipeline.processes import process, runs
+from laggard.pipeline.settings.general import GeneralSettings
+from laggard.pipeline.settings.producing import DiagnosisSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +78,7 @@ _FILE: Final = click.Path(dir_okay=False, writable=True, allow_dash=True)
 @click.option("--svg", type=_FILE, metavar="FILE", help="Write a flame graph, for any browser.")
 @setting_flag(
     "--method",
-    "diagnosis.method",
+    DiagnosisSettings.method,
     "METHOD",
     "What tells what is executed: `proc` stops nothing, but sees only what is blocked; perf, py-spy, jcmd, eu-stack.  "
     "[default: setting diagnosis.method, what suits the process]",
@@ -111,22 +113,22 @@ def diagnose(
     exports = Exports(folded, speedscope, svg)
     _check(process, host, exports, as_json=as_json, recorded=sum((last, wanted is not None, listing)))
     if listing:
-        _list(settings, host or settings.text("host"), process, as_json=as_json)
+        _list(settings, host or settings[GeneralSettings].host, process, as_json=as_json)
         return 0
     if last or wanted is not None:
-        found = _find(settings, host or settings.text("host"), process, wanted)
+        found = _find(settings, host or settings[GeneralSettings].host, process, wanted)
     else:
         assert process is not None
         from laggard.pipeline.cli.sampling import look  # noqa: PLC0415 - not for what is recorded
 
-        method = settings.choice("diagnosis.method")
+        method = settings[DiagnosisSettings].method
         found = look(
             process,
-            settings.text("host"),
+            settings[GeneralSettings].host,
             samples=samples or (UNBOUNDED if duration_s else SAMPLES),
             duration_s=duration_s or DURATION_S,
             methods={"auto": None, "proc": ()}.get(method, (method,)),
-            budget=settings.ratio("diagnosis.budget"),
+            budget=settings[DiagnosisSettings].budget,
         )
     taken = _export(found, exports)
     if as_json:
@@ -175,7 +177,7 @@ def _recorded(settings: Settings, host: str, process: str | None, wanted: str = 
 
 
 def _listing(settings: Settings, host: str) -> str:
-    elsewhere = [] if host == settings.text("host") else ["--host", host]
+    elsewhere = [] if host == settings[GeneralSettings].host else ["--host", host]
     return f"`{to_type(settings, 'diagnose', '--list', *elsewhere)}` lists them"
 
 

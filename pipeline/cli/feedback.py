@@ -25,6 +25,7 @@ from laggard.pipeline.history.report import moment
 from laggard.pipeline.incidents.queries import SHORT_ID, past_feedback, past_incidents
 from laggard.pipeline.records import RecordError, encode
 from laggard.pipeline.records.feedback import plain_feedback
+from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.topics import TOPIC_OF
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def expected(
         return
 
     with existing_bus(settings) as bus:
-        said = of_names("host", host or settings.text("host"), names, now, until_ts=until_ts, note=note)
+        said = of_names("host", host or settings[GeneralSettings].host, names, now, until_ts=until_ts, note=note)
         _publish(settings, bus, said, as_json=as_json)
 
 

@@ -15,6 +15,8 @@ import click
 from laggard.pipeline.cli.exits import FAILED, UNAVAILABLE, USAGE, CommandError
 from laggard.pipeline.cli.options import duration_option, with_settings
 from laggard.pipeline.extras import installing
+from laggard.pipeline.grafana.settings import GrafanaSettings
+from laggard.pipeline.investigator.settings import ServeSettings
 from laggard.pipeline.settings.kinds import duration
 
 if TYPE_CHECKING:
@@ -96,7 +98,7 @@ def _look(settings: Settings, grafana: Grafana, *, alerts: bool) -> Seen:
 
     version = grafana.version()
     try:
-        data_source = find_data_source(grafana, settings.text("grafana.data_source"))
+        data_source = find_data_source(grafana, settings[GrafanaSettings].data_source)
     except NoDataSourceError:
         if alerts:
             raise
@@ -104,7 +106,7 @@ def _look(settings: Settings, grafana: Grafana, *, alerts: bool) -> Seen:
     definitions = read_definitions(
         data_source.uid if alerts and data_source else None,
         keeps_firing=version.keeps_firing,
-        page=settings.text("serve.url").rstrip("/"),
+        page=settings[ServeSettings].url.rstrip("/"),
     )
     return Seen(version, data_source, look(grafana, definitions))
 
@@ -170,8 +172,8 @@ def _standing_for_removal(settings: Settings, grafana: Grafana, *, alerts: bool)
     from laggard.pipeline.grafana.standing import look  # noqa: PLC0415
 
     version = grafana.version()
-    data_source = settings.text("grafana.data_source") or "unknown"
-    page = settings.text("serve.url").rstrip("/")
+    data_source = settings[GrafanaSettings].data_source or "unknown"
+    page = settings[ServeSettings].url.rstrip("/")
     return look(
         grafana, read_definitions(data_source if alerts else None, keeps_firing=version.keeps_firing, page=page)
     )
@@ -194,7 +196,7 @@ def check(settings: Settings, grafana: Grafana, *, alerts: bool, as_json: bool) 
     permissions = grafana.permissions()
     missing: list[str] = []
     if permissions is not None:
-        missing = lacking(permissions, alerts=alerts, data_source=settings.text("grafana.data_source"))
+        missing = lacking(permissions, alerts=alerts, data_source=settings[GrafanaSettings].data_source)
     try:
         seen = _look(settings, grafana, alerts=alerts)
     except GrafanaError as error:

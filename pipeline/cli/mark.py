@@ -17,6 +17,7 @@ from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.marks import mark_id
 from laggard.pipeline.history.why import History
 from laggard.pipeline.records import Mark, RecordError, encode
+from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.topics import COUNTERS
 from laggard.pipeline.wiring import asked
 
@@ -40,7 +41,7 @@ def mark(settings: Settings, note: str, at: str, host: str | None, *, as_json: b
     if ts > now:
         raise CommandError(f"--at {at} is not over yet; a mark is about what has happened", USAGE)
 
-    host = host or settings.text("host")
+    host = host or settings[GeneralSettings].host
     topic = topics_of(settings).name(COUNTERS)
     try:
         value = encode(Mark(host, ts, note))

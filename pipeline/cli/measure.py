@@ -11,6 +11,9 @@ from laggard.pipeline.cli.exits import USAGE, CommandError
 from laggard.pipeline.cli.options import duration_option, to_type, with_settings
 from laggard.pipeline.cli.part import session, supervised_option
 from laggard.pipeline.cli.publishing import Publishers, is_remote, publisher_of
+from laggard.pipeline.settings.general import GeneralSettings
+from laggard.pipeline.settings.producing import AgentSettings
+from laggard.pipeline.settings.sources import LinesSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,8 +40,8 @@ def measure(settings: Settings, duration_s: float | None, supervised: bool) -> N
     """Publish applications' performance and pools' members until ^C: from each of the `[[sources]]` in the settings."""
     if not settings.sources:
         raise CommandError(
-            f"{settings.place('sources')}: there are no sources; expected some tables [[sources]] in the configuration "
-            "file, see deploy/settings.md",
+            f"{settings.place(GeneralSettings.sources)}: there are no sources; expected some tables "
+            "[[sources]] in the configuration file, see deploy/settings.md",
             USAGE,
         )
     if supervised:
@@ -50,7 +53,7 @@ def measure(settings: Settings, duration_s: float | None, supervised: bool) -> N
         from laggard.producers.sources.measuring import Measuring  # noqa: PLC0415
 
         bus = stack.enter_context(bus_of(settings))
-        spool_bytes = settings.size("agent.spool_bytes")
+        spool_bytes = settings[AgentSettings].spool_bytes
         sources, remote = sources_of(settings), is_remote(settings)
         publishers: dict[KeyedBy, Publisher] = {}
         for keyed_by in dict.fromkeys(each.source.keyed_by for each in sources):
@@ -86,10 +89,10 @@ def told_of(keys: Iterable[tuple[KeyedBy, str]]) -> str:
 def check_supervised(settings: Settings) -> None:
     """Raise `CommandError` for a source that only a measure of its own can read."""
     for source in settings.sources:
-        if source.choice("kind") == "lines" and source.text("path") == STANDARD_INPUT:
+        if isinstance(source, LinesSource) and source.path == STANDARD_INPUT:
             command = to_type(settings, "measure")
             raise CommandError(
-                f"{source.place('path')}: source {source.text('name')}: `laggard up` has no standard input to read; "
+                f"{source.place(LinesSource.path)}: source {source.name}: `laggard up` has no standard input to read; "
                 f"expected a file or a named pipe, or `{command}` on its own",
                 USAGE,
             )

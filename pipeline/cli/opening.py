@@ -10,6 +10,7 @@ from laggard.pipeline.bus.opening import open_bus
 from laggard.pipeline.cli.exits import NO_DATA, UNAVAILABLE, CommandError
 from laggard.pipeline.cli.options import to_type
 from laggard.pipeline.kafka_settings import kafka_options
+from laggard.pipeline.settings.general import BusSettings, TopicsSettings
 from laggard.pipeline.topics import Topics
 
 if TYPE_CHECKING:
@@ -22,10 +23,11 @@ def opened_bus(settings: Settings) -> Bus:
 
     Raises what `open_bus` does, and `SettingError` for settings of Kafka that do not fit together.
     """
+    bus = settings[BusSettings]
     return open_bus(
-        settings.text("bus.location"),
-        max_bytes=settings.size("bus.max_bytes"),
-        retention_s=settings.seconds("bus.retention"),
+        bus.location,
+        max_bytes=bus.max_bytes,
+        retention_s=bus.retention,
         kafka=kafka_options(settings),
     )
 
@@ -36,7 +38,7 @@ def bus_of(settings: Settings) -> Bus:
     On Kafka `laggard topics create` makes topics: it decides on partitions, and needs rights that nobody else needs.
     """
     bus = opened_bus(settings)
-    if not is_kafka(settings.text("bus.location")):
+    if not is_kafka(settings[BusSettings].location):
         bus.create(topics_of(settings).specs())
     return bus
 
@@ -49,7 +51,7 @@ def existing_bus(settings: Settings) -> Bus:
 
 def check_existing(settings: Settings) -> None:
     """Raise `CommandError` where nothing has ever been recorded, or this user may not see whether there was."""
-    location = settings.text("bus.location")
+    location = settings[BusSettings].location
     if "://" in location:
         return
     try:
@@ -62,4 +64,4 @@ def check_existing(settings: Settings) -> None:
 
 def topics_of(settings: Settings) -> Topics:
     """The topics under the configured prefix."""
-    return Topics(settings.text("topics.prefix"))
+    return Topics(settings[TopicsSettings].prefix)

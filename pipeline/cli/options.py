@@ -6,17 +6,22 @@ import functools
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
 from laggard.pipeline.cli.exits import USAGE, CommandError
 from laggard.pipeline.cli.times import parse_time
-from laggard.pipeline.settings import Given, Settings, parse_assignment, read_settings
+from laggard.pipeline.manifest import read_settings
+from laggard.pipeline.settings import Given, Settings, parse_assignment
+from laggard.pipeline.settings.general import BusSettings, GeneralSettings
 from laggard.pipeline.settings.kinds import duration
+from laggard.pipeline.settings.producing import RedactionSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from laggard.pipeline.settings import Setting
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,19 +65,21 @@ def past_moment(at: str | None, now: float) -> float | None:
     return ts
 
 
-def setting_flag(flag: str, name: str, metavar: str, description: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def setting_flag(
+    flag: str, setting: Setting[Any], metavar: str, description: str
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """An option that is a shorter way to write `--set NAME=VALUE`; used below `with_settings`."""
 
     def remember(_: click.Context, __: click.Parameter, value: str | None) -> None:
         if value is not None:
-            give(name, value, flag)
+            give(setting, value, flag)
 
     return click.option(flag, metavar=metavar, expose_value=False, callback=remember, help=description)
 
 
-def give(name: str, value: str, flag: str) -> None:
+def give(setting: Setting[Any], value: str, flag: str) -> None:
     """Let an option of the command say what a setting is, as `setting_flag` does."""
-    click.get_current_context().meta.setdefault(_GIVEN, []).append(Given(name, value, flag))
+    click.get_current_context().meta.setdefault(_GIVEN, []).append(Given(setting.name, value, flag))
 
 
 def settings_options(command: Callable[P, R]) -> Callable[P, R]:
@@ -102,7 +109,10 @@ def settings_options(command: Callable[P, R]) -> Callable[P, R]:
             help="Set any setting; repeatable.",
         ),
         setting_flag(
-            "--bus", "bus.location", "PATH", "Where the bus is: a file, or kafka://HOST:PORT (setting bus.location)."
+            "--bus",
+            BusSettings.location,
+            "PATH",
+            "Where the bus is: a file, or kafka://HOST:PORT (setting bus.location).",
         ),
         click.option(
             "--config",
@@ -120,7 +130,7 @@ def settings_options(command: Callable[P, R]) -> Callable[P, R]:
 def given_settings() -> Settings:
     """The settings as the command line gives them; a flag of its own wins over `--set`. Raises `SettingError`."""
     settings = read_settings(_config(), flags=_given())
-    enabled, more = settings.flag("redaction.enabled"), settings.words("redaction.names")
+    enabled, more = settings[RedactionSettings].enabled, settings[RedactionSettings].names
     if more or not enabled:
         from laggard.producers.system.redaction import configure  # noqa: PLC0415 - by default it is as it should be
 
@@ -153,13 +163,13 @@ def to_type(settings: Settings, *words: str) -> str:
     where: list[str] = []
     if click.get_current_context(silent=True) and _config():
         where += ["--config", str(_config())]
-    if settings.place("state").startswith("--"):
-        where += ["--set", f"state={settings.path('state')}"]
+    if settings.place(GeneralSettings.state).startswith("--"):
+        where += ["--set", f"state={settings[GeneralSettings].state}"]
     if click.get_current_context(silent=True):
         reaching = {one.name: one.value for one in _given() if one.name.startswith(_REACHING)}
         where += [word for name, value in reaching.items() for word in ("--set", f"{name}={value}")]
-    if settings.place("bus.location").startswith("--"):
-        where += ["--bus", settings.text("bus.location")]
+    if settings.place(BusSettings.location).startswith("--"):
+        where += ["--bus", settings[BusSettings].location]
     return shlex.join([program(), *words, *where])
 
 

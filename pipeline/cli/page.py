@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from laggard.pipeline.investigator.settings import ServeSettings
+from laggard.pipeline.settings.general import BusSettings, GeneralSettings
+
 if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
 
@@ -23,10 +26,10 @@ def page_url(settings: Settings, path: str, **parameters: str | float) -> str:
     """
     from laggard.pipeline.claims import holder_of  # noqa: PLC0415 - naming a command does not load it
 
-    base = settings.text("serve.url")
+    base = settings[ServeSettings].url
     if not base:
         try:
-            holder = holder_of(settings.text("bus.location"), settings.path("state"), "serve")
+            holder = holder_of(settings[BusSettings].location, settings[GeneralSettings].state, "serve")
         except OSError:
             return ""
         base = "" if holder is None else holder.url

@@ -18,6 +18,7 @@ from laggard.pipeline.claims import Claim, Claimed
 from laggard.pipeline.cli.exits import BUSY, FAILED, INTERRUPTED, CommandError
 from laggard.pipeline.notify import Heartbeat, Notifier
 from laggard.pipeline.own import take_name
+from laggard.pipeline.settings.general import BusSettings, GeneralSettings
 from laggard.pipeline.supervisor import STOPPING_S
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def session(settings: Settings, part: Part, *, supervised: bool, duration_s: flo
 def claimed(settings: Settings, part: Part) -> Iterator[Claim]:
     """Hold the claim of a part. Raises `CommandError` where that cannot be."""
     try:
-        claim = Claim(settings.text("bus.location"), settings.path("state"), part)
+        claim = Claim(settings[BusSettings].location, settings[GeneralSettings].state, part)
     except Claimed as error:
         raise CommandError(str(error), BUSY) from None
     except OSError as error:

@@ -26,6 +26,7 @@ from laggard.pipeline.pools.dendrogram import members_of
 from laggard.pipeline.pools.method import comparing
 from laggard.pipeline.pools.queries import pool_at, standings, told_pools
 from laggard.pipeline.pools.report import FEWEST, pool_lines, pool_svg, pools_lines, standing_json, where_from
+from laggard.pipeline.pools.settings import PoolsSettings
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.outputs import write_output
 from laggard.pipeline.topics import POOLS
@@ -150,7 +151,7 @@ def _standings(settings: Settings, ts: float | None) -> list[Standing]:
 
 
 def _none(settings: Settings) -> str:
-    return where_from(to_type(settings, "up"), discovers=settings.flag("pools.discover"))
+    return where_from(to_type(settings, "up"), discovers=settings[PoolsSettings].discover)
 
 
 def unknown(settings: Settings, pool: str, known: Sequence[str]) -> str:

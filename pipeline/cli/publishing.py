@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from laggard.pipeline.cli.exits import USAGE, CommandError
 from laggard.pipeline.cli.opening import topics_of
+from laggard.pipeline.settings.general import BusSettings, GeneralSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,16 +56,16 @@ class Publishers:
 
 def is_remote(settings: Settings) -> bool:
     """Whether the bus is on the network."""
-    return "://" in settings.text("bus.location")
+    return "://" in settings[BusSettings].location
 
 
 def check_host(settings: Settings) -> None:
     """Raise `CommandError` for a name that does not tell this machine from others on a bus on the network."""
-    host = settings.text("host")
+    host = settings[GeneralSettings].host
     if is_remote(settings) and host in NAMELESS:
         raise CommandError(
-            f"{settings.place('host')}: host is {host!r}, which other machines are called too; expected a name of its "
-            "own, which tells this machine from all others on the bus",
+            f"{settings.place(GeneralSettings.host)}: host is {host!r}, which other machines are called too; "
+            "expected a name of its own, which tells this machine from all others on the bus",
             USAGE,
         )
 
@@ -93,7 +94,7 @@ def publisher_of(
     from laggard.pipeline.sending.sender import Sender  # noqa: PLC0415
     from laggard.pipeline.sending.spool import Spool  # noqa: PLC0415
 
-    path = settings.path("state") / spool
-    sender = Sender(Spool(path, spool_bytes, settings.seconds("bus.retention"), name), bus)
+    path = settings[GeneralSettings].state / spool
+    sender = Sender(Spool(path, spool_bytes, settings[BusSettings].retention, name), bus)
     stack.callback(sender.close)
     return sender

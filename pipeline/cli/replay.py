@@ -16,6 +16,7 @@ from laggard.pipeline.cli.pages import Teller
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.records.outputs import write_output
 from laggard.pipeline.replay import Replay
+from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.wiring import replayed
 from laggard.producers.sources.files import Recording, UnreadableError, merged
 
@@ -38,7 +39,7 @@ PROGRESS_RECORDS: Final = 20
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as in the topics.")
 @click.option("--scores", is_flag=True, help="Also the score of every tick and request, and predictions.")
-@setting_flag("--operators", "operators", "NAME,...", "Run only these (setting operators).")
+@setting_flag("--operators", GeneralSettings.operators, "NAME,...", "Run only these (setting operators).")
 def replay(settings: Settings, *, files: tuple[str, ...], as_json: bool, scores: bool) -> int:
     """Run recorded data through the operators: files of JSON lines, also .gz and .zst, or - for standard input.
 

@@ -23,6 +23,7 @@ from laggard.pipeline.engine.former import former_groups, going_on
 from laggard.pipeline.engine.migrations import newest_snapshots, snapshot_name
 from laggard.pipeline.engine.snapshots import BASE_KEY
 from laggard.pipeline.history.series import Reader
+from laggard.pipeline.settings.general import BusSettings
 from laggard.pipeline.topics import INCIDENTS
 from laggard.pipeline.wiring import stages
 
@@ -80,13 +81,13 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
         raise CommandError(f"{together} go on together; expected no --operator, or --to {HERE}", USAGE)
     check_existing(settings)
     with contextlib.ExitStack() as stack:
-        if not is_kafka(settings.text("bus.location")):
+        if not is_kafka(settings[BusSettings].location):
             # A worker on this machine has this claim, and none can start while we have it.
             stack.enter_context(claimed(settings, "work"))
         bus = stack.enter_context(opened_bus(settings))
         plans = _plans(bus, topics, chosen, every, until if until is not None else to)
         if not as_json:
-            click.echo("\n".join(line for plan in plans for line in plan.lines(settings.text("bus.location"))))
+            click.echo("\n".join(line for plan in plans for line in plan.lines(settings[BusSettings].location)))
         if not yes:
             _ask()
         for group, of_group in _by_group(plans).items():

@@ -9,6 +9,8 @@ import click
 
 from laggard.pipeline.cli.options import with_settings
 from laggard.pipeline.grafana import rules as written
+from laggard.pipeline.grafana.settings import GrafanaSettings
+from laggard.pipeline.investigator.settings import ServeSettings
 
 if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
@@ -33,15 +35,15 @@ def rules(settings: Settings, form: str, runbooks: str | None) -> None:
     grafana.data_source. Let either Prometheus or Grafana evaluate them, or
     everything is told twice. `laggard grafana publish` brings them to a Grafana that runs.
     """
-    grafana = settings.text("grafana.url").rstrip("/") or written.GRAFANA
+    grafana = settings[GrafanaSettings].url.rstrip("/") or written.GRAFANA
     books = (runbooks or written.RUNBOOKS).rstrip("/")
-    page = settings.text("serve.url").rstrip("/")
+    page = settings[ServeSettings].url.rstrip("/")
     match form:
         case "prometheus":
             document = written.prometheus_rules(grafana=grafana, runbooks=books, page=page)
         case "operator":
             document = written.prometheus_rule_resource(grafana, books, page)
         case _:
-            source = settings.text("grafana.data_source") or written.DATA_SOURCE
+            source = settings[GrafanaSettings].data_source or written.DATA_SOURCE
             document = written.grafana_provisioning(source, runbooks=books, page=page)
     click.echo(json.dumps(document, indent=2, ensure_ascii=False))

@@ -12,6 +12,7 @@ import click
 from laggard.pipeline.cli.exits import BUSY, CommandError
 from laggard.pipeline.cli.options import duration_option, setting_flag, with_settings
 from laggard.pipeline.cli.part import session, supervised_option
+from laggard.pipeline.investigator.settings import ServeSettings
 
 if TYPE_CHECKING:
     from laggard.pipeline.investigator.tokens import Token
@@ -39,7 +40,7 @@ def _is_shared() -> bool:
 @with_settings
 @duration_option
 @supervised_option
-@setting_flag("--listen", "serve.listen", "HOST:PORT", "Where it is served (setting serve.listen).")
+@setting_flag("--listen", ServeSettings.listen, "HOST:PORT", "Where it is served (setting serve.listen).")
 def serve(settings: Settings, duration_s: float | None, supervised: bool) -> None:
     """Serve the page until ^C: what was slow, looked at in a browser.
 

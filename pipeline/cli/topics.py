@@ -15,6 +15,7 @@ from laggard.pipeline.cli.opening import check_existing, opened_bus
 from laggard.pipeline.cli.options import program, with_settings
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.provisioning import reports, wanted_topics
+from laggard.pipeline.settings.general import BusSettings, GeneralSettings, TopicsSettings
 from laggard.pipeline.topics import Topics
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def create(settings: Settings, as_json: bool) -> int:
     code = FAILED if any(each.hidden for each in after) else 0
     if as_json:
         found = [{**each.to_json(), "created": each.wanted.spec.name in created} for each in after]
-        click.echo(json.dumps({"location": settings.text("bus.location"), "topics": found}))
+        click.echo(json.dumps({"location": settings[BusSettings].location, "topics": found}))
         return code
     for each in after:
         did = "created" if each.wanted.spec.name in created else "not known" if each.hidden else "there already"
@@ -90,7 +91,7 @@ def describe(settings: Settings, names: Sequence[str], as_json: bool) -> None:
     NAME is with or without the prefix: laggard.counters, counters.
     """
     wanted = every(settings)
-    prefix = settings.text("topics.prefix")
+    prefix = settings[TopicsSettings].prefix
     chosen = [each for each in wanted if each.spec.name in names or each.spec.name.removeprefix(prefix) in names]
     known = {name for each in chosen for name in (each.spec.name, each.spec.name.removeprefix(prefix))}
     if unknown := sorted(set(names) - known):
@@ -137,12 +138,13 @@ def acls(settings: Settings, role: str | None, principal: str | None, group: str
 
     Nothing is asked or changed. Each role works with exactly these rules.
     """
-    location = settings.text("bus.location")
+    location = settings[BusSettings].location
     servers = servers_of(location) if is_kafka(location) else ("HOST:PORT",)
-    names = Topics(settings.text("topics.prefix"))
+    names = Topics(settings[TopicsSettings].prefix)
     chosen = [cast("Role", role)] if role else [*ROLES]
     every_rule = {
-        each: (principal or f"User:{each}", rules(each, names, settings.words("operators"), group)) for each in chosen
+        each: (principal or f"User:{each}", rules(each, names, settings[GeneralSettings].operators, group))
+        for each in chosen
     }
     if as_json:
         click.echo(
@@ -164,7 +166,7 @@ def opened(settings: Settings) -> closing[Bus]:
 
 def every(settings: Settings) -> tuple[Wanted, ...]:
     """All topics that there should be."""
-    return wanted_topics(settings, kafka=is_kafka(settings.text("bus.location")))
+    return wanted_topics(settings, kafka=is_kafka(settings[BusSettings].location))
 
 
 def look(settings: Settings, wanted: Sequence[Wanted] = ()) -> list[TopicReport]:
@@ -177,7 +179,7 @@ def look(settings: Settings, wanted: Sequence[Wanted] = ()) -> list[TopicReport]
 def tell_json(settings: Settings, found: Sequence[TopicReport]) -> None:
     """Everything, as one object."""
     every_topic = [each.to_json() for each in found]
-    click.echo(json.dumps({"location": settings.text("bus.location"), "topics": every_topic}))
+    click.echo(json.dumps({"location": settings[BusSettings].location, "topics": every_topic}))
 
 
 def tell_differences(found: Sequence[TopicReport]) -> None:

@@ -31,6 +31,8 @@ from laggard.pipeline.cli.options import (
 )
 from laggard.pipeline.cli.part import session, supervised_option
 from laggard.pipeline.cli.publishing import check_host, is_remote, publisher_of
+from laggard.pipeline.settings.general import BusSettings, GeneralSettings
+from laggard.pipeline.settings.producing import AgentSettings, TraceSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -92,23 +94,23 @@ def _tracing_options(command: Callable[Concatenate[Settings, P], R]) -> Callable
         if service and not php:
             raise click.UsageError("--service names PHP's requests; expected --php with it")
         if php:
-            give("trace.php", str(service or PHP), "--php")
-        if kwargs.pop("marker") and not given_settings().file("trace.marker"):
-            give("trace.marker", MARKER, "--marker")
-        for flag, name, values in (
-            ("--uprobe", "trace.functions", kwargs.pop("functions")),
-            ("--port", "trace.ports", kwargs.pop("ports")),
+            give(TraceSettings.php, str(service or PHP), "--php")
+        if kwargs.pop("marker") and not given_settings()[TraceSettings].marker:
+            give(TraceSettings.marker, MARKER, "--marker")
+        for flag, setting, values in (
+            ("--uprobe", TraceSettings.functions, kwargs.pop("functions")),
+            ("--port", TraceSettings.ports, kwargs.pop("ports")),
         ):
             assert isinstance(values, tuple)
             if values:
-                give(name, ",".join(values), flag)
+                give(setting, ",".join(values), flag)
         return command(given_settings(), *args, **kwargs)
 
     wrapped: Callable[P, R] = read_first
     for option in (
         setting_flag(
             "--events-per-second",
-            "trace.events_per_s",
+            TraceSettings.events_per_s,
             "N",
             "Record so many of the kernel's events a second at most (setting trace.events_per_s).",
         ),
@@ -157,8 +159,8 @@ def start(settings: Settings, *, duration_s: float | None, output: Path | None) 
     """
     _check_asked(settings)
     if (holder := _holder(settings)) is not None:
-        raise CommandError(str(Claimed("trace", settings.text("bus.location"), holder)), BUSY)
-    log = settings.path("state") / LOG
+        raise CommandError(str(Claimed("trace", settings[BusSettings].location, holder)), BUSY)
+    log = settings[GeneralSettings].state / LOG
     command = [sys.executable, "-P", "-m", "laggard.pipeline.cli", "trace", "run", *same_settings()]
     command += [] if duration_s is None else ["--duration", f"{duration_s}s"]
     command += [] if output is None else ["--output", str(output)]
@@ -177,7 +179,7 @@ def start(settings: Settings, *, duration_s: float | None, output: Path | None) 
     if output is None:
         if not is_remote(settings) and _holder(settings, "work") is None:
             up = to_type(settings, "up")
-            click.echo(f"Note: no worker runs on {settings.text('bus.location')}, which would judge them: `{up}`")
+            click.echo(f"Note: no worker runs on {settings[BusSettings].location}, which would judge them: `{up}`")
         click.echo(
             f"Next: `{to_type(settings, 'requests')}` in a minute; `{to_type(settings, 'trace', 'stop')}` ends it"
         )
@@ -273,7 +275,7 @@ def status(settings: Settings, *, as_json: bool) -> int:
         click.echo(json.dumps({"running": holder is not None} | ({} if figures is None else asdict(figures))))
     elif holder is None:
         click.echo(f"Nothing is traced here; `{to_type(settings, 'trace', 'start', '--help')}` says how to begin.")
-        if failure := _failure(settings.path("state") / LOG):
+        if failure := _failure(settings[GeneralSettings].state / LOG):
             click.echo(f"The last one that was started failed: {failure}")
     elif figures is None:
         click.echo(f"Process {holder.pid} is beginning to trace.")
@@ -301,23 +303,18 @@ def read(settings: Settings, *, paths: tuple[Path, ...], as_json: bool) -> int:
 
 def traces(settings: Settings) -> bool:
     """Whether the settings name anything to trace."""
-    return bool(
-        settings.text("trace.php")
-        or settings.file("trace.marker")
-        or settings.table("trace.functions")
-        or settings.table("trace.ports")
-    )
+    trace = settings[TraceSettings]
+    return bool(trace.php or trace.marker or trace.functions or trace.ports)
 
 
 def told_of(settings: Settings) -> str:
     """What is traced, in words."""
-    told = []
-    if service := settings.text("trace.php"):
-        told.append(f"PHP as {service}")
-    if settings.file("trace.marker"):
+    trace = settings[TraceSettings]
+    told = [f"PHP as {trace.php}"] if trace.php else []
+    if trace.marker:
         told.append("programs that mark their requests")
-    told += [f"{function} as {service}" for service, function in settings.table("trace.functions").items()]
-    told += [f"port {port} as {service}" for service, port in settings.table("trace.ports").items()]
+    told += [f"{function} as {service}" for service, function in trace.functions.items()]
+    told += [f"port {port} as {service}" for service, port in trace.ports.items()]
     return ", ".join(told)
 
 
@@ -332,7 +329,7 @@ class _Status:
 
         self.figures = figures
         self._running = running
-        self._path = settings.path("state") / STATUS
+        self._path = settings[GeneralSettings].state / STATUS
         self._rates = Rates()
         self._next = 0.0
 
@@ -367,10 +364,10 @@ def _publish(settings: Settings, running: Session, status: _Status) -> None:
     from laggard.pipeline.tracing import Own, Tracing, live_of  # noqa: PLC0415
     from laggard.producers.trace.analysis import Analysis  # noqa: PLC0415
 
-    figures, host = status.figures, settings.text("host")
+    figures, host = status.figures, settings[GeneralSettings].host
     with ExitStack() as stack:
         bus = stack.enter_context(bus_of(settings))
-        spool_bytes = settings.size("agent.spool_bytes")
+        spool_bytes = settings[AgentSettings].spool_bytes
         publisher = publisher_of(settings, bus, REQUESTS, stack, spool=SPOOL, spool_bytes=spool_bytes)
         beside = publisher_of(settings, bus, COUNTERS, stack, spool=OWN_SPOOL, spool_bytes=OWN_SPOOL_BYTES)
         own = Own(beside.publish, host)
@@ -431,7 +428,7 @@ def _check_asked(settings: Settings) -> None:
 
 def _holder(settings: Settings, part: Part = "trace") -> Holder | None:
     try:
-        return holder_of(settings.text("bus.location"), settings.path("state"), part)
+        return holder_of(settings[BusSettings].location, settings[GeneralSettings].state, part)
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}; ask as the user that traces, or as root") from None
 
@@ -439,14 +436,14 @@ def _holder(settings: Settings, part: Part = "trace") -> Holder | None:
 def _figures(settings: Settings, holder: Holder) -> Figures | None:
     from laggard.pipeline.tracing import STATUS, read_figures  # noqa: PLC0415 - see above
 
-    return read_figures(settings.path("state") / STATUS, holder.pid)
+    return read_figures(settings[GeneralSettings].state / STATUS, holder.pid)
 
 
 def _last_figures(settings: Settings, before: Figures) -> Figures:
     """Those that a process has written at its end."""
     from laggard.pipeline.tracing import STATUS, read_figures  # noqa: PLC0415 - see above
 
-    return read_figures(settings.path("state") / STATUS, before.pid) or before
+    return read_figures(settings[GeneralSettings].state / STATUS, before.pid) or before
 
 
 def _await_recording(settings: Settings, process: subprocess.Popen[bytes], log: Path) -> Figures:
@@ -456,7 +453,7 @@ def _await_recording(settings: Settings, process: subprocess.Popen[bytes], log: 
     until = time.monotonic() + STARTING_S
     while True:
         ended = process.poll() is not None
-        figures = read_figures(settings.path("state") / STATUS, process.pid)
+        figures = read_figures(settings[GeneralSettings].state / STATUS, process.pid)
         if figures is not None and figures.recording:
             return figures
         if ended:

@@ -22,8 +22,11 @@ from laggard.pipeline.cli.serve import asking
 from laggard.pipeline.cli.trace import told_of as traced_of
 from laggard.pipeline.cli.trace import traces
 from laggard.pipeline.explaining.units import counted
+from laggard.pipeline.investigator.settings import ServeSettings
 from laggard.pipeline.notify import Notifier
 from laggard.pipeline.own import take_name
+from laggard.pipeline.settings.general import BusSettings, GeneralSettings, WorkerSettings
+from laggard.pipeline.settings.producing import AgentSettings, MeasureSettings, TraceSettings
 from laggard.pipeline.supervisor import Supervisor
 from laggard.pipeline.watchdog import MemoryLimit
 
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.claims import Part
     from laggard.pipeline.investigator.tokens import Token
-    from laggard.pipeline.settings import Settings
+    from laggard.pipeline.settings import Setting, Settings
 
 NOT_ROOT = "not root, so I/O and descriptors of other users' processes are not seen"
 
@@ -43,12 +46,12 @@ name sources of performance, `measure` comes behind, and where they name what is
 WORDS: dict[Part, tuple[str, ...]] = {"trace": ("trace", "run")}
 """How a part is started, where that is not by its name alone."""
 
-MEMORY: dict[Part, str] = {
-    "agent": "agent.memory_bytes",
-    "measure": "measure.memory_bytes",
-    "serve": "serve.memory_bytes",
-    "trace": "trace.memory_bytes",
-    "work": "worker.memory_bytes",
+MEMORY: dict[Part, Setting[int]] = {
+    "agent": AgentSettings.memory_bytes,
+    "measure": MeasureSettings.memory_bytes,
+    "serve": ServeSettings.memory_bytes,
+    "trace": TraceSettings.memory_bytes,
+    "work": WorkerSettings.memory_bytes,
 }
 """The setting that says how much memory a part may hold."""
 
@@ -56,7 +59,7 @@ MEMORY: dict[Part, str] = {
 @click.command()
 @with_settings
 @duration_option
-@setting_flag("--interval", "agent.interval", "DURATION", "Time between ticks (setting agent.interval).")
+@setting_flag("--interval", AgentSettings.interval, "DURATION", "Time between ticks (setting agent.interval).")
 def up(settings: Settings, duration_s: float | None) -> int:
     """Watch this machine: run agent, worker and the page until ^C.
 
@@ -68,9 +71,9 @@ def up(settings: Settings, duration_s: float | None) -> int:
     A part that dies, hangs, is stopped or holds too much memory (worker.memory_bytes and its like) is started again.
     After 20 failures in a row it is given up, and the others go on.
     """
-    if "://" in settings.text("bus.location"):
+    if "://" in settings[BusSettings].location:
         raise CommandError(
-            f"up is for one machine and its embedded bus; on {settings.text('bus.location')} start "
+            f"up is for one machine and its embedded bus; on {settings[BusSettings].location} start "
             f"`{to_type(settings, 'agent')}` on each machine and `{to_type(settings, 'work')}` anywhere",
             USAGE,
         )
@@ -79,11 +82,11 @@ def up(settings: Settings, duration_s: float | None) -> int:
         take_name("up")
         for part in parts:
             try:
-                holder = holder_of(settings.text("bus.location"), settings.path("state"), part)
+                holder = holder_of(settings[BusSettings].location, settings[GeneralSettings].state, part)
             except OSError as error:
                 raise CommandError(f"{error.filename}: {error.strerror}") from None
             if holder is not None:
-                raise CommandError(str(Claimed(part, settings.text("bus.location"), holder)), BUSY)
+                raise CommandError(str(Claimed(part, settings[BusSettings].location, holder)), BUSY)
         token = _try_ports(settings)
         _try_bus(settings)
         terminal = Terminal(settings, token)
@@ -95,7 +98,7 @@ def up(settings: Settings, duration_s: float | None) -> int:
             },
             terminal,
             final={USAGE, BUSY},
-            memory={part: MemoryLimit(settings.size(name), name) for part, name in MEMORY.items()},
+            memory={part: MemoryLimit(settings.value(setting), setting.name) for part, setting in MEMORY.items()},
         )
 
         def stop(*_: object) -> None:
@@ -144,9 +147,9 @@ def _try_bus(settings: Settings) -> None:
 
 def introduction(settings: Settings, url: str, page: str, token: Token | None = None) -> str:
     """What runs, where its data lies, and what to type next."""
-    location = settings.text("bus.location")
-    interval_s = settings.seconds("agent.interval")
-    bounds = f"at most {settings.size('bus.max_bytes') / 2**30:.3g} GiB, {settings.seconds('bus.retention') / 3600:g} h"
+    host, location = settings[GeneralSettings].host, settings[BusSettings].location
+    interval_s = settings[AgentSettings].interval
+    bounds = f"at most {settings[BusSettings].max_bytes / 2**30:.3g} GiB, {settings[BusSettings].retention / 3600:g} h"
     commands = {
         to_type(settings, "why"): "what is slow, and what is to blame",
         to_type(settings, "mark", "checkout hangs"): "remember this moment, with a note",
@@ -156,15 +159,13 @@ def introduction(settings: Settings, url: str, page: str, token: Token | None = 
     asked = [] if token is None else [f"           {asking(token, page)}"]
     measured: list[str] = []
     if settings.sources:
-        from laggard.pipeline.settings.sources import key_of  # noqa: PLC0415 - most machines have none
-
-        measured = [f"  sources  of {told_of(map(key_of, settings.sources))}"]
+        measured = [f"  sources  of {told_of(each.key for each in settings.sources)}"]
     if traces(settings):
         measured.append(f"  traces   requests of {traced_of(settings)}")
     note = [] if os.geteuid() == 0 else [f"  note     {NOT_ROOT}: `{to_type(settings, 'doctor')}`"]
     return "\n".join(
         [
-            f"laggard watches {settings.text('host')}: every process and the host itself, every {interval_s:g} s.",
+            f"laggard watches {host}: every process and the host itself, every {interval_s:g} s.",
             f"  data     {Path(location).absolute()} ({bounds})",
             f"  page     {page}",
             *asked,

@@ -21,6 +21,7 @@ from laggard.pipeline.history.report import told
 from laggard.pipeline.history.watch import Watch
 from laggard.pipeline.history.why import History
 from laggard.pipeline.records.outputs import RankingOutput, write_output
+from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.wiring import asked
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def watch(settings: Settings, *, host: str | None, rows: int, features: int, as_
             if as_json or not sys.stdout.isatty():
                 _write_lines(watched, rows, features, as_json=as_json)
             else:
-                _show_live(watched, rows, features, here=watched.host == settings.text("host"))
+                _show_live(watched, rows, features, here=watched.host == settings[GeneralSettings].host)
         except KeyboardInterrupt:
             return
 

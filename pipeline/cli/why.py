@@ -29,6 +29,7 @@ from laggard.pipeline.incidents.diagnosed import Recorded, concerning
 from laggard.pipeline.incidents.queries import SHORT_ID, past_incidents
 from laggard.pipeline.records.diagnosis_json import diagnosis_object
 from laggard.pipeline.records.outputs import RankingOutput
+from laggard.pipeline.settings.general import BusSettings, GeneralSettings
 from laggard.pipeline.wiring import asked
 
 if TYPE_CHECKING:
@@ -63,7 +64,9 @@ SHOWN_DIAGNOSES: Final = 2
 @click.option("--rows", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many rows are shown.")
 @click.option("--features", type=click.IntRange(1, 1000), default=3, show_default=True, help="How many of each row.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
-@setting_flag("--operator", "operators", "NAME", "Ask this operator.  [default: the first of setting operators]")
+@setting_flag(
+    "--operator", GeneralSettings.operators, "NAME", "Ask this operator.  [default: the first of setting operators]"
+)
 def why(
     settings: Settings,
     *,
@@ -98,7 +101,7 @@ def why(
             host, ts = mark.host, mark.frame_ts
         host = choose_host(settings, history, host)
         try:
-            asking = os.getpid() if ts is None and host == settings.text("host") else None
+            asking = os.getpid() if ts is None and host == settings[GeneralSettings].host else None
             answer = history.ask(host, ts, rows, features, asking=asking)
         except OutsideError as error:
             raise CommandError(_outside(error), NO_DATA) from None
@@ -110,7 +113,7 @@ def why(
         if as_json:
             _write_json(answer, mark, doing, reported)
         else:
-            here = ts is None and not silent_s and host == settings.text("host")
+            here = ts is None and not silent_s and host == settings[GeneralSettings].host
             _write_page(history, answer, mark, now, reported, here=here)
             blamed = [row.row for row in answer.verdict.culprits]
             write_doing(settings, doing, answer.frame.ts, blamed, [row.row for row in answer.ranking.rows])
@@ -122,7 +125,7 @@ def why(
 def choose_host(settings: Settings, history: History, wanted: str | None) -> str:
     """The host that is asked about. Raises `CommandError` saying which there are."""
     try:
-        return history.choose_host(wanted, settings.text("host"))
+        return history.choose_host(wanted, settings[GeneralSettings].host)
     except NothingRecordedError:
         start = to_type(settings, *starting(settings))
         raise CommandError(f"nothing is recorded yet; start `{start}`, and ask again a minute later", NO_DATA) from None
@@ -134,7 +137,7 @@ def choose_host(settings: Settings, history: History, wanted: str | None) -> str
 
 def starting(settings: Settings) -> list[str]:
     """The command that starts an agent."""
-    return ["agent"] if "://" in settings.text("bus.location") else ["up"]
+    return ["agent"] if "://" in settings[BusSettings].location else ["up"]
 
 
 def _outside(error: OutsideError) -> str:
@@ -149,7 +152,7 @@ def _outside(error: OutsideError) -> str:
 def _silent(settings: Settings, answer: Answer, silent_s: float) -> str:
     last = f"this is about its last frame, {readable_duration(silent_s)} ago"
     there = ""
-    if answer.host != settings.text("host"):
+    if answer.host != settings[GeneralSettings].host:
         there = " there"
     elif _runs_here(settings):
         examine = to_type(settings, "doctor")
@@ -163,7 +166,7 @@ def _silent(settings: Settings, answer: Answer, silent_s: float) -> str:
 def _runs_here(settings: Settings) -> bool:
     """Whether an agent runs on this machine and bus, as far as this user may know."""
     try:
-        return holder_of(settings.text("bus.location"), settings.path("state"), "agent") is not None
+        return holder_of(settings[BusSettings].location, settings[GeneralSettings].state, "agent") is not None
     except OSError:
         return False
 
@@ -281,7 +284,7 @@ def write_doing(
     for each in doing[:SHOWN_DIAGNOSES]:
         click.echo()
         write([standing(each.row, blamed, ranked), *brief_lines(each, page_of(console), ts)], console)
-        elsewhere = [] if each.host == settings.text("host") else ["--host", each.host]
+        elsewhere = [] if each.host == settings[GeneralSettings].host else ["--host", each.host]
         click.echo(f"All of it: `{to_type(settings, 'diagnose', '--id', each.id[:SHORT_ID], *elsewhere)}`")
 
 

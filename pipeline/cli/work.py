@@ -21,10 +21,12 @@ from laggard.pipeline.investigator.tokens import token_of
 from laggard.pipeline.metrics.exporter import Exporter, metrics_registry
 from laggard.pipeline.records import Mark, encode
 from laggard.pipeline.scoring.wired import Wired
+from laggard.pipeline.settings.general import GeneralSettings, SnapshotSettings, WorkerSettings
 from laggard.pipeline.topics import ANOMALIES, COUNTERS
 from laggard.pipeline.web.app import create_app
 from laggard.pipeline.web.listen import ListenError, worker_listen
 from laggard.pipeline.web.server import serve
+from laggard.pipeline.web.settings import WebSettings
 from laggard.pipeline.wiring import stages
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ REPORT_S = 1.0
 def work(settings: Settings, duration_s: float | None, supervised: bool) -> None:
     """Run the operators until ^C, with metrics and marks over HTTP."""
     with session(settings, "work", supervised=supervised, duration_s=duration_s) as running:
-        host, topics = settings.text("host"), topics_of(settings)
+        host, topics = settings[GeneralSettings].host, topics_of(settings)
         telemetry = Telemetry()
         progress = Progress(host)
         with bus_of(settings) as bus:
@@ -53,13 +55,13 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
             operators = [each for each in run if isinstance(each, Wired | Regressing)]
             rates = {each.name: each.parameters.get("false_alarms_per_day") for each in operators}
             budgets = {name: float(rate) for name, rate in rates.items() if rate is not None}
-            exporter = Exporter(telemetry, settings.count("web.top_rows"), budgets)
+            exporter = Exporter(telemetry, settings[WebSettings].top_rows, budgets)
             runner = Runner(
                 bus,
                 run,
                 topics,
-                snapshot_records=settings.count("snapshot.records"),
-                standby=settings.flag("worker.standby"),
+                snapshot_records=settings[SnapshotSettings].records,
+                standby=settings[WorkerSettings].standby,
                 observers=(exporter, progress),
                 telemetry=telemetry,
             )
@@ -84,7 +86,7 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
                 raise CommandError(str(error), BUSY) from None
             running.claim.tell(serving.url)
             running.say(
-                f"laggard work runs {', '.join(settings.words('operators'))}: {serving.url}/metrics. It reads "
+                f"laggard work runs {', '.join(settings[GeneralSettings].operators)}: {serving.url}/metrics. It reads "
                 f"{', '.join(sorted({topics.name(each.topic) for each in run if each.topic != ANOMALIES}))} and writes "
                 f"{', '.join(sorted({topics.name(topic) for each in run for topic in each.writes}))}. ^C stops it."
             )

@@ -17,7 +17,10 @@ from laggard.pipeline.bus.kafka.reaching import why_unreachable
 from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.extras import installing
+from laggard.pipeline.kafka_settings import KafkaSettings
 from laggard.pipeline.provisioning import reports, wanted_topics
+from laggard.pipeline.settings.general import GeneralSettings, TopicsSettings
+from laggard.pipeline.settings.producing import AgentSettings
 from laggard.pipeline.topics import COUNTERS, INCIDENTS, Topics
 from laggard.pipeline.wiring import inputs_of_groups
 
@@ -31,7 +34,12 @@ if TYPE_CHECKING:
 LAG_S = 30.0
 """Workers that leave records waiting for longer do not keep up."""
 
-_SECRETS = ("kafka.password_file", "kafka.key_password_file", "kafka.key_file", "kafka.token_file")
+_SECRETS = (
+    KafkaSettings.password_file,
+    KafkaSettings.key_password_file,
+    KafkaSettings.key_file,
+    KafkaSettings.token_file,
+)
 _LOOKED_THROUGH = 2000
 _SHOWN = 3
 
@@ -66,10 +74,10 @@ def examine_cluster(settings: Settings, options: KafkaOptions) -> Iterator[Findi
 
 def secrets(settings: Settings) -> Iterator[Finding]:
     """Whether files with secrets are for their owner alone."""
-    given = [(name, settings.file(name)) for name in _SECRETS]
-    for name, path in given:
+    for setting in _SECRETS:
+        path = settings.value(setting)
         if path is not None and path.exists() and path.stat().st_mode & 0o077:
-            yield Finding("secrets", "warning", f"others may read {path} ({name})", f"chmod 600 {path}")
+            yield Finding("secrets", "warning", f"others may read {path} ({setting.name})", f"chmod 600 {path}")
 
 
 def client(options: KafkaOptions) -> Finding:
@@ -116,7 +124,7 @@ def topics(found: Sequence[TopicReport]) -> Finding:
 
 def rights(settings: Settings, bus: KafkaBus, names: Sequence[str]) -> Finding:
     """Which of the roles the brokers let this user play."""
-    own, operators = Topics(settings.text("topics.prefix")), settings.words("operators")
+    own, operators = Topics(settings[TopicsSettings].prefix), settings[GeneralSettings].operators
     allowed = bus.admin.topic_operations(names) if names else {}
     of_groups = {group: bus.admin.group_operations(group) for group in own.groups((*operators, INCIDENTS))}
     groups = {group: found for group, found in of_groups.items() if found is not None}
@@ -144,7 +152,8 @@ def _where_allowed(check: str, options: KafkaOptions, findings: Iterator[Finding
 
 def history(settings: Settings, bus: KafkaBus) -> Iterator[Finding]:
     """What has come of this host."""
-    topic, host, now = Topics(settings.text("topics.prefix")).name(COUNTERS), settings.text("host"), time.time()
+    host, now = settings[GeneralSettings].host, time.time()
+    topic = Topics(settings[TopicsSettings].prefix).name(COUNTERS)
     partition = bus.partition_of(topic, host)
     _, end = bus.bounds(partition)
     newest = max((one.ts for one in bus.read(partition, end - _LOOKED_THROUGH, end, host)), default=None)
@@ -152,14 +161,14 @@ def history(settings: Settings, bus: KafkaBus) -> Iterator[Finding]:
         yield Finding("history", "ok", f"nothing of {printable(host)} is among the newest records")
         return
     yield Finding("history", "ok", f"the last record of {printable(host)} is {max(0.0, now - newest):.0f} s old")
-    if newest - now > settings.seconds("agent.interval"):
+    if newest - now > settings[AgentSettings].interval:
         advice = "set the clocks by NTP; brokers refuse what is more than an hour ahead"
         yield Finding("clock steps", "warning", f"its newest record is {newest - now:.0f} s ahead", advice)
 
 
 def lags(settings: Settings, bus: KafkaBus) -> Iterator[Finding]:
     """Report for each group of workers whether it keeps up."""
-    for group, topic in inputs_of_groups(settings, Topics(settings.text("topics.prefix"))).items():
+    for group, topic in inputs_of_groups(settings, Topics(settings[TopicsSettings].prefix)).items():
         yield lag(bus, group, topic, time.time())
 
 

@@ -22,7 +22,9 @@ from laggard.pipeline.doctor.tracing import examine_tracing
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.investigator.access import page_listen
 from laggard.pipeline.kafka_settings import kafka_options
-from laggard.pipeline.settings import SETTINGS, SettingError
+from laggard.pipeline.settings import SettingError
+from laggard.pipeline.settings.general import BusSettings, GeneralSettings, TopicsSettings
+from laggard.pipeline.settings.producing import AgentSettings
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.trusted import Untrusted
 from laggard.pipeline.web.listen import ListenError, worker_listen
@@ -64,8 +66,8 @@ def examine_installation(settings: Settings, proc: Path = Path("/proc")) -> Iter
     yield from examine_hosts(settings, alone=bus is not None)
     if bus is not None:
         yield file_system(bus, mounts(proc))
-        yield room(bus, settings.size("bus.max_bytes"))
-    location, state = settings.text("bus.location"), settings.path("state")
+        yield room(bus, settings[BusSettings].max_bytes)
+    location, state = settings[BusSettings].location, settings[GeneralSettings].state
     try:
         agent, worker = holder_of(location, state, "agent"), holder_of(location, state, "work")
         measuring, serving = holder_of(location, state, "measure"), holder_of(location, state, "serve")
@@ -105,12 +107,12 @@ def _cluster(settings: Settings) -> Iterator[Finding]:
 
 def configuration(settings: Settings) -> Finding:
     """Where the settings come from, and that secrets are not for everybody's eyes."""
-    given = [setting for setting in SETTINGS if settings.place(setting.name) != "default"]
-    places = ", ".join(dict.fromkeys(settings.place(setting.name) for setting in given))
+    given = [setting for setting in settings.declared if settings.place(setting) != "default"]
+    places = ", ".join(dict.fromkeys(settings.place(setting) for setting in given))
     file = settings.config
     found = f"valid; {file or 'no configuration file'}{f', set by {places}' if places else ', all defaults'}"
     if file is not None and file.stat().st_mode & 0o077:
-        secrets = [s.name for s in given if s.secret and settings.place(s.name).startswith(str(file))]
+        secrets = [s.name for s in given if s.secret and settings.place(s).startswith(str(file))]
         if secrets:
             return Finding("configuration", "warning", f"others may read {', '.join(secrets)}", f"chmod 600 {file}")
     return Finding("configuration", "ok", found)
@@ -118,7 +120,7 @@ def configuration(settings: Settings) -> Finding:
 
 def bus_path(settings: Settings) -> Path | None:
     """The embedded bus's file, None for a bus elsewhere."""
-    location = settings.text("bus.location")
+    location = settings[BusSettings].location
     return None if "://" in location else Path(location.removeprefix("embedded:")).expanduser().absolute()
 
 
@@ -167,9 +169,9 @@ def history(settings: Settings, path: Path, agent: Holder | None, worker: Holder
         return
     try:
         bus = open_bus(
-            settings.text("bus.location"),
-            max_bytes=settings.size("bus.max_bytes"),
-            retention_s=settings.seconds("bus.retention"),
+            settings[BusSettings].location,
+            max_bytes=settings[BusSettings].max_bytes,
+            retention_s=settings[BusSettings].retention,
         )
         with bus:
             yield from _recorded(settings, bus, agent, worker)
@@ -179,7 +181,7 @@ def history(settings: Settings, path: Path, agent: Holder | None, worker: Holder
 
 
 def _recorded(settings: Settings, bus: Bus, agent: Holder | None, worker: Holder | None) -> Iterator[Finding]:
-    topics, host = Topics(settings.text("topics.prefix")), settings.text("host")
+    topics, host = Topics(settings[TopicsSettings].prefix), settings[GeneralSettings].host
     topic = topics.name(COUNTERS)
     try:
         hosts = bus.keys(topic)
@@ -196,7 +198,7 @@ def _recorded(settings: Settings, bus: Bus, agent: Holder | None, worker: Holder
     newest = next((record.ts for start in starts for record in bus.read(partition, start, start + 1, host)), oldest)
     found = f"{end - first} records over {(now - oldest) / 3600:.1f} h, "
     found += f"the last of {host} {max(0.0, now - newest):.0f} s ago"
-    interval_s = settings.seconds("agent.interval")
+    interval_s = settings[AgentSettings].interval
     if agent is not None and now - max(newest, agent.since) > SILENT_TICKS * interval_s + _SILENT_S:
         advice = "look at what the agent writes; is its agent.interval the one that is set here?"
         yield Finding("bus", "problem", f"{found}, though the agent runs", advice)

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.doctor.finding import Finding
+from laggard.pipeline.settings.producing import DiagnosisSettings
 from laggard.producers.diagnosis import eustack, perf, pyspy
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ _INIT: Final = 1  # another user's, mostly
 
 def examine_profilers(settings: Settings) -> Finding:
     """Which methods can be used here, as this user."""
-    method = settings.choice("diagnosis.method")
-    if not settings.flag("diagnosis.enabled"):
+    method = settings[DiagnosisSettings].method
+    if not settings[DiagnosisSettings].enabled:
         return Finding("diagnosis", "ok", "the agent looks into no process (diagnosis.enabled)")
     if method == "proc":
         return Finding("diagnosis", "ok", "the agent tells only what threads wait in (diagnosis.method)")

@@ -7,9 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.applications.serving import ServedBySettings
+from laggard.pipeline.applications.settings import ApplicationsSettings
 from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.measuring import sources_of
+from laggard.pipeline.settings.general import GeneralSettings
+from laggard.pipeline.settings.sources import LinesSource, PrometheusSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,18 +43,18 @@ def examine_hosts(settings: Settings, *, alone: bool) -> Iterator[Finding]:
         alone: whether this machine is the only one, as it is on the embedded bus.
 
     """
-    hosts = {name: str(said) for name, said in settings.table("applications.hosts").items()}
-    pattern, here = settings.text("applications.pattern"), settings.text("host")
+    hosts = {name: str(said) for name, said in settings[ApplicationsSettings].hosts.items()}
+    pattern, here = settings[ApplicationsSettings].pattern, settings[GeneralSettings].host
     if pattern and not alone:
         return  # what hosts are called is not known here
     served = set(ServedBySettings(hosts, pattern)(here) if alone else hosts)
     where = "" if alone else " of the workers"
-    of_applications = [source for source in settings.sources if source.text("application")]
+    of_applications = [source for source in settings.sources if source.application]
     for source in of_applications:
         # What lines tell of hosts is not known before they come.
-        if source.choice("kind") == "lines" or (source.choice("kind") == "prometheus" and source.text("metrics")):
-            served.add(source.text("application"))
-    for application in dict.fromkeys(source.text("application") for source in of_applications):
+        if isinstance(source, LinesSource) or (isinstance(source, PrometheusSource) and source.metrics):
+            served.add(source.application)
+    for application in dict.fromkeys(source.application for source in of_applications):
         if application not in served:
             told = f"no host is known to serve {application}: without counters there is no model of it"
             example = f"applications.hosts = {{{json.dumps(application)} = {json.dumps(here)}}}"

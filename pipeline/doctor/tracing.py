@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.doctor.finding import Finding
-from laggard.pipeline.tracing import marker_of, probes_of, services_of
+from laggard.pipeline.settings.producing import TraceSettings
+from laggard.pipeline.tracing import probes_of, services_of
 from laggard.producers.trace.boundaries.elf import ProgramError
 from laggard.producers.trace.ftrace.instance import TracingError
 from laggard.producers.trace.ftrace.session import Session
@@ -31,7 +32,7 @@ def examine_tracing(settings: Settings) -> Finding:
             notes = session.notes
     except TracingError as error:
         refusal = error.strerror or str(error)
-    wanted = marker_of(settings) is not None or bool(services_of(settings))
+    wanted = settings[TraceSettings].marker is not None or bool(services_of(settings))
     try:
         wanted = bool(probes_of(settings)) or wanted
     except ProgramError as error:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from laggard.pipeline.grafana.connection import Connection, GrafanaError, shortened
+from laggard.pipeline.grafana.settings import GrafanaSettings
 from laggard.pipeline.settings import SettingError
 from laggard.pipeline.settings.secrets import secret
 
@@ -259,27 +260,27 @@ class Series:
 def grafana_of(settings: Settings, sleep: Callable[[float], object] = time.sleep) -> Grafana:
     """The Grafana that the settings name. Raises SettingError for those that are missing or do not fit."""
     problems: list[str] = []
-    if not settings.text("grafana.url"):
+    grafana = settings[GrafanaSettings]
+    if not grafana.url:
         problems.append("grafana.url is not set; expected where Grafana is, such as https://grafana.example.com")
-    token = secret(settings, "grafana.token", problems)
-    if not token and settings.file("grafana.token_file") is None:
+    token = secret(settings, GrafanaSettings.token, GrafanaSettings.token_file, problems)
+    if not token and grafana.token_file is None:
         problems.append("grafana.token is not set; expected a service account's token in it or in grafana.token_file")
     if not re.fullmatch(r"[\x21-\x7e]*", token):
-        problems.append(f"{settings.place('grafana.token')}: grafana.token: expected nothing but a token")
-    ca_file = settings.file("grafana.ca_file")
+        problems.append(f"{settings.place(GrafanaSettings.token)}: grafana.token: expected nothing but a token")
+    ca_file = grafana.ca_file
     if ca_file is not None and not ca_file.is_file():
-        problems.append(f"{settings.place('grafana.ca_file')}: grafana.ca_file: {ca_file}: expected a file")
-    if ca_file is not None and not settings.text("grafana.url").startswith("https:"):
-        problems.append(
-            f"{settings.place('grafana.ca_file')}: grafana.ca_file is given, but grafana.url is not https; expected it"
-        )
+        problems.append(f"{settings.place(GrafanaSettings.ca_file)}: grafana.ca_file: {ca_file}: expected a file")
+    if ca_file is not None and not grafana.url.startswith("https:"):
+        place = settings.place(GrafanaSettings.ca_file)
+        problems.append(f"{place}: grafana.ca_file is given, but grafana.url is not https; expected it")
     if problems:
         raise SettingError(problems)
     return Grafana(
-        settings.text("grafana.url"),
+        grafana.url,
         token,
         ca_file=ca_file,
-        timeout_s=settings.seconds("grafana.timeout"),
+        timeout_s=grafana.timeout,
         sleep=sleep,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from laggard.operators.deviations import MIGRATIONS, Deviations
 from laggard.operators.features import Directions
@@ -11,28 +11,24 @@ from laggard.operators.gaussian import Gaussian
 from laggard.operators.lasting import Lasting, Series
 from laggard.pipeline.explaining.counters import RESOLUTION, STOCKS, WEIGHTS
 from laggard.pipeline.explaining.verdict import WAITS
+from laggard.pipeline.hosts.settings import FeaturesSettings, GaussianSettings
 from laggard.pipeline.scoring.wired import Wired
 from laggard.pipeline.topics import COUNTERS
 
 if TYPE_CHECKING:
-    from laggard.operators.gaussian.likelihood import Likelihood
     from laggard.pipeline.settings import Settings
 
 
 def gaussian(settings: Settings) -> Wired:
     """Return the operator as the settings ask for it."""
-    context_s = settings.seconds("gaussian.context")
-    minimum_features = settings.count("gaussian.minimum_features")
-    likelihood = cast("Likelihood", settings.choice("gaussian.likelihood"))
-    false_alarms_per_day = settings.per_day("gaussian.false_alarms")
-    accepted_after_s = settings.seconds("gaussian.accepted_after")
-    lasts = likelihood == "scale_free"
-    directions = Directions(settings.words("features.rising"), settings.words("features.falling"))
+    own, features = settings[GaussianSettings], settings[FeaturesSettings]
+    lasts = own.likelihood == "scale_free"
+    directions = Directions(features.rising, features.falling)
     sudden = partial(
         Gaussian,
-        context_s=context_s,
-        minimum_features=minimum_features,
-        likelihood=likelihood,
+        context_s=own.context,
+        minimum_features=own.minimum_features,
+        likelihood=own.likelihood,
         weights=WEIGHTS,
         resolution=RESOLUTION,
         directions=directions,
@@ -45,8 +41,8 @@ def gaussian(settings: Settings) -> Wired:
         if not lasts or scope == "host":  # a host is judged by what it is short of, not by what its processes use
             return Deviations(sudden(**parameters))
         if scope == "process":
-            return Deviations(sudden(**parameters), Lasting(accepted_after_s=accepted_after_s))
-        series = Series(resolution=RESOLUTION, accepted_after_s=accepted_after_s, directions=directions)
+            return Deviations(sudden(**parameters), Lasting(accepted_after_s=own.accepted_after))
+        series = Series(resolution=RESOLUTION, accepted_after_s=own.accepted_after, directions=directions)
         return Deviations(sudden(**parameters), series)
 
     return Wired(
@@ -56,17 +52,17 @@ def gaussian(settings: Settings) -> Wired:
         make,
         Deviations.state_version,
         {
-            "context_s": context_s,
-            "minimum_features": minimum_features,
-            "likelihood": likelihood,
-            "false_alarms_per_day": false_alarms_per_day,
-            "accepted_after_s": accepted_after_s,
+            "context_s": own.context,
+            "minimum_features": own.minimum_features,
+            "likelihood": own.likelihood,
+            "false_alarms_per_day": own.false_alarms,
+            "accepted_after_s": own.accepted_after,
             **{name: ",".join(ends) for name, ends in directions._asdict().items() if ends},
         },
         MIGRATIONS,
         of_scope={"host": {"scope": "host"}, "": {"scope": ""}},
         others=True,
-        false_alarms_per_day=false_alarms_per_day,
+        false_alarms_per_day=own.false_alarms,
         # What processes do suddenly, what they do for long twice, and what the host does.
         shares={"process": 3.0 if lasts else 1.0},
     )

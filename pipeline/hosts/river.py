@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from laggard.operators.river import MIGRATIONS, Blueprint, River
 from laggard.pipeline.extras import installing
+from laggard.pipeline.hosts.settings import RiverSettings
 from laggard.pipeline.scoring.wired import Wired
 from laggard.pipeline.settings import SettingError
+from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.topics import COUNTERS
 
 if TYPE_CHECKING:
@@ -20,30 +22,29 @@ def river(settings: Settings) -> Wired:
 
     Raises `SettingError` without such a detector, or without the library.
     """
-    detector, parameters = settings.text("river.detector"), settings.table("river.parameters")
+    own = settings[RiverSettings]
+    detector, parameters = own.detector, own.parameters
     try:
         blueprint = Blueprint(detector, parameters)
     except ImportError as error:
         needs = f"the operator river needs river, which is not installed; {installing('river')}"
-        raise SettingError([f"{settings.place('operators')}: {needs}"]) from error
+        raise SettingError([f"{settings.place(GeneralSettings.operators)}: {needs}"]) from error
     except ValueError as error:
-        name = "river.parameters" if parameters else "river.detector"
-        raise SettingError([f"{settings.place(name)}: {name}: {error}"]) from None
-    context_s = settings.seconds("river.context")
-    false_alarms_per_day = settings.per_day("river.false_alarms")
+        setting = RiverSettings.parameters if parameters else RiverSettings.detector
+        raise SettingError([f"{settings.place(setting)}: {setting.name}: {error}"]) from None
     return Wired(
         "river",
         COUNTERS,
         ("process", "host"),
-        partial(River, blueprint=blueprint, context_s=context_s),
+        partial(River, blueprint=blueprint, context_s=own.context),
         River.state_version,
         {
             "detector": detector,
-            "context_s": context_s,
-            "false_alarms_per_day": false_alarms_per_day,
+            "context_s": own.context,
+            "false_alarms_per_day": own.false_alarms,
             **{name: str(value) if isinstance(value, bool) else value for name, value in parameters.items()},
         },
         MIGRATIONS,
         others=True,
-        false_alarms_per_day=false_alarms_per_day,
+        false_alarms_per_day=own.false_alarms,
     )

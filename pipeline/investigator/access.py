@@ -8,6 +8,7 @@ import time
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
+from laggard.pipeline.investigator.settings import ServeSettings
 from laggard.pipeline.web.errors import RequestError, too_often
 from laggard.pipeline.web.guard import digest, name_of, same
 from laggard.pipeline.web.limits import Bucket, Buckets, client_of
@@ -49,19 +50,20 @@ class Access:
     """
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic, *, generated: str = "") -> None:
-        token, read_token = settings.text("serve.token") or generated, settings.text("serve.read_token")
+        serve = settings[ServeSettings]
+        token, read_token = serve.token or generated, serve.read_token
         check_token(token, "serve.token")
         check_token(read_token, "serve.read_token")
         if token and token == read_token:
             raise ListenError("serve.read_token: expected another one than serve.token, which may change things")
         self._tokens = [(digest(each), writes) for each, writes in ((token, True), (read_token, False)) if each]
         self.takes_tokens = bool(self._tokens)
-        self.hosts = tuple(_host(word) for word in settings.words("serve.hosts"))
-        self._proxies = tuple(_network(word) for word in settings.words("serve.proxies"))
-        self._header = settings.text("serve.proxy_header")
+        self.hosts = tuple(_host(word) for word in serve.hosts)
+        self._proxies = tuple(_network(word) for word in serve.proxies)
+        self._header = serve.proxy_header
         if not _HEADER.fullmatch(self._header):
             raise ListenError(f"serve.proxy_header: expected the name of a header, got {self._header!r}")
-        self._editors = settings.words("serve.editors")
+        self._editors = serve.editors
         self._wrong = Buckets(WRONG_AT_ONCE, WRONG_PER_S, clock)
         self._all_wrong = Bucket(ALL_WRONG_AT_ONCE, ALL_WRONG_PER_S, clock)
 
@@ -128,7 +130,7 @@ class Access:
 
 def page_listen(settings: Settings) -> Listen:
     """Where the page is served. Raises `ListenError` where that is nowhere, or open to anybody."""
-    return Listen.resolve_page(settings.address("serve.listen"), asks=Access(settings).asks)
+    return Listen.resolve_page(settings[ServeSettings].listen, asks=Access(settings).asks)
 
 
 def _host(word: str) -> str:

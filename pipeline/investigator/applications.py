@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -18,13 +18,14 @@ from laggard.pipeline.applications.report import (
     reason_told,
 )
 from laggard.pipeline.applications.resources import described, resource_of
+from laggard.pipeline.applications.settings import ApplicationsSettings, RegressionSettings
 from laggard.pipeline.applications.text import kind_named, named
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.names import nearest
 from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.investigator.endpoint import Answer, Number, Seconds
 from laggard.pipeline.records.limits import MAX_KEY
-from laggard.pipeline.settings.declared import SETTINGS
+from laggard.pipeline.settings import sources as sections
 from laggard.pipeline.topics import APPLICATIONS
 from laggard.pipeline.web.errors import RequestError
 
@@ -188,50 +189,48 @@ def one_model(model: ModelOutput, before: ModelOutput | None) -> OneModel:
 def parameters(settings: Settings) -> list[Parameter]:
     """The parameters of the models, as they are in effect."""
     return [
-        Parameter(each.name, _written(settings, each.name, each.kind), settings.place(each.name), each.help)
-        for each in SETTINGS
-        if each.name.startswith("regression.")
+        Parameter(each.name, _written(settings.value(each), each.kind), settings.place(each), each.help)
+        for each in RegressionSettings.declared()
     ]
 
 
-def _written(settings: Settings, name: str, kind: str) -> str:
+def _written(value: Any, kind: str) -> str:
     match kind:
         case "words":
-            return ", ".join(settings.words(name))
+            return ", ".join(value)
         case "count":
-            return f"{settings.count(name):,}"
+            return f"{value:,}"
         case "number":
-            return f"{settings.number(name):g}"
+            return f"{value:g}"
         case "ratio":
-            return f"{100.0 * settings.ratio(name):g}%"
+            return f"{100.0 * value:g}%"
         case "rate":
-            return f"{settings.per_day(name):g}/day"
+            return f"{value:g}/day"
         case _:
-            return settings.choice(name)
+            return str(value)
 
 
 def sources(settings: Settings, application: str) -> Iterator[Source]:
     """The sources of an application, as the settings have them."""
     for each in settings.sources:
-        if each.text("application") == application:
-            kind = each.choice("kind")
-            yield Source(each.text("name"), kind, _reads(each, kind), each.seconds("interval"))
+        if each.application == application:
+            yield Source(each.name, each.kind, _reads(each), each.interval)
 
 
-def _reads(source: Settings, kind: str) -> list[str]:
-    match kind:
-        case "prometheus":
-            server = source.text("server")
-            return [server] if server else list(source.words("targets"))
-        case "log":
-            return list(source.words("paths"))
-        case _:
-            return [source.text("path")]
+def _reads(source: sections.Source) -> list[str]:
+    match source:
+        case sections.PrometheusSource():
+            return [source.server] if source.server else list(source.targets)
+        case sections.LogSource():
+            return list(source.paths)
+        case sections.LinesSource():
+            return [source.path]
+    return []
 
 
 def host_patterns(settings: Settings, application: str) -> list[str]:
     """The patterns of the hosts that serve an application, as the settings have them."""
-    return str(settings.table("applications.hosts").get(application, "")).split()
+    return str(settings[ApplicationsSettings].hosts.get(application, "")).split()
 
 
 def metrics_by_host(metrics: Collection[str]) -> dict[str, int]:

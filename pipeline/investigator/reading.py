@@ -17,6 +17,7 @@ from laggard.pipeline.investigator.moments import Moments
 from laggard.pipeline.investigator.requests import Requests
 from laggard.pipeline.requests.method import looking
 from laggard.pipeline.settings import SettingError
+from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.web.errors import RequestError
 from laggard.pipeline.web.marks import Allowance
 
@@ -77,7 +78,7 @@ class Reading:
     @property
     def host(self) -> str:
         """This machine's name in records."""
-        return self.settings.text("host")
+        return self.settings[GeneralSettings].host
 
     def regressing(self) -> Regressing:
         """What builds performance models. Raises `RequestError` (503) where something is not installed for them."""

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from laggard.pipeline.investigator.settings import ServeSettings
+from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.trusted import check_folder, open_trusted
 from laggard.pipeline.web.listen import ListenError, check_token
 
@@ -59,7 +61,7 @@ def token_of(settings: Settings) -> Token | None:
     why = asks_because(settings)
     if not why:
         return None
-    path = settings.path("state") / FILE
+    path = settings[GeneralSettings].state / FILE
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_folder(path.parent)
@@ -76,9 +78,10 @@ def token_of(settings: Settings) -> Token | None:
 
 def asks_because(settings: Settings, proc: Path = Path("/proc")) -> str:
     """Why the page asks for a token though none is set; empty where it does not, or somebody is asked already."""
-    if settings.text("serve.token") or settings.text("serve.read_token") or settings.words("serve.proxies"):
+    serve = settings[ServeSettings]
+    if serve.token or serve.read_token or serve.proxies:
         return ""
-    match settings.choice("serve.require_token"):
+    match serve.require_token:
         case "never":
             return ""
         case "always":

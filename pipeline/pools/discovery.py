@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from laggard.pipeline.pools.settings import PoolsSettings
+from laggard.pipeline.settings.general import GeneralSettings
+from laggard.pipeline.settings.producing import AgentSettings
+
 if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
     from laggard.producers.host.pools.pools import Pools
@@ -12,16 +16,16 @@ if TYPE_CHECKING:
 
 def pools_here(settings: Settings, clock: Clock) -> Pools | None:
     """What finds the pools of this machine, and reads their members; None where none are asked for."""
-    threads, discover = settings.words("pools.threads"), settings.flag("pools.discover")
+    threads, discover = settings[PoolsSettings].threads, settings[PoolsSettings].discover
     if not threads and not discover:
         return None
     from laggard.producers.host.pools.pools import Pools  # noqa: PLC0415 - not where none are asked for
 
     return Pools(
         clock,
-        settings.text("host"),
+        settings[GeneralSettings].host,
         threads=threads,
         discover=discover,
-        minimum=settings.count("pools.minimum"),
-        titles=settings.flag("agent.command_lines"),
+        minimum=settings[PoolsSettings].minimum,
+        titles=settings[AgentSettings].command_lines,
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING
 
 from laggard.operators.covariance import Covariance
 from laggard.pipeline.explaining.counters import RESOLUTION
 from laggard.pipeline.pools.pooling import Members, Pooling
+from laggard.pipeline.pools.settings import CovarianceSettings, PoolsSettings
 from laggard.pipeline.pools.stage import MEMBER, Comparing
 from laggard.pipeline.topics import POOLS
 
@@ -18,28 +19,26 @@ if TYPE_CHECKING:
 
 def comparing(settings: Settings) -> Comparing:
     """What compares the members of pools, whether or not a worker with these settings runs it."""
-    method = cast('Literal["adaptive", "published"]', settings.choice("covariance.method"))
-    windows = tuple(map(int, settings.words("covariance.windows")))
-    false_alarms_per_day = settings.per_day("covariance.false_alarms")
-    replicates = settings.count("covariance.replicates")
+    own = settings[CovarianceSettings]
+    windows = tuple(map(int, own.windows))
     return Comparing(
         "covariance",
         POOLS,
         (MEMBER,),
         partial(
             Covariance,
-            method=method,
+            method=own.method,
             windows=windows,
-            false_alarms_per_day=false_alarms_per_day,
+            false_alarms_per_day=own.false_alarms,
             resolution=RESOLUTION,
-            replicates=replicates,
+            replicates=own.replicates,
         ),
         Covariance.state_version,
         {
-            "method": method,
+            "method": own.method,
             "windows": ", ".join(map(str, windows)),
-            "false_alarms_per_day": false_alarms_per_day,
-            "replicates": replicates,
+            "false_alarms_per_day": own.false_alarms,
+            "replicates": own.replicates,
         },
         answers_marks=False,
     )
@@ -47,6 +46,6 @@ def comparing(settings: Settings) -> Comparing:
 
 def stages(settings: Settings) -> tuple[Stage, ...]:
     """Return what compares members, after what finds them among the processes of hosts, if the settings say how."""
-    if not (patterns := settings.table("pools.members")):
+    if not (patterns := settings[PoolsSettings].members):
         return (comparing(settings),)
     return Pooling(Members({pool: str(said) for pool, said in patterns.items()})), comparing(settings)

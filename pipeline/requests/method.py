@@ -12,6 +12,7 @@ from laggard.operators.requests.rates import Rates
 from laggard.operators.requests.usual import evidence, moments
 from laggard.operators.requests.whole import whole
 from laggard.pipeline.requests.analysis import Looking
+from laggard.pipeline.requests.settings import RequestsSettings
 from laggard.pipeline.requests.stage import Judging
 from laggard.pipeline.requests.ticks import REQUEST
 from laggard.pipeline.settings import SettingError
@@ -33,27 +34,25 @@ def judging(settings: Settings, *, recorded: bool = False) -> Judging:
         SettingError: fewer requests would be kept than are asked for.
 
     """
-    eps = settings.text("requests.eps")
-    eps_s = None if eps == "auto" else duration(eps)
-    minimum_points, reference = settings.count("requests.minimum_points"), settings.count("requests.reference")
+    own = settings[RequestsSettings]
+    eps_s = None if own.eps == "auto" else duration(own.eps)
+    minimum_points, reference = own.minimum_points, own.reference
     if minimum_points > reference:
         told = f"requests.minimum_points is {minimum_points}: expected at most requests.reference, {reference}"
-        raise SettingError([f"{settings.place('requests.minimum_points')}: {told}"])
-    method = settings.choice("requests.method")
-    at_the_end = recorded and method == "published"
-    false_alarms_per_day = settings.per_day("requests.false_alarms")
+        raise SettingError([f"{settings.place(RequestsSettings.minimum_points)}: {told}"])
+    at_the_end = recorded and own.method == "published"
     return Judging(
         "requests",
         REQUESTS,
         (REQUEST,),
-        partial(Rates, false_alarms_per_day=false_alarms_per_day),
+        partial(Rates, false_alarms_per_day=own.false_alarms),
         Requests.state_version + Rates.state_version - 1,
         {
-            "eps": eps,
+            "eps": own.eps,
             "minimum_points": minimum_points,
             "reference": reference,
-            "method": method,
-            "false_alarms_per_day": false_alarms_per_day,
+            "method": own.method,
+            "false_alarms_per_day": own.false_alarms,
         },
         answers_marks=False,
         judge=partial(Requests, eps_s=eps_s, minimum_points=minimum_points, reference=reference),

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from laggard.operators.saturation import Saturation, Users
+from laggard.pipeline.saturation.settings import SaturationSettings
 from laggard.pipeline.saturation.stage import HOST, LIMIT, PROCESS, Saturating
 from laggard.pipeline.topics import COUNTERS
 
@@ -18,23 +19,23 @@ if TYPE_CHECKING:
 
 def saturation(settings: Settings) -> Saturating:
     """Return the operator as the settings ask for it."""
-    duration_s, forecast_s = settings.seconds("saturation.duration"), settings.seconds("saturation.forecast")
+    own = settings[SaturationSettings]
     limits: Mapping[Name, float] = {
-        "cpu": settings.ratio("saturation.cpu"),
-        "heat": settings.ratio("saturation.heat"),
-        "memory_pressure": settings.ratio("saturation.memory_pressure"),
-        "memory": settings.ratio("saturation.memory"),
-        "disk": settings.ratio("saturation.disk"),
-        "filesystem": settings.ratio("saturation.filesystem"),
-        "descriptors": settings.ratio("saturation.descriptors"),
-        "pids": settings.ratio("saturation.pids"),
+        "cpu": own.cpu,
+        "heat": own.heat,
+        "memory_pressure": own.memory_pressure,
+        "memory": own.memory,
+        "disk": own.disk,
+        "filesystem": own.filesystem,
+        "descriptors": own.descriptors,
+        "pids": own.pids,
     }
     of_parts: Mapping[Name, float] = {
         "group_memory": limits["memory"],
         "group_pids": limits["pids"],
         "process_descriptors": limits["descriptors"],
     }
-    of_host = partial(Saturation, duration_s=duration_s, limits={**limits, **of_parts}, forecast_s=forecast_s)
+    of_host = partial(Saturation, duration_s=own.duration, limits={**limits, **of_parts}, forecast_s=own.forecast)
 
     def make(*, scope: str = HOST) -> Saturation | Users:
         return Users() if scope == PROCESS else of_host()
@@ -46,8 +47,8 @@ def saturation(settings: Settings) -> Saturating:
         make,
         Saturation.state_version + Users.state_version - 1,
         {
-            "duration_s": duration_s,
-            "forecast_s": forecast_s,
+            "duration_s": own.duration,
+            "forecast_s": own.forecast,
             **{f"{name}_limit": limit for name, limit in limits.items()},
         },
         answers_marks=False,

@@ -49,7 +49,8 @@ Table = dict[str, object]
 """A table of TOML, or an object of JSON."""
 
 Value = (
-    str
+    None
+    | str
     | bool
     | int
     | float
@@ -199,10 +200,10 @@ def path(value: object) -> Path:
     raise ValueError("a path")
 
 
-def file(value: object) -> Path | str:
+def file(value: object) -> Path | None:
     """The path of a file; empty for none. `~` is the home directory."""
     try:
-        return "" if value == "" else path(value)
+        return None if value == "" else path(value)
     except ValueError as error:
         raise ValueError(f"{error}, or nothing") from None
 

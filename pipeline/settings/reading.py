@@ -8,17 +8,17 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from laggard.pipeline.settings.declared import BY_NAME, SETTINGS
-from laggard.pipeline.settings.kinds import Address
+from laggard.pipeline.settings.declaring import Section
 from laggard.pipeline.trusted import open_trusted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-    from laggard.pipeline.settings.declared import Setting
-    from laggard.pipeline.settings.kinds import Kind, Value
+    from laggard.pipeline.settings.declaring import Setting
+    from laggard.pipeline.settings.kinds import Value
+    from laggard.pipeline.settings.sources import Source
 
 CONFIG_VARIABLE = "LAGGARD_CONFIG"
 """The environment variable that names the configuration file, as `--config` does."""
@@ -28,7 +28,8 @@ MAX_FILE_BYTES = 1 << 20
 # A Kubernetes service called `laggard...` puts such variables into every pod of its namespace.
 _SERVICE_LINK = re.compile(r"LAGGARD_(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
 
-_Wanted = TypeVar("_Wanted", bound="Value")
+Read = TypeVar("Read")
+SectionT = TypeVar("SectionT", bound=Section)
 
 
 class SettingError(ValueError):
@@ -58,104 +59,51 @@ class Given:
 
 
 class Settings:
-    """All settings, each with a valid value; or all keys of one source.
+    """All settings, each with a valid value. `settings[CpuSettings].threshold` is one of them.
 
     Attributes:
         config: the configuration file that was read, None without one.
-        sources: what each table `[[sources]]` says, valid as well.
+        declared: the settings, in the order of the documentation.
+        sources: the tables `[[sources]]`, valid as well.
 
     """
 
     def __init__(
         self,
+        declared: Sequence[Setting[Any]],
         values: Mapping[str, Value],
         places: Mapping[str, str],
         config: Path | None,
-        *,
-        sources: Sequence[Settings] = (),
-        declared: Mapping[str, Setting] = BY_NAME,
+        sources: Sequence[Source] = (),
     ) -> None:
         self._values = dict(values)
         self._places = dict(places)
-        self._declared = declared
         self.config = config
+        self.declared = tuple(declared)
         self.sources = tuple(sources)
 
-    def place(self, name: str) -> str:
-        """Where the value was found: `laggard.toml:3`, `LAGGARD_HOST`, `--set`, `default`."""
-        return self._places.get(name, "default")
+    def __getitem__(self, section: type[SectionT]) -> SectionT:
+        return section(self._values, self._places)
 
-    def seconds(self, name: str) -> float:
-        """A duration."""
-        return self._get(name, "duration", float)
+    def value(self, setting: Setting[Read]) -> Read:
+        """Return the value of a setting."""
+        return Section(self._values).value(setting)
 
-    def size(self, name: str) -> int:
-        """A number of bytes."""
-        return self._get(name, "size", int)
-
-    def count(self, name: str) -> int:
-        """A whole number."""
-        return self._get(name, "count", int)
-
-    def ratio(self, name: str) -> float:
-        """A ratio, as a number: 0.85."""
-        return self._get(name, "ratio", float)
-
-    def per_day(self, name: str) -> float:
-        """A rate, in events a day."""
-        return self._get(name, "rate", float)
-
-    def number(self, name: str) -> float:
-        """A number."""
-        return self._get(name, "number", float)
-
-    def choice(self, name: str) -> str:
-        """One of the names that may be chosen."""
-        return self._get(name, "choice", str)
-
-    def flag(self, name: str) -> bool:
-        """True or false."""
-        return self._get(name, "flag", bool)
-
-    def text(self, name: str) -> str:
-        """A text."""
-        return self._get(name, "text", str)
-
-    def words(self, name: str) -> tuple[str, ...]:
-        """A list of names."""
-        return self._get(name, "words", tuple)
-
-    def table(self, name: str) -> dict[str, str | bool | int | float]:
-        """Names with values."""
-        return self._get(name, "table", dict)
-
-    def path(self, name: str) -> Path:
-        """A path."""
-        return self._get(name, "path", Path)
-
-    def file(self, name: str) -> Path | None:
-        """A file; None for none."""
-        value = self._values[name]
-        return None if value == "" else self._get(name, "file", Path)
-
-    def address(self, name: str) -> Address:
-        """Where a server listens."""
-        return self._get(name, "address", Address)
-
-    def _get(self, name: str, kind: Kind, wanted: type[_Wanted]) -> _Wanted:
-        setting = self._declared[name]
-        value = self._values[name]
-        if setting.kind != kind or not isinstance(value, wanted):
-            raise TypeError(f"setting {name} is a {setting.kind}, not a {kind}")
-        return value
+    def place(self, setting: Setting[Any]) -> str:
+        """Return where its value was found: `laggard.toml:3`, `LAGGARD_HOST`, `--set`, `default`."""
+        return Section(self._values, self._places).place(setting)
 
 
-def read_settings(
-    config: Path | None = None, environ: Mapping[str, str] | None = None, flags: Sequence[Given] = ()
+def read(
+    sections: Sequence[type[Section]],
+    config: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    flags: Sequence[Given] = (),
 ) -> Settings:
-    """Read all sources.
+    """Read the settings of some sections.
 
     Args:
+        sections: which, in the order of the documentation.
         config: the configuration file, which must exist; by default `$LAGGARD_CONFIG`, else the first one there of
             `./laggard.toml`, `~/.config/laggard/laggard.toml` and `/etc/laggard/laggard.toml`. It is refused where
             other users could have written it, see `trusted.py`.
@@ -166,21 +114,22 @@ def read_settings(
         SettingError: with everything that is wrong, not only the first.
 
     """
+    declared = {setting.name: setting for section in sections for setting in section.declared()}
     environ = os.environ if environ is None else environ
     if config is None and environ.get(CONFIG_VARIABLE):
         config = Path(environ[CONFIG_VARIABLE])
     if config is None:
         config = next((path for path in config_paths(environ) if path.exists()), None)
     problems: list[str] = []
-    given = [*_from_file(config, problems)] if config else []
-    given += [*_from_environment(environ, problems), *flags]
+    given = [*_from_file(config, declared, problems)] if config else []
+    given += [*_from_environment(environ, declared, problems), *flags]
     values: dict[str, Value] = {}
     places: dict[str, str] = {}
     tables: Given | None = None
     for one in given:
-        setting = BY_NAME.get(one.name)
+        setting = declared.get(one.name)
         if setting is None:
-            problems.append(f"{one.place}: there is no setting {one.name!r}{suggestion(one.name)}")
+            problems.append(f"{one.place}: there is no setting {one.name!r}{suggestion(one.name, declared)}")
             continue
         if setting.secret and one.place.startswith("--"):
             problems.append(
@@ -195,14 +144,14 @@ def read_settings(
         except ValueError as error:
             shown = "a secret" if setting.secret else _shown(one.value)
             problems.append(f"{one.place}: {one.name} is {shown}; expected {error}")
-    problems += _exclusions(values, places)
-    sources = [] if tables is None else _sources(values["sources"], tables, config, problems)
+    problems += _exclusions(declared.values(), values, places)
+    sources = [] if tables is None else _sources(values["sources"], tables, problems)
     if problems:
         raise SettingError(problems)
-    for setting in SETTINGS:
+    for setting in declared.values():
         if setting.name not in values:
             values[setting.name] = _default(setting, values, environ)
-    return Settings(values, places, config, sources=sources)
+    return Settings([*declared.values()], values, places, config, sources)
 
 
 def parse_assignment(text: str, flag: str = "--set") -> Given:
@@ -220,69 +169,64 @@ def config_paths(environ: Mapping[str, str]) -> tuple[Path, ...]:
     return Path("laggard.toml"), own / "laggard/laggard.toml", Path("/etc/laggard/laggard.toml")
 
 
-def suggestion(name: str) -> str:
+def suggestion(name: str, declared: Iterable[str]) -> str:
     """`; did you mean 'gaussian.context'?`, or nothing where no setting is called alike."""
-    close = difflib.get_close_matches(name, BY_NAME, n=1)
+    close = difflib.get_close_matches(name, declared, n=1)
     if not close:
         last = name.rpartition(".")[2]
-        close = [known for known in BY_NAME if last and known.rpartition(".")[2] == last][:1]
+        close = [known for known in declared if last and known.rpartition(".")[2] == last][:1]
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _sources(tables: Value, given: Given, config: Path | None, problems: list[str]) -> list[Settings]:
-    """What each table of sources says; without those that cannot be used."""
+def _sources(tables: Value, given: Given, problems: list[str]) -> list[Source]:
+    """Return the valid tables of sources."""
     from laggard.pipeline.settings import sources  # noqa: PLC0415 - most machines have none
 
     assert isinstance(tables, tuple)
-    found: list[Settings] = []
+    found: list[Source] = []
     numbers: Counter[tuple[str, str]] = Counter()
     for index, table in enumerate(tables):
         assert isinstance(table, dict)
-        kind = sources.BY_KIND.get(str(table.get("kind")))
-        declared = {"kind": sources.KIND} if kind is None else sources.keys_of(kind)
         of_kind = str(table.get("application", table.get("pool"))), str(table.get("kind"))
         numbers[of_kind] += 1
-        said = {"name": sources.default_name(of_kind[1], numbers[of_kind])} | table
-        missing = [name for name in sources.required_of(kind, table) if name not in table] if kind else []
-        problems += [f"{_within(given, index, name)}: source {index + 1}: expected {name} in it" for name in missing]
-        source = None if missing else _source(index, said, declared, given, config=config, problems=problems)
-        if source is None or kind is None:
+        source = _source(index, {"name": sources.default_name(of_kind[1], numbers[of_kind])} | table, given, problems)
+        if source is None:
             continue
-        what = [
-            f"{_within(given, index, key)}: source {index + 1}: {key}: expected {expected}"
-            for key, expected in sources.wrong(source)
+        wrong = [
+            f"{_within(given, index, key.name)}: source {index + 1}: {key.name}: expected {expected}"
+            for key, expected in source.wrong()
         ]
-        problems += what
-        if not what:
+        problems += wrong
+        if not wrong:
             found.append(source)
     for source, key, expected in sources.wrong_together(found):
-        place = source.place(key) if source.place(key) != "default" else source.place("kind")
-        problems.append(f"{place}: source {source.text('name')}: {key}: expected {expected}")
+        place = source.place(key) if source.place(key) != "default" else source.place(sources.Source.kind)
+        problems.append(f"{place}: source {source.name}: {key.name}: expected {expected}")
     return found
 
 
-def _source(
-    index: int,
-    table: Mapping[str, object],
-    declared: Mapping[str, Setting],
-    given: Given,
-    *,
-    config: Path | None,
-    problems: list[str],
-) -> Settings | None:
-    """One table, with what is wrong with each of its keys; None where something is."""
+def _source(index: int, table: Mapping[str, object], given: Given, problems: list[str]) -> Source | None:
+    """Return one table, None where something is wrong with one of its keys: `problems` get it."""
+    from laggard.pipeline.settings import sources  # noqa: PLC0415 - see above
+
+    if "kind" not in table:
+        expected = f"a kind, one of {', '.join(sources.BY_KIND)}"
+        problems.append(f"{_within(given, index, 'kind')}: source {index + 1}: expected {expected}")
+        return None
     values: dict[str, Value] = {}
     places: dict[str, str] = {}
     before = len(problems)
-    if "kind" not in table:
-        expected = f"a kind, one of {', '.join(declared['kind'].choices)}"
-        problems.append(f"{_within(given, index, 'kind')}: source {index + 1}: expected {expected}")
+    kind = sources.BY_KIND.get(str(table["kind"]))
+    declared = {key.name: key for key in kind.declared()} if kind else {"kind": sources.Source.kind}
+    missing = [name for name in kind.required(table) if name not in table] if kind else []
+    problems += [f"{_within(given, index, name)}: source {index + 1}: expected {name} in it" for name in missing]
+    if missing:
         return None
     for key, value in table.items():
         place = _within(given, index, key)
         setting = declared.get(key)
         if setting is None:
-            if len(declared) > 1:
+            if kind is not None:
                 close = difflib.get_close_matches(key, declared, n=1)
                 hint = f"; did you mean {close[0]!r}?" if close else f"; expected some of {', '.join(declared)}"
                 problems.append(
@@ -294,12 +238,12 @@ def _source(
             places[key] = place
         except ValueError as error:
             problems.append(f"{place}: source {index + 1}: {key} is {_shown(value)}; expected {error}")
-    if len(problems) > before or len(declared) == 1:
+    if len(problems) > before or kind is None:
         return None
     for key, setting in declared.items():
         if key not in values:
             values[key] = setting.read(setting.default)
-    return Settings(values, places, config, declared=declared)
+    return kind(values, places)
 
 
 def _within(given: Given, index: int, key: str) -> str:
@@ -308,8 +252,10 @@ def _within(given: Given, index: int, key: str) -> str:
     return given.within.get(f"{table}.{key}") or given.within.get(table) or given.place
 
 
-def _exclusions(values: Mapping[str, Value], places: Mapping[str, str]) -> Iterator[str]:
-    for setting in SETTINGS:
+def _exclusions(
+    declared: Iterable[Setting[Any]], values: Mapping[str, Value], places: Mapping[str, str]
+) -> Iterator[str]:
+    for setting in declared:
         other = setting.excludes
         if other and values.get(setting.name) and values.get(other):
             yield (
@@ -318,12 +264,14 @@ def _exclusions(values: Mapping[str, Value], places: Mapping[str, str]) -> Itera
             )
 
 
-def _default(setting: Setting, values: Mapping[str, Value], environ: Mapping[str, str]) -> Value:
+def _default(setting: Setting[Any], values: Mapping[str, Value], environ: Mapping[str, str]) -> Any:
     return setting.found(values, environ) if setting.found else setting.read(setting.default)
 
 
-def _from_environment(environ: Mapping[str, str], problems: list[str]) -> Iterator[Given]:
-    names = {setting.variable: setting.name for setting in SETTINGS}
+def _from_environment(
+    environ: Mapping[str, str], declared: Mapping[str, Setting[Any]], problems: list[str]
+) -> Iterator[Given]:
+    names = {setting.variable: setting.name for setting in declared.values()}
     for variable in sorted(environ):
         if not variable.startswith("LAGGARD_") or variable == CONFIG_VARIABLE:
             continue
@@ -335,7 +283,7 @@ def _from_environment(environ: Mapping[str, str], problems: list[str]) -> Iterat
             problems.append(f"{variable}: there is no setting of this name{hint}")
 
 
-def _from_file(path: Path, problems: list[str]) -> Iterator[Given]:
+def _from_file(path: Path, declared: Container[str], problems: list[str]) -> Iterator[Given]:
     import tomllib  # noqa: PLC0415 - most machines have no configuration file
 
     try:
@@ -360,16 +308,16 @@ def _from_file(path: Path, problems: list[str]) -> Iterator[Given]:
         problems.append(f"{path}{line_of_error}: expected TOML: {said}")
         return
     lines = _lines(text)
-    for name, value in _flat(table, ""):
+    for name, value in _flat(table, "", declared):
         line_number = lines.get(name)
         within = {inner: f"{path}:{line}" for inner, line in lines.items() if inner.startswith(f"{name}[")}
         yield Given(name, value, f"{path}:{line_number}" if line_number else str(path), within)
 
 
-def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+def _flat(table: Mapping[str, object], prefix: str, declared: Container[str]) -> Iterator[tuple[str, object]]:
     for key, value in table.items():
-        if isinstance(value, dict) and prefix + key not in BY_NAME:
-            yield from _flat(value, f"{prefix}{key}.")
+        if isinstance(value, dict) and prefix + key not in declared:
+            yield from _flat(value, f"{prefix}{key}.", declared)
         else:
             yield prefix + key, value
 

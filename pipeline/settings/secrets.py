@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from laggard.pipeline.settings.declaring import Setting
     from laggard.pipeline.settings.reading import Settings
 
 MAX_SECRET_BYTES = 64 << 10
 
 
-def secret(settings: Settings, name: str, problems: list[str]) -> str:
-    """A secret, from the setting itself or from the file that another one names."""
-    path = settings.file(f"{name}_file")
+def secret(settings: Settings, itself: Setting[str], file: Setting[Path | None], problems: list[str]) -> str:
+    """Return a secret, from the setting itself or from the file that another one names."""
+    path = settings.value(file)
     if path is None:
-        return settings.text(name)
-    place = settings.place(f"{name}_file")
+        return settings.value(itself)
+    place = settings.place(file)
     try:
         return first_line(path)
     except OSError as error:
-        problems.append(f"{place}: {name}_file: {path} cannot be read: {error.strerror}")
+        problems.append(f"{place}: {file.name}: {path} cannot be read: {error.strerror}")
     except ValueError as error:
-        problems.append(f"{place}: {name}_file: {path}: expected {error}")
+        problems.append(f"{place}: {file.name}: {path}: expected {error}")
     return ""
 
 

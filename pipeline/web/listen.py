@@ -9,6 +9,8 @@ import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from laggard.pipeline.web.settings import WebSettings
+
 if TYPE_CHECKING:
     from laggard.pipeline.settings import Address, Settings
 
@@ -103,7 +105,7 @@ class Listen:
 
 def worker_listen(settings: Settings) -> Listen:
     """Where the worker serves metrics. Raises `ListenError` where that is nowhere, or open to anybody."""
-    return Listen.resolve(settings.address("web.listen"), settings.text("web.token"))
+    return Listen.resolve(settings[WebSettings].listen, settings[WebSettings].token)
 
 
 def _looked_up(

@@ -22,8 +22,9 @@ import numpy as np
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
-from laggard.pipeline.settings import Given, read_settings
+from laggard.pipeline.settings import Given
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.wiring import stages
 from tests.evaluation.simulated import DAY_S, HOST_FEATURES, START, Fault, Kind, Machine

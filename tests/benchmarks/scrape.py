@@ -25,10 +25,11 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from laggard.pipeline.alarms.anomalies import Anomalies, OpenAnomaly
 from laggard.pipeline.bus import Partition
 from laggard.pipeline.engine.telemetry import Telemetry
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.metrics.exporter import Exporter, metrics_registry
 from laggard.pipeline.metrics.exposition import write_metrics
 from laggard.pipeline.records import Frame, Layout, make_layout
-from laggard.pipeline.settings import read_settings
+from laggard.pipeline.web.settings import WebSettings
 from laggard.pipeline.wiring import wire
 from laggard.producers.host.agent import Agent
 from tests.pipeline.incidents.joined import incident
@@ -85,7 +86,7 @@ class Page:
     def __init__(self, hosts: int, processes: int) -> None:
         settings = read_settings(environ={}, flags=[])
         self.wired = wire(settings)
-        self.top_rows = settings.count("web.top_rows")
+        self.top_rows = settings[WebSettings].top_rows
         telemetry = Telemetry()
         self.exporter = Exporter(telemetry, self.top_rows, {self.wired[0].name: 1.0})
         self.registry = metrics_registry(self.exporter)

@@ -27,8 +27,8 @@ from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.history.lookback import Lookback, grown
 from laggard.pipeline.history.why import History
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
-from laggard.pipeline.settings import read_settings
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.wiring import wire
 from laggard.producers.host.processes import FEATURES

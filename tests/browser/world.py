@@ -16,9 +16,10 @@ from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.member import Pace
 from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records.diagnosis import Diagnosis, Location, Phase, Stack, ThreadUse
 from laggard.pipeline.records.diagnosis_json import write_diagnosis
-from laggard.pipeline.settings import Given, read_settings
+from laggard.pipeline.settings import Given
 from laggard.pipeline.topics import DIAGNOSES
 from laggard.pipeline.wiring import inputs, stages
 from tests.grafana.pictures import SEEDS

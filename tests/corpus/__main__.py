@@ -35,8 +35,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli import run
 from laggard.pipeline.engine.telemetry import Telemetry
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.metrics.exporter import Exporter
-from laggard.pipeline.settings import Given, read_settings
+from laggard.pipeline.settings import Given
 from laggard.pipeline.wiring import stages
 from tests.browser.world import BEGINS, ENDS, HOST, INTERVAL_S, SETTINGS, make_world, served_world
 from tests.grafana.scene import APPLICATION, SERVICE, TOPICS

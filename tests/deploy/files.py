@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from laggard.pipeline.settings import SETTINGS
+from laggard.pipeline.manifest import SETTINGS
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

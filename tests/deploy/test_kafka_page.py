@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from deploy.generate.kafka import kafka_page
 from laggard.pipeline.bus import TopicSpec
 from laggard.pipeline.bus.kafka.topics import WHY, configs_of
-from laggard.pipeline.settings import SETTINGS
+from laggard.pipeline.manifest import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

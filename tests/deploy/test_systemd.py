@@ -11,7 +11,7 @@ import pytest
 
 from laggard.pipeline.cli import COMMANDS
 from laggard.pipeline.cli.up import MEMORY
-from laggard.pipeline.settings import read_settings
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.settings.kinds import size
 from tests.deploy.files import DEPLOY, check_settings
 from tests.programs import path_of
@@ -72,7 +72,7 @@ def test_it_says_what_laggard_understands(name: str) -> None:
     (command,) = re.findall(rf"^ExecStart={PROGRAM} (\w+)(?: run)?$", text, re.MULTILINE)
     assert command in COMMANDS
     (most,) = re.findall(r"^MemoryMax=(\w+)$", text, re.MULTILINE)
-    assert size(f"{most}iB") == read_settings(environ={}).size(MEMORY[command]), "as `laggard up` limits it"
+    assert size(f"{most}iB") == read_settings(environ={}).value(MEMORY[command]), "as `laggard up` limits it"
     (directory,) = re.findall(r"^StateDirectory=(.*)$", text, re.MULTILINE)
     assert f"Environment=LAGGARD_STATE=%S/{directory}\n" in text
     # What pipeline/notify.py speaks.

@@ -18,9 +18,10 @@ import numpy as np
 
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.incidents.joiner import Joiner
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Frame
 from laggard.pipeline.records.outputs import Anomaly, Blame, Incident, Notice, Progress
-from laggard.pipeline.settings import parse_assignment, read_settings
+from laggard.pipeline.settings import parse_assignment
 from laggard.pipeline.wiring import wire
 from tests.evaluation.null import rate
 from tests.evaluation.simulated import DAY_S, HOST_LAYOUT, START, Fault, Kind, Machine

@@ -19,11 +19,11 @@ from laggard.pipeline.applications.method import regressing
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine.stage import RecordTask
 from laggard.pipeline.incidents.joiner import Joiner
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.pools.method import comparing
 from laggard.pipeline.records import Frame, Request, Spent, make_layout
 from laggard.pipeline.records.outputs import Anomaly, Progress
 from laggard.pipeline.requests.method import judging
-from laggard.pipeline.settings import read_settings
 from tests.evaluation.pools.simulation import CPU, FEATURES, HANDLES, MICRO_THREADS, PRIVATE, VIRTUAL, healthy
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ import numpy as np
 
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.history.why import History
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Decoder, Frame
-from laggard.pipeline.settings import read_settings
 from laggard.pipeline.topics import Topics
 from laggard.pipeline.wiring import asked
 from tests.evaluation.alarm import Alarm

@@ -33,8 +33,8 @@ from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.incidents.stage import Joining
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Decoder, Frame, Mark, encode, make_layout
-from laggard.pipeline.settings import read_settings
 from laggard.pipeline.settings.reading import Given
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
 from laggard.pipeline.wiring import wire

@@ -23,8 +23,8 @@ from laggard.operators.calibration import QUIET_S, Calibration
 from laggard.operators.deviations import Scores
 from laggard.operators.gaussian.detector import CALIBRATIONS
 from laggard.pipeline.alarms.trigger import Trigger
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Frame
-from laggard.pipeline.settings import read_settings
 from laggard.pipeline.wiring import wire
 from laggard.producers.host.agent import Agent
 from tests.evaluation.recording import read_frames

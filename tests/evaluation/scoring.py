@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-from laggard.pipeline.settings import parse_assignment, read_settings
+from laggard.pipeline.manifest import read_settings
+from laggard.pipeline.settings import parse_assignment
 from laggard.pipeline.wiring import wire
 from tests.evaluation.planning import is_of_evaluation
 

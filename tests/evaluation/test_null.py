@@ -9,10 +9,11 @@ import pytest
 from scipy.stats import poisson
 
 from laggard.pipeline.bus import Incoming, Partition
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Frame, encode
 from laggard.pipeline.records.outputs import Anomaly
 from laggard.pipeline.scoring.task import Task
-from laggard.pipeline.settings import parse_assignment, read_settings
+from laggard.pipeline.settings import parse_assignment
 from laggard.pipeline.wiring import wire
 from laggard.producers.host.processes import FEATURES
 from tests.evaluation.null import Raw, Trace, Watcher, garwood, judge, simulate, tables

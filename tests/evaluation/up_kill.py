@@ -35,8 +35,8 @@ from laggard.pipeline.bus import Outgoing, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import holder_of
 from laggard.pipeline.engine.snapshots import decode_state
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Decoder, Frame, Mark, encode
-from laggard.pipeline.settings import read_settings
 from laggard.pipeline.supervisor import STEADY_S
 from laggard.pipeline.topics import APPLICATIONS, COUNTERS, Topics
 from laggard.pipeline.wiring import wire

@@ -26,6 +26,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from laggard.pipeline.applications.serving import ServedByFrames
 from laggard.pipeline.cli.trace_read import requests_in
 from laggard.pipeline.engine.snapshots import SnapshotError, encode_state, read_state
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import (
     Case,
     Decoder,
@@ -43,7 +44,7 @@ from laggard.pipeline.records import (
 )
 from laggard.pipeline.records.outputs import write_output
 from laggard.pipeline.replay import Replay
-from laggard.pipeline.settings import Address, Settings, read_settings
+from laggard.pipeline.settings import Address, Settings
 from laggard.pipeline.web.app import create_app
 from laggard.pipeline.web.listen import Listen
 from laggard.pipeline.web.server import serve

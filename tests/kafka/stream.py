@@ -17,8 +17,8 @@ from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.tasks import Tasks
 from laggard.pipeline.incidents.stage import Joining
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Decoder, Frame, Mark, RecordError, encode
-from laggard.pipeline.settings import read_settings
 from laggard.pipeline.settings.reading import Given
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, INCIDENTS, Topics
 from laggard.pipeline.wiring import wire

@@ -21,8 +21,9 @@ from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA
 from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Frame, encode
-from laggard.pipeline.settings import Given, read_settings
+from laggard.pipeline.settings import Given
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.wiring import wire
 from tests.pipeline.history.conftest import HOG, at, frames

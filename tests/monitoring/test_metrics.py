@@ -16,9 +16,10 @@ from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.engine.telemetry import Telemetry
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.metrics.exporter import Exporter, metrics_registry
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
-from laggard.pipeline.settings import Address, read_settings
+from laggard.pipeline.settings import Address
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.web.app import create_app
 from laggard.pipeline.web.listen import Listen

@@ -21,6 +21,7 @@ from laggard.pipeline.cli import COMMANDS, run
 from laggard.pipeline.cli.exits import BUSY, FAILED, MEANINGS, NO_DATA, UNAVAILABLE, USAGE
 from laggard.pipeline.cli.options import given_settings, same_settings, setting_flag, settings_options, to_type
 from laggard.pipeline.records import Decoder, Mark
+from laggard.pipeline.settings.producing import AgentSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -198,10 +199,10 @@ def test_what_is_given_goes_on_to_parts_and_to_what_to_type_next(
 
     @click.command()
     @settings_options
-    @setting_flag("--interval", "agent.interval", "DURATION", "help")
+    @setting_flag("--interval", AgentSettings.interval, "DURATION", "help")
     def probe() -> None:
         settings = given_settings()
-        seen["interval"] = settings.seconds("agent.interval")
+        seen["interval"] = settings[AgentSettings].interval
         seen["part"] = same_settings()
         seen["typed"] = to_type(settings, "mark", "it hangs")
 

@@ -9,7 +9,8 @@ import pytest
 
 from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
 from laggard.pipeline.kafka_settings import kafka_options
-from laggard.pipeline.settings import SettingError, read_settings
+from laggard.pipeline.manifest import read_settings
+from laggard.pipeline.settings import SettingError
 
 HUSH = "hush-e4b7"
 KAFKA = {"bus.location": "kafka://b1:9092"}

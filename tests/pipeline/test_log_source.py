@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.measuring import sources_of
-from laggard.pipeline.settings import SettingError, read_settings
+from laggard.pipeline.settings import SettingError
 from laggard.producers.sources.access_log.source import AccessLog
 
 if TYPE_CHECKING:

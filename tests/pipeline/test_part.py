@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 PART = """
 import sys, time
 from laggard.pipeline.cli import part
-from laggard.pipeline.settings import parse_assignment, read_settings
+from laggard.pipeline.manifest import read_settings
+from laggard.pipeline.settings import parse_assignment
 part.STOPPING_S = float(sys.argv[5])
 settings = read_settings(environ={}, flags=[parse_assignment("state=" + sys.argv[1])])
 supervised, duration_s = sys.argv[2] == "supervised", float(sys.argv[3]) or None

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deploy.generate.settings import sample_file, settings_page
-from laggard.pipeline.settings import SETTINGS, Address, Given, SettingError, parse_assignment, read_settings
+from laggard.pipeline.hosts.settings import GaussianSettings
+from laggard.pipeline.kafka_settings import KafkaSettings
+from laggard.pipeline.manifest import SECTIONS, SETTINGS, read_settings
+from laggard.pipeline.settings import Address, Given, SettingError, parse_assignment
+from laggard.pipeline.settings.general import BusSettings, GeneralSettings, TopicsSettings
 from laggard.pipeline.settings.kinds import READERS
+from laggard.pipeline.settings.producing import AgentSettings, RedactionSettings
+from laggard.pipeline.web.settings import WebSettings
 from laggard.producers.system.proc import parse_command
 from laggard.producers.system.redaction import configure
 
@@ -88,7 +94,7 @@ def problems(
         ("table", "", {}),
         ("path", "/a/b", Path("/a/b")),
         ("file", "/a/b", Path("/a/b")),
-        ("file", "", ""),
+        ("file", "", None),
         ("address", "127.0.0.1:9464", Address("127.0.0.1", 9464)),
         ("address", "[::1]:0", Address("::1", 0)),
         ("address", "web-1.example:80", Address("web-1.example", 80)),
@@ -122,29 +128,29 @@ def test_values_that_mean_nothing(kind: str, value: object) -> None:
         READERS[kind](value)  # type: ignore[index]
 
 
-def test_defaults_are_valid_and_within_bounds_and_are_asked_for_by_their_kind(tmp_path: Path) -> None:
+def test_defaults_are_valid_and_within_bounds(tmp_path: Path) -> None:
     settings = read_settings(environ=environment(tmp_path))
     assert settings.config is None
-    assert settings.seconds("gaussian.context") == 14400
-    assert settings.size("bus.max_bytes") == 1 << 30
-    assert settings.address("web.listen") == Address("127.0.0.1", 9464)
-    assert settings.words("operators") == ("gaussian", "cpu", "saturation", "covariance", "requests")
-    assert settings.flag("agent.command_lines") is True
+    assert settings[GaussianSettings].context == 14400
+    assert settings[BusSettings].max_bytes == 1 << 30
+    assert settings[WebSettings].listen == Address("127.0.0.1", 9464)
+    assert settings[GeneralSettings].operators == ("gaussian", "cpu", "saturation", "covariance", "requests")
+    assert settings[AgentSettings].command_lines is True
     for setting in SETTINGS:
         if not setting.found:
             setting.read(setting.default)
-        assert settings.place(setting.name) == "default"
-    with pytest.raises(TypeError, match=r"gaussian\.context is a duration, not a count"):
-        settings.count("gaussian.context")
+        assert settings.place(setting) == "default"
 
 
 def test_the_state_is_where_the_rule_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert read_settings(environ=environment(tmp_path)).text("bus.location") == "/var/lib/laggard/laggard.db"
+    assert read_settings(environ=environment(tmp_path))[BusSettings].location == "/var/lib/laggard/laggard.db"
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert read_settings(environ=environment(tmp_path)).path("state") == tmp_path / "home/.local/state/laggard"
-    assert read_settings(environ=environment(tmp_path, XDG_STATE_HOME="/x")).path("state") == Path("/x/laggard")
-    assert read_settings(environ=environment(tmp_path, LAGGARD_STATE="/s")).text("bus.location") == "/s/laggard.db"
+    assert read_settings(environ=environment(tmp_path))[GeneralSettings].state == tmp_path / "home/.local/state/laggard"
+    assert read_settings(environ=environment(tmp_path, XDG_STATE_HOME="/x"))[GeneralSettings].state == Path(
+        "/x/laggard"
+    )
+    assert read_settings(environ=environment(tmp_path, LAGGARD_STATE="/s"))[BusSettings].location == "/s/laggard.db"
 
 
 def test_the_later_source_wins(tmp_path: Path) -> None:
@@ -155,14 +161,22 @@ def test_the_later_source_wins(tmp_path: Path) -> None:
         flags=[parse_assignment("agent.interval=6s"), Given("agent.interval", "7s", "--interval")],
     )
     assert settings.config == Path("laggard.toml")
-    assert settings.text("host") == "file"
-    assert settings.seconds("gaussian.context") == 7200
-    assert settings.count("gaussian.minimum_features") == 7
-    assert settings.seconds("agent.interval") == 7
-    places = [
-        settings.place(name) for name in ("host", "gaussian.minimum_features", "gaussian.context", "agent.interval")
+    assert settings[GeneralSettings].host == "file"
+    assert settings[GaussianSettings].context == 7200
+    assert settings[GaussianSettings].minimum_features == 7
+    assert settings[AgentSettings].interval == 7
+    found = (
+        GeneralSettings.host,
+        GaussianSettings.minimum_features,
+        GaussianSettings.context,
+        AgentSettings.interval,
+    )
+    assert [settings.place(each) for each in found] == [
+        "laggard.toml:1",
+        "laggard.toml:4",
+        "LAGGARD_GAUSSIAN_CONTEXT",
+        "--interval",
     ]
-    assert places == ["laggard.toml:1", "laggard.toml:4", "LAGGARD_GAUSSIAN_CONTEXT", "--interval"]
 
 
 def test_which_file_is_read(tmp_path: Path) -> None:
@@ -171,11 +185,11 @@ def test_which_file_is_read(tmp_path: Path) -> None:
     own.write_text('host = "own"')
     named = tmp_path / "named.toml"
     named.write_text('host = "named"')
-    assert read_settings(environ=environment(tmp_path)).text("host") == "own"
-    assert read_settings(environ=environment(tmp_path, LAGGARD_CONFIG=str(named))).text("host") == "named"
-    assert read_settings(named, environment(tmp_path, LAGGARD_CONFIG="/nowhere")).text("host") == "named"
+    assert read_settings(environ=environment(tmp_path))[GeneralSettings].host == "own"
+    assert read_settings(environ=environment(tmp_path, LAGGARD_CONFIG=str(named)))[GeneralSettings].host == "named"
+    assert read_settings(named, environment(tmp_path, LAGGARD_CONFIG="/nowhere"))[GeneralSettings].host == "named"
     (tmp_path / "laggard.toml").write_text('host = "here"')
-    assert read_settings(environ=environment(tmp_path)).text("host") == "here"
+    assert read_settings(environ=environment(tmp_path))[GeneralSettings].host == "here"
 
 
 def test_a_file_that_is_not_there_and_a_folder_in_its_place_are_not_passed_over(tmp_path: Path) -> None:
@@ -258,8 +272,8 @@ def test_of_two_settings_that_exclude_one_another_only_one_may_be_given(tmp_path
     ]
     # What is empty is not given: so a variable takes back what a file says.
     settings = read_settings(tmp_path / "some.toml", environment(tmp_path, LAGGARD_KAFKA_PASSWORD=""))
-    assert settings.file("kafka.password_file") == Path("/run/password")
-    assert settings.file("kafka.ca_file") is None
+    assert settings[KafkaSettings].password_file == Path("/run/password")
+    assert settings[KafkaSettings].ca_file is None
     for setting in SETTINGS:
         assert not setting.excludes or setting.excludes in {other.name for other in SETTINGS}
 
@@ -288,7 +302,7 @@ def test_a_prefix_is_what_a_name_of_a_topic_may_begin_with(prefix: str, tmp_path
     (problem,) = problems(tmp_path, flags=(f"topics.prefix={prefix}",))
     assert problem.endswith("expected what names of topics may have: at most 150 of A to Z, a to z, 0 to 9, ., _ and -")
     fits = [Given("topics.prefix", "Team_7.laggard-", "--set")]
-    assert read_settings(environ=environment(tmp_path), flags=fits).text("topics.prefix") == "Team_7.laggard-"
+    assert read_settings(environ=environment(tmp_path), flags=fits)[TopicsSettings].prefix == "Team_7.laggard-"
 
 
 def test_variables_of_a_kubernetes_service_are_no_settings(tmp_path: Path) -> None:
@@ -328,15 +342,19 @@ def test_the_sample_with_its_comments_taken_away_gives_the_defaults(tmp_path: Pa
 
 
 def test_every_setting_is_used() -> None:
-    used: set[str] = set()
+    used: dict[str, set[str]] = {section.__name__: set() for section in SECTIONS}
     for path in (ROOT / "pipeline").rglob("*.py"):
-        if "settings" not in path.parts:
-            used |= {
-                node.value
-                for node in ast.walk(ast.parse(path.read_text()))
-                if isinstance(node, ast.Constant) and isinstance(node.value, str)
-            }
-    assert not [setting.name for setting in SETTINGS if setting.name not in used | {"state"}]
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        fields = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+        for name in {node.id for node in nodes if isinstance(node, ast.Name)} & used.keys():
+            used[name] |= fields
+    unused = {
+        setting.name
+        for section in SECTIONS
+        for setting in section.declared()
+        if setting.name.rpartition(".")[2] not in used[section.__name__]
+    }
+    assert not unused
 
 
 def test_names_that_say_secret_are_bounded(tmp_path: Path) -> None:
@@ -344,7 +362,7 @@ def test_names_that_say_secret_are_bounded(tmp_path: Path) -> None:
     for names in ("a", "...", "shop pin", "x" * 65, ",".join(f"name{number}" for number in range(101))):
         assert problems(tmp_path, LAGGARD_REDACTION_NAMES=names)[0].endswith(expected), names
     settings = read_settings(environ=environment(tmp_path, LAGGARD_REDACTION_NAMES="shop_pin, kennwort"))
-    assert settings.words("redaction.names") == ("shop_pin", "kennwort")
+    assert settings[RedactionSettings].names == ("shop_pin", "kennwort")
 
 
 def test_every_command_hides_what_the_settings_name(laggard: Called) -> None:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deploy.generate.settings import _EXAMPLE
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.measuring import sources_of, state_of
-from laggard.pipeline.settings import SettingError, Settings, parse_assignment, read_settings
-from laggard.pipeline.settings.sources import KINDS, key_of, keys_of
+from laggard.pipeline.settings import SettingError, Settings, parse_assignment
+from laggard.pipeline.settings.general import GeneralSettings
+from laggard.pipeline.settings.sources import BY_KIND, LinesSource, PrometheusSource
 from laggard.producers.sources.lines import JsonLines
 from laggard.producers.sources.prometheus.server import Server
 from laggard.producers.sources.prometheus.targets import Targets
@@ -37,14 +39,15 @@ def test_what_tables_say(tmp_path: Path) -> None:
     assert settings(tmp_path, "").sources == settings(tmp_path, "sources = []").sources == ()
     found = settings(tmp_path, f'host = "a"\n[[sources]]\n{TARGETS}interval = "2s"\n\n' + "\n".join(_EXAMPLE[5:]))
     first, second, third = found.sources
-    assert (first.seconds("interval"), second.seconds("interval")) == (2.0, 10.0)
-    assert (first.text("name"), second.text("name")) == ("prometheus", "prometheus-2")
-    assert first.words("targets") == ("http://web-1:8000/metrics",)
-    assert first.place("interval") == f"{tmp_path}/laggard.toml:6"
-    assert second.place("metrics") == f"{tmp_path}/laggard.toml:13"
+    assert isinstance(first, PrometheusSource)
+    assert (first.interval, second.interval) == (2.0, 10.0)
+    assert (first.name, second.name) == ("prometheus", "prometheus-2")
+    assert first.targets == ("http://web-1:8000/metrics",)
+    assert first.place(PrometheusSource.interval) == f"{tmp_path}/laggard.toml:6"
+    assert second.place(PrometheusSource.metrics) == f"{tmp_path}/laggard.toml:13"
     assert [type(each.source) for each in sources_of(found)] == [Targets, Server, Targets]
     assert [each.interval_s for each in sources_of(found)] == [2.0, 10.0, 10.0]
-    assert key_of(third) == ("pool", "checkout")
+    assert third.key == ("pool", "checkout")
     for each in sources_of(found):
         each.source.close()
 
@@ -53,8 +56,10 @@ def test_a_variable_or_a_flag_says_it_in_json(tmp_path: Path) -> None:
     said = json.dumps([{"kind": "lines", "application": "shop", "path": "-"}])
     by_variable = read_settings(environ={"HOME": str(tmp_path), "LAGGARD_SOURCES": said})
     by_flag = read_settings(environ={"HOME": str(tmp_path)}, flags=[parse_assignment(f"sources={said}")])
-    assert by_variable.sources[0].text("path") == by_flag.sources[0].text("path") == "-"
-    assert by_flag.sources[0].place("path") == "--set"
+    for (found,) in (by_variable.sources, by_flag.sources):
+        assert isinstance(found, LinesSource)
+        assert found.path == "-"
+    assert found.place(LinesSource.path) == "--set"
     for text in ("[1]", "{}", "[", "[" * 99_999):
         with pytest.raises(SettingError, match="expected a list of tables, in a text as JSON"):
             read_settings(environ={"HOME": str(tmp_path), "LAGGARD_SOURCES": text})
@@ -113,11 +118,11 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_each_key_is_declared_once_and_its_default_can_be_read() -> None:
-    for found in KINDS:
-        names = [key.name for key in keys_of(found).values()]
+    for kind in BY_KIND.values():
+        names = [key.name for key in kind.declared()]
         assert len(set(names)) == len(names)
-        for key in found.keys:
-            if key.name not in found.required:
+        for key in kind.declared():
+            if key.name not in {"kind", *kind.needs}:
                 key.read(key.default)
             assert not key.excludes or key.excludes in names
 
@@ -129,14 +134,14 @@ def test_a_pool_in_the_place_of_an_application(tmp_path: Path) -> None:
         '[[sources]]\nkind = "prometheus"\npool = "cart"\nserver = "http://p:9090"\nmetrics = "up"\n'
         '[[sources]]\nkind = "lines"\npool = "jobs"\npath = "-"\n',
     )
-    assert [key_of(each) for each in found.sources] == [("pool", "checkout"), ("pool", "cart"), ("pool", "jobs")]
+    assert [each.key for each in found.sources] == [("pool", "checkout"), ("pool", "cart"), ("pool", "jobs")]
     sources = sources_of(found)
     assert [type(each.source) for each in sources] == [Targets, Server, JsonLines]
-    assert [(each.source.keyed_by, each.source.key) for each in sources] == [key_of(each) for each in found.sources]
+    assert [(each.source.keyed_by, each.source.key) for each in sources] == [each.key for each in found.sources]
     assert {each.source.name for each in sources} == {"prometheus", "lines"}
     for each in sources:
         each.source.close()
-    assert "regression" not in found.words("operators"), "there is no application"
+    assert "regression" not in found[GeneralSettings].operators, "there is no application"
 
 
 POOL = 'kind = "prometheus"\npool = "checkout"\ntargets = ["http://web-1:8000/metrics"]\nmetrics = "up"\n'

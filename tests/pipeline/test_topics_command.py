@@ -21,7 +21,7 @@ from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import Claim
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import BUSY, FAILED, INTERRUPTED, NO_DATA, UNAVAILABLE, USAGE
-from laggard.pipeline.settings import read_settings
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, TOPICS, Topics
 from laggard.pipeline.wiring import stages
 from tests.kafka.scene import Scene

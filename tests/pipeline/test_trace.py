@@ -25,8 +25,8 @@ from laggard.pipeline.bus.kafka.options import KafkaOptions
 from laggard.pipeline.claims import holder_of
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import BUSY, FAILED, NO_DATA, USAGE
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Decoder, Frame, RecordError, Request, read_line
-from laggard.pipeline.settings import read_settings
 from laggard.pipeline.settings.reading import Given
 from laggard.pipeline.topics import COUNTERS, REQUESTS, Topics
 from laggard.pipeline.tracing import STATUS, Figures, Numbering, Own, Rates, Tracing, marker_group_of, read_figures

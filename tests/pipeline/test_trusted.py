@@ -17,7 +17,9 @@ from laggard.pipeline.bus import BusError
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import Claim, claim_path, holder_of
 from laggard.pipeline.diagnoses.unfinished import Unfinished
-from laggard.pipeline.settings import SettingError, read_settings
+from laggard.pipeline.manifest import read_settings
+from laggard.pipeline.settings import SettingError
+from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.trusted import (
     Untrusted,
     check_beside,
@@ -64,7 +66,7 @@ def test_a_configuration_that_others_may_write_is_refused(tmp_path: Path, mode: 
     config.write_text('host = "web-1"')
     config.chmod(mode)
     if not reason:
-        assert read_settings(config, {"HOME": "/"}).text("host") == "web-1"
+        assert read_settings(config, {"HOME": "/"})[GeneralSettings].host == "web-1"
         return
     with pytest.raises(SettingError) as refused:
         read_settings(config, {"HOME": "/"})
@@ -140,7 +142,7 @@ def test_links_of_a_mounted_volume_are_followed(tmp_path: Path) -> None:
     (tmp_path / "..2026_11_27/laggard.toml").write_text('host = "web-1"')
     (tmp_path / "..data").symlink_to("..2026_11_27")
     (tmp_path / "laggard.toml").symlink_to("..data/laggard.toml")
-    assert read_settings(tmp_path / "laggard.toml", {"HOME": "/"}).text("host") == "web-1"
+    assert read_settings(tmp_path / "laggard.toml", {"HOME": "/"})[GeneralSettings].host == "web-1"
 
 
 def test_a_pipe_is_read_where_its_owner_is_trusted(tmp_path: Path) -> None:
@@ -148,7 +150,7 @@ def test_a_pipe_is_read_where_its_owner_is_trusted(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.write(writing, b'host = "web-1"')
     os.close(writing)
-    assert read_settings(Path(f"/dev/fd/{reading}"), {"HOME": "/"}).text("host") == "web-1"
+    assert read_settings(Path(f"/dev/fd/{reading}"), {"HOME": "/"})[GeneralSettings].host == "web-1"
     os.close(reading)
     os.mkfifo(tmp_path / "laggard.toml")
     (tmp_path / "laggard.toml").chmod(0o666)

@@ -21,8 +21,9 @@ from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.claims import holder_of
 from laggard.pipeline.cli.exits import BUSY, FAILED, USAGE
 from laggard.pipeline.cli.up import PARTS, introduction, status
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Decoder, Frame, Mark
-from laggard.pipeline.settings import parse_assignment, read_settings
+from laggard.pipeline.settings import parse_assignment
 from laggard.pipeline.wiring import wire
 from tests.pipeline.waiting import alive, until
 

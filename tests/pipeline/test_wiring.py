@@ -17,13 +17,14 @@ from laggard.pipeline.alarms.trigger import Trigger
 from laggard.pipeline.applications.serving import ServedByFrames, Serving
 from laggard.pipeline.applications.stage import Regressing
 from laggard.pipeline.hosts.cpu import machines
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.pools.stage import Comparing
 from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.requests.stage import Judging
 from laggard.pipeline.scoring.scopes import Scopes
 from laggard.pipeline.scoring.stream import Stream
-from laggard.pipeline.settings import SettingError, Settings, parse_assignment, read_settings
-from laggard.pipeline.settings.declared import BY_NAME
+from laggard.pipeline.settings import SettingError, Settings, parse_assignment
+from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.topics import TOPICS
 from laggard.pipeline.wiring import asked, inputs, replayed, stages, wire
 
@@ -32,7 +33,9 @@ def settings_of(*flags: str) -> Settings:
     return read_settings(environ={}, flags=[parse_assignment(each) for each in flags])
 
 
-@pytest.mark.parametrize("name", sorted(set(BY_NAME["operators"].choices) - {"regression", "covariance", "requests"}))
+@pytest.mark.parametrize(
+    "name", sorted(set(GeneralSettings.operators.choices) - {"regression", "covariance", "requests"})
+)
 def test_every_operator_on_frames_that_can_be_chosen_is_wired(name: str) -> None:
     (wired,) = wire(settings_of(f"operators={name}"))
     assert wired.name == name

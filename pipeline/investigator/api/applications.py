@@ -10,6 +10,7 @@ import msgspec
 
 from laggard.pipeline.applications.queries import known_metrics, past_models
 from laggard.pipeline.applications.report import REASONS
+from laggard.pipeline.applications.settings import ApplicationsSettings, RegressionSettings
 from laggard.pipeline.applications.text import Judged, how_slow, named
 from laggard.pipeline.applications.tiers import tiers
 from laggard.pipeline.explaining.explain import printable
@@ -36,6 +37,7 @@ from laggard.pipeline.investigator.applications import (
 )
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Time
 from laggard.pipeline.investigator.events import OpenIncident  # noqa: TC001 - msgspec reads annotations
+from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.topics import APPLICATIONS
 
 if TYPE_CHECKING:
@@ -167,7 +169,7 @@ class ApplicationQuestion(Question, frozen=True):
 def configuration(reading: Reading, question: ApplicationQuestion) -> Configuration:
     """Sources, hosts, parameters and wishes, and what is lacking."""
     name, settings = question.application, reading.settings
-    explained = settings.words("regression.performance")
+    explained = settings[RegressionSettings].performance
     with reading.applications.present(name) as followed:
         state = state_of(reading, followed)
         newest = followed.noted[-1] if followed.noted else None
@@ -182,7 +184,7 @@ def configuration(reading: Reading, question: ApplicationQuestion) -> Configurat
         name,
         list(sources(settings, name)),
         patterns,
-        settings.text("applications.pattern"),
+        settings[ApplicationsSettings].pattern,
         [Host(host, tier.name, hosts[host]) for tier in tiers(hosts, patterns) for host in tier.hosts],
         []
         if newest is None
@@ -202,13 +204,13 @@ def _steps(reading: Reading, application: str, *, measured: bool, counted: bool)
         yield _measure(application)
     if not counted:
         yield _serve(application)
-    if "regression" not in reading.settings.words("operators"):
+    if "regression" not in reading.settings[GeneralSettings].operators:
         yield Step(
             "these settings build no models; a worker does whose operators have regression among them",
-            f"laggard work --set operators={','.join((*reading.settings.words('operators'), 'regression'))}",
+            f"laggard work --set operators={','.join((*reading.settings[GeneralSettings].operators, 'regression'))}",
         )
     if measured and counted:
-        window = reading.settings.count("regression.window")
+        window = reading.settings[RegressionSettings].window
         yield Step(f"the first model takes {window} intervals in which response times were measured", "")
 
 
@@ -280,7 +282,7 @@ def tracking(reading: Reading, question: TrackingQuestion) -> Tracking:
     return Tracking(
         question.application,
         [each.ts for each in noted],
-        [_tracked(name, noted) for name in reading.settings.words("regression.performance") if _is_in(name, noted)],
+        [_tracked(name, noted) for name in reading.settings[RegressionSettings].performance if _is_in(name, noted)],
         [rebuilt(model.performance, each.ts, model.reason) for each in noted for model in each.built],
         reading.events.incidents_of("application", question.application, begin, end),
         interval_s or math.nan,

@@ -10,6 +10,7 @@ import msgspec
 from laggard.pipeline.applications.metrics import metric_parts
 from laggard.pipeline.applications.queries import known_metrics, past_models
 from laggard.pipeline.applications.report import what_if_lines
+from laggard.pipeline.applications.settings import RegressionSettings
 from laggard.pipeline.applications.text import Judged, named
 from laggard.pipeline.applications.tiers import tiers
 from laggard.pipeline.applications.wishing import (
@@ -136,7 +137,7 @@ def _course(
         raise RequestError(
             404, f"there is no model of {printable(application)} yet", "what its configuration says it lacks"
         )
-    order = reading.settings.words("regression.performance")
+    order = reading.settings[RegressionSettings].performance
     courses.sort(key=lambda each: order.index(each.present.performance) if each.present.performance in order else 99)
     if not performance:
         return courses, courses[0]
@@ -182,7 +183,7 @@ class SeriesQuestion(Question, frozen=True):
 
 def series(reading: Reading, question: SeriesQuestion) -> MetricSeries:
     """What the models saw of a metric: its mean over each interval."""
-    performance = question.performance or reading.settings.words("regression.performance")[0]
+    performance = question.performance or reading.settings[RegressionSettings].performance[0]
     begin, end = span(reading, question.application, question.begin, question.end)
     with reading.applications.between(question.application, begin, question.end) as followed:
         state = state_of(reading, followed)

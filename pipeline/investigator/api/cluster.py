@@ -10,6 +10,7 @@ import msgspec
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.history.marks import mark_id
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Question, Seconds, Text, Time
+from laggard.pipeline.investigator.settings import ServeSettings
 from laggard.pipeline.records import encode
 from laggard.pipeline.records.limits import MAX_NOTE
 from laggard.pipeline.topics import COUNTERS
@@ -82,7 +83,7 @@ def cluster(reading: Reading, _: Question, *, caller: Caller) -> Hosts:
         caller.writes,
         caller.who,
         caller.shown is not None,
-        reading.settings.text("serve.url").rstrip("/"),
+        reading.settings[ServeSettings].url.rstrip("/"),
     )
 
 

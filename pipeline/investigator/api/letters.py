@@ -11,6 +11,7 @@ from laggard.pipeline.bus import BusError, BusUnavailable, Partition
 from laggard.pipeline.dead_letters import Replayed, decoded, hex_dump, letter_at, newest_letters, replay_of, returned
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question
+from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.topics import APPLICATIONS, COUNTERS, DEAD_LETTERS, POOLS, REQUESTS
 from laggard.pipeline.web.errors import RequestError
 
@@ -164,7 +165,7 @@ def replay(reading: Reading, _: Question, new: NewReplay) -> Replay:
 
 
 def _known(reading: Reading) -> Replayed:
-    return _replayed.setdefault(reading, Replayed(reading.settings.path("state") / REPLAYED))
+    return _replayed.setdefault(reading, Replayed(reading.settings[GeneralSettings].state / REPLAYED))
 
 
 def _letter(reading: Reading, asked: LetterQuestion | NewReplay) -> Letter:

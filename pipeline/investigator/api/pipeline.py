@@ -27,8 +27,10 @@ from laggard.pipeline.own import NAMES, is_own
 from laggard.pipeline.provisioning import reports, wanted_topics
 from laggard.pipeline.records import Frame
 from laggard.pipeline.settings import SettingError
+from laggard.pipeline.settings.general import BusSettings, GeneralSettings
 from laggard.pipeline.topics import COUNTERS
 from laggard.pipeline.web.errors import RequestError
+from laggard.pipeline.web.settings import WebSettings
 from laggard.pipeline.wiring import stages
 
 if TYPE_CHECKING:
@@ -247,7 +249,7 @@ def pipeline(reading: Reading, _: Question) -> Pipeline:
             )
         )
     worker = None if holder is None else PipelineWorker(holder.pid, holder.since, told is not None)
-    return Pipeline(now, printable(reading.settings.text("bus.location")), tasks, worker)
+    return Pipeline(now, printable(reading.settings[BusSettings].location), tasks, worker)
 
 
 def _stages(reading: Reading) -> tuple[Stage, ...]:
@@ -286,7 +288,7 @@ def _ts_of(reading: Reading, partition: Partition, offset: int) -> float | None:
 
 def _holder(reading: Reading) -> Holder | None:
     try:
-        return holder_of(reading.settings.text("bus.location"), reading.settings.path("state"), "work")
+        return holder_of(reading.settings[BusSettings].location, reading.settings[GeneralSettings].state, "work")
     except OSError:
         return None  # another user's
 
@@ -295,7 +297,7 @@ def _told(reading: Reading, looks: _Looks, holder: Holder | None) -> Mapping[tup
     """What the worker here tells of its tasks; None where it does not answer."""
     if holder is None or not holder.url:
         return None
-    token = reading.settings.text("web.token")
+    token = reading.settings[WebSettings].token
     found = looks.workers.get((holder.pid, holder.since), lambda: _ask(holder.url, token))
     return None if isinstance(found, str) else found
 
@@ -345,7 +347,7 @@ def topics(reading: Reading, _: Question) -> PipelineTopics:
 
 def _topics(reading: Reading) -> list[PipelineTopic]:
     settings = reading.settings
-    kafka = is_kafka(settings.text("bus.location"))
+    kafka = is_kafka(settings[BusSettings].location)
     return [_topic(reading, each) for each in reports(reading.bus, wanted_topics(settings, kafka=kafka))]
 
 
@@ -363,7 +365,7 @@ def _topic(reading: Reading, report: TopicReport) -> PipelineTopic:
         sizes += [size for size, _ in newest]
         newest_ts = max([newest_ts, *(ts for _, ts in newest)])
         oldest_ts = min(_ts_of(reading, partition, oldest) or math.inf, oldest_ts)
-    retention_s = None if spec.compacted else spec.retention_s or reading.settings.seconds("bus.retention")
+    retention_s = None if spec.compacted else spec.retention_s or reading.settings[BusSettings].retention
     return PipelineTopic(
         spec.name,
         report.wanted.topic.value,

@@ -22,6 +22,7 @@ from laggard.pipeline.pools.method import comparing
 from laggard.pipeline.pools.queries import pool_at, standings
 from laggard.pipeline.pools.report import SILENT_S, belief, level_heading, where_from
 from laggard.pipeline.pools.series import BIN_S, LONGEST_S, beside, cluster, member_paths, read_means
+from laggard.pipeline.pools.settings import PoolsSettings
 from laggard.pipeline.pools.text import NOBODY
 from laggard.pipeline.records import Frame
 from laggard.pipeline.topics import POOLS
@@ -215,7 +216,7 @@ def _standing(standing: Standing, now: float) -> PoolStanding:
 
 
 def _where_from(reading: Reading) -> str:
-    return where_from("laggard up", discovers=reading.settings.flag("pools.discover"))
+    return where_from("laggard up", discovers=reading.settings[PoolsSettings].discover)
 
 
 # One of them.

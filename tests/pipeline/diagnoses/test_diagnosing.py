@@ -21,7 +21,7 @@ from laggard.pipeline.diagnoses.diagnosing import FAILED, KILLED, MAX_SESSIONS, 
 from laggard.pipeline.diagnoses.triggers import CONDITIONS, LOOK_S, MAX_SUSPECTS, SUSPECT_RATIO
 from laggard.pipeline.diagnoses.unfinished import Unfinished
 from laggard.pipeline.records.diagnosis_json import write_diagnosis
-from laggard.pipeline.settings.declared import BY_NAME
+from laggard.pipeline.settings.producing import DiagnosisSettings
 from laggard.producers.diagnosis.bounds import Limits
 from laggard.producers.diagnosis.profiling import METHODS
 from laggard.producers.diagnosis.symbols import kernel_symbols
@@ -154,7 +154,7 @@ def check_phases(diagnosis: Diagnosis, begin: float, *turns: float) -> None:
 
 def test_states_and_methods_are_those_that_others_know() -> None:
     assert (triggers._NORMAL, triggers._HIGH, triggers._DIAGNOSIS) == (State.NORMAL, State.HIGH, State.DIAGNOSIS)
-    assert set(BY_NAME["diagnosis.method"].choices) == {"auto", "proc", *(method.NAME for method in METHODS)}
+    assert set(DiagnosisSettings.method.choices) == {"auto", "proc", *(method.NAME for method in METHODS)}
 
 
 def test_who_uses_all_processors_for_5_s_is_looked_into_until_that_is_over(scene: Scene) -> None:

@@ -15,9 +15,9 @@ import pytest
 from laggard.pipeline.bus import Incoming, Partition, Snapshot
 from laggard.pipeline.engine import snapshots
 from laggard.pipeline.engine.snapshots import BASE_KEY, decode_state
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
 from laggard.pipeline.scoring.task import Task
-from laggard.pipeline.settings import read_settings
 from laggard.pipeline.wiring import wire
 
 if TYPE_CHECKING:

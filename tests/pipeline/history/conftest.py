@@ -13,8 +13,9 @@ from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.history.why import History
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
-from laggard.pipeline.settings import Given, read_settings
+from laggard.pipeline.settings import Given
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.wiring import wire
 

@@ -16,8 +16,9 @@ from laggard.pipeline.history.lookback import Beginning
 from laggard.pipeline.history.report import findings
 from laggard.pipeline.history.watch import KEPT_TICKS, Watch
 from laggard.pipeline.history.why import History
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Frame
-from laggard.pipeline.settings import Given, read_settings
+from laggard.pipeline.settings import Given
 from laggard.pipeline.wiring import wire
 from tests.pipeline.history.conftest import FEATURES, HOG, HOST_LAYOUT, LAYOUT, START, TOPICS, Recorded, append, work
 

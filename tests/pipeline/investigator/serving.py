@@ -15,7 +15,8 @@ from laggard.pipeline.investigator.app import create_app
 from laggard.pipeline.investigator.guard import MOST_REQUESTS, guarded
 from laggard.pipeline.investigator.live import News
 from laggard.pipeline.investigator.reading import Reading
-from laggard.pipeline.settings import Given, read_settings
+from laggard.pipeline.manifest import read_settings
+from laggard.pipeline.settings import Given
 from laggard.pipeline.web.server import serve
 from laggard.pipeline.wiring import asked
 

@@ -16,8 +16,8 @@ from laggard.pipeline.applications.method import regressing
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import encode
-from laggard.pipeline.settings import read_settings
 from laggard.pipeline.topics import APPLICATIONS, Topics
 from laggard.pipeline.wiring import stages
 from tests.pipeline.applications.records import counted, measured

@@ -18,6 +18,7 @@ from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.records import Wish, encode
+from laggard.pipeline.settings.general import BusSettings
 from laggard.pipeline.topics import APPLICATIONS
 from tests.pipeline.applications.records import counted, measured
 from tests.pipeline.investigator.serving import Served, get, served
@@ -142,7 +143,7 @@ def test_the_predictions_are_those_that_a_worker_tells(page: Served) -> None:
 def test_a_stretch_of_the_past_has_the_same_predictions(page: Served) -> None:
     whole = asked(page, "/tracking")
     begin, end = whole["ts"][30], whole["ts"][35]
-    with served(Path(page.reading.settings.text("bus.location")), **SETTINGS) as other:  # which has nothing in memory
+    with served(Path(page.reading.settings[BusSettings].location), **SETTINGS) as other:  # which has nothing in memory
         part = asked(other, "/tracking", **{"from": begin, "to": end})
     assert part["ts"] == whole["ts"][30:36]
     assert part["tracked"][0]["predicted"] == whole["tracked"][0]["predicted"][30:36]

@@ -15,7 +15,8 @@ from laggard.pipeline.investigator import access, app, guard
 from laggard.pipeline.investigator.access import ALL_WRONG_AT_ONCE, MAX_NAME, WRONG_AT_ONCE, Access, page_listen
 from laggard.pipeline.investigator.app import ASSETS
 from laggard.pipeline.investigator.guard import MAX_QUERY_BYTES, REQUESTS_AT_ONCE
-from laggard.pipeline.settings import Given, Settings, read_settings
+from laggard.pipeline.manifest import read_settings
+from laggard.pipeline.settings import Given, Settings
 from laggard.pipeline.web.errors import RequestError
 from laggard.pipeline.web.limits import Buckets
 from laggard.pipeline.web.listen import ListenError

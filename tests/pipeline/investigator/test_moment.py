@@ -21,8 +21,9 @@ from laggard.pipeline.history.why import History
 from laggard.pipeline.investigator import columns as module
 from laggard.pipeline.investigator.columns import Columns, thin
 from laggard.pipeline.investigator.moments import Moments
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
-from laggard.pipeline.settings import Given, read_settings
+from laggard.pipeline.settings import Given
 from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.wiring import wire
 from tests.monitoring.servers import awaited

@@ -10,6 +10,7 @@ import pytest
 from laggard.pipeline.bus import Outgoing, Partition
 from laggard.pipeline.investigator.api.pipeline import Rates
 from laggard.pipeline.provisioning import wanted_topics
+from laggard.pipeline.settings.general import BusSettings, TopicsSettings
 from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, TOPICS, Topics
 from tests.monitoring.worker import running_worker
 from tests.pipeline.investigator.behind import FRAMES, HOST, JUNK, OPERATORS, WAITING, begin, begun, work
@@ -78,7 +79,7 @@ def test_topics_are_told_with_what_is_in_them(page: Served) -> None:
     assert counters["records"] == len(records)
     assert counters["bytes"] == pytest.approx(sum(len(each.value) for each in records), rel=0.1)
     assert (counters["oldest_ts"], counters["newest_ts"]) == (records[0].ts, records[-1].ts)
-    assert counters["retention_s"] == page.reading.settings.seconds("bus.retention")
+    assert counters["retention_s"] == page.reading.settings[BusSettings].retention
     assert topics["laggard.dead_letters"]["retention_s"] == DEAD_LETTERS.retention_s
     assert [each["differences"] for each in topics.values()] == [[]] * len(topics)
 
@@ -203,7 +204,7 @@ def test_on_kafka_it_is_told_alike(tmp_path: Path, broker: Cluster) -> None:
             assert tasks[operator]["lag_records"] == WAITING
             assert tasks[operator]["snapshot_behind_records"] == 0
         counters = next(each for each in get(page, "/pipeline/topics")["topics"] if each["name"].endswith(".counters"))
-        assert counters["partitions"] == page.reading.settings.count("topics.partitions")
+        assert counters["partitions"] == page.reading.settings[TopicsSettings].partitions
         letters = get(page, "/pipeline/letters")
         assert letters["there"] == 3
         letter = next(each for each in letters["letters"] if each["bytes"] == len(JUNK))

@@ -10,7 +10,8 @@ import pytest
 
 from laggard.pipeline.investigator.access import page_listen
 from laggard.pipeline.investigator.tokens import FILE, asks_because, people, token_of
-from laggard.pipeline.settings import Given, read_settings
+from laggard.pipeline.manifest import read_settings
+from laggard.pipeline.settings import Given
 from laggard.pipeline.web.listen import ListenError
 
 if TYPE_CHECKING:

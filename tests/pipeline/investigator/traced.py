@@ -10,9 +10,9 @@ from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.member import Pace
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.incidents.stage import Joining
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import encode
 from laggard.pipeline.requests.method import judging
-from laggard.pipeline.settings import read_settings
 from laggard.pipeline.topics import REQUESTS, Topics
 from tests.grafana.service import Held, Service
 

@@ -18,13 +18,13 @@ from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.pools.dendrogram import level_output
 from laggard.pipeline.pools.method import comparing
 from laggard.pipeline.pools.queries import pool_at, standings
 from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.records.outputs import read_output, write_output
 from laggard.pipeline.records.pools import PoolOutput, Ranked, pool_id
-from laggard.pipeline.settings import read_settings
 from laggard.pipeline.topics import POOLS, Topics
 from tests.pipeline.pools.trees import clustered
 

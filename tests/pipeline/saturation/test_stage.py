@@ -12,11 +12,11 @@ import pytest
 from laggard.operators.saturation.conditions import CONDITIONS
 from laggard.operators.saturation.results import Reading, Resource, User
 from laggard.pipeline.bus import Incoming
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Case, Feedback, Frame, encode, make_layout
 from laggard.pipeline.records.json_lines import write_line
 from laggard.pipeline.records.outputs import Anomaly, Progress
 from laggard.pipeline.saturation.text import blamed_holder, blamed_user, saturation_sentence
-from laggard.pipeline.settings import read_settings
 from laggard.pipeline.wiring import wire
 from tests.pipeline.engine.conftest import INPUT
 

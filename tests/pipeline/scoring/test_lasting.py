@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pytest
 
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.records.json_lines import write_line
 from laggard.pipeline.records.outputs import Anomaly, Progress, write_output
 from laggard.pipeline.scoring.task import Task
-from laggard.pipeline.settings import read_settings
 from laggard.pipeline.wiring import wire
 from tests.pipeline.engine.conftest import INPUT, moved, told
 

@@ -9,12 +9,12 @@ import pytest
 
 from laggard.operators.deviations import Deviations
 from laggard.pipeline.engine.stage import DeadLetter
+from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Frame, Mark, make_layout
 from laggard.pipeline.records.outputs import Anomaly, Progress, RankingOutput
 from laggard.pipeline.scoring.scopes import MOST_SCOPES, Scopes
 from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.scoring.wired import UNLEARNED, Wired
-from laggard.pipeline.settings import read_settings
 from laggard.pipeline.wiring import wire
 from tests.pipeline.engine.conftest import INPUT, frame, record, told
 

@@ -1,0 +1,99 @@
+"""The settings of pools and of the operator `covariance`."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal
+
+from laggard.pipeline.settings.checks import check_key
+from laggard.pipeline.settings.declaring import Choice, Count, Flag, Mapped, Rate, Section, Words
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from laggard.pipeline.settings.declaring import Setting
+
+_SHORTEST_WINDOW, _LONGEST_WINDOW = 4, 10_000
+
+_KEPT_BYTES = 15  # of the name of a process
+
+
+def _check_members(pools: Mapping[str, object]) -> None:
+    for pool, said in pools.items():
+        patterns = said.split() if isinstance(said, str) else []
+        if not patterns or not all(all(each.partition("/")[::2]) for each in patterns if "/" in each):
+            raise ValueError(f"for {pool!r} patterns HOST/PROCESS, or HOST for hosts, separated by blanks")
+        check_key(pool, "pools")
+
+
+def _check_threads(names: Sequence[str]) -> None:
+    for name in names:
+        if "/" in name:
+            raise ValueError(f"names of processes, not paths; {name!r} is one")
+        if len(name.encode()) > _KEPT_BYTES and not set(name) & set("*?["):
+            raise ValueError(
+                f"names of at most {_KEPT_BYTES} bytes, which is what the kernel keeps; {name!r} is longer"
+            )
+
+
+def _check_windows(lengths: Sequence[str]) -> None:
+    expected = f"lengths in ticks from {_SHORTEST_WINDOW} to {_LONGEST_WINDOW:,}, each longer than the one before"
+    if not lengths or not all(each.isdecimal() for each in lengths):
+        raise ValueError(expected)
+    found = [_SHORTEST_WINDOW - 1, *map(int, lengths), _LONGEST_WINDOW + 1]
+    if any(one >= other for one, other in pairwise(found)):
+        raise ValueError(expected)
+
+
+class PoolsSettings(Section, table="pools"):
+    """Which processes and hosts are a pool."""
+
+    threads = Words(
+        "",
+        "Processes whose threads the agent compares with each other: their names, or patterns such as `java*`. Threads "
+        "that are called alike but for a number at the end are a pool.",
+        check=_check_threads,
+    )
+    discover = Flag(
+        "true",
+        "Whether the agent finds pools of prefork workers by itself: processes that one parent forked, and that go on "
+        "with its program. Where `agent.command_lines` is true, those that call themselves by different titles are "
+        "different pools.",
+    )
+    minimum = Count(
+        "3",
+        "From so many members on, each there for 10 s, it is a pool that the agent publishes.",
+        minimum="2",
+        maximum="1000",
+    )
+    members = Mapped(
+        "",
+        "Pools of processes or of hosts: by pool patterns `HOST/PROCESS` such as `web-*/gunicorn`, or `HOST` alone, "
+        "separated by blanks. Worth comparing is what does the same work.",
+        check=_check_members,
+    )
+
+
+class CovarianceSettings(Section, table="covariance"):
+    """The operator `covariance`."""
+
+    method: Setting[Literal["adaptive", "published"]] = Choice(
+        "adaptive",
+        "How members of a pool are compared: `published`, as in the paper that the operator comes from, or `adaptive`, "
+        "which finds short deviations too, and says how members deviate.",
+        choices=("adaptive", "published"),
+    )
+    windows = Words(
+        "12,48,192",
+        "Over how many of the newest ticks members are compared, the shortest first; beside that over all of them.",
+        check=_check_windows,
+    )
+    false_alarms = Rate(
+        "1/day", "The false-alarm budget of a pool for this operator.", minimum="1/month", maximum="10/minute"
+    )
+    replicates = Count(
+        "1000",
+        "How many bootstrap samples the p-values of a report on a pool come from; 0 for none.",
+        minimum="0",
+        maximum="100000",
+    )
