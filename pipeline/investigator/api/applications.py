@@ -15,7 +15,6 @@ from laggard.pipeline.applications.text import Judged, how_slow, named
 from laggard.pipeline.applications.tiers import tiers
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.rebuilding import known_keys
-from laggard.pipeline.investigator.api import applications_models
 from laggard.pipeline.investigator.applications import (
     ApplicationName,
     Metric,
@@ -333,5 +332,4 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         tracking,
         TrackingQuestion,
     ),
-    *applications_models.ENDPOINTS,
 )

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from laggard.pipeline.applications.metrics import metric_parts
 from laggard.pipeline.applications.queries import known_metrics, past_models
 from laggard.pipeline.applications.report import what_if_lines
 from laggard.pipeline.applications.settings import RegressionSettings
-from laggard.pipeline.applications.text import Judged, named
-from laggard.pipeline.applications.tiers import tiers
+from laggard.pipeline.applications.text import named
 from laggard.pipeline.applications.wishing import (
     UnknownApplicationError,
     UnknownMetricError,
@@ -29,17 +27,13 @@ from laggard.pipeline.investigator.applications import (
     Most,
     OneModel,
     Rebuilt,
-    Term,
     Waiting,
     candidate,
-    host_patterns,
     metric,
-    metrics_by_host,
     one_model,
     rebuilt,
     span,
     state_of,
-    term,
     terms_of,
     unknown,
     waiting,
@@ -53,7 +47,6 @@ from laggard.pipeline.web.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from laggard.operators.regression.models import Suspect
     from laggard.pipeline.applications.following import Noted
     from laggard.pipeline.applications.queries import Course
     from laggard.pipeline.investigator.reading import Reading
@@ -95,8 +88,8 @@ class ModelsQuestion(Question, frozen=True):
 
 def models(reading: Reading, question: ModelsQuestion) -> Models:
     """Models through time, with what one of them was chosen from: that of an id, or the present one."""
-    courses, course = _course(reading, question.application, question.performance, question.since)
-    chosen = _chosen(course, question.model)
+    courses, course = course_of(reading, question.application, question.performance, question.since)
+    chosen = chosen_model(course, question.model)
     since = reading.clock() - DAY_S if question.since is None else question.since
     every = [
         (model, before)
@@ -122,7 +115,7 @@ def models(reading: Reading, question: ModelsQuestion) -> Models:
     )
 
 
-def _course(
+def course_of(
     reading: Reading, application: str, performance: str, since: float | None = None
 ) -> tuple[list[Course], Course]:
     """The models of an application, those of its performance metrics in the order of their importance, and of one.
@@ -148,7 +141,8 @@ def _course(
     return courses, found
 
 
-def _chosen(course: Course, identity: str) -> ModelOutput:
+def chosen_model(course: Course, identity: str) -> ModelOutput:
+    """Return the model with this id, or the present one for an empty id."""
     if not identity:
         return course.present
     found = next((each for each in course.models if each.id == identity), None)
@@ -320,100 +314,6 @@ def set_wish(reading: Reading, _: Question, new: NewWish) -> Wished:
     return Wished(new.application, wish.ts, metric(new.metric), new.wish)
 
 
-# Diagnosis.
-
-
-class Suspected(Answer, frozen=True):
-    """A metric that tells most likely what is short now."""
-
-    metric: Metric
-    value: Number
-    mean: Annotated[Number, msgspec.Meta(description="what was usual")]
-    standard_deviation: Annotated[Number, msgspec.Meta(description="its usual spread")]
-
-
-class Placed(Answer, frozen=True):
-    """A host, with the metrics of both phases that are of it."""
-
-    host: str
-    metrics: Annotated[int, msgspec.Meta(description="how many it has")]
-    phase_1: Annotated[list[Candidate], msgspec.Meta(description="that the model was chosen from, the best first")]
-    phase_2: Annotated[list[Term], msgspec.Meta(description="that are in the model")]
-    suspects: Annotated[list[Suspected], msgspec.Meta(description="while it is slow, the worst first")]
-
-
-class Tier(Answer, frozen=True):
-    """Hosts that do the same work."""
-
-    tier: str
-    hosts: list[Placed]
-
-
-class Map(Answer, frozen=True):
-    """The hosts of an application, with the metrics of a model placed on them."""
-
-    application: str
-    model: OneModel
-    tiers: list[Tier]
-    performance: list[str]
-    slow: bool
-    told: Annotated[str, msgspec.Meta(description="what is short, and where, while it is slow; else empty")]
-
-
-class MapQuestion(Question, frozen=True):
-    """Of which application, performance metric, and model: by default the first, and the present one."""
-
-    application: ApplicationName
-    performance: Text = ""
-    model: Text = ""
-    most_candidates: Most = 100
-
-
-def diagnosis(reading: Reading, question: MapQuestion) -> Map:
-    """Where the metrics of both phases are."""
-    courses, course = _course(reading, question.application, question.performance)
-    model = _chosen(course, question.model)
-    at = course.models.index(model)
-    with reading.applications.present(question.application) as followed:
-        state_of(reading, followed)
-        newest = followed.noted[-1] if followed.noted else None
-    hosts = metrics_by_host(
-        known_metrics(reading.bus, reading.topics, question.application) if newest is None else newest.metrics.ids
-    )
-    terms, candidates = terms_of(model), model.candidates[: question.most_candidates]
-    for host in (*(each.metric.host for each in model.terms), *(each.metric.host for each in candidates)):
-        hosts.setdefault(host, 0)
-    judgement = None if newest is None else newest.judgement
-    slow = judgement is not None and judgement.score > 1.0
-    present = model is course.present
-    suspects: Sequence[Suspect] = judgement.suspects if judgement is not None and slow and present else ()
-    patterns = host_patterns(reading.settings, question.application)
-
-    def placed(host: str) -> Placed:
-        return Placed(
-            host,
-            hosts[host],
-            [candidate(each, terms) for each in candidates if each.metric.host == host],
-            [term(model, each) for each in model.terms if each.metric.host == host],
-            [
-                Suspected(metric(each.metric), each.value, each.mean, each.standard_deviation)
-                for each in suspects
-                if metric_parts(each.metric).host == host
-            ],
-        )
-
-    return Map(
-        question.application,
-        one_model(model, course.models[at + 1] if at + 1 < len(course.models) else None),
-        [Tier(each.name, [placed(host) for host in each.hosts]) for each in tiers(hosts, patterns)],
-        [each.present.performance for each in courses],
-        slow,
-        Judged(newest.ts, question.application, judgement).sentence()
-        if newest is not None and judgement is not None and slow
-        else "",
-    )
-
-
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         "/applications/models",
@@ -432,13 +332,6 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         WhatIf,
         what_if_told,
         WhatIfQuestion,
-    ),
-    Endpoint(
-        "/applications/map",
-        "The hosts of an application, with the metrics of a model on them.",
-        Map,
-        diagnosis,
-        MapQuestion,
     ),
     Endpoint(
         "/applications/wishes",

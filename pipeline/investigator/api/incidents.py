@@ -7,38 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from laggard.pipeline.applications.queries import past_models
-from laggard.pipeline.applications.report import changed, equation_with_units
-from laggard.pipeline.diagnoses.words import sentence as doing
-from laggard.pipeline.incidents.account import account
-from laggard.pipeline.incidents.diagnosed import during
-from laggard.pipeline.incidents.markdown import markdown
-from laggard.pipeline.incidents.queries import REACH_S, blamed_rows, lasted_s
+from laggard.pipeline.incidents.queries import lasted_s
 from laggard.pipeline.incidents.report import silence
 from laggard.pipeline.incidents.silence import silent_hosts
-from laggard.pipeline.incidents.similar import similar
-from laggard.pipeline.investigator.api.diagnoses import ENDPOINTS as DIAGNOSES_ENDPOINTS
-from laggard.pipeline.investigator.api.feedback import ENDPOINTS as FEEDBACK_ENDPOINTS
-from laggard.pipeline.investigator.api.moment import Feature
-from laggard.pipeline.investigator.api.notices import ENDPOINTS as NOTICES_ENDPOINTS
 from laggard.pipeline.investigator.api.notices import NoticesQuestion
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text
-from laggard.pipeline.records.outputs import Progress
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Seconds, Text
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laggard.operators.ranking import RowScore
-    from laggard.pipeline.incidents.account import Account
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.records.outputs import Anomaly, Blame, Evidence, Found, Incident
-
-MOST_ROWS: Final = 20
-"""Of a ranking."""
-
-MOST_COMPARED: Final = 1_000
-"""Earlier incidents that are compared with one, the newest."""
+    from laggard.pipeline.records.outputs import Blame, Incident
 
 KeyedBy = Literal["host", "application", "pool", "service"]
 
@@ -96,150 +76,12 @@ class Incidents(Answer, frozen=True):
     keys: Annotated[list[Whose], msgspec.Meta(description="whom incidents of the range are about")]
 
 
-class Phase(Answer, frozen=True):
-    """A stretch of high use, or the dip between two of them."""
-
-    high: bool
-    begin_ts: Seconds
-    end_ts: Seconds
-    mean: Annotated[Number, msgspec.Meta(description="in the unit of the row's first feature")]
-    dips: Annotated[int, msgspec.Meta(description="in a stretch that is no longer kept in parts")]
-
-
-class Ranked(Answer, frozen=True):
-    """A row of a ranking, with what is unusual about it."""
-
-    row: str
-    name: str
-    score: Score
-    basis: Annotated[str, msgspec.Meta(description="what it is compared with: itself, name, starts, all, threshold")]
-    waits: Annotated[bool, msgspec.Meta(description="whether it waits for others: it suffers, rather than causes")]
-    features: Annotated[list[Feature], msgspec.Meta(description="worst first")]
-    phases: Annotated[list[Phase], msgspec.Meta(description="of the event that it is in, in the order of time")]
-
-
-class Seen(Answer, frozen=True):
-    """What one operator saw of an incident."""
-
-    anomaly: Annotated[str, msgspec.Meta(description="its id")]
-    operator: str
-    scope: Annotated[str, msgspec.Meta(description="what its rows are; empty where that is not known")]
-    opened_ts: Seconds
-    until_ts: Annotated[Number, msgspec.Meta(description="when it was seen last; null while it has not ended")]
-    score: Score
-    young: bool
-    sentence: str
-    blamed: Blamed | None
-    at: Annotated[Number, msgspec.Meta(description="of the newest ranking, in seconds; null where none is kept")]
-    rows: Annotated[list[Ranked], msgspec.Meta(description="of that ranking, worst first")]
-
-
-class Told(Answer, frozen=True):
-    """Something that an operator said of it."""
-
-    ts: Seconds
-    anomaly: str
-    operator: str
-    scope: str
-    change: Literal["opened", "extended", "ended"]
-    score: Score
-    sentence: str
-
-
-class MarkThen(Answer, frozen=True):
-    """A mark of the host about then."""
-
-    ts: Seconds
-    note: str
-
-
-class ModelChange(Answer, frozen=True):
-    """What was different about the model of an application that held then, against the one before it."""
-
-    performance: str
-    built_ts: Seconds
-    equation: str
-    change: Annotated[str, msgspec.Meta(description="in plain words; empty where no model before it is known")]
-
-
-class IncidentPage(Answer, frozen=True):
-    """All that is known of an incident."""
-
-    incident: OneIncident
-    seen: Annotated[list[Seen], msgspec.Meta(description="by operators, the oldest first")]
-    seen_left_out: Annotated[int, msgspec.Meta(description="that have ended, and are not kept")]
-    told: Annotated[list[Told], msgspec.Meta(description="what they said of it, the oldest first")]
-    told_left_out: int
-    marks: Annotated[list[MarkThen], msgspec.Meta(description="of its host, the oldest first")]
-    models: Annotated[list[ModelChange], msgspec.Meta(description="of an application")]
-    now: Seconds
-
-
-class OneDiagnosis(Answer, frozen=True):
-    """What a process was doing, as a list shows it."""
-
-    id: str
-    host: str
-    row: str
-    name: str
-    pid: int
-    begin_ts: Number
-    end_ts: Number
-    blamed: Annotated[bool, msgspec.Meta(description="whether it is to blame for the incident")]
-    sentence: str
-
-
-class IncidentDiagnoses(Answer, frozen=True):
-    """What processes were doing while it lasted: those who are blamed first."""
-
-    diagnoses: list[OneDiagnosis]
-
-
-class OneSimilar(Answer, frozen=True):
-    """An earlier incident that is like it."""
-
-    incident: OneIncident
-    similarity: Annotated[float, msgspec.Meta(description="from 0 to 1", ge=0.0, le=1.0)]
-    common: Annotated[list[str], msgspec.Meta(description="what they have in common, in plain words")]
-
-
-class SimilarIncidents(Answer, frozen=True):
-    """Earlier incidents, the most similar first."""
-
-    similar: list[OneSimilar]
-    since: Annotated[float, msgspec.Meta(description="it was looked back so far, in seconds since the Unix epoch")]
-
-
-class Markdown(Answer, frozen=True):
-    """An incident as Markdown."""
-
-    text: str
-
-
 class IncidentsQuestion(NoticesQuestion, frozen=True):
     """Whose, and of when; at most one of `host`, `application`, `pool` and `service` is given."""
 
     application: Text = ""
     pool: Text = ""
     service: Text = ""
-
-
-class IncidentQuestion(Question, frozen=True):
-    """Which: its id, or the beginning of that."""
-
-    id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-
-
-class SimilarQuestion(IncidentQuestion, frozen=True):
-    """To which, and how many."""
-
-    most: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
-
-
-class MarkdownQuestion(IncidentQuestion, frozen=True):
-    """Of which, and where its page is, for a link in it."""
-
-    link: Text = ""
 
 
 def incidents(reading: Reading, question: IncidentsQuestion) -> Incidents:
@@ -264,7 +106,7 @@ def incidents(reading: Reading, question: IncidentsQuestion) -> Incidents:
     shown = reading.incidents.read(found[: question.most])
     silent = silent_hosts(reading.bus, reading.topics, shown, now)
     return Incidents(
-        incidents=[_one(each, silent, now) for each in shown],
+        incidents=[incident_of(each, silent, now) for each in shown],
         left_out=max(len(found) - question.most, 0),
         begins_ts=begins,
         since=since,
@@ -272,68 +114,8 @@ def incidents(reading: Reading, question: IncidentsQuestion) -> Incidents:
     )
 
 
-def incident(reading: Reading, question: IncidentQuestion) -> IncidentPage:
-    """All that is known of one."""
-    found, now = reading.incident(question.id), reading.clock()
-    said = account(reading.bus, reading.topics, found)
-    return IncidentPage(
-        incident=_one(found, silent_hosts(reading.bus, reading.topics, [found], now), now),
-        seen=[_seen(each, said) for each in found.evidence],
-        seen_left_out=found.left_out,
-        told=[_told(each) for each in said.told],
-        told_left_out=said.left_out,
-        marks=[MarkThen(each.ts, each.mark) for each in said.marks],
-        models=_models(reading, found) if found.keyed_by == "application" else [],
-        now=now,
-    )
-
-
-def incident_diagnoses(reading: Reading, question: IncidentQuestion) -> IncidentDiagnoses:
-    """What processes were doing."""
-    found = reading.incident(question.id)
-    blamed = blamed_rows(found)
-    return IncidentDiagnoses(
-        [
-            OneDiagnosis(
-                id=each.id,
-                host=each.host,
-                row=each.row,
-                name=each.name,
-                pid=each.pid,
-                begin_ts=each.phases[0].begin_ts if each.phases else math.nan,
-                end_ts=each.phases[-1].end_ts if each.phases else math.nan,
-                blamed=each.row in blamed,
-                sentence=doing(each),
-            )
-            for each in during(reading.bus, reading.topics, found)
-        ]
-    )
-
-
-def similar_incidents(reading: Reading, question: SimilarQuestion) -> SimilarIncidents:
-    """Which earlier ones it is like."""
-    found, now = reading.incident(question.id), reading.clock()
-    since = found.opened_ts - REACH_S
-    entries, _ = reading.incidents.since(since)
-    earlier = [each for each in entries if each.told.opened_ts < found.opened_ts][:MOST_COMPARED]
-    return SimilarIncidents(
-        [
-            OneSimilar(_one(each.incident, {}, now), each.similarity, list(each.common))
-            for each in similar(found, reading.incidents.read(earlier), question.most)
-        ],
-        since,
-    )
-
-
-def incident_markdown(reading: Reading, question: MarkdownQuestion) -> Markdown:
-    """One as Markdown."""
-    found = reading.incident(question.id)
-    said = account(reading.bus, reading.topics, found)
-    diagnoses = during(reading.bus, reading.topics, found)
-    return Markdown(markdown(found, said, diagnoses, question.link, reading.clock()))
-
-
-def _one(found: Incident, silent: Mapping[str, float], now: float) -> OneIncident:
+def incident_of(found: Incident, silent: Mapping[str, float], now: float) -> OneIncident:
+    """Return an incident as the page lists it."""
     return OneIncident(
         id=found.id,
         is_open=found.change != "closed",
@@ -344,7 +126,7 @@ def _one(found: Incident, silent: Mapping[str, float], now: float) -> OneInciden
         lasted_s=lasted_s(found, now),
         score=found.score,
         operators=sorted({each.operator for each in found.evidence}),
-        blamed=_blamed(found.blame),
+        blamed=blamed_of(found.blame),
         sentence=found.sentence,
         silence=silence(found, silent, now),
         young=found.young,
@@ -353,7 +135,8 @@ def _one(found: Incident, silent: Mapping[str, float], now: float) -> OneInciden
     )
 
 
-def _blamed(blame: Blame | None) -> Blamed | None:
+def blamed_of(blame: Blame | None) -> Blamed | None:
+    """Return the culprit of an incident in words, None for none."""
     if blame is None:
         return None
     return Blamed(
@@ -367,78 +150,6 @@ def _blamed(blame: Blame | None) -> Blamed | None:
     )
 
 
-def _seen(evidence: Evidence, said: Account) -> Seen:
-    newest: Found | None = said.newest.get(evidence.anomaly)
-    return Seen(
-        anomaly=evidence.anomaly,
-        operator=evidence.operator,
-        scope=evidence.scope,
-        opened_ts=evidence.opened_ts,
-        until_ts=evidence.until_ts,
-        score=evidence.score,
-        young=evidence.young,
-        sentence=evidence.sentence,
-        blamed=_blamed(evidence.blame),
-        at=math.nan if newest is None else newest.ts,
-        rows=[] if newest is None else [_ranked(each) for each in newest.ranking.rows[:MOST_ROWS]],
-    )
-
-
-def _ranked(row: RowScore) -> Ranked:
-    return Ranked(
-        row=row.row,
-        name=row.name,
-        score=row.score,
-        basis=row.basis,
-        waits=row.waits,
-        features=[
-            Feature(each.feature, each.value, each.mean, each.standard_deviation, each.score, each.recent)
-            for each in row.features
-        ],
-        phases=[Phase(each.high, each.begin_ts, each.end_ts, each.mean, each.dips) for each in row.phases],
-    )
-
-
-def _told(said: Anomaly | Progress) -> Told:
-    change = said.change if isinstance(said, Progress) else "opened"
-    return Told(said.ts, said.id, said.operator, said.scope, change, said.score, said.sentence)
-
-
-def _models(reading: Reading, found: Incident) -> list[ModelChange]:
-    """Of each performance metric, the model that held when the incident was told of last."""
-    changes = []
-    for course in past_models(reading.bus, reading.topics, found.opened_ts, found.key):
-        held = [each for each in course.models if each.ts <= found.ts] or list(course.models[-1:])
-        change = changed(held[0], held[1]) if len(held) > 1 else ""
-        changes.append(ModelChange(held[0].performance, held[0].ts, equation_with_units(held[0]), change))
-    return changes
-
-
 ENDPOINTS: Final = (
     Endpoint("/incidents", "What was wrong: those that are open first.", Incidents, incidents, IncidentsQuestion),
-    Endpoint("/incident", "All that is known of one incident.", IncidentPage, incident, IncidentQuestion),
-    Endpoint(
-        "/incident/diagnoses",
-        "What processes were doing while it lasted.",
-        IncidentDiagnoses,
-        incident_diagnoses,
-        IncidentQuestion,
-    ),
-    Endpoint(
-        "/incident/similar",
-        "Which earlier incidents it is like, and why.",
-        SimilarIncidents,
-        similar_incidents,
-        SimilarQuestion,
-    ),
-    Endpoint(
-        "/incident/markdown",
-        "One incident as Markdown, for a ticket or a chat.",
-        Markdown,
-        incident_markdown,
-        MarkdownQuestion,
-    ),
-    *DIAGNOSES_ENDPOINTS,
-    *NOTICES_ENDPOINTS,
-    *FEEDBACK_ENDPOINTS,
 )

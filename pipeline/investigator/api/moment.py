@@ -11,7 +11,6 @@ from laggard.pipeline.alarms.status import ALARMED, Status
 from laggard.pipeline.explaining.explain import clause, pid_of
 from laggard.pipeline.explaining.text import compared
 from laggard.pipeline.history.report import belief, host_figures, since, told
-from laggard.pipeline.investigator.api.series import ENDPOINTS as SERIES_ENDPOINTS
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
 from laggard.pipeline.investigator.events import MarkNear, OpenIncident  # noqa: TC001 - msgspec reads annotations
 from laggard.pipeline.investigator.moments import HOST, LISTED_FEATURES, Who
@@ -144,46 +143,6 @@ class OneRow(Answer, frozen=True):
     row: Row
 
 
-class FeatureDifference(Answer, frozen=True):
-    """One counter of a row at two moments."""
-
-    feature: str
-    at: Feature | None
-    other: Feature | None = msgspec.field(name="with")
-    differs: Annotated[Number, msgspec.Meta(description="the difference of the two scores")]
-
-
-class RowDifference(Answer, frozen=True):
-    """One row at two moments."""
-
-    row: str
-    name: str
-    pid: int | None
-    user: str
-    container: str
-    command: str
-    score_at: Annotated[Number, msgspec.Meta(description="null where it was not there, or not judged")]
-    score_with: Number
-    there: Literal["both", "at", "with"]
-    differs: Annotated[float, msgspec.Meta(description="the difference of the two scores; those not there count 0")]
-    features: Annotated[list[FeatureDifference], msgspec.Meta(description="what differs most first")]
-
-
-class Comparison(Answer, frozen=True):
-    """Two moments side by side."""
-
-    host: str
-    at: Seconds
-    other: float = msgspec.field(name="with")
-    tick_s: float
-    told_at: list[str]
-    told_with: list[str]
-    scope: str
-    host_row: RowDifference | None
-    rows: Annotated[list[RowDifference], msgspec.Meta(description="what differs most first")]
-    rows_left_out: int
-
-
 class MomentQuestion(Question, frozen=True):
     """Of which host, and when; without `at` the newest frame."""
 
@@ -201,16 +160,6 @@ class RowQuestion(Question, frozen=True):
     at: Time | None = None
 
 
-class CompareQuestion(Question, frozen=True):
-    """Which two moments; without `at` the newest frame."""
-
-    other: Time = msgspec.field(name="with")
-    host: Text = ""
-    at: Time | None = None
-    rows: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
-    features: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
-
-
 def moment(reading: Reading, question: MomentQuestion) -> Moment:
     """What was slow, and what is to blame."""
     host = reading.choose_host(question.host)
@@ -218,7 +167,7 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
         found = reading.moments.at(host, question.at)
     why = found.why
     ranking = found.ranking if question.features <= LISTED_FEATURES else found.whole(question.features)
-    rows = [_row(found, each, question.features) for each in ranking.rows[: question.rows]]
+    rows = [row_of(found, each, question.features) for each in ranking.rows[: question.rows]]
     unjudged = found.unjudged
     rows += [_unjudged(found, each, 0) for each in unjudged[: question.rows - len(rows)]]
     reading.columns.want(host, why.frame.scope, [each.row for each in rows[EXPECTED_ROWS - 1 :: -1]])
@@ -242,7 +191,7 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
         subject=None if about is None else Subject(about.scope, about.row, about.feature.feature),
         rows=rows,
         rows_left_out=len(ranking.rows) + len(unjudged) - len(rows),
-        host_row=_host_row(found, question.features),
+        host_row=host_row_of(found, question.features),
         host_summary=[] if why.host_frame is None else [Figure(*each) for each in host_figures(why.host_frame)],
         short_lived=[ShortLived(name, count) for name, count in why.short_lived],
         since=_number(why.since),
@@ -261,7 +210,7 @@ def one_row(reading: Reading, question: RowQuestion) -> OneRow:
         found = reading.moments.at(host, question.at)
     why = found.why
     scope, row = why.frame.scope, _find(found, question.row)
-    if row is None and (row := _host_row(found, None)) is not None:
+    if row is None and (row := host_row_of(found, None)) is not None:
         scope = HOST
         row = row if question.row in {HOST, row.row} else None
     if row is None:
@@ -269,29 +218,6 @@ def one_row(reading: Reading, question: RowQuestion) -> OneRow:
             404, f"no row {question.row[:100]!r} in the frame of that moment", "the id of one that /moment has"
         )
     return OneRow(host, why.frame.ts, question.at, why.tick_s, question.at is None, scope, row)
-
-
-def compare(reading: Reading, question: CompareQuestion) -> Comparison:
-    """Two moments side by side."""
-    host = reading.choose_host(question.host)
-    with reading.columns.waiting():
-        one, other = (reading.moments.at(host, ts) for ts in (question.at, question.other))
-    rows, others = ({each.row: _row(found, each, None) for each in found.whole().rows} for found in (one, other))
-    differences = [_row_difference(rows.get(row), others.get(row), question.features) for row in {**rows, **others}]
-    differences.sort(key=lambda each: (-abs(each.differs), -max(each.score_at or 0.0, each.score_with or 0.0)))
-    host_rows = _host_row(one, None), _host_row(other, None)
-    return Comparison(
-        host=host,
-        at=one.why.frame.ts,
-        other=other.why.frame.ts,
-        tick_s=one.why.tick_s,
-        told_at=told(one.why, since=since(one.why, clocked=False)),
-        told_with=told(other.why, since=since(other.why, clocked=False)),
-        scope=one.why.frame.scope,
-        host_row=None if host_rows == (None, None) else _row_difference(*host_rows, question.features),
-        rows=differences[: question.rows],
-        rows_left_out=max(len(differences) - question.rows, 0),
-    )
 
 
 def _number(value: float) -> float | None:
@@ -317,7 +243,8 @@ def _role(found: Judged, row: RowScore) -> Role:
     return "victim" if row.row in found.victims else "other"
 
 
-def _row(found: Judged, row: RowScore, features: int | None) -> Row:
+def row_of(found: Judged, row: RowScore, features: int | None) -> Row:
+    """Return a scored row with so many of its features, None for all."""
     who = found.who(row.row)
     scope, shown = found.why.frame.scope, row.features[:features]
     return Row(
@@ -371,7 +298,7 @@ def _plain_row(frame: Frame, row: str, who: Who, features: int | None) -> Row:
     )
 
 
-def _host_row(found: Judged, features: int | None) -> Row | None:
+def host_row_of(found: Judged, features: int | None) -> Row | None:
     """The host's own counters; None where there are none."""
     ranking, frame = found.why.host_ranking, found.why.host_frame
     if frame is None or not frame.layout.rows:
@@ -401,47 +328,11 @@ def _host_row(found: Judged, features: int | None) -> Row | None:
 
 def _find(found: Judged, row: str) -> Row | None:
     if (ranked := found.row(row)) is not None:
-        return _row(found, ranked, None)
+        return row_of(found, ranked, None)
     return _unjudged(found, row, None) if row in found.unjudged else None
-
-
-def _row_difference(one: Row | None, other: Row | None, features: int) -> RowDifference:
-    there = one or other
-    assert there is not None
-    of_one = {each.feature: each for each in one.features} if one else {}
-    of_other = {each.feature: each for each in other.features} if other else {}
-    found = [
-        FeatureDifference(
-            feature=name,
-            at=of_one.get(name),
-            other=of_other.get(name),
-            differs=_score(of_one.get(name)) - _score(of_other.get(name)),
-        )
-        for name in {**of_one, **of_other}
-    ]
-    found.sort(key=lambda each: -abs(each.differs or 0.0))
-    return RowDifference(
-        row=there.row,
-        name=there.name,
-        pid=there.pid,
-        user=there.user,
-        container=there.container,
-        command=there.command,
-        score_at=one.score if one else None,
-        score_with=other.score if other else None,
-        there="both" if one and other else "at" if one else "with",
-        differs=_score(one) - _score(other),
-        features=found[:features],
-    )
-
-
-def _score(scored: Row | Feature | None) -> float:
-    return 0.0 if scored is None or scored.score is None else scored.score
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint("/moment", "What was slow at a moment, and what is to blame.", Moment, moment, MomentQuestion),
     Endpoint("/row", "All features of one row at a moment, worst first.", OneRow, one_row, RowQuestion),
-    Endpoint("/compare", "Two moments side by side, what differs most first.", Comparison, compare, CompareQuestion),
-    *SERIES_ENDPOINTS,
 )

@@ -19,16 +19,12 @@ from laggard.pipeline.bus.kafka.options import is_kafka
 from laggard.pipeline.claims import holder_of
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.series import Reader
-from laggard.pipeline.investigator.api import letters
 from laggard.pipeline.investigator.caching import Kept
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Nothing, Number, Question, Seconds, Text
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Nothing, Number, Question, Seconds
 from laggard.pipeline.metrics.declared import METRICS
-from laggard.pipeline.own import NAMES, is_own
 from laggard.pipeline.provisioning import reports, wanted_topics
-from laggard.pipeline.records import Frame
 from laggard.pipeline.settings import SettingError
 from laggard.pipeline.settings.general import BusSettings, GeneralSettings
-from laggard.pipeline.topics import COUNTERS
 from laggard.pipeline.web.errors import RequestError
 from laggard.pipeline.web.settings import WebSettings
 from laggard.pipeline.wiring import stages
@@ -54,12 +50,6 @@ ASKING_S: Final = 1.0
 """A worker's metrics are waited for at most so long."""
 
 MOST_METRICS_BYTES: Final = 64 << 20
-
-PROCESS: Final = "process"
-CPU: Final = ("cpu_user_ratio", "cpu_system_ratio")
-MEMORY: Final = "memory_rss_bytes"
-
-_LOOKED_BACK: Final = 64  # records of a host, in which its processes are
 
 
 class PipelineTask(Answer, frozen=True):
@@ -130,31 +120,6 @@ class PipelineTopics(Answer, frozen=True):
 
     ts: Seconds
     topics: list[PipelineTopic]
-
-
-class Part(Answer, frozen=True):
-    """A process of laggard."""
-
-    row: str
-    name: str
-    part: Annotated[str, msgspec.Meta(description="the command that runs it: laggard PART")]
-    cpu_ratio: Annotated[float | None, msgspec.Meta(description="of one core")]
-    memory_rss_bytes: Number
-
-
-class Cost(Answer, frozen=True):
-    """What laggard itself takes on a host."""
-
-    host: str
-    ts: Annotated[float, msgspec.Meta(description="of the frame, seconds since the Unix epoch")]
-    parts: list[Part]
-    features: Annotated[list[str], msgspec.Meta(description="of which /series tells more")]
-
-
-class CostQuestion(Question, frozen=True):
-    """Of which host."""
-
-    host: Text = ""
 
 
 # Tasks.
@@ -386,38 +351,7 @@ def _difference(setting: str, found: str, expected: str, advice: str) -> str:
     return f"{said}; {advice}"
 
 
-# Cost.
-
-
-def cost(reading: Reading, question: CostQuestion) -> Cost:
-    """What laggard's own processes take, in the newest frame of a host."""
-    host = reading.choose_host(question.host)
-    partition = reading.bus.partition_of(reading.topics.name(COUNTERS), host)
-    reader = Reader(reading.bus, partition, host)
-    newest = reader.backwards(reading.bus.bounds(partition)[1])
-    for looked, (_, frame) in enumerate(newest):
-        if isinstance(frame, Frame) and frame.scope == PROCESS and frame.key == host:
-            return Cost(host, frame.ts, _parts(frame), [*CPU, MEMORY])
-        if looked >= _LOOKED_BACK:
-            break
-    raise RequestError(404, f"no processes of host {printable(host[:100])} are recorded lately", "an agent that runs")
-
-
-def _parts(frame: Frame) -> list[Part]:
-    part_of = {name: part for part, name in NAMES.items()}
-    columns = {feature: at for at, feature in enumerate(frame.layout.features)}
-    found = []
-    for row, name, values in zip(frame.layout.rows, frame.layout.names, frame.values.tolist(), strict=True):
-        if is_own(name):
-            cpu = [values[columns[feature]] for feature in CPU if feature in columns]
-            memory = values[columns[MEMORY]] if MEMORY in columns else math.nan
-            found.append(Part(row, name, part_of[name], sum(cpu) if cpu else math.nan, memory))
-    return sorted(found, key=lambda each: (list(NAMES.values()).index(each.name), each.row))
-
-
 ENDPOINTS: Final = (
     Endpoint("/pipeline", "What each operator has done, and has still to do.", Pipeline, pipeline, Nothing),
     Endpoint("/pipeline/topics", "The topics as they are, beside what is wanted.", PipelineTopics, topics, Nothing),
-    Endpoint("/pipeline/cost", "What laggard's own processes take on a host.", Cost, cost, CostQuestion),
-    *letters.ENDPOINTS,
 )

@@ -12,16 +12,16 @@ import msgspec
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.history.report import moment
-from laggard.pipeline.history.series import CONTEXT_S, Reader
+from laggard.pipeline.history.series import Reader
 from laggard.pipeline.history.why import OutsideError
 from laggard.pipeline.investigator.caching import Kept
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
-from laggard.pipeline.pools.dendrogram import highest, places, short_labels, ticks
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Time
+from laggard.pipeline.pools.dendrogram import highest, places, ticks
 from laggard.pipeline.pools.drawing import HARMLESS, INSIDE, leaf_labels, leaf_note, path_of
 from laggard.pipeline.pools.method import comparing
 from laggard.pipeline.pools.queries import pool_at, standings
 from laggard.pipeline.pools.report import SILENT_S, belief, level_heading, where_from
-from laggard.pipeline.pools.series import BIN_S, LONGEST_S, beside, cluster, member_paths, read_means
+from laggard.pipeline.pools.series import member_paths
 from laggard.pipeline.pools.settings import PoolsSettings
 from laggard.pipeline.pools.text import NOBODY
 from laggard.pipeline.records import Frame
@@ -40,8 +40,6 @@ LISTED: Final = 10
 """Pools that an error names."""
 
 AXIS_TICKS: Final = 6
-AFTER_S: Final = 600.0
-"""So much of what came after the moment is in a series, where there is some."""
 
 _RECENT: Final = 64
 """Records of a pool whose features are offered: of every host that tells of it."""
@@ -159,45 +157,6 @@ class PoolQuestion(Question, frozen=True):
     at: Time | None = None
 
 
-class PoolLine(Answer, frozen=True):
-    """A member's means, or a group's."""
-
-    label: str
-    name: str
-    values: list[Number]
-
-
-class PoolSeries(Answer, frozen=True):
-    """Members, and what the others of the pool do at the same time: means of `bin_s` seconds."""
-
-    feature: str
-    level: str
-    bin_s: float
-    ts: Annotated[list[float], msgspec.Meta(description="the middle of each bin")]
-    lines: Annotated[list[PoolLine], msgspec.Meta(description="those farthest from the others, at most 5")]
-    chosen: Annotated[int, msgspec.Meta(description="how many were asked for")]
-    others: Annotated[int, msgspec.Meta(description="how many the rest is; where all were asked for, all")]
-    everybody: Annotated[bool, msgspec.Meta(description="whether all were asked for")]
-    median: Annotated[list[Number], msgspec.Meta(description="of the rest")]
-    low: Annotated[list[Number], msgspec.Meta(description="its lower quartile")]
-    high: Annotated[list[Number], msgspec.Meta(description="its upper quartile")]
-    merge: Annotated[PoolMerge | None, msgspec.Meta(description="which made the cluster that was asked for")]
-
-
-class SeriesQuestion(PoolQuestion, frozen=True, rename={"with_": "with", "from_": "from"}):
-    """Of which member, group or cluster, and of which feature; without them, of those that tell most."""
-
-    level: Annotated[str | None, msgspec.Meta(description="its path; without one, the top that is compared")] = None
-    member: Annotated[str, msgspec.Meta(description="a leaf's label; empty for all", max_length=4096)] = ""
-    with_: Annotated[
-        str,
-        msgspec.Meta(description="one more: then it is about the smallest cluster that has both", max_length=4096),
-    ] = ""
-    feature: Text = ""
-    from_: Time | None = None
-    to: Time | None = None
-
-
 # Which there are.
 
 
@@ -227,9 +186,9 @@ _compared: WeakKeyDictionary[Reading, Kept[PoolOutput]] = WeakKeyDictionary()
 
 def pool(reading: Reading, question: PoolQuestion) -> Pool:
     """All that is known of a pool."""
-    output = _output(reading, question)
+    output = output_of(reading, question)
     levels = [each for each in output.levels if each.merges]
-    features, groups = _recent(reading, output)
+    features, groups = recent_members(reading, output)
     groups |= {each.path for each in levels if each.path}
     compared = {each.path for each in levels}
     return Pool(
@@ -246,7 +205,7 @@ def pool(reading: Reading, question: PoolQuestion) -> Pool:
     )
 
 
-def _output(reading: Reading, question: PoolQuestion) -> PoolOutput:
+def output_of(reading: Reading, question: PoolQuestion) -> PoolOutput:
     """The pool that is asked about. Raises `RequestError` (404) saying which there are."""
     kept = _compared.setdefault(reading, Kept())
     # P-values take a bootstrap. Of a moment that has just been there may still be records to come.
@@ -309,17 +268,18 @@ def _level(level: LevelOutput, groups: set[str], compared: set[str]) -> PoolLeve
         )
         for leaf, name, place in zip(level.leaves, names, at[:count], strict=True)
     ]
-    merges = [_merge(level, number, at) for number in range(len(level.merges))]
+    merges = [merge_of(level, number, at) for number in range(len(level.merges))]
     heading = printable(level_heading(level))
     return PoolLevel(level.path, heading, leaves, merges, highest(level), ticks(highest(level), AXIS_TICKS))
 
 
-def _merge(level: LevelOutput, number: int, at: Sequence[float]) -> PoolMerge:
+def merge_of(level: LevelOutput, number: int, at: Sequence[float]) -> PoolMerge:
+    """Return a merge of a dendrogram, at the places of its leaves and merges along the axis."""
     first, second, height, members = level.merges[number]
     return PoolMerge(first, second, height, level.p_values[number], members, at[len(level.leaves) + number])
 
 
-def _recent(reading: Reading, output: PoolOutput) -> tuple[list[str], set[str]]:
+def recent_members(reading: Reading, output: PoolOutput) -> tuple[list[str], set[str]]:
     """What members are measured by, what sets some apart first; and the paths of groups that have members."""
     partition = reading.bus.partition_of(reading.topics.name(POOLS), output.pool)
     reader = Reader(reading.bus, partition, output.pool)
@@ -336,83 +296,7 @@ def _recent(reading: Reading, output: PoolOutput) -> tuple[list[str], set[str]]:
     return list(features), groups
 
 
-# Series.
-
-
-def series(reading: Reading, question: SeriesQuestion) -> PoolSeries:
-    """The means of some members of a pool, beside the others."""
-    output = _output(reading, question)
-    path = question.level
-    if path is None:
-        path = output.levels[0].path if output.levels else ""
-    level = next((each for each in output.levels if each.path == path), None)
-    compared = [] if level is None else [leaf.label for leaf in level.leaves]
-    chosen, merge = _chosen(question, level)
-    feature = question.feature or _telling(reading, output, path, chosen)
-    end_ts = output.ts if question.at is None else min(question.at + AFTER_S, reading.clock())
-    end_ts = end_ts if question.to is None else question.to
-    begin_ts = end_ts - CONTEXT_S if question.from_ is None else question.from_
-    if not 0.0 <= begin_ts <= end_ts <= begin_ts + LONGEST_S + BIN_S:
-        raise RequestError(400, "parameters 'from' and 'to' are wrong", f"at most {LONGEST_S:g} s, 'from' before 'to'")
-    means = read_means(reading.bus, reading.topics.name(POOLS), question.pool, feature, (begin_ts, end_ts))
-    found = beside(means, path, compared, chosen)
-    if not found.chosen and (question.member or path):
-        what = f"{printable((question.member or path)[:100])!r}"
-        raise RequestError(404, f"nothing was measured of {what} then", "a leaf, or the path of a level, of the pool")
-    names = dict(zip(compared, short_labels(compared), strict=True))
-    lines = [
-        PoolLine(label, printable(names.get(label, label)), values)
-        for label, values in zip(found.labels, found.values.T.tolist(), strict=True)
-    ]
-    return PoolSeries(
-        feature=feature,
-        level=path,
-        bin_s=BIN_S,
-        ts=found.ts.tolist(),
-        lines=lines,
-        chosen=found.chosen,
-        others=found.others,
-        everybody=found.everybody,
-        median=found.median.tolist(),
-        low=found.low.tolist(),
-        high=found.high.tolist(),
-        merge=merge,
-    )
-
-
-def _chosen(question: SeriesQuestion, level: LevelOutput | None) -> tuple[tuple[str, ...] | None, PoolMerge | None]:
-    """The labels that are asked for, None for all; and the merge that made their cluster."""
-    if not question.member:
-        return None, None
-    if not question.with_ or question.with_ == question.member:
-        return (question.member,), None
-    found = None if level is None else cluster(level, question.member, question.with_)
-    if level is None or found is None:
-        pair = f"{printable(question.member[:100])!r} and {printable(question.with_[:100])!r}"
-        raise RequestError(404, f"no cluster of {pair} is there", "two leaves of the dendrogram")
-    number, labels = found
-    return labels, _merge(level, number - len(level.leaves), places(level))
-
-
-def _telling(reading: Reading, output: PoolOutput, level: str, chosen: Sequence[str] | None) -> str:
-    """The feature that tells most of these members, else of the level, else of the pool."""
-    wanted = set(chosen or ())
-    told = [each for each in output.ranking if each.features]
-    closest = sorted(told, key=lambda each: (wanted.isdisjoint(each.rows), each.level != level))
-    features = [closest[0].features[0].feature] if closest else _recent(reading, output)[0]
-    if not features:
-        raise RequestError(404, f"nothing is measured of pool {printable(output.pool[:100])}", "a pool that is")
-    return features[0]
-
-
 ENDPOINTS: Final = (
     Endpoint("/pools", "The pools, those in which members deviate most first.", Pools, pools, PoolsQuestion),
     Endpoint("/pools/pool", "One pool: who deviates, and the dendrograms that show it.", Pool, pool, PoolQuestion),
-    Endpoint(
-        "/pools/series",
-        "Members of a pool beside the others, as means of two minutes.",
-        PoolSeries,
-        series,
-        SeriesQuestion,
-    ),
 )

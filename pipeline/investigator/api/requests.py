@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 import numpy as np
 
-from laggard.pipeline.investigator.api import requests_compared, requests_path
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Seconds, Text
 from laggard.pipeline.investigator.events import OpenIncident  # noqa: TC001 - msgspec reads annotations
 from laggard.pipeline.investigator.requests import Asked, OfService, RequestRow, Stretch, hint, rows, stretch
@@ -217,6 +216,4 @@ ENDPOINTS: Final = (
     Endpoint("/requests", "The services that requests are recorded of.", Services, services, Stretch),
     Endpoint("/requests/service", "One service: durations and clusters.", Service, service, OfService),
     Endpoint("/requests/list", "Requests of a service, by what one looks for.", Listed, listed, Wanted),
-    *requests_compared.ENDPOINTS,
-    *requests_path.ENDPOINTS,
 )

@@ -1,0 +1,140 @@
+"""Where the cause of an application's slowness is: its hosts by tier, and the suspected metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from laggard.pipeline.applications.metrics import metric_parts
+from laggard.pipeline.applications.queries import known_metrics
+from laggard.pipeline.applications.text import Judged
+from laggard.pipeline.applications.tiers import tiers
+from laggard.pipeline.investigator.api.applications_models import chosen_model, course_of
+from laggard.pipeline.investigator.applications import (
+    ApplicationName,
+    Candidate,
+    Metric,
+    Most,
+    OneModel,
+    Term,
+    candidate,
+    host_patterns,
+    metric,
+    metrics_by_host,
+    one_model,
+    state_of,
+    term,
+    terms_of,
+)
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.operators.regression.models import Suspect
+    from laggard.pipeline.investigator.reading import Reading
+
+# Diagnosis.
+
+
+class Suspected(Answer, frozen=True):
+    """A metric that tells most likely what is short now."""
+
+    metric: Metric
+    value: Number
+    mean: Annotated[Number, msgspec.Meta(description="what was usual")]
+    standard_deviation: Annotated[Number, msgspec.Meta(description="its usual spread")]
+
+
+class Placed(Answer, frozen=True):
+    """A host, with the metrics of both phases that are of it."""
+
+    host: str
+    metrics: Annotated[int, msgspec.Meta(description="how many it has")]
+    phase_1: Annotated[list[Candidate], msgspec.Meta(description="that the model was chosen from, the best first")]
+    phase_2: Annotated[list[Term], msgspec.Meta(description="that are in the model")]
+    suspects: Annotated[list[Suspected], msgspec.Meta(description="while it is slow, the worst first")]
+
+
+class Tier(Answer, frozen=True):
+    """Hosts that do the same work."""
+
+    tier: str
+    hosts: list[Placed]
+
+
+class Map(Answer, frozen=True):
+    """The hosts of an application, with the metrics of a model placed on them."""
+
+    application: str
+    model: OneModel
+    tiers: list[Tier]
+    performance: list[str]
+    slow: bool
+    told: Annotated[str, msgspec.Meta(description="what is short, and where, while it is slow; else empty")]
+
+
+class MapQuestion(Question, frozen=True):
+    """Of which application, performance metric, and model: by default the first, and the present one."""
+
+    application: ApplicationName
+    performance: Text = ""
+    model: Text = ""
+    most_candidates: Most = 100
+
+
+def diagnosis(reading: Reading, question: MapQuestion) -> Map:
+    """Where the metrics of both phases are."""
+    courses, course = course_of(reading, question.application, question.performance)
+    model = chosen_model(course, question.model)
+    at = course.models.index(model)
+    with reading.applications.present(question.application) as followed:
+        state_of(reading, followed)
+        newest = followed.noted[-1] if followed.noted else None
+    hosts = metrics_by_host(
+        known_metrics(reading.bus, reading.topics, question.application) if newest is None else newest.metrics.ids
+    )
+    terms, candidates = terms_of(model), model.candidates[: question.most_candidates]
+    for host in (*(each.metric.host for each in model.terms), *(each.metric.host for each in candidates)):
+        hosts.setdefault(host, 0)
+    judgement = None if newest is None else newest.judgement
+    slow = judgement is not None and judgement.score > 1.0
+    present = model is course.present
+    suspects: Sequence[Suspect] = judgement.suspects if judgement is not None and slow and present else ()
+    patterns = host_patterns(reading.settings, question.application)
+
+    def placed(host: str) -> Placed:
+        return Placed(
+            host,
+            hosts[host],
+            [candidate(each, terms) for each in candidates if each.metric.host == host],
+            [term(model, each) for each in model.terms if each.metric.host == host],
+            [
+                Suspected(metric(each.metric), each.value, each.mean, each.standard_deviation)
+                for each in suspects
+                if metric_parts(each.metric).host == host
+            ],
+        )
+
+    return Map(
+        question.application,
+        one_model(model, course.models[at + 1] if at + 1 < len(course.models) else None),
+        [Tier(each.name, [placed(host) for host in each.hosts]) for each in tiers(hosts, patterns)],
+        [each.present.performance for each in courses],
+        slow,
+        Judged(newest.ts, question.application, judgement).sentence()
+        if newest is not None and judgement is not None and slow
+        else "",
+    )
+
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    Endpoint(
+        "/applications/map",
+        "The hosts of an application, with the metrics of a model on them.",
+        Map,
+        diagnosis,
+        MapQuestion,
+    ),
+)

@@ -1,0 +1,126 @@
+"""What differs between two moments of a host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import msgspec
+
+from laggard.pipeline.history.report import since, told
+from laggard.pipeline.investigator.api.moment import Feature, Row, host_row_of, row_of
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
+
+if TYPE_CHECKING:
+    from laggard.pipeline.investigator.reading import Reading
+
+
+class FeatureDifference(Answer, frozen=True):
+    """One counter of a row at two moments."""
+
+    feature: str
+    at: Feature | None
+    other: Feature | None = msgspec.field(name="with")
+    differs: Annotated[Number, msgspec.Meta(description="the difference of the two scores")]
+
+
+class RowDifference(Answer, frozen=True):
+    """One row at two moments."""
+
+    row: str
+    name: str
+    pid: int | None
+    user: str
+    container: str
+    command: str
+    score_at: Annotated[Number, msgspec.Meta(description="null where it was not there, or not judged")]
+    score_with: Number
+    there: Literal["both", "at", "with"]
+    differs: Annotated[float, msgspec.Meta(description="the difference of the two scores; those not there count 0")]
+    features: Annotated[list[FeatureDifference], msgspec.Meta(description="what differs most first")]
+
+
+class Comparison(Answer, frozen=True):
+    """Two moments side by side."""
+
+    host: str
+    at: Seconds
+    other: float = msgspec.field(name="with")
+    tick_s: float
+    told_at: list[str]
+    told_with: list[str]
+    scope: str
+    host_row: RowDifference | None
+    rows: Annotated[list[RowDifference], msgspec.Meta(description="what differs most first")]
+    rows_left_out: int
+
+
+class CompareQuestion(Question, frozen=True):
+    """Which two moments; without `at` the newest frame."""
+
+    other: Time = msgspec.field(name="with")
+    host: Text = ""
+    at: Time | None = None
+    rows: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 50
+    features: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5
+
+
+def compare(reading: Reading, question: CompareQuestion) -> Comparison:
+    """Two moments side by side."""
+    host = reading.choose_host(question.host)
+    with reading.columns.waiting():
+        one, other = (reading.moments.at(host, ts) for ts in (question.at, question.other))
+    rows, others = ({each.row: row_of(found, each, None) for each in found.whole().rows} for found in (one, other))
+    differences = [_row_difference(rows.get(row), others.get(row), question.features) for row in {**rows, **others}]
+    differences.sort(key=lambda each: (-abs(each.differs), -max(each.score_at or 0.0, each.score_with or 0.0)))
+    host_rows = host_row_of(one, None), host_row_of(other, None)
+    return Comparison(
+        host=host,
+        at=one.why.frame.ts,
+        other=other.why.frame.ts,
+        tick_s=one.why.tick_s,
+        told_at=told(one.why, since=since(one.why, clocked=False)),
+        told_with=told(other.why, since=since(other.why, clocked=False)),
+        scope=one.why.frame.scope,
+        host_row=None if host_rows == (None, None) else _row_difference(*host_rows, question.features),
+        rows=differences[: question.rows],
+        rows_left_out=max(len(differences) - question.rows, 0),
+    )
+
+
+def _row_difference(one: Row | None, other: Row | None, features: int) -> RowDifference:
+    there = one or other
+    assert there is not None
+    of_one = {each.feature: each for each in one.features} if one else {}
+    of_other = {each.feature: each for each in other.features} if other else {}
+    found = [
+        FeatureDifference(
+            feature=name,
+            at=of_one.get(name),
+            other=of_other.get(name),
+            differs=_score(of_one.get(name)) - _score(of_other.get(name)),
+        )
+        for name in {**of_one, **of_other}
+    ]
+    found.sort(key=lambda each: -abs(each.differs or 0.0))
+    return RowDifference(
+        row=there.row,
+        name=there.name,
+        pid=there.pid,
+        user=there.user,
+        container=there.container,
+        command=there.command,
+        score_at=one.score if one else None,
+        score_with=other.score if other else None,
+        there="both" if one and other else "at" if one else "with",
+        differs=_score(one) - _score(other),
+        features=found[:features],
+    )
+
+
+def _score(scored: Row | Feature | None) -> float:
+    return 0.0 if scored is None or scored.score is None else scored.score
+
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    Endpoint("/compare", "Two moments side by side, what differs most first.", Comparison, compare, CompareQuestion),
+)
