@@ -17,6 +17,36 @@ END_TXN = 26
 """The number of the request that ends a transaction: https://kafka.apache.org/protocol#protocol_api_keys."""
 
 _ANSWERED_S = 30.0
+_PART_BYTES = 65536
+
+
+class _Awaited:
+    """The answer to one request of a connection."""
+
+    def __init__(self) -> None:
+        self._correlation: int | None = None
+        self._answer = b""
+        self._came = threading.Event()
+
+    def expect(self, request: bytes) -> None:
+        """Await the answer to this request."""
+        (self._correlation,) = struct.unpack_from(">i", request, 4)
+        self._came.clear()
+
+    def take(self, answer: bytes) -> None:
+        """Take an answer; others pass."""
+        if struct.unpack_from(">i", answer) == (self._correlation,):
+            self._answer = answer
+            self._came.set()
+
+    def ended(self, version: int) -> bool:
+        """Whether the broker ended the transaction: it refuses an old epoch, and while it ends the one before."""
+        if not self._came.wait(_ANSWERED_S):
+            return False
+        (error,) = struct.unpack_from(
+            ">h", self._answer, 9 if version >= 3 else 8
+        )  # from version 3 on, tags come first
+        return error == 0
 
 
 class Proxy:
@@ -28,7 +58,8 @@ class Proxy:
     Attributes:
         port: where it listens.
         cut_at_end: what becomes of the next commit of a transaction: passed on with its answer lost, or lost itself.
-            After that this is None, and nothing is passed on until `heal`.
+            After that this is None, and nothing is passed on until `heal`. A commit that the broker refuses does not
+            count.
         bytes_per_s: how fast a broker's answers come through each connection.
 
     """
@@ -79,11 +110,11 @@ class Proxy:
                 continue
             with self._lock:
                 self._lines += [client, broker]
-            answered = threading.Event()
-            self._start(partial(self._ask, client, broker, answered))
-            self._start(partial(self._answer, broker, client, answered))
+            awaited = _Awaited()
+            self._start(partial(self._ask, client, broker, awaited))
+            self._start(partial(self._answer, broker, client, awaited))
 
-    def _ask(self, client: socket.socket, broker: socket.socket, answered: threading.Event) -> None:
+    def _ask(self, client: socket.socket, broker: socket.socket, awaited: _Awaited) -> None:
         """Request by request."""
         with client, broker, suppress(OSError):
             while True:
@@ -98,20 +129,28 @@ class Proxy:
                         for line in others:
                             with suppress(OSError):
                                 line.shutdown(socket.SHUT_RDWR)
-                        answered.clear()
+                        awaited.expect(request)
                         broker.sendall(struct.pack(">i", length) + request)
-                        answered.wait(_ANSWERED_S)
+                        if not awaited.ended(*struct.unpack_from(">h", request, 2)):
+                            self._is_cut = False
+                            return
                     self.cut_at_end = None
                     self.cut()
                     return
                 broker.sendall(struct.pack(">i", length) + request)
 
-    def _answer(self, broker: socket.socket, client: socket.socket, answered: threading.Event) -> None:
+    def _answer(self, broker: socket.socket, client: socket.socket, awaited: _Awaited) -> None:
+        """Answer by answer."""
         with suppress(OSError):
-            while part := broker.recv(65536):
-                answered.set()
-                threading.Event().wait(len(part) / self.bytes_per_s)
-                client.sendall(part)
+            while True:
+                length = _exactly(broker, 4)
+                answer = _exactly(broker, *struct.unpack(">i", length))
+                awaited.take(answer)
+                with suppress(OSError):  # where the client is cut off already, the awaited answer still comes
+                    for start in range(0, 4 + len(answer), _PART_BYTES):
+                        part = (length + answer)[start : start + _PART_BYTES]
+                        threading.Event().wait(len(part) / self.bytes_per_s)
+                        client.sendall(part)
         with suppress(OSError):
             client.shutdown(socket.SHUT_RDWR)
 
@@ -136,7 +175,7 @@ def _commits(request: bytes) -> bool:
 def _exactly(line: socket.socket, count: int) -> bytes:
     parts = bytearray()
     while len(parts) < count:
-        part = line.recv(count - len(parts))
+        part = line.recv(min(count - len(parts), _PART_BYTES))
         if not part:
             raise ConnectionResetError
         parts += part
