@@ -19,8 +19,8 @@ from laggard.pipeline.cli.measure import check_supervised, told_of
 from laggard.pipeline.cli.options import duration_option, same_settings, setting_flag, to_type, with_settings
 from laggard.pipeline.cli.part import claimed
 from laggard.pipeline.cli.serve import asking
-from laggard.pipeline.cli.trace import told_of as traced_of
-from laggard.pipeline.cli.trace import traces
+from laggard.pipeline.cli.traced import told_of as traced_of
+from laggard.pipeline.cli.traced import traces
 from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.investigator.settings import ServeSettings
 from laggard.pipeline.notify import Notifier

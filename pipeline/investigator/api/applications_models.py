@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
@@ -12,9 +12,6 @@ from laggard.pipeline.applications.report import what_if_lines
 from laggard.pipeline.applications.settings import RegressionSettings
 from laggard.pipeline.applications.text import named
 from laggard.pipeline.applications.wishing import (
-    UnknownApplicationError,
-    UnknownMetricError,
-    publish,
     what_if,
 )
 from laggard.pipeline.explaining.explain import printable
@@ -38,8 +35,7 @@ from laggard.pipeline.investigator.applications import (
     unknown,
     waiting,
 )
-from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
-from laggard.pipeline.records import RecordError, Wish
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Text, Time
 from laggard.pipeline.records.limits import MAX_METRIC
 from laggard.pipeline.topics import APPLICATIONS
 from laggard.pipeline.web.errors import RequestError
@@ -281,39 +277,6 @@ def what_if_told(reading: Reading, question: WhatIfQuestion) -> WhatIf:
     return WhatIf([line.plain for line in lines])
 
 
-class NewWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Have a metric in the models of an application, or in none, or neither any more."""
-
-    application: ApplicationName
-    metric: MetricName
-    wish: Literal["pin", "ban", "free"]
-
-
-class Wished(Answer, frozen=True):
-    """A wish that was made: it holds from the application's next interval on."""
-
-    application: str
-    ts: Seconds
-    metric: Metric
-    wish: Literal["pin", "ban", "free"]
-
-
-def set_wish(reading: Reading, _: Question, new: NewWish) -> Wished:
-    """Make a wish."""
-    reading.allowance.take()
-    wish = Wish(new.application, reading.clock(), new.metric, new.wish)
-    try:
-        publish(reading.bus, reading.topics, reading.regressing, wish)
-    except RecordError as error:
-        raise RequestError(400, f"field {error.field!r} is {error.got}", error.expected) from None
-    except UnknownApplicationError:
-        raise unknown(reading, new.application) from None
-    except UnknownMetricError as error:
-        near = f"; near it are {', '.join(map(printable, error.near))}" if error.near else ""
-        raise RequestError(404, str(error), f"a metric of it{near}") from None
-    return Wished(new.application, wish.ts, metric(new.metric), new.wish)
-
-
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         "/applications/models",
@@ -332,13 +295,5 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         WhatIf,
         what_if_told,
         WhatIfQuestion,
-    ),
-    Endpoint(
-        "/applications/wishes",
-        "Have a metric in the models, in none, or neither any more.",
-        Wished,
-        set_wish,
-        body=NewWish,
-        status=201,
     ),
 )

@@ -46,7 +46,7 @@ class _Awaited:
         (error,) = struct.unpack_from(
             ">h", self._answer, 9 if version >= 3 else 8
         )  # from version 3 on, tags come first
-        return error == 0
+        return bool(error == 0)
 
 
 class Proxy:

@@ -1,0 +1,154 @@
+"""The run of a tracing: requests to the bus, or a recording to a folder, and reports of how it goes."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from laggard.pipeline.cli.exits import FAILED, CommandError
+from laggard.pipeline.cli.opening import bus_of
+from laggard.pipeline.cli.publishing import publisher_of
+from laggard.pipeline.cli.traced import told_of
+from laggard.pipeline.explaining.units import counted
+from laggard.pipeline.settings.general import GeneralSettings
+from laggard.pipeline.settings.producing import AgentSettings
+from laggard.pipeline.topics import COUNTERS, REQUESTS
+from laggard.pipeline.tracing import STATUS, Own, Rates, Tracing, begun, live_of, recorder_of
+from laggard.producers.trace.analysis import Analysis
+from laggard.producers.trace.boundaries.elf import ProgramError
+from laggard.producers.trace.ftrace.instance import TracingError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from laggard.pipeline.cli.part import Session
+    from laggard.pipeline.settings import Settings
+    from laggard.pipeline.tracing import Figures
+
+SPOOL: Final = "spool-requests.db"
+"""In the directory `state`."""
+
+OWN_SPOOL: Final = "spool-trace.db"
+"""Likewise, for what it tells of itself ..."""
+
+OWN_SPOOL_BYTES: Final = 1 << 20
+"""... some hours of that."""
+
+AGAIN_S: Final = 60.0
+"""After so long it is tried again where nothing can be traced."""
+
+_TOLD_EVERY_S: Final = 1.0
+
+
+def follow(settings: Settings, running: Session, output: Path | None, *, supervised: bool) -> None:
+    """Trace until it is stopped: publish requests, or record to the folder `output`."""
+    figures = begun(told_of(settings), supervised=supervised, output="" if output is None else str(output))
+    status = _Progress(settings, running, figures)
+    running.stop.progress = lambda: figures.recording
+    said = ""
+    while True:
+        try:
+            if output is None:
+                _publish(settings, running, status)
+            else:
+                _record(settings, running, status, output)
+        except (TracingError, ProgramError, FileExistsError) as error:
+            if not supervised:
+                raise CommandError(str(error), FAILED) from None
+            # PHP may come later, and the other parts of `laggard up` go on without.
+            if str(error) != said:
+                said = str(error)
+                click.echo(f"nothing is traced: {said}; it is tried again every {AGAIN_S:g} s", err=True)
+            status.tell(now=True)
+            if not running.stop.wait(AGAIN_S):
+                continue
+        except OSError as error:
+            if output is None:
+                raise
+            raise CommandError(f"{error.filename or output}: {error.strerror or error}", FAILED) from None
+        return
+
+
+class _Progress:
+    """Reports how it goes: in the file that `status` reads, the supervisor, the service manager."""
+
+    def __init__(self, settings: Settings, running: Session, figures: Figures) -> None:
+        self.figures = figures
+        self._running = running
+        self._path = settings[GeneralSettings].state / STATUS
+        self._rates = Rates()
+        self._next = 0.0
+
+    def tell(self, *, now: bool = False) -> None:
+        """Tell it, once a second at most unless it has to be now."""
+        at_s = time.monotonic()
+        if not now and at_s < self._next:
+            return
+        self._next = at_s + _TOLD_EVERY_S
+        figures = self.figures
+        figures.ts, figures.cpu_s = time.time(), time.process_time()
+        figures.events_per_s, figures.requests_per_s = self._rates.of(at_s, figures.events, figures.requests)
+        figures.write(self._path)
+        self._running.report(requests=figures.requests, events_per_s=figures.events_per_s)
+        self._running.manager.status(f"{counted(figures.requests, 'request')}, {figures.events_per_s:,.0f} events/s")
+
+    def recording(self) -> None:
+        """Events come from now on."""
+        self.figures.recording = True
+        self.tell(now=True)
+        self._running.say(f"laggard trace follows {self.figures.what}. ^C stops it.")
+        for note in self.figures.notes:
+            self._running.say(f"Note: {note}")
+
+
+def _publish(settings: Settings, running: Session, status: _Progress) -> None:
+    """Trace, and publish requests as they end."""
+    figures, host = status.figures, settings[GeneralSettings].host
+    with ExitStack() as stack:
+        bus = stack.enter_context(bus_of(settings))
+        spool_bytes = settings[AgentSettings].spool_bytes
+        publisher = publisher_of(settings, bus, REQUESTS, stack, spool=SPOOL, spool_bytes=spool_bytes)
+        beside = publisher_of(settings, bus, COUNTERS, stack, spool=OWN_SPOOL, spool_bytes=OWN_SPOOL_BYTES)
+        own = Own(beside.publish, host)
+        live = stack.enter_context(live_of(settings))
+        analysis = Analysis(host=host, clock_offset_s=live.wall_offset_s)
+        figures.notes = list(live.notes)
+        tracing = Tracing(publisher.publish, publisher, host, analysis)
+
+        def tell() -> None:
+            report, cost = analysis.report, live.cost()
+            figures.events, figures.discarded = report.events, dict(report.discarded)
+            figures.requests, figures.services = tracing.requests, dict(tracing.services)
+            figures.waiting, figures.dropped = tracing.waiting, tracing.dropped
+            figures.lost, figures.recorded_ratio = cost.lost, cost.recorded_ratio
+            if figures.recording:
+                status.tell()
+            else:
+                status.recording()
+            own.tell(figures)
+
+        tracing.run(live.batches(running.stop), tell)
+        status.tell(now=True)
+
+
+def _record(settings: Settings, running: Session, status: _Progress, output: Path) -> None:
+    """Trace into a folder."""
+    figures = status.figures
+    with recorder_of(settings, output) as recorder:
+        figures.notes = list(recorder.session.notes)
+
+        def wanted() -> bool:
+            figures.bytes = recorder.bytes
+            if figures.recording:
+                status.tell()
+            else:
+                status.recording()
+            return not running.stop.is_set()
+
+        recorder.run(math.inf, wanted=wanted)
+    figures.bytes = recorder.bytes
+    status.tell(now=True)

@@ -1,0 +1,71 @@
+"""What a tracing has done so far, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.explaining.units import counted, readable, readable_duration
+from laggard.pipeline.history.report import moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from laggard.pipeline.tracing import Figures
+
+_LAST_WORDS: Final = 5  # lines of the log
+_FAILED: Final = "laggard: "  # so begins what it says at last where it fails
+
+
+def last_words(log: Path) -> str:
+    """What a process said before it ended, without who said it."""
+    lines = log.read_text(errors="replace").splitlines()[-_LAST_WORDS:]
+    return " ".join(line.removeprefix(_FAILED) for line in lines) or "it said nothing"
+
+
+def failure_of(log: Path) -> str:
+    """Why the last one ended that was started in the background; empty if it did not fail, or left no word."""
+    try:
+        last = log.read_text(errors="replace").splitlines()[-1:]
+    except OSError:
+        return ""
+    return last[0].removeprefix(_FAILED) if last and last[0].startswith(_FAILED) else ""
+
+
+def summary(figures: Figures) -> str:
+    """Return what a tracing has recorded, or the requests that it has published."""
+    over = readable_duration(max(figures.ts - figures.began_ts, 0.0))
+    if figures.output:
+        return f"{readable('recorded_bytes', figures.bytes)} recorded over {over} to {figures.output}"
+    return f"{counted(figures.requests, 'request')} out of {counted(figures.events, 'event')} over {over}"
+
+
+def status_lines(figures: Figures, now: float) -> Iterator[str]:
+    """Return the lines of `laggard trace status`."""
+    lasted_s = max(now - figures.began_ts, 0.0)
+    by = ", of `laggard up`" if figures.supervised else ""
+    yield (
+        f"laggard traces {figures.what}, since {moment(figures.began_ts)} ({readable_duration(lasted_s)}), "
+        f"as process {figures.pid}{by}."
+    )
+    took = max(figures.ts - figures.began_ts, 1e-9)
+    cost = f"{readable('share_ratio', figures.cpu_s / took)} of one core"
+    if figures.output:
+        yield f"  recorded  {readable('recorded_bytes', figures.bytes)} to {figures.output}"
+        yield f"  cost      {cost}"
+        yield from (f"  note      {note}" for note in figures.notes)
+        return
+    recorded = readable("share_ratio", figures.recorded_ratio)
+    came = figures.events + figures.lost
+    lost = f", {figures.lost:,} ({readable('share_ratio', figures.lost / came)}) lost" if figures.lost else ""
+    rate = f"{figures.events_per_s:,.0f}/s, {figures.events:,} so far{lost}"
+    yield f"  events    {rate}; {recorded} of the time is recorded"
+    services = ", ".join(f"{service} {count:,}" for service, count in figures.services.items())
+    yield f"  requests  {figures.requests_per_s:,.1f}/s, {figures.requests:,} so far{': ' * bool(services)}{services}"
+    if figures.discarded:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in figures.discarded.items())
+        yield f"  not told  {reasons}"
+    if figures.waiting or figures.dropped:
+        yield f"  waiting   {figures.waiting:,} for the bus; {figures.dropped:,} lost"
+    yield f"  cost      {cost}"
+    yield from (f"  note      {note}" for note in figures.notes)

@@ -1,0 +1,27 @@
+"""What the settings say to trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from laggard.pipeline.settings.producing import TraceSettings
+
+if TYPE_CHECKING:
+    from laggard.pipeline.settings import Settings
+
+
+def traces(settings: Settings) -> bool:
+    """Whether the settings name anything to trace."""
+    trace = settings[TraceSettings]
+    return bool(trace.php or trace.marker or trace.functions or trace.ports)
+
+
+def told_of(settings: Settings) -> str:
+    """What is traced, in words."""
+    trace = settings[TraceSettings]
+    told = [f"PHP as {trace.php}"] if trace.php else []
+    if trace.marker:
+        told.append("programs that mark their requests")
+    told += [f"{function} as {service}" for service, function in trace.functions.items()]
+    told += [f"port {port} as {service}" for service, port in trace.ports.items()]
+    return ", ".join(told)

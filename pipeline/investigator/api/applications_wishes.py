@@ -1,0 +1,72 @@
+"""Wishes for the models of an application: metrics that they should have, or never."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from laggard.pipeline.applications.wishing import (
+    UnknownApplicationError,
+    UnknownMetricError,
+    publish,
+)
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.investigator.api.applications_models import MetricName  # noqa: TC001 - msgspec reads annotations
+from laggard.pipeline.investigator.applications import (
+    ApplicationName,
+    Metric,
+    metric,
+    unknown,
+)
+from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Question, Seconds
+from laggard.pipeline.records import RecordError, Wish
+from laggard.pipeline.web.errors import RequestError
+
+if TYPE_CHECKING:
+    from laggard.pipeline.investigator.reading import Reading
+
+
+class NewWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Have a metric in the models of an application, or in none, or neither any more."""
+
+    application: ApplicationName
+    metric: MetricName
+    wish: Literal["pin", "ban", "free"]
+
+
+class Wished(Answer, frozen=True):
+    """A wish that was made: it holds from the application's next interval on."""
+
+    application: str
+    ts: Seconds
+    metric: Metric
+    wish: Literal["pin", "ban", "free"]
+
+
+def set_wish(reading: Reading, _: Question, new: NewWish) -> Wished:
+    """Make a wish."""
+    reading.allowance.take()
+    wish = Wish(new.application, reading.clock(), new.metric, new.wish)
+    try:
+        publish(reading.bus, reading.topics, reading.regressing, wish)
+    except RecordError as error:
+        raise RequestError(400, f"field {error.field!r} is {error.got}", error.expected) from None
+    except UnknownApplicationError:
+        raise unknown(reading, new.application) from None
+    except UnknownMetricError as error:
+        near = f"; near it are {', '.join(map(printable, error.near))}" if error.near else ""
+        raise RequestError(404, str(error), f"a metric of it{near}") from None
+    return Wished(new.application, wish.ts, metric(new.metric), new.wish)
+
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    Endpoint(
+        "/applications/wishes",
+        "Have a metric in the models, in none, or neither any more.",
+        Wished,
+        set_wish,
+        body=NewWish,
+        status=201,
+    ),
+)
