@@ -1,4 +1,4 @@
-"""Time of a producer: the stamps of its records, the intervals of its rates, and when its next tick is due."""
+"""The time of a producer: timestamps of its records, intervals of its rates, and due times of its ticks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Clock:
 
     Attributes:
         wall: since the Unix epoch; people and NTP may set it.
-        monotonic: what rates divide by: it never steps and stands still while the machine is suspended.
-        boottime: since boot, suspended time included: the clock of a process's start.
+        monotonic: for rates: it never steps, and stands still while the machine is suspended.
+        boottime: since boot, suspended time included: the clock of the start times of processes.
         cpu: CPU time of the calling thread.
 
     """
@@ -34,15 +34,15 @@ class Clock:
 
 
 FAR_AHEAD_S = 3600.0
-"""So far ahead of the wall clock our time does not stay: a year would take two to be caught up with."""
+"""The most that timestamps may be ahead of the wall clock, in seconds: catching up with a year would take two."""
 
 
 class Timeline:
-    """Stamps that do not go backwards because of a clock that is a little off.
+    """Timestamps that do not go backward when the clock is slightly off.
 
-    A step forward is adopted at once. After a step back our time goes on at half speed until the wall clock has
-    caught up, so that records keep their order and none is late; `offset_s` says how far ahead it still is. A step back
-    by more than `FAR_AHEAD_S` is adopted at once, too: the clock was wrong, and readers find out.
+    A step forward is adopted at once. After a step back, timestamps advance at half speed until the wall clock has
+    caught up. So records keep their order and none is late; `offset_s` is the remaining distance. A step back by more
+    than `FAR_AHEAD_S` is adopted at once, too: the clock was wrong, and readers notice the step.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -52,7 +52,7 @@ class Timeline:
         self.offset_s = 0.0
 
     def now(self) -> float:
-        """Seconds since the Unix epoch; greater than at the last call if any time has passed since, but for that."""
+        """Return the seconds since the Unix epoch; they grow unless a step beyond `FAR_AHEAD_S` was adopted."""
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
         ts = wall if self._ts_ns is None else max(wall, self._ts_ns + (monotonic - self._monotonic_ns) // 2)
         if ts - wall > FAR_AHEAD_S * 1e9:
@@ -63,11 +63,11 @@ class Timeline:
 
 
 class Schedule:
-    """When ticks are due: at whole multiples of the interval after the first one.
+    """The due times of ticks: at whole multiples of the interval after the first one.
 
-    What was missed (an overlong tick, a stopped process) is skipped and counted, never caught up in a burst. A
-    suspended machine misses nothing: the monotonic clock stood still. Two ticks are at least half an interval apart, so
-    that no rate rests on a sliver of time.
+    Missed ticks (an overlong tick, a stopped process) are skipped and counted, never caught up in a burst. A suspended
+    machine misses none: the monotonic clock stood still. After a late tick the next one is at least half an interval
+    away, so that no rate covers too little time.
     """
 
     def __init__(self, interval_s: float, clock: Clock) -> None:
@@ -78,18 +78,18 @@ class Schedule:
         self._due_ns: int | None = None
 
     def delay_s(self) -> float:
-        """Seconds until the next tick is due, 0 if it is or if there was none yet."""
+        """Return the seconds until the next tick is due: 0 if it is, and before the first one."""
         if self._due_ns is None:
             return 0.0
         return max(0, self._due_ns - self._clock.monotonic()) / 1e9
 
     def begin(self) -> int:
-        """Begin a tick now and plan the next one. Returns how many were missed since the last one."""
+        """Begin a tick now, plan the next one, and return the number of missed ticks since the last one."""
         now = self._clock.monotonic()
         if self._due_ns is None:
             self._due_ns = now + self._interval_ns
             return 0
-        # Begun early (by hand) or on time: the grid stays. Begun late: on to its next point that is far enough.
+        # An early tick (by hand) keeps the next one. A due tick moves it to the next point that is far enough away.
         steps = max(1, math.ceil((now - self._due_ns) / self._interval_ns + 0.5)) if now >= self._due_ns else 0
         self._due_ns += steps * self._interval_ns
         return max(0, steps - 1)

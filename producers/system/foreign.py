@@ -1,7 +1,7 @@
-"""What others control, read within bounds: texts and folders below /proc, and files of other processes.
+"""Bounded reading of what others control: texts and directories below /proc, and files of other processes.
 
-A process decides how long its command line is, how much it has mapped and opened, and what lies at a path below its own
-root: a link, a pipe, a device. Whoever reads such things reads them here.
+A process decides the length of its command line, the number of its mappings and open files, and what is at a path below
+its own root: a link, a pipe, a device. All such reads use this module.
 
 Source: proc(5), openat2(2).
 """
@@ -16,16 +16,16 @@ from itertools import islice
 from typing import Final
 
 TEXT_BYTES: Final = 1 << 16
-"""So much of a text is read, if nobody asks for more or less."""
+"""The default limit of a text, in bytes."""
 
 ENTRIES: Final = 1 << 16
-"""So many entries of a folder are read, likewise."""
+"""The default limit of the entries of a directory."""
 
-# Opening a pipe must not wait, opening a terminal must not make it ours.
+# Opening a pipe must not block, and a terminal must not become our controlling terminal.
 _READING: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CHUNK: Final = 1 << 16
 
-_OPENAT2: Final = 437  # of all architectures
+_OPENAT2: Final = 437  # on all architectures
 _NO_MAGIC_LINKS, _NO_LINKS, _IN_ROOT = 0x02, 0x04, 0x10
 _MISSING: Final = {errno.ENOSYS, errno.EPERM}  # kernels before 5.6; sandboxes that do not know it
 
@@ -42,7 +42,7 @@ _syscall.restype = ctypes.c_long
 
 
 def content(path: str, most: int = TEXT_BYTES) -> bytes:
-    """The beginning of a file, stripped: at most so many bytes; empty where it cannot be read."""
+    """Return the first `most` bytes of a file, stripped; nothing if it is unreadable."""
     try:
         return head(path, most).strip()
     except OSError:
@@ -50,10 +50,10 @@ def content(path: str, most: int = TEXT_BYTES) -> bytes:
 
 
 def head(path: str, most: int = TEXT_BYTES) -> bytes:
-    """The beginning of a file: at most so many bytes.
+    """Return the first `most` bytes of a file.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: it is unreadable.
 
     """
     descriptor = reading(path)
@@ -64,10 +64,10 @@ def head(path: str, most: int = TEXT_BYTES) -> bytes:
 
 
 def lines(path: str, most: int) -> bytes:
-    """The whole lines among the first bytes of a file: at most so many bytes.
+    """Return the whole lines among the first `most` bytes of a file.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: it is unreadable.
 
     """
     text = head(path, most)
@@ -75,7 +75,7 @@ def lines(path: str, most: int) -> bytes:
 
 
 def reading(path: str) -> int:
-    """Open a file for reading without waiting for it, as for the other end of a pipe. The caller closes it.
+    """Open a file for reading, without waiting for the writer of a pipe. The caller closes it.
 
     Raises:
         OSError: it cannot be opened.
@@ -85,7 +85,7 @@ def reading(path: str) -> int:
 
 
 def read(descriptor: int, most: int) -> bytes:
-    """Read at most so many bytes, from where the descriptor is. The kernel gives long texts in pieces."""
+    """Read at most `most` bytes from the position of a descriptor. The kernel returns long texts in pieces."""
     parts, left = [], most
     while left > 0 and (part := os.read(descriptor, min(left, _CHUNK))):
         parts.append(part)
@@ -94,10 +94,10 @@ def read(descriptor: int, most: int) -> bytes:
 
 
 def names(path: str, most: int = ENTRIES) -> list[str]:
-    """The names in a folder: at most so many.
+    """Return at most `most` names in a directory.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: it is unreadable.
 
     """
     with os.scandir(path) as entries:
@@ -105,10 +105,10 @@ def names(path: str, most: int = ENTRIES) -> list[str]:
 
 
 def folders(path: str, most: int = ENTRIES) -> list[str]:
-    """The paths of the folders in a folder, without links: those among so many entries.
+    """Return the paths of the directories, not links, among the first `most` entries of a directory.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: it is unreadable.
 
     """
     with os.scandir(path) as entries:
@@ -116,28 +116,28 @@ def folders(path: str, most: int = ENTRIES) -> list[str]:
 
 
 def link(path: str) -> str:
-    """Where a link leads: the kernel bounds that.
+    """Return the target of a link, which the kernel bounds.
 
     Raises:
-        OSError: it cannot be read, or is no link.
+        OSError: it is unreadable or no link.
 
     """
     return os.readlink(path)  # noqa: PTH115 - a text, no path
 
 
 def opened(process: str, path: str, uid: int) -> int:
-    """Open a regular file below the root of a process, as its own user may: what a link there names is not opened.
+    """Open a regular file below the root of a process, with the rights of its user. Links are not followed.
 
     Args:
-        process: its folder below procfs.
-        path: of the file, as the process sees it, without links.
-        uid: the user of the process. A file that is not theirs has to be readable for all.
+        process: its directory in procfs.
+        path: the path of the file as the process sees it, without links.
+        uid: the user of the process. A file of another user has to be readable by all.
 
     Returns:
         A descriptor, open for reading, which the caller closes.
 
     Raises:
-        OSError: there is none; there is something else; the kernel has no openat2(2), without which nothing is opened.
+        OSError: no regular file is there, the user may not read it, or the kernel has no openat2(2), which is required.
 
     """
     root = os.open(f"{process}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -149,26 +149,26 @@ def opened(process: str, path: str, uid: int) -> int:
 
 
 def folder(root: int, path: str) -> int:
-    """Open a folder below an open one, which is the root of all links and of `..` on the way.
+    """Open a directory below an open one, which is the root of all links and of `..` on the way.
 
     Returns:
-        A descriptor that only points to it, which the caller closes.
+        A descriptor with `O_PATH`, which the caller closes.
 
     Raises:
-        OSError: as `opened`.
+        OSError: there is none, or the kernel has no openat2(2).
 
     """
     return _openat2(root, path, _IN_ROOT | _NO_MAGIC_LINKS)
 
 
 def mapped(process: str, begin: int, end: int) -> int:
-    """Open the file that a process has mapped from one address to another, whatever lies at its path today.
+    """Open the file that a process has mapped at an address range, whatever is at its path now.
 
     Returns:
         A descriptor, open for reading, which the caller closes.
 
     Raises:
-        OSError: there is none, it is no regular file, or the rights for it are missing (CAP_CHECKPOINT_RESTORE).
+        OSError: there is none, it is no regular file, or the rights are missing (CAP_CHECKPOINT_RESTORE).
 
     """
     path = f"{process}/map_files/{begin:x}-{end:x}"
@@ -176,7 +176,7 @@ def mapped(process: str, begin: int, end: int) -> int:
 
 
 def program(process: str) -> int:
-    """Open the program that a process executes; otherwise as `mapped`."""
+    """Open the executable of a process; otherwise as `mapped`."""
     path = f"{process}/exe"
     return _regular(os.open(path, os.O_PATH | os.O_CLOEXEC), path)
 
@@ -192,7 +192,7 @@ def _openat2(folder: int, path: str, resolve: int) -> int:
 
 
 def _regular(place: int, path: str, uid: int | None = None) -> int:
-    """Open what a descriptor only points to, and close that. A device would do something when it is opened."""
+    """Open the regular file of a descriptor with `O_PATH`, and close that. Opening a device would have effects."""
     try:
         status = os.fstat(place)
         if not stat.S_ISREG(status.st_mode):

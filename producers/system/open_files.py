@@ -1,4 +1,4 @@
-"""Files below /proc that are kept open and read in place, as long as descriptors last."""
+"""Files below /proc that stay open and are read in place, within a budget of descriptors."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import resource
 
 _RESERVED = 256  # descriptors left to the rest of the program
 BUFFER = 4096
-"""Bytes that one read asks for; a longer file takes more of them."""
+"""The size of one read, in bytes; a longer file needs several."""
 
 _MAX_SIZE = 1 << 20
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit of open files to the hard one, and return how many of them may be held for reading."""
+    """Raise the soft limit of open files to the hard one, and return the number of files that may stay open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
         except (OSError, ValueError):
-            pass  # a sandbox may forbid it: what there is must do
+            pass  # a sandbox may forbid it: the present limit stays
     if soft == resource.RLIM_INFINITY:
         soft = 1 << 20
     return max(0, soft - _RESERVED)
@@ -31,12 +31,12 @@ def raise_descriptor_limit() -> int:
 class HeldFiles:
     """A budget of open files. Beyond it, files are opened, read and closed.
 
-    An open file of a process that has ended answers ESRCH (`ProcessLookupError`), even if its pid is in use again; one
-    that is not held open has no such protection.
+    Reading an open file of an ended process raises `ProcessLookupError` (ESRCH), even if its pid is in use again. There
+    is no such protection beyond the budget.
 
     Attributes:
-        limit: how many files may be held.
-        held: how many are.
+        limit: the most files that stay open.
+        held: the number of files that are open.
 
     """
 
@@ -45,7 +45,7 @@ class HeldFiles:
         self.held = 0
 
     def read(self, descriptors: list[int], which: int, path: str) -> bytes:
-        """Read the file whose descriptor is, or shall be, `descriptors[which]`; -1 stands for none."""
+        """Read the file of `descriptors[which]`. If that is -1, open it, and store the descriptor within the budget."""
         descriptor = descriptors[which]
         if descriptor < 0:
             descriptor = self.open(descriptors, which, path, os.O_RDONLY)
@@ -57,7 +57,7 @@ class HeldFiles:
                 os.close(descriptor)
 
     def size(self, descriptors: list[int], which: int, path: str) -> int:
-        """Size of a file or directory. It is opened for that only, which needs no right to read it."""
+        """Return the size of a file or directory. It is opened with `O_PATH`, which needs no right to read it."""
         descriptor = self.open(descriptors, which, path, os.O_PATH)
         try:
             return os.fstat(descriptor).st_size
@@ -66,7 +66,7 @@ class HeldFiles:
                 os.close(descriptor)
 
     def open(self, descriptors: list[int], which: int, path: str, flags: int) -> int:
-        """Open a file and, if the budget allows, note it in `descriptors`; else the caller closes it."""
+        """Open a file and store its descriptor in `descriptors` within the budget; otherwise the caller closes it."""
         descriptor = os.open(path, flags | os.O_CLOEXEC)
         if self.held < self.limit:
             self.held += 1
@@ -74,12 +74,12 @@ class HeldFiles:
         return descriptor
 
     def release(self, descriptors: list[int]) -> None:
-        """Close what is held there."""
+        """Close the open ones of these descriptors."""
         for which in range(len(descriptors)):
             self.release_one(descriptors, which)
 
     def release_one(self, descriptors: list[int], which: int) -> None:
-        """Close one of them, if it is held."""
+        """Close one of them if it is open."""
         descriptor = descriptors[which]
         if descriptor >= 0:
             os.close(descriptor)

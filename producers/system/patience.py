@@ -1,8 +1,8 @@
-"""What may never come back: asked in a thread that is left behind where it hangs.
+"""Calls that may never return: they run in a thread that is abandoned if it hangs.
 
-Most files of a process are read under a lock that it holds while it begins another program and closes files. Where
-these are of a file system that does not answer (NFS, FUSE), it holds that lock for good, and who reads hangs with it:
-`ps` does. No signal but a deadly one ends that.
+Most files of a process are read under a lock that it holds while it executes another program and closes files. If these
+are on a file system that does not answer (NFS, FUSE), it holds that lock forever, and every reader hangs with it, as
+`ps` does. Only a fatal signal ends that.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 PATIENCE_S: Final = 0.5
-"""So long an answer may take, twice."""
+"""An answer may take up to twice this time, in seconds."""
 
 MOST_S: Final = 10.0
-"""... and so long where its thread does not sleep uninterruptibly: a machine without a core to spare is slow."""
+"""The limit while the thread is not in uninterruptible sleep, in seconds: a machine without an idle core is slow."""
 
 
 class HangingError(TimeoutError):
-    """An answer does not come."""
+    """An answer did not arrive in time."""
 
 
 class Patience:
-    """One thread that asks something of many, one after the other; another one goes on where it hangs.
+    """Asks for many items, one after the other, in one thread. If that hangs, another thread continues.
 
     Args:
-        patience_s: so long an answer may take, twice, in seconds.
-        most_s: so long it may take where its thread does not sleep uninterruptibly, likewise.
+        patience_s: an answer may take up to twice this time, in seconds.
+        most_s: the limit while the thread is not in uninterruptible sleep, in seconds.
 
     Attributes:
-        cpu_ns: CPU time that answers took, but for those that did not come, in nanoseconds.
+        cpu_ns: the CPU time of all batches in which no item hung, in nanoseconds.
 
     """
 
     def __init__(self, patience_s: float = PATIENCE_S, most_s: float = MOST_S) -> None:
         self.cpu_ns = 0
-        self._left: set[Any] = set()  # the items at which threads were left behind
+        self._left: set[Any] = set()  # the items whose threads were abandoned
         self._patience_s = patience_s
         self._most_s = most_s
         self._worker: _Worker | None = None
@@ -53,18 +53,18 @@ class Patience:
 
     @property
     def hanging(self) -> int:
-        """The number of threads that have been left behind and have not come back."""
+        """The number of abandoned threads, without those of items that `late` returned."""
         return len(self._left)
 
     def each(self, items: Sequence[Item], ask: Callable[[Item], Answer]) -> list[Answer | Exception]:
-        """Ask for each of several. An item that hangs is not asked for again before its thread has come back.
+        """Ask for each of several items. An item that hangs is not asked for again before `late` has returned it.
 
         Args:
-            items: which, hashable.
+            items: the items, hashable.
             ask: the question.
 
         Returns:
-            The answers, or the exceptions that were raised; `HangingError` for a missing one.
+            The answers, or the exceptions that were raised; `HangingError` for a missing answer.
 
         """
         if not self._left:
@@ -86,7 +86,7 @@ class Patience:
         return answers
 
     def late(self) -> list[Any]:
-        """Those whose answers came after all, and were thrown away; since this was asked last."""
+        """Return the items whose answers were late and dropped, since the last call."""
         found = []
         while not self._late.empty():
             found.append(self._late.get())
@@ -116,7 +116,7 @@ class Patience:
 
 
 class _Batch(Generic[Item, Answer]):
-    """Questions, and what has come of them."""
+    """Questions and their answers so far."""
 
     def __init__(self, items: Sequence[Item], ask: Callable[[Item], Answer]) -> None:
         self.items = items
@@ -128,13 +128,13 @@ class _Batch(Generic[Item, Answer]):
         self.cpu_ns = 0
 
     def run(self) -> Item | None:
-        """Answer all; returns the one at which it was left behind."""
+        """Answer all questions, and return the item at which the batch was abandoned, if any."""
         begun = time.thread_time_ns()
         for item in self.items:
             answer: Answer | Exception
             try:
                 answer = self.ask(item)
-            except Exception as error:  # noqa: BLE001 - given to who asked
+            except Exception as error:  # noqa: BLE001 - returned to the caller
                 answer = error
             with self.lock:
                 if self.left:
@@ -146,7 +146,7 @@ class _Batch(Generic[Item, Answer]):
 
 
 class _Worker:
-    """A thread that takes batches. It does not keep the program from ending."""
+    """A thread that runs batches. It does not prevent the program from ending."""
 
     def __init__(self, late: queue.SimpleQueue[Any]) -> None:
         self.batches: queue.SimpleQueue[_Batch[Any, Any] | None] = queue.SimpleQueue()
@@ -155,7 +155,7 @@ class _Worker:
         self._thread.start()
 
     def sleeps(self) -> bool:
-        """Whether it sleeps uninterruptibly."""
+        """Return whether the thread is in uninterruptible sleep."""
         stat = content(f"/proc/self/task/{self._thread.native_id}/stat")
         return stat.rpartition(b")")[2][:2] == b" D"
 

@@ -1,7 +1,7 @@
 """Parsers of the texts below /proc: bytes in, plain values out, no I/O.
 
-Source of all forms: proc(5) and Documentation/filesystems/proc.rst of Linux. A text that does not have its form raises
-`ProcError`, which names the file, the field and what was expected.
+Source of all formats: proc(5) and Documentation/filesystems/proc.rst of Linux. A malformed text raises `ProcError`,
+which names the file, the field and what was expected.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ PF_KTHREAD = 0x00200000
 """The flag of `stat` that marks a kernel thread (include/linux/sched.h)."""
 
 PF_FORKNOEXEC = 0x00000040
-"""The one of a process that was forked and has called no exec: it goes on with its parent's program."""
+"""The flag of a process that was forked and has called no exec: it still runs the program of its parent."""
 
 COMMAND_BYTES = 800
-"""So much of a command line is read: at most four bytes for each character that is told."""
+"""The read limit of a command line: at most four bytes for each published character."""
 
 _COMMAND_LENGTH = 200
-_STAT_FIELDS = 22  # of `stat` behind the comm: all that is used, up to rss
+_STAT_FIELDS = 22  # of `stat` behind the comm, up to rss, the last one in use
 _DELAY_FIELD = 39  # delayacct_blkio_ticks, counted behind the comm from 0
 _IO_KEYS = [b"rchar:", b"wchar:", b"syscr:", b"syscw:", b"read_bytes:", b"write_bytes:", b"cancelled_write_bytes:"]
 _SWITCH_KEYS = [b"voluntary_ctxt_switches:", b"nonvoluntary_ctxt_switches:"]
@@ -28,7 +28,7 @@ _EXCERPT = 60
 
 
 class ProcError(ValueError):
-    """A text below /proc does not have the form that proc(5) gives it."""
+    """A text below /proc does not have the format of proc(5)."""
 
     def __init__(self, file: str, field: str, expected: str, text: bytes) -> None:
         excerpt = text if len(text) <= _EXCERPT else text[:_EXCERPT] + b"..."
@@ -36,7 +36,7 @@ class ProcError(ValueError):
 
 
 class Stat(NamedTuple):
-    """What is used of `/proc/PID/stat`; times in clock ticks, `rss_pages` in pages."""
+    """The fields in use of `/proc/PID/stat`; times in clock ticks, `rss_pages` in pages."""
 
     comm: bytes
     state: bytes
@@ -56,7 +56,7 @@ class Stat(NamedTuple):
 
 
 class Status(NamedTuple):
-    """What is used of `/proc/PID/status`; memory is 0 where there is none (kernel threads, zombies)."""
+    """The fields in use of `/proc/PID/status`; memory is 0 if missing (kernel threads, zombies)."""
 
     shared_bytes: int
     swap_bytes: int
@@ -65,7 +65,7 @@ class Status(NamedTuple):
 
 
 class Schedstat(NamedTuple):
-    """`/proc/PID/schedstat`: of one thread."""
+    """`/proc/PID/schedstat` of one thread."""
 
     run_ns: int
     wait_ns: int
@@ -73,9 +73,9 @@ class Schedstat(NamedTuple):
 
 
 class Io(NamedTuple):
-    """`/proc/PID/io`: of the whole process, its ended threads and the children that it has waited for included.
+    """`/proc/PID/io` of the whole process, including its ended threads and the children that it has waited for.
 
-    `/proc/PID/task/TID/io`: of one thread alone.
+    Also `/proc/PID/task/TID/io` of one thread alone.
     """
 
     read_characters: int
@@ -117,7 +117,7 @@ class SystemStat(NamedTuple):
 
 
 class Vmstat(NamedTuple):
-    """What is used of `/proc/vmstat`: events since boot; `paged_in` and `paged_out` in KiB, `swapped_...` in pages."""
+    """The fields in use of `/proc/vmstat`: events since boot; `paged_...` in KiB, `swapped_...` in pages."""
 
     faults: int
     faults_major: int
@@ -142,7 +142,7 @@ _VMSTAT_NAMES = (
 
 
 class Meminfo(NamedTuple):
-    """What is used of `/proc/meminfo`, in bytes."""
+    """The fields in use of `/proc/meminfo`, in bytes."""
 
     total: int
     free: int
@@ -177,7 +177,7 @@ _MEMINFO_NAMES = (
 
 
 def parse_stat(text: bytes, delays: bool = False, file: str = "stat") -> Stat:
-    """Parse `/proc/PID/stat`. With `delays` the block-I/O delay, far behind the rest, is parsed too, else it is 0."""
+    """Parse `/proc/PID/stat`. The block-I/O delay, far behind the rest, is parsed only with `delays`, otherwise 0."""
     begin = text.find(b"(")
     end = text.rfind(b")")  # a comm may hold parentheses, spaces and newlines
     if begin < 0 or end < begin:
@@ -252,7 +252,7 @@ def parse_switches(text: bytes, file: str = "status") -> tuple[int, int]:
 
 
 def parse_command(text: bytes) -> str:
-    """Parse `/proc/PID/cmdline`: the arguments joined by spaces, secrets hidden, other than printable ones `?`.
+    """Parse `/proc/PID/cmdline`: the arguments joined by spaces, secrets hidden, unprintable characters as `?`.
 
     Returns at most 200 characters, out of its first `COMMAND_BYTES`; the empty string for kernel threads and zombies.
     """
@@ -268,7 +268,7 @@ def printable(text: str) -> str:
 
 
 def parse_name(comm: bytes, kernel_thread: bool) -> str:
-    """Name a process by its comm, without the part of a kernel worker's that changes with what it works on."""
+    """Return the name of a process by its comm. A kernel worker's lacks the part that changes with its work."""
     if kernel_thread and comm.startswith(b"kworker/"):
         return "kworker"
     return printable(redact(comm.decode("utf-8", "replace"))) or "?"
@@ -283,7 +283,7 @@ def parse_system_stat(text: bytes, file: str = "/proc/stat") -> SystemStat:
         for line in text.splitlines():
             if line.startswith(b"cpu"):
                 key, *ticks = line.split()
-                # Kernels before 2.6.33 know fewer modes; those are 0 then.
+                # Kernels before 2.6.33 have fewer modes; the missing ones are 0.
                 cpus[key] = Cpu(*(list(map(int, ticks)) + [0] * 10)[:10])
             else:
                 key, value, *_ = line.split(None, 2)
@@ -316,7 +316,7 @@ def parse_load(text: bytes, file: str = "/proc/loadavg") -> tuple[float, float, 
 
 
 def parse_pressure(text: bytes, file: str = "/proc/pressure") -> dict[str, int]:
-    """Parse a file of `/proc/pressure`: microseconds stalled since boot, of `some` and, where there is one, `full`."""
+    """Parse a file of `/proc/pressure`: microseconds stalled since boot, of `some` and, if present, `full`."""
     totals = {}
     for line in text.splitlines():
         kind, _, rest = line.partition(b" ")
@@ -328,7 +328,7 @@ def parse_pressure(text: bytes, file: str = "/proc/pressure") -> dict[str, int]:
 
 
 def parse_vmstat(text: bytes, file: str = "/proc/vmstat") -> Vmstat:
-    """Parse `/proc/vmstat`; events that this kernel does not have (no swap, say) did not happen."""
+    """Parse `/proc/vmstat`; events that this kernel does not have (no swap, say) are 0."""
     words = text.split()
     values = dict(zip(words[0::2], words[1::2], strict=False))
     if b"pgfault" not in values:
@@ -354,12 +354,12 @@ def parse_meminfo(text: bytes, file: str = "/proc/meminfo") -> Meminfo:
 
 
 def whole_disks(names: set[str]) -> set[str]:
-    """Those block devices that are not partitions of another one (`sda1` of `sda`, `nvme0n1p2` of `nvme0n1`)."""
+    """Return the block devices that are not partitions of another one (`sda1` of `sda`, `nvme0n1p2` of `nvme0n1`)."""
     return {name for name in names if _disk_of(name) not in names}
 
 
 def _disk_of(partition: str) -> str | None:
-    """The disk of which this would be a partition, by the kernel's rule for their names."""
+    """Return the disk of which this would be a partition, by the kernel's rule for their names."""
     stem = partition.rstrip("0123456789")
     if stem == partition or not stem:
         return None

@@ -1,16 +1,16 @@
-"""Secrets in command lines, addresses and names, hidden before anything is recorded.
+"""Hides secrets in command lines, addresses and names before anything is recorded.
 
-Whoever looks at a process sees its arguments, and what laggard records goes to a bus, a page and alerts. So each text
-that a process, a client or a traced program gave goes through `redact`, which puts `***` in the place of
+The arguments of a process are visible to others, and records of laggard go to a bus, a page and alerts. So each text
+from a process, a client or a traced program goes through `redact`, which replaces these by `***`:
 
-- the value of a name that says secret (`NAMES`): `--db-password=X`, `--token X`, `AWS_SECRET_ACCESS_KEY=X`,
+- the value of a name that means a secret (`NAMES`): `--db-password=X`, `--token X`, `AWS_SECRET_ACCESS_KEY=X`,
   `"password": "X"`, `?access_token=X`, `Authorization: Basic X`, `IDENTIFIED BY 'X'`;
-- what some programs take as a secret behind one letter (`PROGRAMS`): `mysql -pX`, `curl -u X`, `sshpass -p X`;
+- the secret behind a one-letter option of some programs (`PROGRAMS`): `mysql -pX`, `curl -u X`, `sshpass -p X`;
 - the password in an address: `postgres://shop:X@db/shop`;
-- what is a secret by its shape: Bearer tokens, JSON web tokens, private keys in PEM, and keys of well-known services.
+- secrets with a known shape: Bearer tokens, JSON web tokens, private keys in PEM, and keys of well-known services.
 
-A text is cut before it is searched, and each pattern looks at each character a bounded number of times. A secret that
-stands alone, with nothing that says so, is not found.
+A text is cut before the search, and each pattern visits each character a bounded number of times. A secret that stands
+alone, without a sign of what it is, is not found.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HIDDEN: Final = "***"
-"""What stands in the place of a secret."""
+"""The replacement of a secret."""
 
 LONGEST: Final = 4096
-"""Characters of a text that are looked at; what is behind them is dropped."""
+"""The most characters of a text that are searched; the rest is dropped."""
 
 NAMES: Final = (
     *("password", "passwords", "passwd", "passphrase", "passcode", "pass", "pwd", "pw", "psk", "secret", "secrets"),
@@ -35,9 +35,9 @@ NAMES: Final = (
     *("auth_key", "encryption_key", "master_key", "private_key", "secret_key", "shared_key", "signing_key"),
     *("key_pass", "store_pass", "require_pass", "master_auth", "signature", "sig", "identified_by"),
 )
-"""Names that say secret, and those that end with one of them, in any case; `_` may be `-`, `.`, a blank or nothing.
+"""Names of secrets, and endings of such names, in any case; `_` may be `-`, `.`, a blank or nothing.
 
-Those of up to `_SHORT` letters only as a word of their own: `db_pass`, `dbPass` and `--pass`, but not `--bypass`.
+Those of up to `_SHORT` letters match only as a word of their own: `db_pass`, `dbPass` and `--pass`, but not `--bypass`.
 """
 
 _APART: Final = r"[ =\0]?"
@@ -55,7 +55,7 @@ PROGRAMS: Final = (
     ("sqlcmd|bcp|zip|unzip", "P", _APART),
     ("smbclient|rpcclient", "U", _APART),
 )
-"""Programs, the letters behind which they take a secret, and what may stand between."""
+"""Programs, the letters of their options for a secret, and what may stand between letter and secret."""
 
 _SHORT: Final = 4
 _NAME_CHARACTERS: Final = string.ascii_letters + string.digits + "_.-"
@@ -71,7 +71,7 @@ _QUOTED: Final = re.compile(r"\"(?:[^\"\\\0]|\\[^\0])*\"(?=[,;:}\])\s\0]|$)|'(?:
 _ESCAPED: Final = re.compile(r"\\[\"'][^\"'\\\0]*")
 _WORD: Final = re.compile(r"(?:\\[^\0]|\"(?:[^\"\\\0]|\\[^\0])*\"?|'[^'\0]*'?|[^\s\\\0\"'])*")
 
-# A text that was cut may end before the `@`; where digits end, they are a port.
+# A text that was cut may end before the `@`. Digits before a path, a blank or the end are a port.
 _ADDRESS: Final = re.compile(
     r"(://[^\s/?#:@\[\"'\0]{0,128}:)(?![0-9]{1,5}(?:[/?#\s\0]|\Z))"
     r"(?:[^\s\"'<>\0]{1,256}(?=@)|[^\s\"'<>\0]{1,256}\Z)"
@@ -98,7 +98,7 @@ _KEY_HINTS: Final = (
     *("PRIVATE KEY",),
 )
 _PROGRAM: Final = re.compile(rf"(?<![\w-])(?:{'|'.join(f'({names})' for names, _, _ in PROGRAMS)})(?=[\s\0])", re.ASCII)
-# Of `curl` letters of other options may stand before, as in `-sSu`, and there is a long form.
+# For `curl`, letters of other options may stand before, as in `-sSu`, and there is a long form.
 _OPTIONS: Final = tuple(
     re.compile(
         r"(?<=[\s\0])"
@@ -114,31 +114,31 @@ _PROGRAM_HINTS: Final = (
 
 
 class Redactor:
-    """Hides what `redact` does, and more names.
+    """Hides secrets as `redact` does, with more names.
 
     Args:
-        more: names beside `NAMES`, written like those.
+        more: names in addition to `NAMES`, in the same form.
 
     """
 
     def __init__(self, more: Sequence[str] = ()) -> None:
         words = [[part for part in re.split(r"[-_. ]+", name.translate(_CASES)) if part] for name in (*NAMES, *more)]
         words = [parts for parts in words if parts]
-        # What each name has in it: to look for these is cheap, and most texts have none.
+        # The longest part of each name: searching for these is cheap, and most texts have none.
         hints = sorted({max(parts, key=len) for parts in words}, key=len)
         self._hints = tuple(
             each for number, each in enumerate(hints) if not any(other in each for other in hints[:number])
         )
         names = "|".join("[-_. ]?".join(map(re.escape, parts)) for parts in words)
-        # A name, then what gives it a value: a sign, the end of an argument, or blanks.
+        # A name, then the separator of its value: a sign, the end of an argument, or blanks.
         self._names = re.compile(
             rf"(?P<name>{names})[0-9]{{0,3}}"
             rf"(?:(?P<given>\\?[\"']?[ \t]{{0,4}}(?::=|=>|[=:]|%3d)[ \t]{{0,4}})|(?P<apart>\0|[ \t]{{1,4}}))"
         )
 
     def redact(self, text: str) -> str:
-        """The text with `***` in the place of each secret; its arguments may have NULs between them, which stay."""
-        # As long as the text, whatever its letters are.
+        """Return the text with `***` in the place of each secret. NULs between arguments stay."""
+        # It has the same length as the text, whatever its letters are.
         low = text.lower() if text.isascii() else text.translate(_CASES)
         if any(hint in low for hint in self._hints):
             text = self._hide_named(text, low)
@@ -167,7 +167,7 @@ class Redactor:
 
 
 def _value(text: str, found: re.Match[str]) -> re.Match[str] | None:
-    """The value that is given to a name that was found; None where it is none."""
+    """Return the value of a name that was found; None if it has none."""
     name, start, end = found["name"], found.start(), found.end()
     before = text[max(0, start - _LONGEST_NAME) : start]
     prefix = len(before) - len(before.rstrip(_NAME_CHARACTERS))
@@ -178,7 +178,7 @@ def _value(text: str, found: re.Match[str]) -> re.Match[str] | None:
     if found["given"] is None:
         if not text.startswith("-", begin):
             return _QUOTED.match(text, end)
-        # Where the next option comes, this one has no value, or asks for it.
+        # Before the next option, this one has no value, or prompts for it.
         by = _ARGUMENT if found["apart"] == "\0" else _WORD
         return None if text.startswith("--", end) else by.match(text, end)
     around = text[begin - 1] if begin else ""
@@ -189,7 +189,7 @@ def _value(text: str, found: re.Match[str]) -> re.Match[str] | None:
 
 
 def _hide_options(text: str) -> str:
-    """Hide what programs take behind one letter, up to the next such program."""
+    """Hide the secrets behind one-letter options of programs, each up to the next such program."""
     found = list(_PROGRAM.finditer(text))
     if not found:
         return text
@@ -217,17 +217,17 @@ _more: tuple[str, ...] | None = ()
 
 
 def configure(*, enabled: bool = True, more: Sequence[str] = ()) -> None:
-    """Say for this process whether secrets are hidden, and which names say secret beside `NAMES`."""
-    global _more  # noqa: PLW0603 - as the settings are: of the process
+    """Set for this process whether secrets are hidden, and names of secrets in addition to `NAMES`."""
+    global _more  # noqa: PLW0603 - a setting of the process
     _more = tuple(more) if enabled else None
 
 
 def redact(text: str) -> str:
-    """The text with `***` in the place of secrets, cut to `LONGEST` characters before; see above for what is hidden."""
+    """Return the text, cut to `LONGEST` characters, with `***` in the place of secrets; unchanged if hiding is off."""
     return text if _more is None else _redactor(_more).redact(text[:LONGEST])
 
 
 @cache
 def _redactor(more: tuple[str, ...]) -> Redactor:
-    # Not before there is a text: to compile the patterns takes some milliseconds.
+    # Compiled for the first text: that takes some milliseconds.
     return Redactor(more)
