@@ -1,4 +1,4 @@
-"""What one session takes of the budget of all, and when that is paid back."""
+"""The CPU time that one session uses of the budget of all, and the time at which it is paid back."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from laggard.producers.diagnosis.bounds import Budget
     from laggard.producers.system.clock import Clock
 
-_BURST_S = 2.5  # so long a share is, in CPU time, what a profiler takes before it pauses to pay it back
+_BURST_S = 2.5  # a profiler pauses when it owes more CPU time than its session's share of this time
 
 
 class Account:
-    """CPU time of one session, as `Budget` shares it out.
+    """The CPU time of one session within a `Budget`.
 
     Args:
-        budget: of all sessions.
-        clock: what tells the time.
-        others: CPU time so far of other threads and processes that work for the session, in seconds; and of that, what
-            is for profilers.
+        budget: the budget of all sessions.
+        clock: the clock.
+        others: returns the CPU time so far of other threads and processes that work for the session, in seconds, and
+            the part of it that is for profilers.
 
     Attributes:
-        cpu_s: CPU time of all of it so far, in seconds.
-        alone: whether there is no profiler: then the rounds have all of the share.
+        cpu_s: the total CPU time of the session so far, in seconds.
+        alone: whether there is no profiler, so that the rounds have all of the share.
 
     """
 
@@ -35,15 +35,15 @@ class Account:
         self._budget = budget
         self._clock = clock
         self._others = others
-        self._others_s = self._profiled_s = 0.0  # what is counted already
-        self._paid_ns = clock.monotonic()  # when rounds have paid back what they took
+        self._others_s = self._profiled_s = 0.0  # already counted
+        self._paid_ns = clock.monotonic()  # when rounds have paid back their CPU time
         self._owed_s = 0.0  # by profilers ...
         self._owed_ns = self._paid_ns  # ... at that time
         budget.sessions += 1
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Count what this thread does within, and what the others did since the last time."""
+        """Count the CPU time of this thread within, and that of the others since the last time."""
         begun_ns = self._clock.cpu()
         try:
             yield
@@ -61,21 +61,21 @@ class Account:
 
     @property
     def paid_ns(self) -> int:
-        """When rounds have paid back what they took, by the monotonic clock."""
+        """The time at which rounds have paid back their CPU time, by the monotonic clock."""
         return self._paid_ns
 
     @property
     def may_begin(self) -> bool:
-        """Whether profilers have paid back what they took."""
+        """Whether profilers have paid back their CPU time."""
         return not self._owes_s()
 
     @property
     def must_pause(self) -> bool:
-        """Whether a profiler took more than a burst."""
+        """Whether profilers owe more than a burst."""
         return self._owes_s() > _BURST_S * self._budget.share
 
     def close(self) -> None:
-        """Leave the share to the others."""
+        """Leave the share to the other sessions."""
         self._budget.sessions -= 1
 
     def _owes_s(self) -> float:

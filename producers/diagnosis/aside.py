@@ -1,7 +1,7 @@
-"""What may not come back: asked in a thread of its own, with little patience.
+"""Calls that may never return: they run in a thread of their own, with a short timeout.
 
-The list of a process's mappings waits for the lock of its memory, which a process that thrashes or hangs on a disk may
-hold for minutes; and so may opening a file of a broken file system. Who watches a sick process must not catch it.
+Listing the mappings of a process waits for the lock of its memory, which it may hold for minutes while it thrashes or
+hangs on a disk. Opening a file of a broken file system may hang, too. The observer of such a process must not hang.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 PATIENCE_S = 0.5
-"""So long an answer is waited for."""
+"""The timeout of an answer, in seconds."""
 
 
 class Aside:
-    """One thread for such questions, begun with the first; it answers them in their order.
+    """One thread for such questions, started with the first one; it answers them in order.
 
-    While a question hangs, the next ones are not asked. The thread does not keep the program from ending.
+    While a question hangs, the next ones are not asked. The thread does not prevent the program from ending.
 
     Attributes:
-        cpu_s: CPU time that the answers took, in seconds, that of helpers for them, too.
+        cpu_s: the CPU time of the answers, in seconds, including that of helpers.
 
     """
 
@@ -40,10 +40,10 @@ class Aside:
         self._begun = False
 
     def ask(self, question: Callable[[], Answer], patience_s: float = PATIENCE_S) -> Answer:
-        """The answer, or the exception that it raised. So long an answer is waited for, in seconds.
+        """Return the answer, or raise its exception, within a timeout of `patience_s` seconds.
 
         Raises:
-            TimeoutError: it did not come in time, or an earlier one has not come yet.
+            TimeoutError: it did not arrive in time, or an earlier one is still missing.
 
         """
         if self._hanging is not None and self._hanging.empty():
@@ -59,11 +59,11 @@ class Aside:
         return answer  # type: ignore[return-value] # the one to this question
 
     def tell(self, task: Callable[[], object]) -> None:
-        """Have something done behind what hangs, and wait for nothing."""
+        """Queue a task, behind any call that hangs, and do not wait for it."""
         self._put(task)
 
     def close(self) -> None:
-        """Let the thread end, as soon as nothing hangs."""
+        """Let the thread end as soon as nothing hangs."""
         self._questions.put(None)
 
     def _put(self, question: Callable[[], object]) -> queue.SimpleQueue[object]:
@@ -81,7 +81,7 @@ class Aside:
             answer: object
             try:
                 answer = question()
-            except Exception as error:  # noqa: BLE001 - raised where it was asked
+            except Exception as error:  # noqa: BLE001 - raised by `ask`
                 answer = error
             self.cpu_s += thread_time() - begun
             answers.put(answer)

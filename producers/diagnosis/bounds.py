@@ -1,4 +1,4 @@
-"""How much a diagnosis may take: of a core, of time, of memory, of open files."""
+"""The limits of diagnoses: CPU time, duration, memory, and open files."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from laggard.producers.system.open_files import HeldFiles, raise_descriptor_limit
 
 FILES = 1024
-"""So many files all sessions together hold open, at most, and at most a quarter of what the program may."""
+"""The most open files of all sessions together, at most a quarter of those that the program may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one session.
+    """The limits of one session.
 
     Attributes:
-        duration_s: for how long it looks.
-        samples: how many rounds it makes.
-        size_bytes: about how large its diagnosis gets as JSON; threads with less use are left out, and counted.
-        interval_s: between two rounds, where the budget allows it.
-        threads: at how many threads one round looks. Where there are more, three quarters are for those that used CPU
-            time at their last look, and the others take turns in the last quarter.
-        phases: how many it tells apart; what comes later is added to the last of its kind.
+        duration_s: its longest duration.
+        samples: the most rounds.
+        size_bytes: the approximate size of its diagnosis as JSON; threads with less use are left out, and counted.
+        interval_s: the time between two rounds, if the budget allows it.
+        threads: the most threads that one round samples. If there are more, three quarters are for those that used CPU
+            time at their last sample, and the others take turns in the last quarter.
+        phases: the most phases; a later one is added to the last of its kind.
 
     Raises:
-        ValueError: one of them is not above 0.
+        ValueError: one of them is not above 0, or there are fewer than 2 phases.
 
     """
 
@@ -45,20 +45,20 @@ class Limits:
 
 
 class Budget:
-    """What all sessions of a program may take together: CPU time, shared equally, and open files.
+    """The common limit of all sessions of a program: CPU time, shared equally, and open files.
 
-    What a round of a session took is paid back before its next one, so that rounds become rarer as they cost more; what
-    a profiler beside them takes is paid back by its pauses. Each of both has half of the session's share. Nothing is
-    saved for later.
+    The CPU time of a round is paid back before the next round of the session, so expensive rounds become rarer. That of
+    profilers is paid back by their pauses. Rounds and profilers have half of the session's share each; without a
+    profiler, rounds have all of it. Nothing is saved for later.
 
     Args:
-        ratio: CPU time, of one core.
+        ratio: the CPU time as a share of one core.
 
     Attributes:
         ratio: the same.
-        files: those that are held open.
-        sessions: how many share it now.
-        spent_s: CPU time that they took, ended ones too, in seconds.
+        files: the open files.
+        sessions: the number of sessions that share it now.
+        spent_s: the CPU time of all sessions, ended ones too, in seconds.
 
     Raises:
         ValueError: the ratio is not above 0.
@@ -75,5 +75,5 @@ class Budget:
 
     @property
     def share(self) -> float:
-        """What each session may take, of one core."""
+        """The CPU time of each session as a share of one core."""
         return self.ratio / max(1, self.sessions)

@@ -1,4 +1,4 @@
-"""What a session asks of a profiler, and a profiler of a session."""
+"""The interface between a session and its profilers."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ if TYPE_CHECKING:
 
 
 class ProfilerError(Exception):
-    """A profiler cannot do its work on this process: what, why, and what to do about it, in one sentence."""
+    """A profiler cannot work on this process: what, why, and what to do about it, in one sentence."""
 
 
 class Unsuited(str):
-    """Why a profiler cannot be used: the process is not of its kind. No news where nobody asked for that profiler."""
+    """The reason that a profiler is not for this kind of process. Reported only if that profiler was requested."""
 
     __slots__ = ()
 
 
 class Sample(NamedTuple):
-    """What one thread was found at, once.
+    """One observation of one thread.
 
     Attributes:
-        ts: when, seconds since the Unix epoch.
-        tid: which one, by its id on the host (not the one in its own pid namespace).
-        locations: the innermost first; empty where only its state is known.
+        ts: seconds since the Unix epoch.
+        tid: the id of the thread on the host (not the one in its own pid namespace).
+        locations: the innermost first; empty if only its state is known.
         state: whether it ran, or was blocked.
-        wait_channel: the kernel's function in which it was blocked; empty where it ran, or where that is not known.
+        wait_channel: the function of the kernel in which it was blocked; empty if it ran, or if unknown.
         system_call: the name of the system call that it was in; empty likewise.
 
     """
@@ -42,40 +42,40 @@ class Sample(NamedTuple):
 
 
 class Profiler(Protocol):
-    """Finds what the threads of one process execute. May run beside us as a child process.
+    """Finds what the threads of one process execute. It may run as a child process.
 
-    Who drives it bounds it, in time and in CPU time: it may be stopped at any moment, and started again.
+    Its caller limits its time and CPU time: it may be stopped at any moment, and started again.
     """
 
     @property
     def name(self) -> str:
-        """As in `Diagnosis.methods`: `perf`, `py-spy`, `eu-stack`, `jcmd`."""
+        """The name as in `Diagnosis.methods`: `perf`, `py-spy`, `eu-stack`, `jcmd`."""
 
     @property
     def cpu_s(self) -> float:
-        """CPU time that it took so far, in seconds: of the processes that it started, over all of its starts.
+        """The CPU time so far of the processes that it started, in seconds, over all of its starts.
 
-        What it takes of the calling thread is counted by who calls it.
+        The caller counts the CPU time of the calling thread.
         """
 
     @property
     def stopped_s(self) -> float:
-        """For how long it had the process stopped so far, in seconds, in sum."""
+        """The total time for which it has stopped the process, in seconds."""
 
     @property
     def notes(self) -> Sequence[str]:
-        """In plain words, what it could not tell, and why."""
+        """The gaps in its results, and the reasons, in plain words."""
 
     def start(self) -> None:
-        """Begin, or begin again after a `stop`.
+        """Start, or start again after a `stop`.
 
         Raises:
-            ProfilerError: it cannot.
+            ProfilerError: it cannot start.
 
         """
 
     def take(self) -> Sequence[Sample]:
-        """All that came since it was asked last. Does not wait for what is not there yet.
+        """Return all samples since the last call. Does not wait for more.
 
         Raises:
             ProfilerError: it ended by itself, and not because the process did.
@@ -83,16 +83,16 @@ class Profiler(Protocol):
         """
 
     def stop(self) -> Sequence[Sample]:
-        """End, and give the rest. Always leaves the process running; asked again, does nothing."""
+        """Stop, and return the remaining samples. Always leaves the process running; a second call has no effect."""
 
 
 class Method(Protocol):
-    """What the module of a profiler has (`perf.py`, `pyspy.py`, ...): a module is one of these.
+    """The interface of the module of a profiler (`perf.py`, `pyspy.py`, ...).
 
     Attributes:
-        NAME: of its profilers.
-        STOPS: whether the process stands still while it looks. Such a one is used where nothing else can be, and not
-            while a thread of the process sleeps uninterruptibly.
+        NAME: the name of its profilers.
+        STOPS: whether it stops the process to sample it. Such a profiler is used only if no other can be, and not while
+            a thread of the process is in uninterruptible sleep.
 
     """
 
@@ -102,7 +102,7 @@ class Method(Protocol):
     def STOPS(self) -> bool: ...  # noqa: D102, N802 - a module's constant
 
     def available(self, pid: int) -> str:
-        """Why it cannot be used on this process, in words; empty where it can. Cheap, changes nothing."""
+        """Return why it cannot be used on this process, in words; empty if it can. Cheap, changes nothing."""
 
     def attach(self, pid: int) -> Profiler:
-        """A profiler of this process, not yet started."""
+        """Return a profiler of this process, not yet started."""

@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DUMP_BYTES: Final = 4 << 20
-"""So much of a dump is read: the stacks of some 1,000 threads."""
+"""The limit of a dump, in bytes: the stacks of some 1,000 threads."""
 
 THREADS: Final = 8192
-"""So many threads of a dump are told."""
+"""The most threads of a dump."""
 
 FRAMES: Final = 64
-"""So many functions of a stack are told, the innermost ones."""
+"""The most functions of a stack, the innermost ones."""
 
 LONGEST_LINE: Final = 2048
-"""What is longer is no line of a stack: names have 512 bytes and less."""
+"""The longest line of a stack, in characters: names have at most 512 bytes."""
 
 _NO_FILE: Final = ("Native Method", "Unknown Source")
 _NID: Final = " nid="
@@ -50,13 +50,13 @@ def parse_dump(text: str) -> Iterator[tuple[int, list[tuple[str, str, int]]]]:
 
 
 def hidden(function: str) -> str:
-    """A function without the address of a class that was made at run time: another one in each process."""
+    """Return a function without the address of a class that was made at run time: it differs between processes."""
     parts = function.split("/0x")
     return parts[0] + "".join(part.lstrip("0123456789abcdef") for part in parts[1:])
 
 
 def _native_id(line: str) -> int:
-    """The one behind a thread's name; 0 for a line without."""
+    """Return the native id behind the name of a thread; 0 for a line without."""
     word = (line.rpartition(_NID)[2].split(None, 1) or [""])[0]
     digits, base = (word[2:], 16) if word.startswith("0x") else (word, 10)
     try:
@@ -66,7 +66,7 @@ def _native_id(line: str) -> int:
 
 
 def _frame(line: str) -> tuple[str, str, int] | None:
-    """`    at java.lang.Thread.run(java.base@21/Thread.java:1583)`; None for a line that tells of something else."""
+    """Parse a line like `    at java.lang.Thread.run(java.base@21/Thread.java:1583)`; None for any other line."""
     before, at, rest = line.partition("at ")
     function, opened, place = rest.partition("(")
     if not at or before.strip() or not before or not opened or not function or not place.endswith(")"):

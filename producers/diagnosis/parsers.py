@@ -1,7 +1,7 @@
-"""Parsers of the texts below `/proc/PID` that tell what a thread executes: bytes in, plain values out, no I/O.
+"""Parsers of the texts below `/proc/PID` that show what a thread executes: bytes in, plain values out, no I/O.
 
-Source of all forms: proc(5), and fs/proc/{array,base}.c of Linux. A text that does not have its form raises
-`ProcError`, which names the file, the field and what was expected.
+Source of all formats: proc(5), and fs/proc/{array,base}.c of Linux. A malformed text raises `ProcError`, which names
+the file, the field and what was expected.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from laggard.producers.diagnosis.symbols import KERNEL
 from laggard.producers.system.proc import ProcError, printable
 
 RUNNING = b"running"
-"""What `syscall` is of a thread that is on a CPU or waits for one."""
+"""The content of `syscall` for a thread that is on a CPU or waits for one."""
 
 _OUTSIDE = -1  # blocked in the kernel, but in no system call: at a page fault, say
 
 
 class Blocked(NamedTuple):
-    """What `syscall` tells of a blocked thread.
+    """The content of `syscall` for a blocked thread.
 
     Attributes:
-        number: of the system call; None where it is in none.
-        address: of the instruction at which it will go on; 0 for a thread without one, as one of the kernel.
+        number: the number of its system call; None if it is in none.
+        address: the instruction at which it will continue; 0 for a thread without one, such as a kernel thread.
         stack: its stack pointer; likewise.
-        arguments: of the system call, as they are in registers; none where it is in none.
+        arguments: the arguments of its system call, as in registers; none if it is in none.
 
     """
 
@@ -36,7 +36,7 @@ class Blocked(NamedTuple):
 
     @property
     def place(self) -> tuple[int | None, int, int]:
-        """The system call, the instruction and the stack pointer: of the next call in a loop they are the same."""
+        """The system call, the instruction and the stack pointer: the next call in a loop has the same ones."""
         return self.number, self.address, self.stack
 
 
@@ -56,7 +56,7 @@ def parse_syscall(text: bytes, file: str = "syscall") -> Blocked | None:
 
 
 def parse_wchan(text: bytes) -> str:
-    """Parse `/proc/PID/task/TID/wchan`: the kernel's function; empty where it is none, or not told."""
+    """Parse `/proc/PID/task/TID/wchan`: the function of the kernel; empty if there is none, or it is hidden."""
     name = text.strip()
     return "" if name == b"0" else printable(name.decode("utf-8", "replace"))
 
@@ -74,9 +74,9 @@ def parse_stack(text: bytes, file: str = "stack") -> tuple[Location, ...]:
 
 
 def parse_namespace_ids(text: bytes) -> tuple[int, ...]:
-    """Parse the line NSpid of `/proc/PID/status`: its id in each pid namespace that knows it, the outermost first.
+    """Parse the line NSpid of `/proc/PID/status`: the id in each pid namespace that has it, the outermost first.
 
-    Empty where the kernel does not tell, or the text is not all there.
+    Empty if the kernel does not have this line, or the text is incomplete.
     """
     _, found, rest = text.partition(b"\nNSpid:")
     words = rest.partition(b"\n")[0].split()
@@ -84,16 +84,16 @@ def parse_namespace_ids(text: bytes) -> tuple[int, ...]:
 
 
 def parse_user_id(text: bytes) -> int | None:
-    """Parse the line Uid of `/proc/PID/status`: its real user; None where that is not told."""
+    """Parse the line Uid of `/proc/PID/status`: the real user; None if it is missing."""
     return _number(text, b"\nUid:")
 
 
 def parse_process_id(text: bytes) -> int | None:
-    """Parse the line Tgid of `/proc/PID/status`: the process that a thread belongs to; None where that is not told."""
+    """Parse the line Tgid of `/proc/PID/status`: the process of a thread; None if it is missing."""
     return _number(text, b"\nTgid:")
 
 
 def _number(text: bytes, key: bytes) -> int | None:
-    """The first number of a line of `status`."""
+    """Return the first number of a line of `status`."""
     words = text.partition(key)[2].split(None, 1)
     return int(words[0]) if words and words[0].isdigit() else None

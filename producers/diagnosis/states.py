@@ -1,4 +1,4 @@
-"""In which states the threads of a process are, and whether they can be changed."""
+"""The states of the threads of a process, its inner id and credentials, and whether it can be signaled."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from laggard.producers.system.proc import ProcError, parse_stat
 
 
 def thread_states(path: str) -> dict[int, bytes]:
-    """Threads and their states, as in `/proc/PID/task/TID/stat`; none where the process is gone.
+    """Return the threads and their states, as in `/proc/PID/task/TID/stat`; none if the process is gone.
 
     Args:
-        path: of the process, below the root of procfs.
+        path: the path of the process below the root of procfs.
 
     """
     states: dict[int, bytes] = {}
@@ -30,10 +30,10 @@ def thread_states(path: str) -> dict[int, bytes]:
 
 
 def inner_pid(path: str) -> int:
-    """The id that a process or thread has in its own pid namespace; 0 where it is gone.
+    """Return the id of a process or thread in its own pid namespace; 0 if it is gone.
 
     Args:
-        path: of it, below the root of procfs.
+        path: its path below the root of procfs.
 
     """
     ids = parse_namespace_ids(content(f"{path}/status"))
@@ -41,9 +41,9 @@ def inner_pid(path: str) -> int:
 
 
 def credentials(path: str) -> tuple[int, int]:
-    """The effective user and group of a process; -1 where it is gone.
+    """Return the effective user and group of a process; -1 if it is gone.
 
-    The owner of its folder in procfs is root where nobody may look into it.
+    The owner of its directory in procfs is no substitute: it is root if access to the process is restricted.
     """
     text = content(f"{path}/status")
     found = [text.partition(key)[2].partition(b"\n")[0].split() for key in (b"\nUid:", b"\nGid:")]
@@ -52,7 +52,7 @@ def credentials(path: str) -> tuple[int, int]:
 
 
 def may_signal(pid: int) -> bool:
-    """Whether signals may be sent to a process: it is our own user's, or we have CAP_KILL."""
+    """Return whether signals may be sent to a process: it belongs to our own user, or we have CAP_KILL."""
     try:
         os.kill(pid, 0)
     except OSError:

@@ -11,7 +11,7 @@ from system_calls import syscalls
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The tables, by what uname(2) says of the machine: of its own programs, and of those of 32 bits that it runs too.
+# The tables by the machine of uname(2): for its own programs, and for those of 32 bits that it can run.
 _TABLES = {
     "x86_64": ("x86_64", "i386"),
     "aarch64": ("arm64", "arm"),
@@ -22,12 +22,12 @@ _TABLES = {
 
 
 def name(number: int, *, bits: int = 64, machine: str | None = None) -> str:
-    """The name of a system call; `syscall_` and its number where it is not known.
+    """Return the name of a system call; `syscall_` and its number if unknown.
 
     Args:
-        number: as `/proc/PID/syscall` gives it.
-        bits: of the program.
-        machine: as uname(2) says; by default this one.
+        number: the number in `/proc/PID/syscall`.
+        bits: the word size of the program.
+        machine: the machine as in uname(2); by default this one.
 
     """
     return _names(machine or os.uname().machine, bits).get(number, f"syscall_{number}")

@@ -1,4 +1,4 @@
-"""Which process is diagnosed, so that it is never taken for another one that got its pid later."""
+"""The identity of a diagnosed process, so that it is never confused with a later one of the same pid."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Target(NamedTuple):
 
     Attributes:
         pid: its id on the host.
-        start_ticks: when it began, in clock ticks since boot: with the pid, this is one process for good.
-        row: of it in its host's frames: `nginx[4711@99]`.
-        name: its own.
-        command: its command line; empty where that is not to be told.
+        start_ticks: its start time, in clock ticks since boot; with the pid, it identifies the process for good.
+        row: its row in the frames of its host: `nginx[4711@99]`.
+        name: its name.
+        command: its command line; empty if it must not be published.
 
     """
 
@@ -33,11 +33,11 @@ class Target(NamedTuple):
 
 
 def find(pid: int, *, root: str = "/proc", command_lines: bool = True) -> Target:
-    """The process that has this pid now, or a thread of this id.
+    """Return the process that has this pid now, or a thread with this id.
 
     Args:
-        pid: on the host.
-        root: where procfs is mounted.
+        pid: the id on the host.
+        root: the mount point of procfs.
         command_lines: whether to read its command line, which may hold secrets.
 
     Raises:

@@ -1,6 +1,6 @@
-"""The threads of one process: which there are, what CPU time they took, and what those that are blocked wait in.
+"""The threads of one process: which there are, their CPU time, and what the blocked ones wait for.
 
-All of it is read from procfs; nothing is stopped.
+All of it is read from procfs, without stopping the process.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ SCHEDSTAT, STAT = range(len(FILES))
 
 _ENDED = (b"Z", b"X", b"x")
 _UNINTERRUPTIBLE = b"D"
-_FOR_OTHERS = 4  # of many threads, one place in so many is for those that did not run at their last look
-_READ_AGAIN = 4  # of looks that find a thread at the same place, its stack is read at one in so many
-_READ_MOST = 32  # stacks are read in a round, those of other threads in later ones
-_FIND_ROUNDS = 16  # once in so many rounds it is seen which of many threads run
+_FOR_OTHERS = 4  # with many threads, one place in this many is for those that did not run at their last sample
+_READ_AGAIN = 4  # the stack of a thread that stays at the same place is read at one in this many samples
+_READ_MOST = 32  # the most stacks that are read in a round; those of other threads are read in later ones
+_FIND_ROUNDS = 16  # the number of rounds between two searches for the running ones of many threads
 
 
 class Look(NamedTuple):
-    """What a thread was found at, as `Sample` has it."""
+    """The place of a thread at one time, as in `Sample`."""
 
     locations: tuple[Location, ...]
     state: ThreadState
@@ -52,20 +52,20 @@ _NOT_READ: _Called = (None, 0, 0), (), 0
 
 
 class Thread:
-    """One thread, as long as it lives.
+    """One thread during its life.
 
     Attributes:
         tid: its id on the host.
-        new: whether it began while the process was looked at: all of its CPU time is since then.
-        name: its own.
-        start_ticks: when it began, in clock ticks since boot.
-        cpu: CPU time since it began.
-        before_s: ... of that, in user mode and in the kernel, what was before its last look, or before anybody looked.
-        ran: whether it took CPU time between its last two looks, or at the last one.
-        uninterruptible: whether it was in uninterruptible sleep at the last look.
-        called: where its stack was read last, who its callers were, and at how many looks that has been told.
-        look: what it was found at last.
-        seen: at which round that was; 0 for none.
+        new: whether it began after the first round, so that all of its CPU time counts.
+        name: its name.
+        start_ticks: its start time, in clock ticks since boot.
+        cpu: its CPU time since its start.
+        before_s: the part of that in user mode and in the kernel before its last sample, or before sampling began.
+        ran: whether it used CPU time between its last two samples, or ran at the last one.
+        uninterruptible: whether it was in uninterruptible sleep at the last sample.
+        called: the place at which its stack was read last, its callers there, and the number of samples with them.
+        look: its last sample.
+        seen: the round of that; 0 for none.
         unread: whether its stack is still to be read.
 
     """
@@ -103,24 +103,24 @@ class Thread:
 
 
 class Threads:
-    """Looks at the threads of one process, round by round.
+    """Samples the threads of one process, round by round.
 
-    A thread that was not scheduled since its last look, by `schedstat`, is still where it was: of it nothing else is
-    read. CPU time is exact in sum, as in `CpuTime`; what a thread did between its last look and its end is lost.
+    A blocked thread that was not scheduled since its last sample, by `schedstat`, has not moved: nothing else of it is
+    read. CPU time is exact in sum, as in `CpuTime`; that of a thread between its last sample and its end is lost.
 
     Args:
-        path: of the process, below a root of procfs; best through a held directory, which never becomes another
-            process's.
-        kernel: what it offers there.
-        files: those that are held open.
-        limit: at how many threads one round looks; see `Limits.threads`.
-        locate: what an address of the process is.
-        callers: of the function that a blocked thread is in, the innermost first, as far as they can be told.
-        bits: of its program, for the numbers of system calls.
+        path: the path of the process below a root of procfs; best through an open directory, which never becomes that
+            of another process.
+        kernel: the features of the kernel there.
+        files: the budget of open files.
+        limit: the most threads that one round samples; see `Limits.threads`.
+        locate: returns the location of an address of the process.
+        callers: returns the known callers of the function in which a thread is blocked, the innermost first.
+        bits: the word size of its program, for the numbers of system calls.
 
     Attributes:
-        count: how many threads there were at the last round.
-        denied: which files may not be read: of `syscall`, `stack`.
+        count: the number of threads at the last round.
+        denied: the files that may not be read: of `syscall`, `stack`.
 
     """
 
@@ -149,11 +149,11 @@ class Threads:
         self._threads: dict[int, Thread] = {}
 
     def look(self) -> tuple[list[Thread], list[Thread]]:
-        """Make one round: the threads that were looked at, and those that have ended since the last one.
+        """Make one round: return the sampled threads, and those that have ended since the last one.
 
         Raises:
             OSError: the process is gone.
-            ProcError: a text does not have its form.
+            ProcError: a text is malformed.
 
         """
         self._round += 1
@@ -178,12 +178,12 @@ class Threads:
         return looked, [thread for thread in ended if thread.seen]
 
     def mark(self, tids: set[int]) -> None:
-        """Know of these that they ran: somebody else saw them do it."""
+        """Mark threads that ran by the samples of a profiler."""
         for tid in tids & self._threads.keys():
             self._threads[tid].ran = True
 
     def last_look(self, tid: int) -> Look:
-        """What a thread was found at last; at nothing, where it was not looked at."""
+        """Return the last sample of a thread; `UNKNOWN` without one."""
         thread = self._threads.get(tid)
         return thread.look if thread else UNKNOWN
 
@@ -193,7 +193,7 @@ class Threads:
             self._files.release(thread.descriptors)
 
     def _list(self) -> list[Thread]:
-        """See which threads there are; those that have ended."""
+        """Update the list of threads, and return the ended ones."""
         tids = set(map(int, foreign.names(self._path)))
         self.count = len(tids)
         ended = [self._remove(tid) for tid in self._threads.keys() - tids]
@@ -202,7 +202,7 @@ class Threads:
         return ended
 
     def _find_busy(self) -> None:
-        """See which of many threads run at this moment: with turns alone it would take long to come to them."""
+        """Find the ones of many threads that run at this moment: by turns alone it would take long to reach them."""
         for thread in self._threads.values():
             try:
                 text = foreign.head(f"{self._path}/{thread.tid}/stat")
@@ -216,7 +216,7 @@ class Threads:
         return thread
 
     def _chosen(self) -> list[Thread]:
-        """Those to look at in this round: where there are too many, those that ran first, each group in turns."""
+        """Return the threads to sample in this round: if there are too many, mostly those that ran, in turns."""
         threads = list(self._threads.values())
         if len(threads) <= self._limit:
             return threads
@@ -227,7 +227,7 @@ class Threads:
         return chosen + heapq.nsmallest(max(1, places), others, key=lambda thread: thread.seen)
 
     def _read(self, thread: Thread) -> bool:
-        """Look at one thread. Returns whether it lives."""
+        """Sample one thread, and return whether it lives."""
         run_text = self._text(thread, SCHEDSTAT) if self._kernel.schedules else b""
         is_known = thread.look.state == "blocked" and not (thread.unread and self._to_read)
         if run_text and run_text == thread.run_text and is_known:
@@ -237,7 +237,7 @@ class Threads:
         place = f"{self._path}/{thread.tid}"
         stat = parse_stat(self._text(thread, STAT), file=f"{place}/stat")
         if stat.state in _ENDED or (thread.seen and stat.start_ticks != thread.start_ticks):
-            return False  # if its id is in use again, that one is met at the next round
+            return False  # if its id is in use again, the new thread is found at the next round
         run_ns = parse_schedstat(run_text, f"{place}/schedstat").run_ns if run_text else None
         cpu = thread.cpu
         thread.before_s = cpu.user_s, cpu.system_s
@@ -256,7 +256,7 @@ class Threads:
         return self._files.read(thread.descriptors, which, f"{self._path}/{thread.tid}/{FILES[which]}")
 
     def _shed(self) -> None:
-        """Where the program or the machine is out of descriptors, hold none for good."""
+        """Close all files and keep none open from now on: the program or the machine is out of descriptors."""
         self._files.limit = 0
         for thread in self._threads.values():
             self._files.release(thread.descriptors)
@@ -269,12 +269,12 @@ class Threads:
             return Look(stack, "blocked", self._wait_channel(place, stack))
         try:
             text = self._permitted(place, "syscall")
-            # Only what is stuck in the kernel is worth its stack there.
+            # The kernel stack matters only for a thread that is stuck in the kernel.
             kernel = self._kernel_stack(place) if stat.state == _UNINTERRUPTIBLE else ()
             blocked = parse_syscall(text, f"{place}/syscall")
             callers = self._called(thread, blocked) if blocked is not None and blocked.address else ()
             again = self._permitted(place, "syscall")
-            if again != text:  # it went on in between: the stack in the kernel may be that of another call
+            if again != text:  # it continued in between: the stack in the kernel may be that of another call
                 before, blocked, kernel = blocked, parse_syscall(again, f"{place}/syscall"), ()
                 if before is None or blocked is None or before.place != blocked.place:
                     callers, thread.called = (), _NOT_READ
@@ -287,7 +287,7 @@ class Threads:
         return Look(locations, "blocked", self._wait_channel(place, kernel), called)
 
     def _called(self, thread: Thread, blocked: Blocked) -> Sequence[Location]:
-        """Who called the function that it is blocked in: read now, or told as at a look before at the same place."""
+        """Return the callers of the function in which it is blocked: read now, or at an earlier sample of the place."""
         place, callers, told = thread.called
         if place != blocked.place or told >= _READ_AGAIN:
             thread.unread = not self._to_read
@@ -308,7 +308,7 @@ class Threads:
         return stack[0].function if stack else parse_wchan(foreign.head(f"{place}/wchan"))
 
     def _permitted(self, place: str, name: str) -> bytes:
-        """Read a file of a thread. Raises PermissionError for one that may not be; such are not tried again."""
+        """Read a file of a thread. Raises `PermissionError` if that is not permitted, and does not try again."""
         if name in self.denied:
             raise PermissionError(name)
         try:
