@@ -1,1 +1,1 @@
-"""What a process is doing while something is wrong: its threads, and what each of them executes (S1)."""
+"""Diagnosis of a process while something is wrong: its threads, and what each of them executes (S1)."""

@@ -1,4 +1,4 @@
-"""Programs that look at a process for us: started, asked whether they have ended, and ended."""
+"""Programs that sample a process: started, polled, and ended."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 OUTPUT_BYTES = 16 << 20
-"""So much a program may write; it is ended where it would write more. As values of Python that may be 100 MB."""
+"""The most output of a program, in bytes; more of it ends the program. As values of Python that may be 100 MB."""
 
 MEMORY_BYTES = 2 << 30
-"""So much memory it may map, that of the files it reads, too."""
+"""The most memory that it may map, in bytes, including the files that it reads."""
 
 CPU_S = 60
-"""So much CPU time it may take: a look takes some milliseconds."""
+"""The most CPU time of a program, in seconds: a sample needs some milliseconds."""
 
 ERROR_BYTES = 4096
 GRACE_S = 2.0
-"""So long a program may take to end when it is asked to."""
+"""The time that a program has to end after a signal, in seconds."""
 
 
 def _prepare() -> None:
-    """In the child: take the signals that it is asked to end with, which an agent's threads leave to one of them.
+    """In the child: unblock the signals that end it, which an agent's threads leave to one of them.
 
-    And be bounded: it parses what the process that it looks at controls.
+    Limit its resources, too: it parses what the sampled process controls.
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     bounds = {resource.RLIMIT_AS: MEMORY_BYTES, resource.RLIMIT_CPU: CPU_S, resource.RLIMIT_FSIZE: OUTPUT_BYTES}
@@ -41,21 +41,21 @@ def _prepare() -> None:
 
 
 class Child:
-    """A program that runs beside us and writes down what it finds.
+    """A program that runs as a child process and writes its results.
 
-    What it writes goes to files without a name, so that it never waits for us. It is in a session of its own: what a
-    terminal sends to laggard does not reach it.
+    Its output goes to files without a name, so that it never waits for us. It is in a session of its own: signals of a
+    terminal to laggard do not reach it.
 
     Args:
         command: the program and its arguments.
-        output_option: the one that takes the file to write to; without one it is the standard output.
+        output_option: the option for the output file; without one it is the standard output.
 
     Raises:
         OSError: it cannot be started.
 
     Attributes:
-        cpu_s: CPU time that it took, in seconds; known when it has ended.
-        returncode: as of `subprocess.Popen`; None as long as it runs.
+        cpu_s: its CPU time in seconds; known when it has ended.
+        returncode: as in `subprocess.Popen`; None while it runs.
 
     """
 
@@ -74,17 +74,17 @@ class Child:
                 pass_fds=(file,) if output_option else (),
                 start_new_session=True,
                 preexec_fn=_prepare,  # noqa: PLW1509 - system calls alone, no lock
-                # Nothing is to be fetched from a network, least of all while a process stands still.
+                # No downloads, least of all while a process is stopped.
                 env=os.environ | {"LC_ALL": "C.UTF-8", "DEBUGINFOD_URLS": ""},
             )
             opened.pop_all()
 
     def ended(self) -> bool:
-        """Whether it has ended; does not wait."""
+        """Return whether it has ended, without waiting."""
         return self._reap(os.WNOHANG)
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait until it has ended, but no longer than this; return whether it has."""
+        """Wait for its end, but no longer than this; return whether it has ended."""
         until = time.monotonic() + seconds
         while not self.ended():
             if time.monotonic() >= until:
@@ -93,11 +93,11 @@ class Child:
         return True
 
     def interrupt(self) -> None:
-        """Ask it to end as ^C does, and to write what it has; wait for that, but not for ever."""
+        """Interrupt it as ^C does, so that it writes its results. Kill it if it has not ended after `GRACE_S`."""
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """End it."""
+        """Kill it."""
         self._end(signal.SIGKILL)
 
     def wait(self) -> None:
@@ -105,16 +105,16 @@ class Child:
         self._reap(0)
 
     def output(self) -> bytes:
-        """What it wrote."""
+        """Return its output."""
         return os.pread(self._output.fileno(), OUTPUT_BYTES, 0)
 
     def error(self) -> str:
-        """What it said about itself: the first line."""
+        """Return the first line of its error output."""
         text = os.pread(self._errors.fileno(), ERROR_BYTES, 0).decode("utf-8", "replace").strip()
         return text.partition("\n")[0]
 
     def close(self) -> None:
-        """Forget what it wrote; it is killed if it still runs."""
+        """Drop its output, and kill it if it still runs."""
         if self.returncode is None:
             self.kill()
         self._output.close()
@@ -129,7 +129,7 @@ class Child:
 
     def _reap(self, options: int) -> bool:
         if self.returncode is None:
-            # Not by `Popen.poll`, which does not tell what the child used.
+            # Not by `Popen.poll`, which does not return the CPU time of the child.
             pid, status, usage = os.wait4(self._process.pid, options)
             if pid:
                 self.returncode = self._process.returncode = os.waitstatus_to_exitcode(status)

@@ -1,7 +1,7 @@
-"""Names of functions in files of machine code (ELF), and where their callers are found.
+"""Names of functions in files of machine code (ELF), and the rules that find their callers.
 
-Others control these files, so only a child process reads them, see `symbolizer`. A whole table is read at once by
-NumPy: the 43,677 functions of a Java runtime in 46 ms, those of a C library in 0.6 ms. Names stay in the file.
+Others control these files, so only a child process reads them, see `symbolizer`. NumPy reads a whole table at once: the
+43,677 functions of a Java runtime in 46 ms, those of a C library in 0.6 ms. Names stay in the file.
 Source: elf(5).
 """
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TABLE_BYTES = 16 << 20
-"""A symbol table that is larger than this is not read: 700,000 symbols of 24 bytes."""
+"""The limit of a symbol table, in bytes: 700,000 symbols of 24 bytes. Larger ones are not read."""
 
 HEADERS_BYTES = 4 << 20
-"""... nor are headers of so many segments or sections."""
+"""The limit of the headers of segments, and of those of sections, in bytes."""
 
 LONGEST_NAME = 512
-"""In bytes; what is longer is cut, and not demangled. Names of C++ templates may have thousands of characters."""
+"""In bytes; longer names are cut, and not demangled. Names of C++ templates may have thousands of characters."""
 
 _PT_LOAD, _PT_GNU_EH_FRAME, _SHT_SYMTAB, _SHT_DYNSYM = 1, 0x6474E550, 2, 11
 _MACHINE_AT, _X86_64 = 18, 62  # e_machine
@@ -40,11 +40,11 @@ _LOCAL = 0  # STB_LOCAL
 
 
 class SymbolsError(ValueError):
-    """A file is not ELF, or its tables are not where its headers say."""
+    """A file is not ELF, or its tables are not at the places in its headers."""
 
 
 class _Form(NamedTuple):
-    """Where what is used stands in the two classes of ELF, as formats of `struct` and field names of NumPy."""
+    """The places of the fields in use in the two classes of ELF, as formats of `struct` and field names of NumPy."""
 
     header: str  # e_phoff, e_shoff behind 32 (28) bytes; e_phentsize, e_phnum, e_shentsize, e_shnum
     header_at: int
@@ -75,14 +75,14 @@ _ELF32 = _Form(
 class SymbolTable:
     """The functions of one ELF file, by their offset in the file.
 
-    Names stay in the file and are read when they are asked for.
+    Names stay in the file and are read on demand.
 
     Args:
-        descriptor: of the file, open for reading; it is the table's from then on, and is closed where this raises.
+        descriptor: the descriptor of the file, open for reading. The table owns it, and closes it if this raises.
 
     Raises:
         SymbolsError: the file is not ELF, or damaged.
-        OSError: it cannot be read.
+        OSError: it is unreadable.
 
     """
 
@@ -105,7 +105,7 @@ class SymbolTable:
         return len(self._begins)
 
     def name(self, offset: int) -> str:
-        """The function at this offset of the file, in bytes; empty where there is none."""
+        """Return the function at this offset of the file, in bytes; empty if there is none."""
         at = int(np.searchsorted(self._begins, offset, "right")) - 1
         if at < 0 or offset >= self._ends[at]:
             return ""
@@ -114,7 +114,7 @@ class SymbolTable:
 
     @property
     def frames(self) -> Frames | None:
-        """Where the callers of its functions are found; None where that is not told. Read when it is asked for."""
+        """The rules that find the callers of its functions, read on demand; None without."""
         if not self._frames_read:
             self._frames, self._frames_read = _frames(self._descriptor), True
         return self._frames
@@ -127,7 +127,7 @@ class SymbolTable:
 
 
 def headers(descriptor: int) -> tuple[_Form, str, list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """Its class of ELF and byte order; type, offset, address and size of each segment; the headers of its sections."""
+    """Return the class and byte order of an ELF file; type, offset, address and size of its segments; its sections."""
     ident = os.pread(descriptor, 16, 0)
     if len(ident) < 16 or ident[:4] != b"\x7fELF" or ident[4] not in (1, 2) or ident[5] not in (1, 2):
         raise ValueError(f"begins with {ident!r}")
@@ -149,12 +149,12 @@ def headers(descriptor: int) -> tuple[_Form, str, list[tuple[int, ...]], list[tu
 
 
 def loaded_segments(segments: list[tuple[int, ...]]) -> list[tuple[int, int, int]]:
-    """Offset, address and size of those that are loaded."""
+    """Return offset, address and size of the loaded segments."""
     return [(offset, address, size) for kind, offset, address, size in segments if kind == _PT_LOAD]
 
 
 def _frames(descriptor: int) -> Frames | None:
-    """The call frame information of a file for x86-64; None without."""
+    """Return the call frame information of a file for x86-64; None without."""
     with contextlib.suppress(OSError, ValueError, struct.error):
         (machine,) = struct.unpack("<H", os.pread(descriptor, 2, _MACHINE_AT))
         form, order, segments, _ = headers(descriptor)
@@ -166,10 +166,10 @@ def _frames(descriptor: int) -> Frames | None:
 
 
 def _functions(descriptor: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
-    """Begin, end (exclusive) and place of the name of each function, as offsets in the file, by begin."""
+    """Return begin, end (exclusive) and place of the name of each function, as offsets in the file, by begin."""
     form, order, segments, found = headers(descriptor)
     loaded = loaded_segments(segments)
-    # The full table where it is, else that of what is exported; a table that was cut out is of the type NOBITS.
+    # The full table if present, otherwise that of exported functions; a table that was cut out has the type NOBITS.
     for wanted in (_SHT_SYMTAB, _SHT_DYNSYM):
         for section in found:
             if section[1] == wanted and section[6] < len(found):
@@ -180,7 +180,7 @@ def _functions(descriptor: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64],
 
 
 def _table(descriptor: int, section: tuple[int, ...], symbol: np.dtype[Any]) -> NDArray[Any]:
-    """The symbols of a section that are functions which the file has."""
+    """Return the symbols of a section for functions that the file defines."""
     offset, size = section[4], section[5]
     if size > TABLE_BYTES:
         raise ValueError(f"a symbol table of {size} bytes, more than {TABLE_BYTES}")
@@ -199,12 +199,12 @@ def _sorted(
         inside = (table["value"] >= address) & (table["value"] < address + size)
         begins[inside] = table["value"][inside].astype(np.uint64) - np.uint64(address) + np.uint64(offset)
         limits[inside] = offset + size
-    # Of several names of one function the first exported one is kept.
+    # A function with several names gets the first exported one.
     order = np.lexsort((table["info"] >> 4 == _LOCAL, begins))
     order = order[limits[order] > 0]
     order = order[np.append(True, np.diff(begins[order]) > 0)] if len(order) else order
     begins, limits, table = begins[order], limits[order], table[order]
-    # Functions written in assembler may have no size: they go to the next one.
+    # Functions written in assembler may have no size: they extend to the next one.
     following = np.minimum(np.append(begins[1:], np.iinfo(np.uint64).max), limits)
     sizes = table["size"].astype(np.uint64)
     ends = np.where(sizes > 0, begins + sizes, following)
@@ -212,9 +212,9 @@ def _sorted(
 
 
 def demangled(name: bytes) -> str:
-    """A symbol as it is written in the source: C++ and Rust encode types and namespaces in it; others are as they are.
+    """Return a symbol as written in the source. C++ and Rust (`_Z...`) encode types and namespaces; others stay as is.
 
-    `__cxa_demangle` of the C++ ABI does it, where a C++ library is.
+    Uses `__cxa_demangle` of the C++ ABI, if there is a C++ library.
     """
     demangle = _demangler() if name.startswith(b"_Z") and len(name) < LONGEST_NAME else None
     return printable(((demangle(name) if demangle else None) or name).decode("utf-8", "replace"))

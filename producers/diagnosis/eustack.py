@@ -1,8 +1,8 @@
-"""Whole stacks of native code, running or waiting, by `eu-stack` of elfutils: it stops the process for each look.
+"""Whole stacks of native code, running or waiting, by `eu-stack` of elfutils, which stops the process for each sample.
 
-Measured on a program with 11 threads: a look took 13 to 38 ms (3.5 ms of CPU time), with names asked for (without `-q`)
-211 ms, gdb 1,058 ms: it is not used. On a machine with 60 programs for each core a look takes up to `LIMIT_S`, for
-the process waits until the tracer gets its turn. The busy thread did 0.999 of its rounds for the same CPU time (median
+Measured on a program with 11 threads: a sample took 13 to 38 ms (3.5 ms of CPU time), and with names (without `-q`)
+211 ms. gdb is not used, since it took 1,058 ms. On a machine with 60 programs per core a sample takes up to `LIMIT_S`:
+the process waits until the tracer is scheduled. The busy thread did 0.999 of its rounds for the same CPU time (median
 of 8 pairs, 0.982 to 1.015: `tests/benchmarks/profilers.py`).
 """
 
@@ -33,46 +33,46 @@ NAME = "eu-stack"
 STOPS = True
 
 STOPPED_SHARE = 0.02
-"""The process is stopped for no more than about this share of the time."""
+"""The approximate limit of the share of time for which the process is stopped."""
 
 EVERY_S = 0.2
-"""The shortest time between two looks."""
+"""The shortest time between two samples, in seconds."""
 
 LIMIT_S = 1
-"""A look that takes longer is ended, and the process let go."""
+"""The longest time of a sample, in seconds; after that the tracer is killed, and the process continues."""
 
 HUNG_S = 30
-"""A look that cannot be ended is waited for no longer: one that reads memory which a file system keeps back."""
+"""The longest wait for a sample that cannot be killed, in seconds: it reads memory that a file system holds back."""
 
 FRAMES = 64
-"""So many functions of a stack are told, the innermost ones."""
+"""The most functions of a stack, the innermost ones."""
 
-# A tracer that is killed may leave what it has attached to stopped: the signal that stopped it is delivered after all.
-# (17 of 60 kills did so here; with what follows none.)
-# So somebody stays behind who is neither laggard nor the tracer, ends one that hangs, and lets the process go: CONT
-# also takes back a stop that is still on its way. `timeout` and `kill` are the shell's own or of coreutils.
+# A killed tracer may leave the process that it had attached to stopped: the signal that stopped it is still delivered.
+# (17 of 60 kills did so here; none with the supervisor.)
+# So the supervisor, which is neither laggard nor the tracer, kills a tracer that hangs, and continues the process: CONT
+# also cancels a stop that is still pending. `timeout` and `kill` are part of the shell or of coreutils.
 _SUPERVISOR = 'timeout -s KILL "$1" "$2" -q -n "$3" -p "$4"; code=$?; [ $code -lt 124 ] || kill -CONT "$4"; exit $code'
 _ENDED = 124
-"""The least exit code that says that the tracer was ended, rather than that it ended."""
+"""The lowest exit code of a tracer that was killed, rather than one that ended."""
 
 _THREAD = re.compile(rb"^TID (\d+):$")
 _FRAME = re.compile(rb"^#\d+ +0x([0-9a-f]+)")
 
 
 class EuStack:
-    """Samples all threads of one process with their whole stacks, each time while it stands still.
+    """Samples all threads of one process with their whole stacks, each time while it is stopped.
 
-    It is asked for addresses alone (`-q`): names are looked up when the process runs again. It follows the tables for
-    exceptions (`.eh_frame`), which libraries have where frame pointers are missing.
+    Only addresses are requested (`-q`): names are looked up when the process runs again. The stacks come from the
+    tables for exceptions (`.eh_frame`), which libraries have even without frame pointers.
 
-    The process is let go whatever is killed: laggard, `eu-stack`, or both. It is not looked at while one of its threads
-    sleeps uninterruptibly, for then `eu-stack` would wait for that one, with the others stopped; nor while a thread is
-    stopped, by a signal or by another tracer.
+    The process continues whatever is killed: laggard, `eu-stack`, or both. It is not sampled while one of its threads
+    is in uninterruptible sleep: `eu-stack` would wait for that one, with the others stopped. It is not sampled either
+    while a thread is stopped, by a signal or by another tracer.
 
     Args:
-        pid: of the process, in our own pid namespace.
-        clock: what tells the time.
-        root: where procfs is mounted.
+        pid: the pid of the process in our own pid namespace.
+        clock: the clock.
+        root: the mount point of procfs.
 
     """
 
@@ -92,14 +92,14 @@ class EuStack:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What it could not tell, and why."""
+        """The gaps in its results, and the reasons."""
         return list(self._notes)
 
     def start(self) -> None:
-        """Begin, or begin again after a `stop`.
+        """Start, or start again after a `stop`.
 
         Raises:
-            ProfilerError: it cannot.
+            ProfilerError: it cannot start.
 
         """
         reason = available(self._pid)
@@ -108,7 +108,7 @@ class EuStack:
         self._started = True
 
     def take(self) -> Sequence[Sample]:
-        """What a look finds, if one is due: it is waited for, some 20 ms, so that it is known how long it took.
+        """Take a sample if one is due: wait for it, some 20 ms, to measure its duration.
 
         Raises:
             ProfilerError: eu-stack failed, and the process is still there.
@@ -127,7 +127,7 @@ class EuStack:
         return self._look(states)
 
     def stop(self) -> Sequence[Sample]:
-        """End; there is nothing left to give."""
+        """Stop; there are no remaining samples."""
         self._started = False
         self._files.close()
         return ()
@@ -146,19 +146,19 @@ class EuStack:
         except OSError as error:
             raise ProfilerError(f"eu-stack: it cannot be started: {error.strerror}") from error
         if not child.ends_within(HUNG_S):
-            # It is not ended by us, for that would leave the process stopped: it lets it go when it can.
+            # We do not kill it, for that would leave the process stopped: it lets the process go when it can.
             self._hung = child
             self._note(f"eu-stack: a look could not be ended for {HUNG_S} s; there is no other one until it has")
             return []
         took_s = (self._clock.monotonic() - begin_ns) / 1e9
         self.cpu_s += child.cpu_s
-        self.stopped_s += took_s  # at most: until it had attached, and after it let go, the process ran
+        self.stopped_s += took_s  # an upper bound: before it attached, and after it detached, the process ran
         self._due_ns = max(self._due_ns, begin_ns + round(took_s / STOPPED_SHARE * 1e9))
         code = child.returncode or 0
         text, said = child.output(), child.error()
         child.close()
         if code < 0 or code >= _ENDED:
-            with contextlib.suppress(OSError):  # as the supervisor does, if it was not ended itself
+            with contextlib.suppress(OSError):  # as the supervisor does, unless it was killed itself
                 os.kill(self._pid, signal.SIGCONT)
             self._note(f"eu-stack: a look was ended, after {took_s:.1f} s; the process was let go")
             return []
@@ -187,7 +187,7 @@ class EuStack:
 
 
 def parse_stacks(text: bytes) -> Iterator[tuple[int, list[int]]]:
-    """Parse what `eu-stack -q` writes: each thread's id and the addresses of its stack, the innermost first."""
+    """Parse the output of `eu-stack -q`: each thread's id and the addresses of its stack, the innermost first."""
     tid = 0
     addresses: list[int] = []
     for line in text.splitlines():
@@ -202,7 +202,7 @@ def parse_stacks(text: bytes) -> Iterator[tuple[int, list[int]]]:
 
 
 def available(pid: int) -> str:
-    """Why it cannot be used on this process, in words; empty where it can."""
+    """Return why it cannot be used on this process, in words; empty if it can."""
     if not _program():
         return "eu-stack: it is not installed; on Debian and Fedora the package elfutils has it"
     status = content(f"/proc/{pid}/status")
@@ -224,7 +224,7 @@ def available(pid: int) -> str:
 
 
 def attach(pid: int) -> EuStack:
-    """A profiler of this process, not yet started."""
+    """Return a profiler of this process, not yet started."""
     return EuStack(pid)
 
 
@@ -233,7 +233,7 @@ def _program() -> str:
 
 
 def _held(status: bytes) -> str:
-    """Why a process of this `/proc/PID/status` does not run by itself, in words; empty where it does."""
+    """Return why a process with this `/proc/PID/status` does not run by itself, in words; empty if it does."""
     tracer = re.search(rb"^TracerPid:\s*(\d+)$", status, re.MULTILINE)
     if tracer and int(tracer[1]):
         return f"is traced already, by process {tracer[1].decode()}"

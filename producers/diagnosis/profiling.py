@@ -1,4 +1,4 @@
-"""Which profiler looks at a process beside procfs, and when: the first of those that can."""
+"""The choice of a profiler for a process, in addition to procfs: the first one that can be used."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ METHODS: Final[tuple[Method, ...]] = (pyspy, jcmd, perf, eustack)
 """By preference: those that know the language first, those that stop the process last."""
 
 PATIENCE_S = 10.0
-"""So long a profiler is waited for: where processes are looked into, the machine is mostly busy."""
+"""The timeout of a call of a profiler, in seconds: machines with diagnoses are mostly busy."""
 
 
 def chosen(names: Sequence[str] | None) -> tuple[Method, ...]:
-    """The methods of these names, in this order; all of them for None.
+    """Return the methods of these names, in this order; all of them for None.
 
     Raises:
-        ValueError: there is none of such a name.
+        ValueError: a name is unknown.
 
     """
     known = {method.NAME: method for method in METHODS}
@@ -43,14 +43,14 @@ class Profiling:
     """The profilers of one session: one at a time.
 
     Args:
-        pid: of the process.
-        methods: by preference.
-        told: whether it is told of those that are for processes of another kind.
-        aside: where they are asked, so that one that hangs holds nobody up.
+        pid: the pid of the process.
+        methods: the methods, by preference.
+        told: whether notes include those for processes of another kind.
+        aside: the thread that calls them, so that one that hangs delays nothing else.
 
     Attributes:
-        used: the names of those that have looked.
-        on: whether one is looking.
+        used: the names of those that were started.
+        on: whether one is running.
 
     """
 
@@ -65,35 +65,35 @@ class Profiling:
         self._given_up: list[Profiler] = []
         self._notes: list[str] = []
         self._asked_s = 0.0
-        self._samples: deque[Sample] = deque()  # also those of a question that was answered late
+        self._samples: deque[Sample] = deque()  # also those of late answers
 
     @property
     def children_s(self) -> float:
-        """CPU time of all processes that profilers started, in seconds."""
+        """The CPU time of all processes that profilers started, in seconds."""
         return sum(profiler.cpu_s for profiler in self._all())
 
     @property
     def cpu_s(self) -> float:
-        """CPU time that profilers took, in seconds: in those processes, and aside."""
+        """The CPU time of profilers, in seconds: of those processes, and of the thread that calls them."""
         return self._asked_s + self.children_s
 
     @property
     def possible(self) -> bool:
-        """Whether one looks, or could."""
+        """Whether one is running, or could be."""
         return self._profiler is not None or bool(self._left)
 
     @property
     def stopped_s(self) -> float:
-        """For how long they had the process stopped, in seconds, in sum."""
+        """The total time for which they have stopped the process, in seconds."""
         return sum(profiler.stopped_s for profiler in self._all())
 
     @property
     def notes(self) -> list[str]:
-        """Why these, and what they could not tell."""
+        """The reasons for this choice, and the gaps in the results."""
         return [*self._notes, *(note for profiler in self._all() for note in profiler.notes)]
 
     def start(self, *, may_stop: bool) -> None:
-        """See to it that one looks, if one can: the one that was paused, or the next one.
+        """Start the profiler that was paused, or the next one that can be used, unless one is running.
 
         Args:
             may_stop: whether it may stop the process.
@@ -106,7 +106,7 @@ class Profiling:
         self._next(may_stop=may_stop)
 
     def replace(self, *, may_stop: bool, why: str) -> None:
-        """Let the next one look instead, if there is one that can."""
+        """Replace the profiler by the next one that can be used, if there is one."""
         before = self._profiler
         if before is None or not self._left:
             return
@@ -118,13 +118,13 @@ class Profiling:
             self.start(may_stop=may_stop)
 
     def take(self) -> list[Sample]:
-        """What came since it was asked last."""
+        """Return the samples since the last call."""
         profiler = self._profiler
         if self.on and profiler is not None:
             try:
                 self._ask(lambda: self._samples.extend(profiler.take()))
             except TimeoutError:
-                pass  # it comes later
+                pass  # its samples come later
             except ProfilerError as error:
                 self._notes.append(str(error))
                 self.pause()
@@ -136,7 +136,7 @@ class Profiling:
         return samples
 
     def pause(self) -> None:
-        """Let none look. Its last samples are there to be taken."""
+        """Pause the profiler. Its last samples can still be taken."""
         profiler = self._profiler
         if not self.on or profiler is None:
             return
@@ -154,7 +154,7 @@ class Profiling:
         return self._aside.ask(self._timed(question), PATIENCE_S)
 
     def _timed(self, question: Callable[[], Answer]) -> Callable[[], Answer]:
-        """The same question; what it takes is counted also where it is answered too late."""
+        """Return the same question, with its CPU time counted even if the answer is late."""
 
         def timed() -> Answer:
             begun = thread_time()

@@ -1,4 +1,4 @@
-"""One process while something is wrong: who drives it asks it to look, and when the machine of S1 changes its state."""
+"""The diagnosis of one process. Its driver requests rounds, and a new phase when the state machine of S1 changes."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2  # its multiples modulo 1 are spread evenly
 _LONGEST_NOTE = 500
 _DELETED = " (deleted)"
-_SLACK = 0.005  # of all CPUs: what is above by less is shown as all of them
-_BLIND_S = 3.0  # a profiler that has told nothing of the busiest thread for so long tells nothing of it
-_BLIND_CPU_S = 0.5  # ... while that took so much CPU time
+_SLACK = 0.005  # of all CPUs: a smaller excess is not noted
+_BLIND_S = 3.0  # a profiler that has run for this time without samples of the busiest thread is replaced
+_BLIND_CPU_S = 0.5  # ... if that thread has used more CPU time than this
 
 PROC = "proc"
-"""The method that is always there: what procfs tells of blocked threads."""
+"""The method that is always used: blocked threads by procfs."""
 
 
 class Session:
-    """Looks at one process until it is closed, a bound is reached or the process has ended; never raises for these.
+    """Samples one process until it is closed, a limit is reached or the process has ended; never raises for these.
 
-    Begins in a phase of high use. All sessions of a program are driven by one thread: its CPU time is what they cost.
+    It begins in a phase of high use. One thread drives all sessions of a program: its CPU time is their cost.
 
         session = Session(find(pid), id=..., host=..., reason="asked", budget=Budget(), limits=Limits(samples=100))
         try:
@@ -61,25 +61,25 @@ class Session:
             session.close()
 
     Args:
-        target: which process.
-        id: of the event, as in `Diagnosis`.
-        host: the machine's.
+        target: the process.
+        id: the id of the event, as in `Diagnosis`.
+        host: the host of the process.
         reason: as in `Diagnosis`.
         value: likewise.
         threshold: likewise.
-        budget: shared with the other sessions.
-        limits: of this one.
-        methods: the names of those to use beside `proc`, in the order of preference; no names for `proc` alone; None
-            for what suits the process.
-        clock: what tells the time.
-        root: where procfs is mounted.
+        budget: the budget, shared with the other sessions.
+        limits: the limits of this session.
+        methods: the names of those to use in addition to `proc`, in the order of preference; no names for `proc` alone;
+            None for those that suit the process.
+        clock: the clock.
+        root: the mount point of procfs.
 
     Raises:
-        ValueError: a method that does not exist.
+        ValueError: a method does not exist.
 
     Attributes:
-        target: which process.
-        ended: why it does not look any more, in words; empty as long as it does.
+        target: the process.
+        ended: why it no longer samples, in words; empty while it does.
 
     """
 
@@ -87,7 +87,7 @@ class Session:
         self,
         target: Target,
         *,
-        id: str,  # noqa: A002 - as the record has it
+        id: str,  # noqa: A002 - the name in the record
         host: str,
         reason: str,
         value: float = math.nan,
@@ -109,12 +109,12 @@ class Session:
         self._aside = Aside()
         self._methods = chosen(methods)
         self._asked = methods is not None
-        # When the next round is due, apart from what it takes; when the last one was.
+        # The due time of the next round, without the pay-back of the last one; the time of the last one.
         self._begun_ns = self._due_ns = self._last_ns = self._clock.monotonic()
-        self._on_s = 0.0  # for how long the profiler has looked
+        self._on_s = 0.0  # for how long the profiler has run
         self._samples = 0
         self._short = False  # of descriptors
-        self._notes: dict[str, str] = {}  # what is noted once, by what it is about
+        self._notes: dict[str, str] = {}  # by subject, each noted once
         self._phases = [PhaseRecord(self._timeline.now(), high=True)]
         self._phase = self._phases[0]
         self._directory = self._stat = -1
@@ -129,22 +129,22 @@ class Session:
             self._open()
 
     def delay_s(self) -> float:
-        """Seconds until the next round is due: 0 if it is, infinite when ended or closed.
+        """Return the seconds until the next round is due: 0 if it is, infinite when ended or closed.
 
-        They grow with what rounds cost, see `Budget`.
+        They grow with the cost of rounds, see `Budget`.
         """
         if self.ended or self._closed:
             return math.inf
         return max(0, max(self._due_ns, self._account.paid_ns) - self._clock.monotonic()) / 1e9
 
     def sample(self) -> None:
-        """Make one round: which threads there are, their use, and what each of them executes. Not when ended or closed.
+        """Make one round: list the threads, their use, and what each of them executes. Nothing when ended or closed.
 
-        Who drives several takes the one first that has been due for the longest.
+        The driver of several sessions begins with the one that has been due for the longest.
         """
         if self.ended or self._closed:
             return
-        # Not at equal distances, so that what the process does at such ones is not always met at the same place.
+        # At unequal distances: otherwise periodic work of the process might always be sampled at the same point.
         stretch = 0.75 + 0.5 * (self._samples * _GOLDEN_RATIO % 1.0)
         self._due_ns = self._clock.monotonic() + round(self._limits.interval_s * stretch * 1e9)
         with self._account.counted():
@@ -153,8 +153,8 @@ class Session:
     def phase(self, *, high: bool) -> None:
         """Close the phase now and begin the next, unless ended or closed.
 
-        One ends and the other begins when threads were looked at: what they used until then is the one's, what they use
-        from then on is the other's. By a clock that was read before, a short phase would have used more than there is.
+        The boundary is the time of a round: earlier use belongs to the old phase, later use to the new one. By a clock
+        that was read before the round, a short phase would have used more than there is.
         """
         if high == self._phase.high:
             return
@@ -170,7 +170,7 @@ class Session:
             self._notes["phases"] = f"only {self._limits.phases} phases are told apart; later ones are in the last two"
 
     def diagnosis(self, progress: Progress) -> Diagnosis:
-        """What is known so far, within the bound on bytes. Still there when it is closed."""
+        """Return the diagnosis so far, within the limit on bytes. It remains available when closed."""
         with self._account.counted():
             found = phases(self._phases, self._limits.size_bytes)
         target = self.target
@@ -200,7 +200,7 @@ class Session:
         )
 
     def close(self) -> None:
-        """End, if it has not: nothing runs beside any more. Asked again, does nothing."""
+        """Stop and close everything, unless ended. A second call has no effect."""
         if self._closed:
             return
         self._closed = True
@@ -209,7 +209,7 @@ class Session:
                 self._release()
 
     def _open(self) -> None:
-        """Hold the process, so that it is never taken for another one, and see what it is."""
+        """Open the process, so that it is never confused with another one, and detect its kind."""
         pid = self.target.pid
         try:
             self._directory = foreign.reading(f"{self._root}/{pid}")
@@ -237,8 +237,8 @@ class Session:
             self._methods = ()
             self._see(pid)
         if stat.state == b"Z" and stat.threads > 1:
-            with contextlib.suppress(OSError, ValueError, StopIteration):  # they end meanwhile, too
-                # Its memory and files are known by those of its threads only that live.
+            with contextlib.suppress(OSError, ValueError, StopIteration):  # the threads may end meanwhile, too
+                # Only its living threads still show its memory and files.
                 self._see(next(tid for tid in sorted(map(int, foreign.names(f"{path}/task"))) if tid != pid))
         self._threads = Threads(
             path,
@@ -251,13 +251,13 @@ class Session:
         )
 
     def _see(self, pid: int) -> None:
-        """Have its memory, and what profilers ask of it, be those of this process or thread."""
+        """Use the memory of this process or thread, and let profilers sample it."""
         self._profiling = Profiling(pid, self._methods, self._aside, told=self._asked)
         self._space = AddressSpace(pid, root=self._root, clock=self._clock, files=self._symbols)
         self._unwinder = Unwinder(f"{self._root}/{pid}", self._space)
 
     def _survey(self, path: str) -> int:
-        """Note what is unusual about it. Returns the bits of its program."""
+        """Note unusual properties, and return the word size of its program."""
         inner = parse_namespace_ids(content(f"{path}/status"))[1:]
         if inner:
             self._notes["namespace"] = (
@@ -284,7 +284,7 @@ class Session:
             if error.errno not in OUT_OF_DESCRIPTORS:
                 self._end(self._why(error))
                 return
-            # A profiler holds some for each thread.
+            # A profiler has some open for each thread.
             self._short = True
             self._profiling.pause()
             self._take(self._profiling.take())
@@ -304,13 +304,13 @@ class Session:
             self._end(f"the bound of {self._limits.duration_s:g} s was reached")
 
     def _look(self, threads: Threads) -> list[Thread]:
-        """Look at the threads; those that were looked at."""
+        """Sample the threads, and return the sampled ones."""
         begin_ts = self._timeline.now()
         stat = parse_stat(os.pread(self._stat, BUFFER, 0), file=f"{self._root}/{self.target.pid}/stat")
         if stat.state in (b"Z", b"X") and stat.threads <= 1:
             self._end(f"it ended: it is a zombie, and waits for its parent {stat.parent} to ask for its exit status")
             return []
-        if stat.comm != self._comm:  # it has a new name, perhaps because it is a new program
+        if stat.comm != self._comm:  # a new name, perhaps of a new program
             self._comm = stat.comm
             program = _program(f"/proc/self/fd/{self._directory}")
             if program and program.removesuffix(_DELETED) != self._program.removesuffix(_DELETED):
@@ -323,13 +323,13 @@ class Session:
         return looked
 
     def _profile(self, *, may_stop: bool) -> None:
-        """Let a profiler look, as far as half of the share goes; at a time it takes little more than a burst."""
+        """Let a profiler run, within half of the share; each time it uses little more than a burst."""
         profiling = self._profiling
         now = self._clock.monotonic()
         elapsed_s, self._last_ns = (now - self._last_ns) / 1e9, now
         self._account.alone = not profiling.possible
         if not profiling.on:
-            if self._samples > 1 and not self._short and self._account.may_begin:  # first without
+            if self._samples > 1 and not self._short and self._account.may_begin:  # not in the first round
                 profiling.start(may_stop=may_stop)
             return
         self._take(profiling.take())
@@ -366,7 +366,7 @@ class Session:
             except (OSError, ProcError) as error:
                 self._notes["maps"] = f"some functions have no names: {error}"
                 return Location(offset=address)
-            if found is None:  # not mapped, as far as is known: the mappings are read again after a while
+            if found is None:  # in no known mapping: the mappings are read again after a while
                 return Location(offset=address)
             if len(self._locations) >= CACHED:
                 self._locations.clear()
@@ -382,11 +382,11 @@ class Session:
                 " out or the process's memory was locked"
             )
         except (OSError, ProcError):
-            pass  # who may not read its memory is not told of its functions either
+            pass  # without access to its memory, its functions have no names either
         return ()
 
     def _note(self, state: bytes, threads: Threads) -> None:
-        """Note what cannot be told of it as it is now."""
+        """Note the present gaps in the results."""
         notes = self._notes
         if "syscall" in threads.denied and "denied" not in notes:
             user = parse_user_id(content(f"{self._root}/{self.target.pid}/status"))
@@ -418,7 +418,7 @@ class Session:
         self._release()
 
     def _release(self) -> None:
-        """Stop what runs beside, keep what it found, close all files, and give the share of the budget back."""
+        """Stop the profiler and add its samples, close all files, and return the share of the budget."""
         self._account.close()
         self._profiling.pause()
         self._take(self._profiling.take())
@@ -433,12 +433,12 @@ class Session:
         self._aside.close()
 
     def _others_s(self) -> tuple[float, float]:
-        """CPU time of what works for it elsewhere, in seconds; and of that, for profilers."""
+        """Return the CPU time of other threads and processes for it, in seconds, and the part of that for profilers."""
         return self._aside.cpu_s + self._profiling.children_s, self._profiling.cpu_s
 
 
 def _beyond(found: Sequence[Phase], cpus: int) -> Iterator[str]:
-    """Of phases in which more was used than so many CPUs have, that it cannot be, and why."""
+    """Yield a note, with the reason, for each phase that used more than these CPUs have."""
     for phase in found:
         length_s = phase.end_ts - phase.begin_ts
         used_s = sum(thread.user_s + thread.system_s for thread in phase.threads)
@@ -450,7 +450,7 @@ def _beyond(found: Sequence[Phase], cpus: int) -> Iterator[str]:
 
 
 def _program(path: str) -> str:
-    """What a process runs, as the kernel knows it; empty where that may not be seen."""
+    """Return the program of a process, as the kernel shows it; empty without permission."""
     try:
         return foreign.link(f"{path}/exe")
     except OSError:
@@ -458,7 +458,7 @@ def _program(path: str) -> str:
 
 
 def _bits(path: str) -> int:
-    """Whether a process's program is one of 32 or 64 bits, by the class in its ELF header."""
+    """Return whether a process's program has 32 or 64 bits, by the class in its ELF header."""
     descriptor = foreign.program(path)
     try:
         return 32 if os.pread(descriptor, 5, 0) == b"\x7fELF\x01" else 64

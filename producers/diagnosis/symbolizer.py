@@ -1,7 +1,7 @@
 """The child process that reads what programs control: symbols, call frames, maps of compiled code, thread dumps.
 
-`python -I -m laggard.producers.diagnosis.symbolizer PID` gets descriptors of files that `symbols` opened for it, and
-has no access to anything else.
+`python -I -m laggard.producers.diagnosis.symbolizer PID` receives descriptors of files that `symbols` opened for it,
+and has no access to anything else.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MEMORY_BYTES: Final = 96 << 20
-"""So much more memory it may have than the 29 MB with which it begins; a symbol table of the largest size takes 90.
-Where that is not enough, it forgets all files."""
+"""The most memory beyond the 29 MB at the start, in bytes; a symbol table of the largest size needs 90 MB. If this is
+not enough, all files are forgotten."""
 
 CPU_S: Final = 300
-"""So much CPU time it may take in its life; another one begins behind it."""
+"""The most CPU time of a child, in seconds; after that another one starts."""
 
 FILES: Final = 64
-"""So many files it knows, the last used ones; each holds one descriptor."""
+"""The most files, the last used ones; each has one descriptor."""
 
 SYMBOLS: Final = 1_000_000
-"""... with so many functions in sum, of 24 bytes."""
+"""The most functions of these files in sum, 24 bytes each."""
 
 CODE_MAP_BYTES: Final = 16 << 20
-"""So much of a map of compiled code is read, the end of it."""
+"""The part of a map of compiled code that is read, at its end, in bytes."""
 
 CODE_ENTRIES: Final = 1 << 18
-"""So many functions of such a map are known, the newest ones."""
+"""The most functions of such a map, the newest ones."""
 
 LONGEST_CODE_NAME: Final = 512
-"""In bytes; what is longer is cut."""
+"""In bytes; longer names are cut."""
 
 
 class CodeNames:
-    """Names of code that was made at run time, from a map of it.
+    """Names of code that was compiled at run time, from a map of it.
 
     Its lines are `BEGIN SIZE NAME`, the first two in hexadecimal digits.
-    Later lines hold over earlier ones (tools/perf/Documentation/jit-interface.txt of Linux).
+    Later lines override earlier ones (tools/perf/Documentation/jit-interface.txt of Linux).
 
     Args:
-        descriptor: of the map.
+        descriptor: the descriptor of the map.
 
     """
 
@@ -77,7 +77,7 @@ class CodeNames:
             names.append(name)
         numbers: NDArray[np.uint64] = np.frombuffer(begins, np.uint64) if begins else np.empty(0, np.uint64)
         order = np.argsort(numbers, kind="stable")
-        # Of several lines of one address the last one holds.
+        # Of several lines with one address the last one applies.
         order = order[np.append(np.diff(numbers[order]) > 0, True)] if len(order) else order
         self._begins = numbers[order]
         self._ends = (np.frombuffer(ends, np.uint64) if ends else np.empty(0, np.uint64))[order]
@@ -87,27 +87,27 @@ class CodeNames:
         return len(self._begins)
 
     def name(self, address: int) -> str:
-        """What was made at this address; empty where that is not told."""
+        """Return the name of the code at this address; empty if unknown."""
         at = int(np.searchsorted(self._begins, np.uint64(address), "right")) - 1
         if at < 0 or address >= int(self._ends[at]):
             return ""
         return printable(self._names[int(self._order[at])].decode("utf-8", "replace"))
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is open."""
 
 
 File: TypeAlias = SymbolTable | CodeNames | None
 
 
 class Symbolizer:
-    """Answers questions about files, which it knows by keys that who asks has given them."""
+    """Answers questions about files. The caller has assigned a key to each file."""
 
     def __init__(self) -> None:
         self._files: OrderedDict[tuple[Any, ...], File] = OrderedDict()
 
     def answer(self, question: list[Any], descriptor: int) -> object:
-        """Answer one: None where it has to be asked with the file, as it does not know that."""
+        """Answer a question; None for an unknown file: then the caller has to send the file with the question."""
         try:
             return self._answer(question, descriptor)
         except MemoryError:
@@ -134,7 +134,7 @@ class Symbolizer:
 
     def _keep(self, key: tuple[Any, ...], descriptor: int) -> None:
         file: File = None
-        self._files[key] = None  # whatever happens now
+        self._files[key] = None  # even if it cannot be read
         with contextlib.suppress(OSError, SymbolsError):
             file = CodeNames(descriptor) if key[0] == "code" else SymbolTable(os.dup(descriptor))
         self._files[key] = file
@@ -160,7 +160,7 @@ def _told(kind: str, file: File, address: int) -> object:
             found = None if frames is None else frames.rule(address)
             return "" if found is None else list(found)
         return file.name(address)
-    except (OSError, OverflowError, FramesError):  # an input/output error of its disk; a name outside of any file
+    except (OSError, OverflowError, FramesError):  # an I/O error of the disk; a name outside of any file
         return ""
 
 
@@ -174,10 +174,10 @@ def _content(descriptor: int, at: int, most: int) -> bytes:
 
 
 def main() -> None:
-    """Confine this process, and answer."""
+    """Confine this process, and answer questions."""
     parent = int(sys.argv[1])
     confinement.take_name("laggard-reader")
-    # What is loaded when it is first used is loaded now: there is nothing to load from afterwards.
+    # Load now what is otherwise loaded on first use: after the confinement there is nothing to load from.
     demangled(b"_Z3abcv")
     symbolizer = Symbolizer()
     with open("/proc/self/exe", "rb") as own:  # noqa: PTH123 - our own program

@@ -1,9 +1,9 @@
-"""Names of functions: of addresses in the files of processes, which a child reads for us, and of the kernel's.
+"""Names of functions: by address in the files of processes, which a child process reads, and in the kernel.
 
-A symbol of 256 bytes took 35 s and 10.5 GB to be written as in its source, and a file may say of itself whatever harms
-who reads it. So only the child reads files of machine code, see `symbolizer`. It is one for all sessions of a program,
-and is asked in turns. Measured: 0.1 s of CPU time and 29 MB to begin; 55 to 85 us of CPU time a name, 120 to 150 us a
-rule of call frames, of both processes together (in one process 3 and 61 us). Who asks remembers what it was told.
+Demangling a symbol of 256 bytes once needed 35 s and 10.5 GB, and a file may contain anything that harms its reader. So
+only the child reads files of machine code, see `symbolizer`. All sessions of a program share one child, and ask it in
+turns. Measured: 0.1 s of CPU time and 29 MB to start; 55 to 85 us of CPU time per name, 120 to 150 us per rule of call
+frames, of both processes together (in one process 3 and 61 us). The callers cache the answers.
 Source of the kernel's names: Documentation/filesystems/proc.rst of Linux.
 """
 
@@ -33,25 +33,25 @@ KERNEL = "[kernel]"
 """The module of the kernel's functions."""
 
 FILES = 64
-"""So many files are held open, the last used ones."""
+"""The most open files, the last used ones."""
 
 LONGEST_NAME = 512
-"""In characters; what is longer is cut."""
+"""In characters; longer names are cut."""
 
 LOSSES: Final = 3
-"""So many files of a process may cost a child its life; the functions of all others have no names then."""
+"""After the child has failed at this many files of a process, none of its functions gets a name."""
 
 RENEW_CPU_S: Final = 200.0
-"""A child that took so much CPU time is replaced: it would be ended at 300 s, and a file be blamed for it."""
+"""A child that has used this CPU time, in seconds, is replaced: at 300 s it would be killed, and a file be blamed."""
 
 AGAIN_S: Final = 60.0
-"""So long nothing is tried where a child cannot begin."""
+"""The time until another try after a child could not start, in seconds."""
 
 _MODULE: Final = "laggard.producers.diagnosis.symbolizer"
 
 
 class Key(NamedTuple):
-    """What a file is known by: a new one of the same name, or a changed one, is another one."""
+    """The identity of a file: a new one of the same name, or a changed one, has another key."""
 
     device: int
     inode: int
@@ -60,7 +60,7 @@ class Key(NamedTuple):
 
 
 class Symbolizer:
-    """The child that reads files for all sessions of this program: begun when it is needed, and anew when it died."""
+    """The child that reads files for all sessions of this program: started on demand, and again after it died."""
 
     def __init__(self) -> None:
         self._order = threading.Lock()
@@ -69,10 +69,10 @@ class Symbolizer:
         self._not_before = 0.0
 
     def helper(self) -> Helper:
-        """One that can be asked; waits until it can.
+        """Return a child that can answer; wait until it can.
 
         Raises:
-            HelperError: it cannot begin.
+            HelperError: it cannot start.
 
         """
         with self._order:
@@ -93,10 +93,10 @@ class Symbolizer:
         return helper
 
     def stacks(self, dump: bytes) -> list[tuple[int, tuple[Location, ...]]]:
-        """Have a thread dump parsed: the native id of each thread, and its stack, the innermost function first.
+        """Have a thread dump parsed. Return the native id and stack of each thread, the innermost function first.
 
         Raises:
-            HelperError: it cannot be.
+            HelperError: the child cannot parse it.
 
         """
         try:
@@ -112,7 +112,7 @@ class Symbolizer:
         return _stacks(found)
 
     def forget(self, keys: Sequence[Key]) -> None:
-        """Have these files closed in the child, if there is one."""
+        """Have the child close these files, if there is a child."""
         helper = self._helper
         if helper is not None and helper.alive and self._owner == os.getpid():
             with contextlib.suppress(HelperError):
@@ -128,17 +128,17 @@ class Symbolizer:
 
 @cache
 def symbolizer() -> Symbolizer:
-    """The one of this program."""
+    """Return the child of this program."""
     return Symbolizer()
 
 
 class SymbolFiles:
-    """The files of one process whose functions are asked about, the last used ones: open here, and read by the child.
+    """The files of one process with functions to look up, the last used ones: open here, and read by the child.
 
-    A file that the child died of is not read again; what it answers is checked.
+    A file at which the child failed is not read again. The answers of the child are validated.
 
     Args:
-        limit: so many files are kept.
+        limit: the most open files.
 
     """
 
@@ -150,7 +150,7 @@ class SymbolFiles:
 
     @property
     def notes(self) -> list[str]:
-        """What could not be told, and why."""
+        """The failures to find names, and their reasons."""
         notes = []
         if self._lost:
             causes = ", ".join(dict.fromkeys(self._lost.values()))
@@ -167,10 +167,10 @@ class SymbolFiles:
         return key in self._files
 
     def add(self, descriptor: int) -> Key:
-        """Have a file that may be asked about. Its descriptor is ours from then on.
+        """Add an open file. Its descriptor belongs to this object from then on.
 
         Raises:
-            OSError: it cannot be looked at.
+            OSError: its status is unreadable.
 
         """
         try:
@@ -189,25 +189,25 @@ class SymbolFiles:
         return key
 
     def remove(self, key: Key) -> None:
-        """Close a file that is not asked about any more."""
+        """Close a file that is no longer needed."""
         descriptor = self._files.pop(key, -1)
         if descriptor >= 0:
             os.close(descriptor)
 
     def name(self, key: Key, offset: int) -> str:
-        """The function at this offset of a file, in bytes; empty where it has no symbol there or cannot be read."""
+        """Return the function at this offset of a file, in bytes; empty if it has no symbol there or is unreadable."""
         return _text(self._ask("name", key, offset))
 
     def code(self, key: Key, address: int) -> str:
-        """The function at this address of the process, by a map of compiled code; empty likewise."""
+        """Return the function at this address of the process, by a map of compiled code; empty likewise."""
         return _text(self._ask("code", key, address))
 
     def rule(self, key: Key, offset: int) -> Rule | None:
-        """How the frame of the function at this offset is undone; None where that is not known."""
+        """Return the rule that undoes the frame of the function at this offset; None if unknown."""
         return _rule(self._ask("rule", key, offset))
 
     def close(self) -> None:
-        """Close all files and have them forgotten."""
+        """Close all files, and have the child forget them."""
         keys = list(self._files)
         for descriptor in self._files.values():
             os.close(descriptor)
@@ -285,12 +285,12 @@ def _is_frame(found: object) -> bool:
 class KernelSymbols:
     """The functions of the kernel, by address, from `/proc/kallsyms`.
 
-    Read once, in 0.14 s for 122,079 of them; those of modules that are loaded later are not there. The kernel shows
-    addresses only to who has CAP_SYSLOG, and where `kernel.kptr_restrict` is not 2; to others all are 0, and no more is
-    read than the first.
+    Read once, in 0.14 s for 122,079 of them; those of modules that are loaded later are missing. The kernel shows
+    addresses only with CAP_SYSLOG, and not if `kernel.kptr_restrict` is 2. Otherwise all are 0, and reading stops at
+    the first one.
 
     Args:
-        path: of the file.
+        path: the path of the file.
 
     """
 
@@ -315,7 +315,7 @@ class KernelSymbols:
         return len(self._addresses)
 
     def name(self, address: int) -> str:
-        """The function at this address; empty where it is not known."""
+        """Return the function at this address; empty if unknown."""
         at = int(np.searchsorted(self._addresses, np.uint64(address), "right")) - 1
         if at < 0:
             return ""
@@ -325,5 +325,5 @@ class KernelSymbols:
 
 @cache
 def kernel_symbols() -> KernelSymbols:
-    """Those of this machine."""
+    """Return the functions of the kernel of this machine."""
     return KernelSymbols()

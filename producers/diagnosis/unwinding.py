@@ -1,14 +1,13 @@
-"""Who called the function that a blocked thread is in: its stack is read and undone, and nothing is stopped for it.
+"""Finds the callers of the function in which a thread is blocked: its stack is unwound without stopping anything.
 
-The kernel tells of a blocked thread where its stack is and where it will go on, and of registers no more than the
-arguments of its system call. That is enough for code without frame pointers: each function's frame is found from the
-one that it called. A function that keeps a frame pointer has it in a register that is not told, until somebody that it
-called has saved it: the first of these is found by how large its frame is, as its first instructions say. For x86-64
-alone.
+The kernel shows the stack pointer of a blocked thread, its next instruction, and of its registers only the arguments of
+its system call. That is enough for code without frame pointers: each frame is found from the one that it called. A
+function with a frame pointer has it in a register that is unknown until a callee has saved it. The first such frame is
+found by its size, from its first instructions. For x86-64 only.
 
-Measured on a Python process, 13 functions deep: 43 us a stack, and 23 us to have it read aside. A round of 17 threads
-that all went on took 1.21 ms of CPU time without, 2.12 with every stack read, and 1.45 as `Threads` has it, with one in
-four of those at the same place (medians of 35 turns).
+Measured on a Python process, 13 functions deep: 43 us per stack, and 23 us for reading it in another thread. A round of
+17 threads that had all moved cost 1.21 ms of CPU time without stacks, and 2.12 ms with every stack. It cost 1.45 ms as
+in `Threads`, with one in four of those at the same place (medians of 35 turns).
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
     from laggard.producers.diagnosis.parsers import Blocked
 
 FRAMES: Final = 64
-"""So many functions of a stack are told, the innermost ones."""
+"""The most functions of a stack, the innermost ones."""
 
 PAGES: Final = 64
-"""So many pages of a stack are read: one that is larger is told as far as they reach."""
+"""The most pages of a stack that are read: a larger stack is cut there."""
 
 # Registers, by their numbers in call frame information (System V ABI for x86-64, figure 3.36).
 _STACK, _FRAME = 7, 6
@@ -53,18 +52,18 @@ class Unwinder:
     """The stacks of the blocked threads of one process.
 
     Args:
-        path: of the process, below a root of procfs.
-        space: what is mapped where in it.
+        path: the path of the process below a root of procfs.
+        space: its address space.
 
     """
 
     def __init__(self, path: str, space: AddressSpace) -> None:
         self._path = path
         self._space = space
-        self._behind_calls: dict[int, bool] = {}  # by address; code of files stays as it is
+        self._behind_calls: dict[int, bool] = {}  # by address; code of files does not change
 
     def callers(self, blocked: Blocked) -> tuple[Location, ...]:
-        """Who called the function that a thread is blocked in, the innermost first, as far as that can be told.
+        """Return the known callers of the function in which a thread is blocked, the innermost first.
 
         Raises:
             OSError: the memory of the process may not be read.
@@ -74,7 +73,7 @@ class Unwinder:
         return tuple(location for location in found if location is not None)
 
     def returns(self, blocked: Blocked) -> list[int]:
-        """The addresses to which the functions on its stack return, likewise."""
+        """Return the addresses to which the functions on its stack return, likewise."""
         found: list[int] = []
         stack, address = blocked.stack, blocked.address
         frame: int | None = None
@@ -103,7 +102,7 @@ class Unwinder:
         return found
 
     def _above(self, memory: _Memory, rule: Rule, stack: int, frame: int | None, address: int) -> int | None:
-        """The CFA; None where that cannot be told."""
+        """Return the CFA; None if it is unknown."""
         if rule.register == _STACK:
             return stack + rule.offset
         if rule.register != _FRAME:
@@ -114,7 +113,7 @@ class Unwinder:
         return None if size is None else stack + size
 
     def _follows_call(self, memory: _Memory, address: int) -> bool:
-        """Whether the instruction before this address may be a call: call rel32, or FF /2 with its operands."""
+        """Return whether the instruction before this address may be a call: call rel32, or FF /2 with its operands."""
         found = self._behind_calls.get(address)
         if found is None:
             if len(self._behind_calls) >= CACHED:
@@ -127,7 +126,7 @@ class Unwinder:
         return found
 
     def _is_of_another(self, memory: _Memory, address: int, begin: int) -> bool:
-        """Whether the call before this address is to another function than the one that begins there."""
+        """Return whether the call before this address is to another function than the one that begins at `begin`."""
         before = memory.read(address - 5, 5)
         if before[:1] != _CALL:
             return False
@@ -137,14 +136,14 @@ class Unwinder:
 
 
 def frame_size(code: bytes, kept: int) -> int | None:
-    """From the stack pointer in the body of a function that keeps a frame pointer to its CFA, in bytes.
+    """Return the distance from the stack pointer in the body of a function with a frame pointer to its CFA, in bytes.
 
-    That is where it keeps registers, and `sub rsp, N`, which it begins with where it needs more. None where it moves
-    the stack pointer in another way, or more than once.
+    It consists of the saved registers, and of `sub rsp, N` at the beginning if the function needs more. None if it
+    moves the stack pointer in another way, or more than once.
 
     Args:
-        code: its first instructions, up to the one at which the pointer is asked about.
-        kept: so far below the CFA it keeps registers, in bytes.
+        code: its first instructions, up to the one in question.
+        kept: the distance from the CFA down to the saved registers, in bytes.
 
     """
     moves = list(_MOVES.finditer(code))
@@ -168,12 +167,12 @@ class _Memory:
         os.close(self._descriptor)
 
     def word(self, address: int) -> int | None:
-        """A word; None where nothing is mapped."""
+        """Return a word; None if nothing is mapped there."""
         text = self.read(address, _WORD.size)
         return int(_WORD.unpack(text)[0]) if len(text) == _WORD.size else None
 
     def read(self, address: int, size: int) -> bytes:
-        """So many bytes; fewer where no more are mapped, or `PAGES` have been read."""
+        """Return `size` bytes; fewer if no more are mapped, or `PAGES` have been read."""
         page, begin = divmod(address, _PAGE)
         text = self._page(page)[begin : begin + size]
         return text + self._page(page + 1)[: size - len(text)] if begin + size > _PAGE else text
