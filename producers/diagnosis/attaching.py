@@ -1,8 +1,8 @@
-"""The child process that touches what lies in the folder `/tmp` of a Java virtual machine, as that machine's own user.
+"""The child process that accesses the directory `/tmp` of a Java virtual machine, as the user of that machine.
 
-`python -I -m laggard.producers.diagnosis.attaching PID PATH UID GID`: PATH is that of the machine below a root of
-procfs. It enters the machine's mount namespace and root and becomes its user before it looks at anything there: links,
-pipes and sockets that lie there lead to nothing that the machine's user could not reach without us.
+`python -I -m laggard.producers.diagnosis.attaching PID PATH UID GID`: PATH is the path of the machine below a root of
+procfs. The child enters the machine's mount namespace and root, and becomes its user, before any access there. So
+links, pipes and sockets there lead to nothing that the machine's user could not reach without us.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ CPU_S: Final = 60
 FILES: Final = 32
 
 IDLE_S: Final = 60.0
-"""It ends when it was not asked for so long: dumps come every 5 s."""
+"""The child ends after this time without a question, in seconds: dumps come every 5 s."""
 
 CONNECT_S: Final = 1.0
-"""So long a full queue of connections is waited for."""
+"""The timeout of a full queue of connections, in seconds."""
 
 _NEW_NAMESPACE: Final = 0x00020000  # CLONE_NEWNS
 
 
 def answer(question: list[Any], _: int) -> object:
-    """Answer one: about a file in the folder, by its name alone.
+    """Answer a question about a file in the directory, given by its name.
 
     Returns:
-        `[true, what]`, or `[false, why not]`; for `connect` the connected socket, or why not.
+        `[true, result]`, or `[false, reason]`; for `connect` the connected socket, or `[false, reason]`.
 
     """
     try:
@@ -55,7 +55,7 @@ def answer(question: list[Any], _: int) -> object:
 
 
 def _look(name: str) -> object:
-    """What lies there, and whose it is: mode and user; None for nothing."""
+    """Return the mode and the user of a file; None if there is none."""
     try:
         status = os.lstat(name)
     except FileNotFoundError:
@@ -64,7 +64,7 @@ def _look(name: str) -> object:
 
 
 def _wish(name: str) -> bool:
-    """Make an empty file; False where something lies there already."""
+    """Create an empty file; return False if there is a file already."""
     try:
         os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     except FileExistsError:
@@ -73,7 +73,7 @@ def _wish(name: str) -> bool:
 
 
 def _connected(name: str) -> object:
-    """As Java's own attach does it: to a socket of the machine's user that is nobody else's to use."""
+    """Connect as Java's own attach does: to a socket that only the machine's user may use."""
     status = os.lstat(name)
     if not stat.S_ISSOCK(status.st_mode):
         return [False, "expected a socket"]
@@ -86,14 +86,14 @@ def _connected(name: str) -> object:
 
 
 def main() -> None:
-    """Become the machine's user where the machine is, and answer."""
+    """Become the machine's user in its namespace, and answer questions."""
     parent, path, uid, gid = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     confinement.take_name("laggard-attach")
     with confinement.telling():
         root = os.open(f"{path}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         confinement.limit(MEMORY_BYTES, CPU_S, FILES)
         _enter_namespace(f"{path}/ns/mnt")
-        with contextlib.suppress(PermissionError):  # who may not has not more rights than the machine's user
+        with contextlib.suppress(PermissionError):  # without this right it has no more than the machine's user
             os.fchdir(root)
             os.chroot(".")
         confinement.drop(uid, gid)
@@ -106,7 +106,7 @@ def main() -> None:
 
 
 def _enter_namespace(path: str) -> None:
-    """Enter a mount namespace, where that is permitted: automatic mounts are the machine's then."""
+    """Enter a mount namespace, if that is permitted: then automatic mounts are those of the machine."""
     library = ctypes.CDLL(None, use_errno=True)
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
-"""The child's side of `Helper`: it takes all rights from itself, and then answers one question after the other.
+"""The child's side of `Helper`: it drops all its rights, and then answers one question after the other.
 
-A child parses what others control, so it has to be taken for theirs: bounded in memory, CPU time and files, without
-privileges and secrets, and with nothing to open.
+A child parses what others control, so they may take it over. It is limited in memory, CPU time and files, has no
+privileges and secrets, and can open nothing.
 
 Source: setrlimit(2), prctl(2), capabilities(7), unix(7).
 """
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 NOBODY: Final = 65534
 
 STRANGERS: Final = 0x7FFE0000
-"""The first of 65,536 users of whom no other process is: programs of the user nobody could end what is nobody's."""
+"""The first of 65,536 users without other processes: programs of the user nobody could kill a child of that user."""
 
 PACKET_BYTES: Final = 1 << 16
-"""An answer goes in packets of so many bytes at most, each behind one byte that says whether it is the last one."""
+"""The most bytes of a packet. Each packet of an answer begins with a byte that shows whether it is the last one."""
 
 MORE, LAST = b"+", b"."
 
 READY: Final = "ready"
-"""What is answered before anything is asked: that it has confined itself."""
+"""The first message, before any question: the child has confined itself."""
 
 QUESTION_BYTES: Final = 4096
 
@@ -46,17 +46,17 @@ _library = ctypes.CDLL(None, use_errno=True)
 
 
 def take_name(name: str) -> None:
-    """Go by this name from now on, of 15 bytes at most: else it would be `python`, like half of a machine."""
+    """Use this name from now on, of 15 bytes at most: otherwise it would be `python`, like many processes."""
     _library.prctl(_NAME, name.encode(), 0, 0, 0)
 
 
 def limit(memory_bytes: int, cpu_s: int, files: int) -> None:
-    """Bound this process for good, and let it be the first to be ended where memory is short.
+    """Limit this process for good, and make it the first one that the kernel kills when memory is short.
 
     Args:
-        memory_bytes: what it may map beside what it has mapped already.
-        cpu_s: CPU time from its start on; behind that the kernel ends it.
-        files: descriptors.
+        memory_bytes: the most memory that it may map in addition to its present mappings.
+        cpu_s: the most CPU time since its start; after that the kernel kills it.
+        files: the most descriptors.
 
     """
     with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - the kernel's own
@@ -76,10 +76,10 @@ def limit(memory_bytes: int, cpu_s: int, files: int) -> None:
 
 
 def bound(limits: Mapping[int, int]) -> None:
-    """Bound this process for good, by setrlimit(2). Lower bounds stay.
+    """Limit this process for good, by setrlimit(2). Lower limits stay.
 
     Args:
-        limits: the bound of each resource, such as `RLIMIT_CPU`.
+        limits: the limit of each resource, such as `RLIMIT_CPU`.
 
     """
     for what, most in limits.items():
@@ -89,7 +89,7 @@ def bound(limits: Mapping[int, int]) -> None:
 
 
 def drop_to_stranger() -> None:
-    """As `drop`, to a user of whom there is no other process; to nobody, where there are no such users."""
+    """Drop rights as `drop` does, to a user without other processes; to nobody, if there are no such users."""
     stranger = STRANGERS + os.getpid() % (1 << 16)
     try:
         drop(stranger, stranger)
@@ -100,11 +100,11 @@ def drop_to_stranger() -> None:
 
 
 def drop(uid: int, gid: int) -> None:
-    """Become this user for good, without groups and capabilities; root alone can, others stay who they are.
+    """Become this user for good, without groups and capabilities. Only root can; others stay who they are.
 
-    In a container even root may not: it stays root then, without capabilities.
+    In a container even root may not. Then it stays root, without capabilities.
     """
-    if uid < 0 or gid < 0:  # for setresuid(2) these mean to stay who it is
+    if uid < 0 or gid < 0:  # for setresuid(2) these mean no change
         raise OSError(errno.EINVAL, f"there is no user {uid} of group {gid}")
     if os.geteuid() == 0 and (uid, gid) != (0, 0):
         with contextlib.suppress(PermissionError):
@@ -114,22 +114,22 @@ def drop(uid: int, gid: int) -> None:
     _prctl(_NO_NEW_PRIVILEGES, 1)
     clear_ambient()
     header, none, left = (ctypes.c_uint32 * 2)(_CAPABILITIES, 0), (ctypes.c_uint32 * 6)(), (ctypes.c_uint32 * 6)()
-    # A filter of system calls may forbid it: then there may be nothing to drop.
+    # A filter of system calls may forbid it; that is fine if there is nothing to drop.
     if _library.capset(header, none) < 0:
         number = ctypes.get_errno()
         if _library.capget(header, left) < 0 or any(left):
             raise OSError(number, "it keeps its capabilities, as capset(2) is forbidden")
-    _prctl(_DUMPABLE, 0)  # no other process of this user may look into it
+    _prctl(_DUMPABLE, 0)  # no other process of this user may read its memory
 
 
 def clear_ambient() -> None:
-    """Let what this thread starts have no capabilities, unless it is root."""
+    """Leave no capabilities to the programs that this thread starts, unless it is root."""
     with contextlib.suppress(OSError):  # kernels before 4.3
         _prctl(_AMBIENT, _CLEAR_ALL)
 
 
 def leave() -> None:
-    """Have no network and no files below the root any more, where that is permitted: the agent listens on loopback."""
+    """Give up the network and the files below the root, if that is permitted: the agent listens on loopback."""
     _library.unshare(_NEW_NETWORK | _NEW_IPC)
     with contextlib.suppress(OSError):
         os.chroot("/proc/self/fdinfo")
@@ -137,19 +137,19 @@ def leave() -> None:
 
 
 def end_with(parent: int) -> None:
-    """End when this process, which started this one, ends; call it when the rights are dropped, which undoes it."""
+    """End when this process, which started this one, ends. Call it after dropping rights, which would undo it."""
     _prctl(_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit()
 
 
 def serve(answer: Callable[[list[object], int], object], idle_s: float | None = None) -> None:
-    """Answer questions until nobody asks any more. Standard input is a socket, a question a list in JSON.
+    """Answer questions until the connection is closed. Standard input is a socket, and a question is a list in JSON.
 
     Args:
-        answer: what answers a question; it gets the descriptor that came with it, or -1, and what it returns is written
-            as JSON, or, if it is a descriptor (`Sent`), sent. The descriptor that came is closed behind it.
-        idle_s: it ends when it was not asked for so long; None for never.
+        answer: answers a question, with the descriptor that came with it, or -1. Its result is written as JSON, or
+            sent if it is a descriptor (`Sent`). The descriptor that came is closed afterward.
+        idle_s: the time without questions after which this ends, in seconds; None for never.
 
     """
     with socket.socket(fileno=0) as connection:
@@ -167,7 +167,7 @@ def serve(answer: Callable[[list[object], int], object], idle_s: float | None = 
                 found = answer(json.loads(text), descriptor)
             finally:
                 if descriptor >= 0:
-                    with contextlib.suppress(OSError):  # it is the answer's owner
+                    with contextlib.suppress(OSError):  # the answer may have closed it
                         os.close(descriptor)
             if isinstance(found, Sent):
                 socket.send_fds(connection, [LAST + b"null"], [found.descriptor])
@@ -178,7 +178,7 @@ def serve(answer: Callable[[list[object], int], object], idle_s: float | None = 
 
 @contextlib.contextmanager
 def telling() -> Iterator[None]:
-    """Tell who started this process why it cannot confine itself, and end."""
+    """Report to the parent process why this one cannot confine itself, and end."""
     try:
         yield
     except OSError as error:
@@ -188,7 +188,7 @@ def telling() -> Iterator[None]:
 
 
 class Sent:
-    """A descriptor that is an answer; it is closed when it has been sent."""
+    """A descriptor as an answer; it is closed when it has been sent."""
 
     __slots__ = ("descriptor",)
 

@@ -1,7 +1,7 @@
-"""Where the caller of a function is found: call frame information (`.eh_frame`) of files of machine code.
+"""The rules that find the caller of a function: call frame information (`.eh_frame`) of files of machine code.
 
-Compilers write it for exceptions, and so into nearly every file, also where there are neither frame pointers nor
-symbols. Of each file the table of its functions is read, and of a function its program when it is asked about.
+Compilers write it for exceptions, and so into nearly every file, even without frame pointers and symbols. The table of
+the functions of a file is read at once, the program of a function on demand.
 Sources: "DWARF Debugging Information Format", version 4, section 6.4; "Exception Frames" of the Linux Standard Base.
 """
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 TABLE_BYTES: Final = 16 << 20
-"""A table that is larger than this is not read: 2 million functions."""
+"""The limit of a table, in bytes: 2 million functions. Larger ones are not read."""
 
 ENTRY_BYTES: Final = 16 << 10
-"""An entry that is larger than this is not read."""
+"""The limit of an entry, in bytes. Larger ones are not read."""
 
-_LONGEST_NUMBER: Final = 70  # bits of LEB128: of 64, in steps of 7
+_LONGEST_NUMBER: Final = 70  # bits of LEB128: 64, in steps of 7
 _REGISTERS: Final = 128  # more than any machine has in such information
 
-_ENCODED: Final = 0x3B  # DW_EH_PE_datarel | DW_EH_PE_sdata4: of the sorted table, by all linkers
+_ENCODED: Final = 0x3B  # DW_EH_PE_datarel | DW_EH_PE_sdata4: the sorted table of all linkers
 _WIDTHS: Final = {0x00: 8, 0x02: 2, 0x03: 4, 0x04: 8, 0x0A: 2, 0x0B: 4, 0x0C: 8}  # in bytes, by the form of a pointer
-# By code (DW_CFA_...): numbers without and with a sign (LEB128), blocks, or numbers of so many bytes. Of 0x40, 0x80
-# and 0xC0 one more is in the code itself.
+# Operands by code (DW_CFA_...): numbers without and with a sign (LEB128), blocks, or numbers of this many bytes. The
+# codes 0x40, 0x80 and 0xC0 contain one more operand.
 _OPERANDS: Final = {
     code: kinds
     for kinds, codes in {
@@ -49,22 +49,22 @@ _RETURN, _FRAME = 16, 6  # registers of x86-64 (System V ABI, figure 3.36): the 
 
 
 class FramesError(ValueError):
-    """What a file says of a function is damaged, or in a form that is not known here."""
+    """The call frame information of a function is damaged, or has an unknown form."""
 
 
 class Rule(NamedTuple):
-    """How the frame of a function is undone at one of its instructions.
+    """The rule that undoes the frame of a function at one of its instructions.
 
     Attributes:
-        begin: of the function: its offset in the file.
-        register: by number, the one from which the canonical frame address (CFA) is counted.
-        offset: of the CFA from it, in bytes.
-        returns: where the return address is, from the CFA, in bytes; None where it is not on the stack.
-        returns_in: by number, the register that it is in; None where it is in none. Nobody called the function where it
-            is in neither place.
-        frame: where the caller's frame pointer is, likewise; None where it is still in its register.
+        begin: the offset of the function in the file.
+        register: the number of the register from which the canonical frame address (CFA) is counted.
+        offset: the distance of the CFA from it, in bytes.
+        returns: the place of the return address, from the CFA, in bytes; None if it is not on the stack.
+        returns_in: the number of the register with the return address; None if it is in none. A function has no caller
+            if it is in neither place.
+        frame: the place of the caller's frame pointer, likewise; None if it is still in its register.
         lost: whether the caller's frame pointer is in neither place.
-        kept: so far below the CFA registers are kept, in bytes.
+        kept: the distance from the CFA down to the saved registers, in bytes.
 
     """
 
@@ -82,13 +82,13 @@ class Frames:
     """The functions of one file.
 
     Args:
-        descriptor: of the file; its owner closes it.
-        table: where its table of functions (PT_GNU_EH_FRAME) is: offset in the file, address and size.
-        loaded: for each segment that is loaded, offset, address and size.
+        descriptor: the descriptor of the file; its owner closes it.
+        table: offset in the file, address and size of its table of functions (PT_GNU_EH_FRAME).
+        loaded: offset, address and size of each loaded segment.
 
     Raises:
-        FramesError: the table has another form than linkers write.
-        OSError: it cannot be read.
+        FramesError: the table does not have the form that linkers write.
+        OSError: it is unreadable.
 
     """
 
@@ -111,11 +111,11 @@ class Frames:
         self._begins, self._entries = pairs[::2], pairs[1::2]
 
     def rule(self, offset: int) -> Rule | None:
-        """How the frame at this offset of the file is undone; None where it is in no function.
+        """Return the rule that undoes the frame at this offset of the file; None if it is in no function.
 
         Raises:
-            FramesError: that is not known.
-            OSError: it cannot be read.
+            FramesError: the rule is unknown.
+            OSError: it is unreadable.
 
         """
         bias = next((place - begin for place, begin, size in self._loaded if place <= offset < place + size), None)
@@ -144,7 +144,7 @@ class Frames:
             raise FramesError(f"a damaged entry at {address:#x}: {error}") from None
 
     def _entry(self, address: int) -> tuple[bytes, int]:
-        """What follows the length of an entry, and the address of that."""
+        """Return the content of an entry after its length, and the address of that."""
         (length,) = struct.unpack("=I", self._read(address, 4))
         if not 4 <= length <= ENTRY_BYTES:
             raise FramesError(f"an entry of {length} bytes")
@@ -158,7 +158,7 @@ class Frames:
 
 
 class _Reader:
-    """Reads numbers and instructions one behind the other."""
+    """Reads numbers and instructions in sequence."""
 
     def __init__(self, text: bytes, at: int) -> None:
         self.text = text
@@ -187,7 +187,7 @@ class _Reader:
         return found - (1 << bits) if found >> (bits - 1) else found
 
     def instruction(self) -> tuple[int, ...]:
-        """The next one's code and operands."""
+        """Return the code and the operands of the next instruction."""
         byte = self.number(1)
         code, operands = (byte & 0xC0, [byte & 0x3F]) if byte & 0xC0 else (byte, [])
         if code not in _OPERANDS:
@@ -206,7 +206,7 @@ class _Reader:
 
 
 class _Common(NamedTuple):
-    """What functions have in common (CIE)."""
+    """The common information of functions (CIE)."""
 
     code: int
     data: int
@@ -236,14 +236,14 @@ class _Common(NamedTuple):
                     reader.at += _WIDTHS[reader.number(1) & 0x0F]
                 elif letter == "L":
                     reader.at += 1
-                else:  # such as that of a signal's frame
+                else:  # such as the one of signal frames
                     raise FramesError(f"the augmentation {augmentation!r}")
             reader.at = begin
         return cls(code, data, width, augmented, reader)
 
 
 class _Register(NamedTuple):
-    """Where a register's value is: in another one."""
+    """The place of a register's value in another register."""
 
     number: int
 
@@ -252,16 +252,16 @@ _UNDEFINED: Final = "undefined"
 _LOST: Final = "lost"
 
 _Place = int | _Register | Literal["undefined", "lost"]
-"""Of a register's value: from the CFA, in bytes; or in another register."""
+"""The place of a register's value: from the CFA, in bytes, or in another register."""
 
 
 class _Row(NamedTuple):
-    """What holds from one instruction on.
+    """The rules from one instruction on.
 
     Attributes:
-        register: that the CFA is counted from; negative where that is not told, or takes an expression.
-        offset: of the CFA from it.
-        saved: by register, where the caller's value is; registers that are not here still have it.
+        register: the register from which the CFA is counted; negative if unknown, or if that needs an expression.
+        offset: the distance of the CFA from it.
+        saved: the place of the caller's value by register; other registers still have it.
 
     """
 
@@ -270,7 +270,7 @@ class _Row(NamedTuple):
     saved: Mapping[int, _Place]
 
     def saving(self, register: int, place: _Place | None) -> _Row:
-        """The same, but for where one register is; None for where it always was."""
+        """Return the row with another place of one register. With None, the register still has the caller's value."""
         if register >= _REGISTERS:
             raise FramesError(f"a register of the number {register}")
         others = {each: where for each, where in self.saved.items() if each != register}
@@ -278,7 +278,7 @@ class _Row(NamedTuple):
 
 
 def _run(common: _Common, reader: _Reader, begin: int, address: int) -> Rule:
-    """Run a function's program up to an instruction."""
+    """Run the program of a function up to an instruction."""
     first = row = _Row(-1, 0, {})
     kept: list[_Row] = []
     at = begin
@@ -286,7 +286,7 @@ def _run(common: _Common, reader: _Reader, begin: int, address: int) -> Rule:
         while part.at < len(part.text) and at <= address:
             code, *given = part.instruction()
             match code:
-                case 0x40 | 0x02 | 0x03 | 0x04:  # advance_loc: what comes next holds from there on
+                case 0x40 | 0x02 | 0x03 | 0x04:  # advance_loc: the next instructions apply from there on
                     at += given[0] * common.code
                 case 0x0A:  # remember_state
                     kept.append(row)
@@ -312,7 +312,7 @@ def _run(common: _Common, reader: _Reader, begin: int, address: int) -> Rule:
 
 
 def _counted(row: _Row, code: int, given: Sequence[int], data: int) -> _Row:
-    """What holds behind an instruction that says from where the CFA is counted; the same behind others."""
+    """Return the row after an instruction that sets how the CFA is counted; the same row after others."""
     match code:
         case 0x0C:  # def_cfa
             row = row._replace(register=given[0], offset=given[1])
@@ -330,7 +330,7 @@ def _counted(row: _Row, code: int, given: Sequence[int], data: int) -> _Row:
 
 
 def _saved(row: _Row, first: _Row, code: int, given: Sequence[int], data: int) -> _Row:
-    """What holds behind an instruction that says where a register is; the same behind others."""
+    """Return the row after an instruction that sets the place of a register; the same row after others."""
     match code:
         case 0x80 | 0x05 | 0x11:  # offset
             row = row.saving(given[0], given[1] * data)

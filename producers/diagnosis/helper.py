@@ -1,6 +1,6 @@
-"""A child process that does what is dangerous for us: parses what others control, or touches what they can change.
+"""A child process for dangerous work: it parses what others control, or touches what they can change.
 
-What it answers may be a lie, if it was taken over: it is bounded in bytes and time here, and checked where it is used.
+Its answers may be forged if it was taken over: they are limited in bytes and time here, and validated by the callers.
 """
 
 from __future__ import annotations
@@ -26,51 +26,52 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 START_S: Final = 60.0
-"""So long it may take to begin, which is our own code's time: on a busy machine that is long."""
+"""The timeout of a start, in seconds, and the limit of its CPU time: our own code is slow on a busy machine."""
 
 ANSWER_S: Final = 10.0
-"""So long an answer is waited for ..."""
+"""The timeout of an answer, in seconds ..."""
 
 ANSWER_CPU_S: Final = 2.0
-"""... and so much CPU time it may take."""
+"""... and the limit of its CPU time."""
 
 ANSWER_BYTES: Final = 1 << 14
-"""So long an answer is, where nobody asks for a longer one."""
+"""The default limit of an answer, in bytes."""
 
-_LOOK_S: Final = 0.1  # how often the CPU time of an answer is looked at
+_LOOK_S: Final = 0.1  # how often the CPU time of an answer is checked
 
 _LONGEST_CAUSE: Final = 300
-_SMALLEST: Final = 64  # a packet counts as so many bytes at least
+_SMALLEST: Final = 64  # a packet counts as this many bytes at least
 
 _spent = threading.local()
 
 
 class HelperError(Exception):
-    """A helper has no answer: it died, took too long, or did not answer as it should. It is ended then."""
+    """A helper has no answer: it died, took too long, or did not answer correctly. It is killed then."""
 
 
 class HelperGoneError(HelperError):
-    """It had died before it was asked: the question has no part in it."""
+    """It had died before the question, which is not the cause."""
 
 
 def thread_time() -> float:
-    """CPU time of this thread, and of helpers for it, in seconds."""
+    """Return the CPU time of this thread, and of helpers for it, in seconds."""
     return time.thread_time() + helpers_time()
 
 
 def helpers_time() -> float:
-    """CPU time of helpers for this thread, in seconds."""
+    """Return the CPU time of helpers for this thread, in seconds."""
     return float(getattr(_spent, "cpu_s", 0.0))
 
 
 class Helper:
-    """One child process; it ends with us, when it is closed, or when it fails to answer. Threads ask it in turns.
+    """One child process. It ends with us, when it is closed, or when it fails to answer. Threads ask it in turns.
 
-    Its environment is empty, and all its descriptors are those of its questions. It confines itself before it is asked.
+    It has nothing of our environment, and no descriptors except for its socket and those of its questions. It confines
+    itself before the first question.
 
     Args:
-        module: what it runs: one that calls `confinement.serve`.
-        arguments: of it, behind our pid.
+        module: the module that it runs, which calls `confinement.serve`.
+        arguments: its arguments, after our pid.
 
     Raises:
         HelperError: there are too many files or threads to start it.
@@ -88,7 +89,7 @@ class Helper:
         self._cause = ""
         self._seen_s = self._counted_s = 0.0
         self._child = child = _Child()
-        # The child is ended when the thread that started it ends.
+        # The child is killed when the thread that started it ends, so that is a thread of its own.
         keeper = threading.Thread(target=child.keep, args=(command, theirs), name="diagnosis-helper", daemon=True)
         try:
             keeper.start()
@@ -101,7 +102,7 @@ class Helper:
 
     @property
     def pid(self) -> int:
-        """Its process; 0 where it could not be started."""
+        """The pid of its process; 0 if that could not be started."""
         return self._child.pid
 
     @property
@@ -111,14 +112,14 @@ class Helper:
 
     @property
     def cpu_s(self) -> float:
-        """CPU time that it took so far, in seconds."""
+        """The CPU time that it has used so far, in seconds."""
         return self._cpu_s()
 
     def wait(self) -> None:
-        """Wait until it can answer, and do not count the wait as one for an answer.
+        """Wait until it can answer, which does not count as the wait for an answer.
 
         Raises:
-            HelperError: it did not begin.
+            HelperError: it did not start.
 
         """
         with self._turn:
@@ -132,17 +133,17 @@ class Helper:
         patience_s: float = ANSWER_S,
         cpu_s: float = ANSWER_CPU_S,
     ) -> object:
-        """What it answers: of JSON's types, checked in nothing.
+        """Return its answer: values of JSON's types, not validated.
 
         Args:
-            question: of JSON's types.
-            descriptor: that goes with it; it stays open here.
-            most: so many bytes.
-            patience_s: so long the answer is waited for.
-            cpu_s: so much CPU time it may take.
+            question: values of JSON's types.
+            descriptor: a descriptor to send with the question; it stays open here.
+            most: the limit of the answer, in bytes.
+            patience_s: the timeout of the answer, in seconds.
+            cpu_s: the limit of its CPU time, in seconds.
 
         Raises:
-            HelperError: there is none.
+            HelperError: there is no answer.
 
         """
         answer, unasked = self._asked(question, descriptor, most, patience_s, cpu_s)
@@ -151,11 +152,11 @@ class Helper:
         return answer
 
     def ask_descriptor(self, *question: object, patience_s: float = ANSWER_S) -> tuple[object, int]:
-        """The same, and the descriptor that came with the answer, which is the caller's; -1 for none."""
+        """Return the answer likewise, and the descriptor that came with it, which the caller owns; -1 for none."""
         return self._asked(question, -1, ANSWER_BYTES, patience_s, ANSWER_CPU_S)
 
     def close(self) -> None:
-        """End it, when it has answered."""
+        """Kill it after the present answer."""
         with self._turn:
             self._close()
 
@@ -189,7 +190,7 @@ class Helper:
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[float]:
-        """Count what it takes within as this thread's CPU time, and what it took behind the answer before."""
+        """Count its CPU time within as that of this thread, and also what it used after the answer before."""
         try:
             yield self._cpu_s()
         finally:
@@ -236,14 +237,14 @@ class Helper:
                 raise self._failed("it did not answer in time")
 
     def _failed(self, why: str) -> HelperError:
-        """End it: what it would answer later would be taken for the answer to another question."""
+        """Kill it: a late answer would be taken for the answer to another question."""
         self._cpu_s()
         self._close()
         self._cause = why
         return HelperError(why)
 
     def _cpu_s(self) -> float:
-        """CPU time that it took so far, in seconds; when it has ended, what was seen of it last."""
+        """Return its CPU time so far, in seconds; the last known value when it has ended."""
         if self.alive:
             with contextlib.suppress(OSError):
                 self._seen_s = time.clock_gettime(cpu_clock(self.pid))
@@ -251,12 +252,12 @@ class Helper:
 
 
 class _Child:
-    """The process, as long as it lives.
+    """The process of a helper.
 
     Attributes:
-        owner: whose it is.
-        pid: its own; 0 where it could not be started.
-        refused: why, in words.
+        owner: the pid of the process that started it.
+        pid: its own pid; 0 if it could not be started.
+        refused: the reason for that, in words.
         began: set when it was started, or could not be.
         ended: set when it has ended.
 
@@ -280,7 +281,7 @@ class _Child:
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     cwd="/",
-                    env={"OPENBLAS_NUM_THREADS": "1"},  # a second thread may not begin
+                    env={"OPENBLAS_NUM_THREADS": "1"},  # it may not start a second thread
                     start_new_session=True,
                 )
             self.pid = process.pid
@@ -289,14 +290,14 @@ class _Child:
             with self._reaping:
                 process.wait()
                 self.ended.set()
-        except OSError as error:  # ChildProcessError, too, where somebody else has waited for it
+        except OSError as error:  # ChildProcessError, too, if other code has waited for it
             self.refused = f"{sys.executable} cannot be started: {error.strerror}"
         finally:
             self.ended.set()
             self.began.set()
 
     def kill(self) -> None:
-        """End it, if it has not."""
+        """Kill it, if it has not ended."""
         with self._reaping:
             if self.pid and not self.ended.is_set():
                 os.kill(self.pid, signal.SIGKILL)

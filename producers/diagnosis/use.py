@@ -1,4 +1,4 @@
-"""What was seen of the threads of a process, added up phase by phase, and cut to size."""
+"""The samples of the threads of a process, added up phase by phase, and cut to size."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from laggard.producers.diagnosis.threads import Thread
 
 STACKS = 512
-"""So many different stacks of a thread are told apart in a phase; where there are more, the rarer half is given up."""
+"""The most different stacks of a thread in a phase. If there are more, the rarer half is counted by state alone."""
 
 ENDED = 2048
-"""So many threads that have ended are kept in a phase, those with the most CPU time."""
+"""The number of ended threads that stay in a phase when twice as many have ended: those with the most CPU time."""
 
 _THREAD_BYTES, _STACK_BYTES, _LOCATION_BYTES, _PHASE_BYTES, _RECORD_BYTES = 220, 110, 60, 120, 600
 _REFERENCE_BYTES = 6
-_FIRST_SHARE = 4  # of what is left of a phase's bytes one thread may take a part in so many
+_FIRST_SHARE = 4  # the stacks of one thread may use one part in this many of what is left of a phase's bytes
 
-# What calls the function that a thread begins with: in C libraries, in the kernel and in Java; Python's is one file.
+# The callers of a thread's first function: in C libraries, in the kernel and in Java; Python's are in one file.
 _STUBS = frozenset(
     [
         *("_start", "__libc_start_main", "__libc_start_main_impl", "__libc_start_call_main"),
@@ -39,15 +39,15 @@ _LIBRARIES = ("libc.so", "libc-", "libpthread", "ld-musl")  # their stubs have n
 
 
 def entry(stack: Sequence[Location]) -> Location:
-    """Where a thread with this stack began: the outermost function that is not the same for all threads.
+    """Return where a thread with this stack began: the outermost function that is not the same for all threads.
 
-    Nothing, where the stack is not known to the end: a native one has to end in such a function; one of interpreted
-    code, which has lines, is whole.
+    Empty if the stack may be incomplete: a native one has to end in a function that all threads have. One of
+    interpreted code, which has lines, is always complete.
     """
     if not stack or not (_is_stub(stack[-1]) or stack[-1].line):
         return Location()
     found = next((location for location in reversed(stack) if not _is_stub(location)), Location())
-    # Of a thread of a program that was met in the kernel nothing else is known.
+    # For a thread of a program, a function of the kernel shows only that its own functions are unknown.
     return found if found.module != KERNEL or stack[-1].module == KERNEL else Location()
 
 
@@ -62,10 +62,10 @@ class ThreadRecord:
     """One thread in one phase.
 
     Attributes:
-        name: its own; empty where only a profiler saw it.
-        samples: how often it was looked at.
-        base_s: CPU time in user mode and in the kernel that does not belong to the phase.
-        used_s: CPU time in user mode and in the kernel since it began.
+        name: its name; empty if only a profiler has sampled it.
+        samples: how often it was sampled, without the samples of profilers.
+        base_s: the CPU time in user mode and in the kernel that does not belong to the phase.
+        used_s: the CPU time in user mode and in the kernel since it began.
 
     """
 
@@ -82,16 +82,16 @@ class ThreadRecord:
 
     @property
     def cpu_s(self) -> float:
-        """CPU time in this phase, in seconds."""
+        """The CPU time in this phase, in seconds."""
         return sum(self.used_s) - sum(self.base_s)
 
     @property
     def found(self) -> bool:
-        """Whether a profiler told where it ran."""
+        """Whether a profiler has found where it ran."""
         return any(look.state == "running" and look.locations for look in self._profiled)
 
     def add(self, thread: Thread, ts: float) -> None:
-        """Take what one look at it said. What it did since the look before belongs to the phase, too."""
+        """Add a sample. The use since the sample before belongs to the phase, too."""
         if not self.samples:
             self.base_s = thread.before_s
         self.name, self.last_ts = thread.name, ts
@@ -101,7 +101,7 @@ class ThreadRecord:
         _bound(self._looks)
 
     def add_sample(self, sample: Sample, last: Look) -> None:
-        """Take what a profiler said, and where that does not say in what it is blocked, what the last look did."""
+        """Add a sample of a profiler. If it does not show in what the thread is blocked, `last` does."""
         _, _, locations, state, channel, call = sample
         if state == "blocked" == last.state and not channel and not call:
             channel, call = last.wait_channel, last.system_call
@@ -109,7 +109,7 @@ class ThreadRecord:
         _bound(self._profiled)
 
     def entry(self) -> Location:
-        """Where it began, as most of its whole stacks have it."""
+        """Return where it began, by most of its complete stacks."""
         entries: Counter[Location] = Counter()
         for look, count in chain(self._profiled.items(), self._looks.items()):
             entries[entry(look.locations)] += count
@@ -117,10 +117,10 @@ class ThreadRecord:
         return entries.most_common(1)[0][0] if entries else Location()
 
     def stacks(self) -> list[Stack]:
-        """What it was found at, the most frequent first.
+        """Return its stacks, the most frequent first.
 
-        Looks and a profiler's samples have rates of their own. Of each state only the finer ones are told: the samples,
-        where there are any.
+        Our samples and those of a profiler have different rates. For each state only the finer ones count: those of the
+        profiler, if there are any.
         """
         finer = {look.state for look in self._profiled}
         told = Counter({look: count for look, count in self._looks.items() if look.state not in finer})
@@ -144,13 +144,13 @@ def _bound(counts: Counter[Look]) -> None:
 
 
 class PhaseRecord:
-    """One phase, while it lasts and after.
+    """One phase, during it and after.
 
     Attributes:
-        high: whether it is high use.
+        high: whether it is one of high use.
         begin_ts: seconds since the Unix epoch.
-        end_ts: the time of its last round, or at which it was closed.
-        samples: how many rounds it had.
+        end_ts: the time of its last round; its begin without one.
+        samples: the number of its rounds.
 
     """
 
@@ -163,7 +163,7 @@ class PhaseRecord:
         self._left_out = 0
 
     def add(self, ts: float, looked: Iterable[Thread], ended: Iterable[Thread]) -> None:
-        """Take a round."""
+        """Add a round."""
         self.samples += 1
         self.end_ts = max(self.end_ts, ts)
         for thread in ended:
@@ -175,7 +175,7 @@ class PhaseRecord:
             record.add(thread, ts)
 
     def add_sample(self, sample: Sample, last: Look) -> None:
-        """Take what a profiler said."""
+        """Add a sample of a profiler."""
         tid = sample.tid
         record = self._living.get(tid) or next((each for each in reversed(self._ended) if each.tid == tid), None)
         if record is None:
@@ -183,24 +183,24 @@ class PhaseRecord:
         record.add_sample(sample, last)
 
     def hottest(self) -> ThreadRecord | None:
-        """The thread with the most CPU time; None where no thread has any."""
+        """Return the thread with the most CPU time; None if no thread has any."""
         records = list(chain(self._living.values(), self._ended))
         first = max(records, key=lambda record: record.cpu_s, default=None)
         return first if first and first.cpu_s > 0 else None
 
     def phase(self, size_bytes: int, told: set[Location]) -> tuple[Phase, int]:
-        """This phase as it is written, and how large that is.
+        """Return this phase as in a record, and its size in bytes.
 
         Args:
-            size_bytes: about how large it gets at most.
-            told: locations that are written already; those of this phase are added.
+            size_bytes: its limit, approximately.
+            told: locations that the record already has; those of this phase are added.
 
         """
         records = sorted(chain(self._living.values(), self._ended), key=lambda record: record.cpu_s, reverse=True)
         left = size_bytes - _PHASE_BYTES
         threads: list[ThreadUse] = []
         for record in records:
-            # The first ones may say more of where they were than the later ones.
+            # The stacks of the first threads may use more bytes than those of the later ones.
             cut = _cut(record.stacks(), max(left // _FIRST_SHARE, _THREAD_BYTES), told)
             size = _THREAD_BYTES + _text_bytes(record.name) + cut.size_bytes
             if size > left:
@@ -237,7 +237,7 @@ class PhaseRecord:
 
 
 class _Cut:
-    """A thread's stacks, the most frequent first, as far as there is room for them; the rest as known by nothing."""
+    """The stacks of a thread that fit, the most frequent first; the others are counted by state alone."""
 
     def __init__(self) -> None:
         self.stacks: list[Stack] = []
@@ -271,12 +271,12 @@ def _cut(stacks: list[Stack], size_bytes: int, told: set[Location]) -> _Cut:
 
 
 def _text_bytes(text: str) -> int:
-    """How much of a JSON string in ASCII a text takes at most."""
+    """Return the approximate size of a text in a JSON string in ASCII, in bytes."""
     return len(text) if text.isascii() else 12 * len(text)
 
 
 def phases(records: Sequence[PhaseRecord], size_bytes: int) -> tuple[Phase, ...]:
-    """All phases, within about so many bytes as JSON: each an equal part of what the earlier ones left."""
+    """Return all phases, within about this many bytes as JSON: each has an equal part of what the earlier ones left."""
     left = size_bytes - _RECORD_BYTES
     told: set[Location] = set()
     found = []
