@@ -1,4 +1,4 @@
-"""What is mapped where in a process, and so what an address of it is."""
+"""The address space of a process: its mappings, and so the location of an address."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ if TYPE_CHECKING:
     from laggard.producers.system.clock import Clock
 
 CACHED = 20_000
-"""So many locations of a process are remembered."""
+"""The most locations of a process in the cache."""
 
 MAPS_BYTES = 8 << 20
-"""So much of the list of a process's mappings is read: as many as it may have, of names of 90 bytes."""
+"""The limit of the list of a process's mappings, in bytes: as many as it may have, with names of 90 bytes."""
 
 MAPPINGS = 1 << 14
-"""So many executable mappings of a process are known, those of the lowest addresses."""
+"""The most executable mappings of a process, those at the lowest addresses."""
 
 READING_SHARE = 0.05
-"""A map of code that its maker goes on writing is read anew when that takes no more than this share of the time."""
+"""The limit of the CPU time for reading a growing map of code again, as a share of the time."""
 
 AGAIN_S = 5.0
-"""So long an address that is in no mapping waits until the mappings are read again."""
+"""The time until the mappings are read again for an address that is in none of them, in seconds."""
 
 _DELETED = " (deleted)"
-_LONGEST_LINE = 1 << 13  # of maps, as paths have 4 KiB at most
-_THREADS = 64  # so many are asked for a list of mappings
+_LONGEST_LINE = 1 << 13  # of maps: paths have at most 4 KiB
+_THREADS = 64  # the most threads that are tried for a list of mappings
 
-# What is read over a network may hang, and with it who wants to say what hangs.
+# Reads over a network may hang, and with them the diagnosis of a process that hangs.
 _REMOTE = re.compile(rb"nfs4?|cifs|smb[23]?|ceph|9p|afs|gfs2|lustre|glusterfs|fuse(blk)?(\..*)?")
 
 
 class Mapping(NamedTuple):
-    """A stretch of a process's memory that it may execute, as `/proc/PID/maps` has it.
+    """An executable stretch of a process's memory, as in `/proc/PID/maps`.
 
     Attributes:
         begin: its first address.
-        end: ... and the one behind its last.
-        offset: of its begin in the file, in bytes.
-        device: of the file, `major:minor` in hexadecimal digits.
-        path: of the file as the process sees it, with ` (deleted)` behind it where it is no longer there; `[vdso]` and
-            the like; empty for none.
+        end: the address after its last one.
+        offset: the offset of its begin in the file, in bytes.
+        device: the device of the file, `major:minor` in hexadecimal digits.
+        path: the path of the file as the process sees it, followed by ` (deleted)` if it is no longer there; `[vdso]`
+            and the like; empty for none.
 
     """
 
@@ -73,9 +73,9 @@ class Mapping(NamedTuple):
 
 
 def parse_maps(text: bytes, file: str = "maps") -> list[Mapping]:
-    """Parse `/proc/PID/maps`: the executable mappings, in the order of their addresses, and at most so many.
+    """Parse `/proc/PID/maps`: the executable mappings, in the order of their addresses, at most `MAPPINGS`.
 
-    Raises ProcError for a line that does not have its form.
+    Raises `ProcError` for a malformed line.
     """
     mappings: list[Mapping] = []
     for line in text.splitlines():
@@ -96,11 +96,11 @@ def parse_maps(text: bytes, file: str = "maps") -> list[Mapping]:
 
 
 def mapped_files(path: str, most: int = MAPS_BYTES) -> set[str]:
-    """The paths of what a process has mapped and may execute; nothing where that may not be seen.
+    """Return the paths of the executable mappings of a process; nothing without permission.
 
     Args:
-        path: of the process, below the root of procfs.
-        most: so many bytes of the list of its mappings are read.
+        path: the path of the process below the root of procfs.
+        most: the limit of the list of its mappings, in bytes.
 
     """
     try:
@@ -111,17 +111,17 @@ def mapped_files(path: str, most: int = MAPS_BYTES) -> set[str]:
 
 
 class AddressSpace:
-    """The executable mappings of one process: which module, offset and function an address of it is.
+    """The executable mappings of one process: module, offset and function of an address.
 
-    Offsets are those in the file, so that they can be told without reading it; `addr2line` wants the addresses that
-    `readelf -lW` puts beside them. Files are read below the process's own root, deleted ones through
-    `/proc/PID/map_files` or `/proc/PID/exe`, those of network file systems never: they may hang. Code that was made at
-    run time is named by `/tmp/perf-PID.map`, where its maker keeps one, as perf(1) knows it.
+    Offsets are those in the file, since they are known without reading it; `addr2line` needs the addresses that
+    `readelf -lW` shows for them. Files are opened through `/proc/PID/map_files` or `/proc/PID/exe`, otherwise below the
+    process's own root. Those of network file systems are never opened, since they may hang. Names of code that was
+    compiled at run time come from `/tmp/perf-PID.map`, if its maker writes one, as for perf(1).
 
     Args:
-        pid: of the process, as the root shows it.
-        root: where procfs is mounted.
-        clock: what tells the time.
+        pid: the pid of the process, as the root shows it.
+        root: the mount point of procfs.
+        clock: the clock.
         files: the symbol tables.
 
     """
@@ -142,17 +142,17 @@ class AddressSpace:
 
     @property
     def notes(self) -> list[str]:
-        """What is not known of it, and why."""
+        """The gaps in its results, and the reasons."""
         if not self._cut:
             return []
         return [f"some functions have no names: of its mappings only {MAPPINGS:,} or {MAPS_BYTES >> 20} MiB are read"]
 
     def locate(self, address: int, *, caller: bool = False) -> Location | None:
-        """What an address of user space is; None where nothing is mapped there that can be executed.
+        """Return the location of an address in user space; None if it is in no executable mapping.
 
         Args:
-            address: that of an instruction.
-            caller: whether it is one to be returned to: the call stands before it, perhaps at another function's end.
+            address: the address of an instruction.
+            caller: whether it is a return address: the call is before it, perhaps at the end of another function.
 
         """
         found = self._known.get((address, caller))
@@ -166,10 +166,10 @@ class AddressSpace:
         return found
 
     def rule(self, address: int) -> Rule | None:
-        """How the frame of the function at this address is undone; None where that is not known.
+        """Return the rule that undoes the frame of the function at this address; None if unknown.
 
         Args:
-            address: that of an instruction.
+            address: the address of an instruction.
 
         """
         if address in self._rules:
@@ -189,16 +189,16 @@ class AddressSpace:
 
     @property
     def code_map(self) -> str:
-        """Where the map of code that was made at run time is, or would be."""
+        """The path of the map of code that was compiled at run time, even if there is none."""
         return self._code.path()
 
     def read_code_map(self) -> None:
-        """Read that map now, for it may be gone later."""
+        """Read that map now, since it may be gone later."""
         self._code.read()
         self._known.clear()
 
     def mapping(self, address: int) -> Mapping | None:
-        """The executable mapping that an address is in; None where there is none."""
+        """Return the executable mapping of an address; None if there is none."""
         found = self._mapping(address)
         if found is None:
             now = self._clock.monotonic()
@@ -227,7 +227,7 @@ class AddressSpace:
         self._keys.clear()
 
     def _threads(self) -> Iterator[str]:
-        """The process and its threads: if the first one ends before others, nothing is mapped in it any more."""
+        """Yield the paths of the process and its threads: after the end of its first one, only the others have maps."""
         yield self._path
         with contextlib.suppress(OSError):
             for tid in foreign.names(f"{self._path}/task", _THREADS):
@@ -245,7 +245,7 @@ class AddressSpace:
         return Location(function, printable(mapping.path.removesuffix(_DELETED)), offset)
 
     def _key(self, mapping: Mapping) -> Key | None:
-        """What the file of a mapping is known by, which is open then; None where it may not, or cannot be opened."""
+        """Return the key of the file of a mapping, which is open then; None if it must not or cannot be opened."""
         if mapping in self._keys:
             key = self._keys[mapping]
             if key is None or key in self._files:
@@ -258,7 +258,7 @@ class AddressSpace:
         return key
 
     def _open(self, mapping: Mapping) -> int:
-        """Open the file of a mapping: what is mapped, and else what lies at its path. Raises OSError."""
+        """Open the file of a mapping: the mapped one, otherwise the one at its path. Raises `OSError`."""
         with contextlib.suppress(OSError):
             return foreign.mapped(self._path, mapping.begin, mapping.end)
         with contextlib.suppress(OSError):
@@ -270,11 +270,11 @@ class AddressSpace:
 
 
 class CodeMap:
-    """Names of code that was made at run time, as its maker writes them: Java when asked, Node.js, Python from 3.12 on.
+    """Names of code that was compiled at run time, as written by its maker: Java if asked, Node.js, Python since 3.12.
 
     Args:
-        path: of the process, below the root of procfs.
-        files: where the map is read.
+        path: the path of the process below the root of procfs.
+        files: the files through which the map is read.
 
     """
 
@@ -285,7 +285,7 @@ class CodeMap:
         self._due = 0.0
 
     def name(self, address: int) -> str:
-        """What was made at this address; empty where it is not told."""
+        """Return the name of the code at this address; empty if unknown."""
         found = self._find(address)
         if not found and time.monotonic() >= self._due and self.read():
             begun = thread_time()
@@ -297,15 +297,15 @@ class CodeMap:
         return self._files.code(self._key, address) if self._key is not None else ""
 
     def path(self) -> str:
-        """Where the file is, as the process sees it: by its pid there."""
-        return f"/tmp/perf-{inner_pid(self._path)}.map"  # noqa: S108 - where all look for it
+        """Return the path of the file as the process sees it: with its pid there."""
+        return f"/tmp/perf-{inner_pid(self._path)}.map"  # noqa: S108 - the path that all use
 
     def read(self) -> bool:
-        """Have the file as it is now, if it has changed. Returns whether it has."""
+        """Open the file as it is now, and return whether it has changed."""
         try:
             owner = credentials(self._path)[0]
             descriptor = foreign.opened(self._path, self.path(), owner)
-            # Anybody may have put a file there; root may have for a process of another's.
+            # Any user may have put a file there; root may have done so for a process of another user.
             if os.fstat(descriptor).st_uid not in (owner, 0):
                 os.close(descriptor)
                 return False
@@ -318,12 +318,12 @@ class CodeMap:
 
 
 def kernel_location(address: int) -> Location:
-    """What an address of the kernel is; the address itself is the machine's secret and not told."""
+    """Return the location of an address of the kernel, without the address itself, which is a secret of the machine."""
     return Location(kernel_symbols().name(address), KERNEL)
 
 
 def _remote_devices(path: str) -> set[str] | None:
-    """Devices of network file systems that a process sees, as its maps write them; None where they are too many."""
+    """Return the devices of network file systems that a process sees, as in its maps; None if there are too many."""
     text = foreign.content(f"{path}/mountinfo", MOUNTS_BYTES)
     if len(text) >= MOUNTS_BYTES - 1:
         return None

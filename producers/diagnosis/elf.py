@@ -44,7 +44,7 @@ class SymbolsError(ValueError):
 
 
 class _Form(NamedTuple):
-    """The places of the fields in use in the two classes of ELF, as formats of `struct` and field names of NumPy."""
+    """The places of the used fields in the two classes of ELF, as formats of `struct` and field names of NumPy."""
 
     header: str  # e_phoff, e_shoff behind 32 (28) bytes; e_phentsize, e_phnum, e_shentsize, e_shnum
     header_at: int

@@ -1,7 +1,8 @@
 """Samples of running threads by the kernel itself: perf_event_open(2), without the program `perf`.
 
-`perf record -p` does the same, but each start of it takes CPU time, see `perf`; and it has to be there, in a version
-that fits. Source: perf_event_open(2) and include/uapi/linux/perf_event.h of Linux, whose binary interface is stable.
+`perf record -p` does the same, but each start of it costs CPU time, see `perf`; and it has to be installed, in a
+version that fits. Source: perf_event_open(2) and include/uapi/linux/perf_event.h of Linux, with a stable binary
+interface.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import threading
 from typing import NamedTuple
 
 ANY = -1
-"""Thread, core or process."""
+"""Any thread, core or process."""
 
 PAGES = 16
-"""Of samples that a buffer holds, a power of two: 64 KiB are 200 to 600 samples."""
+"""The pages of a buffer for samples, a power of two: 64 KiB are 200 to 600 samples."""
 
 _NUMBERS = {  # of the system call
     "x86_64": 298,
@@ -39,7 +40,7 @@ _DISABLED, _EXCLUDE_KERNEL, _EXCLUDE_HYPERVISOR, _EXCLUDE_IDLE, _USE_CLOCKID = (
 _CLOCK_MONOTONIC = 1
 _CLOSE_ON_EXEC = 1 << 3
 _ENABLE, _PERIOD = 0x2400, 0x40082404  # PERF_EVENT_IOC_...
-if platform.machine() == "ppc64le":  # where ioctls encode their direction otherwise
+if platform.machine() == "ppc64le":  # where ioctls encode their direction differently
     _ENABLE, _PERIOD = 0x20002400, 0x80082404
 
 # struct perf_event_mmap_page
@@ -57,13 +58,13 @@ CONTEXT_USER = (1 << 64) - 512
 
 
 class Found(NamedTuple):
-    """A thread at one moment.
+    """A sample of a thread.
 
     Attributes:
-        monotonic_ns: when, of CLOCK_MONOTONIC.
-        tid: which thread, in our own pid namespace.
-        kernel: addresses in the kernel, the innermost first; none where it ran in user mode.
-        user: addresses of the process, likewise: those behind the first are the ones to return to.
+        monotonic_ns: its time by CLOCK_MONOTONIC.
+        tid: the id of the thread in our own pid namespace.
+        kernel: addresses in the kernel, the innermost first; none if it ran in user mode.
+        user: addresses of the process, likewise: those after the first are return addresses.
 
     """
 
@@ -74,22 +75,23 @@ class Found(NamedTuple):
 
 
 class Events:
-    """Where a thread is, or what runs on a core, as often as is wished; nothing while it does not run.
+    """Samples of a thread, or of the threads on a core, at intervals of CPU time; none while it does not run.
 
-    The kernel writes into a buffer that is shared with us; what no longer fits before we read it is counted and lost.
+    The kernel writes into a buffer that is shared with us. Samples that do not fit before we read it are lost, and
+    counted.
 
     Args:
-        tid: of the thread, wherever it runs; or `ANY` of those on a core.
+        tid: the id of the thread, on any core; or `ANY` for the threads on a core.
         cpu: the core; or `ANY`.
-        process: of samples on a core, only those of this process are told.
-        period_ns: time between two samples, of the thread's CPU clock or the core's.
-        kernel: whether to look into the kernel, too.
+        process: of the samples on a core, only those of this process are returned.
+        period_ns: the time between two samples, by the CPU clock of the thread or the core.
+        kernel: whether to sample the kernel, too.
 
     Raises:
         OSError: as perf_event_open(2) and mmap(2) raise it.
 
     Attributes:
-        lost: samples that did not fit; of a core, those of other processes, too.
+        lost: the number of samples that did not fit; on a core, including those of other processes.
 
     """
 
@@ -110,22 +112,22 @@ class Events:
         fcntl.ioctl(self._descriptor, _ENABLE, 0)
 
     def set_period(self, period_ns: int) -> None:
-        """Time between two samples from now on."""
+        """Set the time between two samples."""
         fcntl.ioctl(self._descriptor, _PERIOD, struct.pack("=Q", period_ns))
 
     def take(self) -> list[Found]:
-        """All that came since the last call."""
+        """Return all samples since the last call."""
         (head,) = _HEAD.unpack_from(self._buffer, _HEAD_AT)
         if head == self._tail:
             return []
-        self._fence()  # the kernel wrote the records before the head: they are to be read after it
+        self._fence()  # the kernel wrote the records before the head, so they have to be read after it
         begin, end = self._tail % self._size, head % self._size
         start = mmap.PAGESIZE
         if begin < end:
             text = self._buffer[start + begin : start + end]
         else:
             text = self._buffer[start + begin : start + self._size] + self._buffer[start : start + end]
-        self._fence()  # ... and before we let it write over them
+        self._fence()  # ... and before we let it overwrite them
         self._tail = head
         _HEAD.pack_into(self._buffer, _TAIL_AT, head)
         found, lost = parse_records(text, self._process)
@@ -133,23 +135,23 @@ class Events:
         return found
 
     def close(self) -> None:
-        """End. The thread is not touched by it."""
+        """Stop. The thread is not affected."""
         if self._descriptor >= 0:
             self._buffer.close()
             os.close(self._descriptor)
             self._descriptor = -1
 
     def _fence(self) -> None:
-        """Keep processors that reorder reads from doing it here: releasing a lock and taking one again forbids it."""
+        """Prevent processors from reordering reads here: releasing a lock and acquiring it again forbids that."""
         for _ in range(2):
             with self._order:
                 pass
 
 
 def open_event(tid: int, *, cpu: int = ANY, period_ns: int, kernel: bool) -> int:
-    """A descriptor of an event of the CPU clock of this thread, or of a core, not yet enabled.
+    """Return a descriptor of an event of the CPU clock of this thread, or of a core, not yet enabled.
 
-    Raises OSError as perf_event_open(2) does; ENOSYS, too, on a processor that is not known here.
+    Raises `OSError` as perf_event_open(2) does; also ENOSYS on an unknown processor.
     """
     number = _NUMBERS.get(platform.machine())
     if number is None:
@@ -170,9 +172,9 @@ def open_event(tid: int, *, cpu: int = ANY, period_ns: int, kernel: bool) -> int
 
 
 def parse_records(text: bytes, process: int = ANY) -> tuple[list[Found], int]:
-    """Parse what the kernel wrote: samples of this process, and how many were lost.
+    """Parse the records of the kernel: samples of this process, and the number of lost ones.
 
-    Other records are skipped, and so are threads that have no id any more.
+    Other records are skipped, and so are threads that no longer have an id.
     """
     found, lost, at = [], 0, 0
     while at + _HEADER.size <= len(text):
@@ -189,7 +191,7 @@ def parse_records(text: bytes, process: int = ANY) -> tuple[list[Found], int]:
 
 
 def _split(chain: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """A call chain's addresses in the kernel and in user space; marks between them say which follow."""
+    """Return the addresses of a call chain in the kernel and in user space; marks in it show which ones follow."""
     kernel: list[int] = []
     user: list[int] = []
     into: list[int] = []

@@ -1,11 +1,11 @@
-"""Java processes: compiled methods by the kernel's samples and a map of the code, waiting threads by thread dumps.
+"""Java processes: compiled methods by samples of the kernel and a map of the code, waiting threads by thread dumps.
 
-Measured: the map takes the virtual machine 10 ms and no safepoint. A thread dump of 17 threads takes 0.7 to 1.6 ms with
-the collector G1, and finds the busy method in 12 of 12; 47 to 76 ms with the serial collector, whose safepoints wait
-for the end of loops that count, and finds the caller instead, in 12 of 12. The kernel's samples find the busy method in
-all with both. The busy thread did 1.001 (G1) and 0.995 (serial) of its rounds for the same CPU time (medians of 8
-pairs, 0.983 to 1.019: `tests/benchmarks/profilers.py`), and this took 0.4 % of a core. The program `jcmd` would start a
-Java of its own for each question.
+Measured: the map costs the virtual machine 10 ms and no safepoint. A thread dump of 17 threads takes 0.7 to 1.6 ms with
+the collector G1, and finds the busy method in 12 of 12. It takes 47 to 76 ms with the serial collector, whose
+safepoints wait for the end of counted loops, and finds the caller instead, in 12 of 12. Samples of the kernel find the
+busy method in all with both. The busy thread did 1.001 (G1) and 0.995 (serial) of its rounds for the same CPU time
+(medians of 8 pairs, 0.983 to 1.019: `tests/benchmarks/profilers.py`), and this used 0.4 % of a core. The program `jcmd`
+would start a Java of its own for each command.
 """
 
 from __future__ import annotations
@@ -34,45 +34,45 @@ NAME = "jcmd"
 STOPS = False
 
 DUMP_EVERY_S = 5.0
-"""Between two thread dumps, where running threads are sampled by the kernel."""
+"""The time between two thread dumps, in seconds, if the kernel samples running threads ..."""
 
 DUMP_ALONE_EVERY_S = 0.2
-"""... and where dumps are all there is."""
+"""... and if dumps are the only method."""
 
 STOPPED_SHARE = 0.01
-"""A dump is taken when its predecessor took no more than this share of the time since: all threads wait for it."""
+"""The limit of the time of a dump, as a share of the time until the next one: all threads wait for a dump."""
 
 MAP_FIRST_S = 0.5
-"""So soon the map of the code is asked for again, if code ran that is not in the one before: what is busy is compiled
-anew. Each next time is twice as late, at most ..."""
+"""The time until the map of the code is requested again, in seconds, if code ran that the last one lacks: busy code is
+compiled again. The time doubles at each request, up to ..."""
 
 MAP_EVERY_S = 5.0
-"""... so much, where there is code that no map has."""
+"""... this time, while there is code that no map has."""
 
 FRAMES = 64
-"""So many functions of a stack are told, the innermost ones."""
+"""The most functions of a stack, the innermost ones."""
 
 _SIGNATURE = re.compile(r"^(?:\S+ )?([^\s(]+)\(.*\)$")
 
 
 class Jcmd:
-    """Samples Java methods of one process, and tells where its other threads wait.
+    """Samples Java methods of one process, and shows where its other threads wait.
 
-    What runs is found by the kernel, as `perf` does it; the machine is asked for the names of compiled code
-    (`Compiler.perfmap`, from Java 17 on), which stops nothing. Stacks have no callers there, for compiled code keeps no
-    frame pointers unless it is run with `-XX:+PreserveFramePointer`; a method that was compiled into its caller goes by
-    that one's name. The file that the machine writes is removed when it has been read.
+    The kernel samples running code, as for `perf`. The machine is asked for the names of compiled code
+    (`Compiler.perfmap`, from Java 17 on), which stops nothing. These stacks have no callers, since compiled code has no
+    frame pointers unless it runs with `-XX:+PreserveFramePointer`. An inlined method has the name of its caller. The
+    file that the machine writes is removed after reading.
 
-    Thread dumps tell whole stacks with lines, also of threads that wait. For each the machine lets all threads come to
-    a safepoint, three times, and the share of time for that is bounded. Dumps find running threads only where the
-    machine can stop them: with the serial and parallel collectors not inside of loops that count, so that another
-    method is named. So they tell the running ones only where the kernel's samples are not permitted. None is taken
-    while a thread sleeps uninterruptibly: all others would wait for it.
+    Thread dumps contain whole stacks with lines, also of threads that wait. For each the machine brings all threads to
+    a safepoint, three times, and the share of time for that is limited. Dumps find running threads only where the
+    machine can stop them: with the serial and parallel collectors not inside of counted loops, so that another method
+    is named. So they report running threads only if samples of the kernel are not permitted. No dump is requested while
+    a thread is in uninterruptible sleep: all others would wait for it.
 
     Args:
-        pid: of the process, in our own pid namespace.
-        clock: what tells the time.
-        root: where procfs is mounted.
+        pid: the pid of the process in our own pid namespace.
+        clock: the clock.
+        root: the mount point of procfs.
 
     """
 
@@ -88,19 +88,19 @@ class Jcmd:
         self._samples_running = self._started = self._unnamed = False
         self._map_ns = self._dump_ns = 0
         self._map_wait_s = MAP_FIRST_S
-        self._nameless: list[Sample] = []  # those in code that the next map may have
+        self._nameless: list[Sample] = []  # samples in code that the next map may have
         self._notes: dict[str, None] = {}
 
     @property
     def notes(self) -> Sequence[str]:
-        """What it could not tell, and why."""
+        """The gaps in its results, and the reasons."""
         return [*self._notes, *(self._perf.notes if self._samples_running else ())]
 
     def start(self) -> None:
-        """Begin, or begin again after a `stop`.
+        """Start, or start again after a `stop`.
 
         Raises:
-            ProfilerError: it cannot.
+            ProfilerError: it cannot start.
 
         """
         reason = available(self._pid)
@@ -119,10 +119,10 @@ class Jcmd:
         self._started = True
 
     def take(self) -> Sequence[Sample]:
-        """All that came since it was asked last.
+        """Return all samples since the last call.
 
         Raises:
-            ProfilerError: the machine does not answer any more, and there are no other samples.
+            ProfilerError: the machine no longer answers, and there are no other samples.
 
         """
         if not self._started:
@@ -145,7 +145,7 @@ class Jcmd:
         return samples
 
     def stop(self) -> Sequence[Sample]:
-        """End, and give the rest. The machine goes on listening, as after any `jcmd`."""
+        """Stop, and return the remaining samples. The machine continues to listen, as after any `jcmd`."""
         if not self._started:
             return ()
         self._started = False
@@ -168,7 +168,7 @@ class Jcmd:
         return samples
 
     def _named(self) -> list[Sample]:
-        """Those that were kept for the map that has been read since."""
+        """Return the samples that waited for the map that has been read since."""
         locate = self._perf.space.locate
         found = [
             sample._replace(
@@ -180,13 +180,13 @@ class Jcmd:
         return [_in_java(sample) for sample in found]
 
     def _map(self) -> None:
-        """Have the names of compiled code written down, and read them."""
+        """Have the machine write the names of compiled code, and read them."""
         self._map_ns = self._clock.monotonic() + round(self._map_wait_s * 1e9)
         self._map_wait_s = min(2.0 * self._map_wait_s, MAP_EVERY_S)
         path = self._perf.space.code_map
         name = path.rpartition("/")[2]
         found = self._jvm.found(name)
-        if found is not None:  # somebody else has it written, or wants the machine to write elsewhere
+        if found is not None:  # another program requested it, or wants the machine to write elsewhere
             self._note(self._was_there(path, *found))
             return
         try:
@@ -198,9 +198,9 @@ class Jcmd:
                 self._jvm.remove(name)
 
     def _was_there(self, path: str, mode: int, uid: int) -> str:
-        """What a map that was there already means, in words."""
+        """Return what a map that was there already means, in words."""
         told = f"jcmd: {self._path}/root{path} was there already, so the machine was not asked to write it"
-        # As `CodeMap` has it: anybody may have put a file there.
+        # As in `CodeMap`: any user may have put a file there.
         if stat.S_ISREG(mode) and uid in {credentials(self._path)[0], 0}:
             return f"{told}: methods that were compiled since somebody had it written have no names"
         what = f"is user {uid}'s" if stat.S_ISREG(mode) else "is no regular file"
@@ -216,7 +216,7 @@ class Jcmd:
             return []
         dump = self._jvm.ask("threaddump")
         took_ns = self._clock.monotonic() - begin_ns
-        self.stopped_s += took_ns / 1e9  # at most: how long the machine waited to be run is in it
+        self.stopped_s += took_ns / 1e9  # an upper bound: it includes the time until the machine was scheduled
         self._dump_ns = max(self._dump_ns, begin_ns + round(took_ns / STOPPED_SHARE))
         samples = []
         inner = self._inner(states)
@@ -235,7 +235,7 @@ class Jcmd:
         return samples
 
     def _inner(self, tids: dict[int, bytes]) -> dict[int, int]:
-        """Ids of threads here, by those in the process's own pid namespace, which its dumps have."""
+        """Return the ids of threads here by those in the process's own pid namespace, which its dumps contain."""
         if self._jvm.inner_pid == self._pid:
             return {tid: tid for tid in tids}
         found = {}
@@ -250,13 +250,13 @@ class Jcmd:
 
 
 def available(pid: int) -> str:
-    """Why the process cannot be asked for its Java methods, in words; empty where it can."""
+    """Return why the process cannot be asked for its Java methods, in words; empty if it can."""
     reason = Jvm(pid).refusal()
     return type(reason)(f"jcmd: {reason}") if reason else ""
 
 
 def attach(pid: int) -> Jcmd:
-    """A profiler of this process, not yet started."""
+    """Return a profiler of this process, not yet started."""
     return Jcmd(pid)
 
 
@@ -266,6 +266,6 @@ def _in_java(sample: Sample) -> Sample:
 
 @lru_cache(maxsize=4096)
 def _java(location: Location) -> Location:
-    """A compiled method by its name alone, as dumps have it: `long Shop.price(long)` is `Shop.price`."""
+    """Return a compiled method by its name alone, as in dumps: `long Shop.price(long)` is `Shop.price`."""
     signature = _SIGNATURE.match(location.function) if not location.module else None
     return Location(hidden(signature[1])) if signature else location

@@ -1,8 +1,8 @@
-"""Commands to a Java virtual machine (HotSpot): what the program `jcmd` sends, without starting a Java of our own.
+"""Commands to a Java virtual machine (HotSpot): those of the program `jcmd`, without starting a Java of our own.
 
 The protocol is that of `sun.tools.attach.VirtualMachineImpl` and `attachListener_linux.cpp` of OpenJDK: a file
 `.attach_pidN` and the signal QUIT make the machine listen on the socket `.java_pidN`, both in its `/tmp`. A child
-process does there what has to be done, as the machine's user, see `attaching`.
+process accesses these as the machine's user, see `attaching`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 Told = TypeVar("Told")
 
 WAIT_S = 1.5
-"""So long a machine is waited for: one that is starved of CPU time, or stopped, answers later or never."""
+"""The timeout of a machine, in seconds: one that is starved of CPU time, or stopped, answers later or never."""
 
 ANSWER_BYTES: Final = DUMP_BYTES
-"""So much of an answer is read."""
+"""The limit of an answer, in bytes."""
 
 _VERSION = b"1"
 _ARGUMENTS = 3
@@ -44,11 +44,11 @@ _PEER: Final = struct.Struct("=iII")  # struct ucred: pid, uid, gid
 
 
 class Answer(NamedTuple):
-    """What a machine answers.
+    """The answer of a machine.
 
     Attributes:
-        text: the beginning of it.
-        cut: whether that is not all.
+        text: its beginning.
+        cut: whether there is more of it.
 
     """
 
@@ -60,8 +60,8 @@ class Jvm:
     """One virtual machine that listens.
 
     Args:
-        pid: of its process, in our own pid namespace.
-        root: where procfs is mounted.
+        pid: the pid of its process in our own pid namespace.
+        root: the mount point of procfs.
 
     """
 
@@ -73,7 +73,7 @@ class Jvm:
         self.inner_pid = inner_pid(self._path) or pid
 
     def refusal(self) -> str:
-        """Why it cannot be asked, in words; empty where it can. Changes nothing."""
+        """Return why it cannot be asked, in words; empty if it can. Changes nothing."""
         if not content(f"{self._path}/stat"):
             return f"there is no process {self._pid} any more"
         files = mapped_files(self._path)
@@ -86,8 +86,8 @@ class Jvm:
         return self._deaf()
 
     def _deaf(self) -> str:
-        """Why it would not begin to listen, in words; empty where it would."""
-        # What does not catch the signal is ended by it: a machine that has just begun, or was started with -Xrs.
+        """Return why it would not begin to listen, in words; empty if it would."""
+        # The signal kills a process that does not catch it: a machine that has just begun, or was started with -Xrs.
         caught = re.search(rb"^SigCgt:\s*([0-9a-f]+)$", content(f"{self._path}/status"), re.MULTILINE)
         if caught is None or not int(caught[1], 16) >> (signal.SIGQUIT - 1) & 1:
             return f"process {self._pid} does not catch the signal QUIT, which would ask it to listen (-Xrs)"
@@ -96,7 +96,7 @@ class Jvm:
         return ""
 
     def ask(self, command: str, *arguments: str) -> Answer:
-        """What the machine answers to a command.
+        """Return the answer of the machine to a command.
 
         Raises:
             ProfilerError: it does not answer, or answers with an error.
@@ -129,10 +129,10 @@ class Jvm:
         return Answer(rest[:ANSWER_BYTES], len(answer) > ANSWER_BYTES)
 
     def found(self, name: str) -> tuple[int, int] | None:
-        """What lies in the folder of this name: its mode and its user; None for nothing.
+        """Return the mode and the user of a file in the machine's `/tmp`; None if there is none.
 
         Raises:
-            ProfilerError: that cannot be told.
+            ProfilerError: that is unknown.
 
         """
         match self._did("look", name):
@@ -141,16 +141,16 @@ class Jvm:
         return None
 
     def remove(self, name: str) -> None:
-        """Remove a file of the machine's user in the folder.
+        """Remove a file of the machine's user in its `/tmp`.
 
         Raises:
-            ProfilerError: it cannot be.
+            ProfilerError: it cannot be removed.
 
         """
         self._did("remove", name)
 
     def _connected(self) -> socket.socket:
-        """A connection to the machine: to this process, and not to whoever listens there. Raises OSError."""
+        """Return a connection to this process, and not to another one that listens there. Raises `OSError`."""
         try:
             told, descriptor = self._reached(
                 lambda child: child.ask_descriptor("connect", f".java_pid{self.inner_pid}")
@@ -172,14 +172,14 @@ class Jvm:
         raise OSError("another process listens in its place")
 
     def _reached(self, ask: Callable[[Helper], Told]) -> Told:
-        """What the child answers, and where it has ended meanwhile, a new one. Raises HelperError."""
+        """Return the answer of the child, or of a new one if that had ended. Raises `HelperError`."""
         try:
             return ask(self._attached())
         except HelperGoneError:
             return ask(self._attached())
 
     def _attached(self) -> Helper:
-        """The child that is where the machine is. Raises HelperError."""
+        """Return the child that is in the machine's namespace. Raises `HelperError`."""
         if self._helper is None or not self._helper.alive:
             uid, gid = credentials(self._path)
             if uid < 0 or gid < 0:
@@ -207,11 +207,11 @@ class Jvm:
         return found is not None and stat.S_ISSOCK(found[0])
 
     def _listen(self) -> None:
-        """Have it listen, if it does not yet."""
+        """Make the machine listen, unless it does already."""
         if self._listens():
             return
         wish = f".attach_pid{self.inner_pid}"
-        # A file of another one who asks at this moment, or has asked in vain, may be there.
+        # There may be a file of another program that asks at this moment, or has asked in vain.
         made = self._did("wish", wish)
         try:
             self._signal()
@@ -226,7 +226,7 @@ class Jvm:
                     self._did("remove", wish)
 
     def _signal(self) -> None:
-        """Ask it to listen: this process, and only while it would not be ended by that."""
+        """Ask this process to listen, and only if the signal would not kill it."""
         try:
             descriptor = os.pidfd_open(self._pid)
             try:
@@ -242,7 +242,7 @@ class Jvm:
             raise ProfilerError(f"jcmd: process {self._pid} cannot be asked to listen: {error}") from error
 
     def _started(self) -> int:
-        """When it began, in clock ticks since boot; 0 where it is gone."""
+        """Return its start time, in clock ticks since boot; 0 if it is gone."""
         try:
             return parse_stat(content(f"{self._path}/stat")).start_ticks
         except ProcError:
@@ -254,7 +254,7 @@ def _said(text: bytes) -> str:
 
 
 def _why(told: object) -> str:
-    """Why the child did not do what it was asked, as it says."""
+    """Return why the child did not do its task, in its words."""
     match told:
         case [False, str(why)]:
             return printable(why[:_LONGEST_SAID])

@@ -1,8 +1,8 @@
-"""Running threads of native code: the kernel says where each of them is after so much CPU time.
+"""Running threads of native code: the kernel samples each of them at intervals of its CPU time.
 
-Measured beside the program `perf`, in five turns of 2 s on a busy thread: this took 5 to 7 ms of CPU time, and 0.14 s
-once to read the kernel's symbols; `perf record -F 99 -g -p PID -o - | perf script` 186 to 279 ms, most of it to start.
-The thread did 0.996 of its rounds for the same CPU time (median of 8 pairs, 0.986 to 1.031:
+Measured against the program `perf`, in five turns of 2 s on a busy thread: this used 5 to 7 ms of CPU time, and 0.14 s
+once to read the symbols of the kernel. `perf record -F 99 -g -p PID -o - | perf script` used 186 to 279 ms, most of it
+to start. The thread did 0.996 of its rounds for the same CPU time (median of 8 pairs, 0.986 to 1.031:
 `tests/benchmarks/profilers.py`).
 """
 
@@ -34,52 +34,52 @@ NAME = "perf"
 STOPS = False
 
 FREQUENCY_HZ = 99
-"""Samples of a thread that keeps a core busy, a second; not 100, so that what happens 100 times a second is not always
-met at the same place."""
+"""Samples of a thread that keeps a core busy, per second. Not 100, so that work that recurs 100 times per second is not
+always sampled at the same point."""
 
 RATE_HZ = 200
-"""Samples of all threads together, a second, about: the more run, the rarer is each of them asked."""
+"""Samples of all threads together, per second, approximately: the more run, the rarer are the samples of each."""
 
 CORES_RATE_HZ = 2000
-"""Samples of all cores together, a second, at most, those of other processes, too: on a machine with many, each of them
-is asked more rarely."""
+"""The most samples of all cores together, per second, including those of other processes: the more cores there are, the
+rarer are the samples of each."""
 
 THREADS = 64
-"""So many threads are asked at most, those that used most CPU time since the last time. Each costs two descriptors and
-68 KiB of the kernel's memory."""
+"""The most threads that are sampled by themselves: those with the most CPU time since the last choice. Each needs two
+descriptors and 68 KiB of kernel memory."""
 
 AIM_SHARE = 0.01
-"""Which threads there are is looked up again when this share of the time since has not been spent on it: of a process
-with thousands of threads it takes a while."""
+"""The limit of the CPU time for listing the threads, as a share of the time: with thousands of threads it takes a
+while."""
 
 FRAMES = 64
-"""So many functions of a stack are told, the innermost ones."""
+"""The most functions of a stack, the innermost ones."""
 
 SHORT_LIVED = 0.5
-"""From this share of the CPU time on, that of threads which were never met is told."""
+"""The share of CPU time in threads without samples above which `notes` report it."""
 
 
 class Perf:
     """Samples running threads of one process by perf_event_open(2).
 
-    Nothing is stopped, nobody waits: the kernel interrupts a thread after so much CPU time, and writes its call chain
-    down. Callers are found by frame pointers, which most distributions' libraries are built without: the innermost
-    function is always right, its callers are as far as the program was built with `-fno-omit-frame-pointer`.
+    Nothing stops or waits: the kernel interrupts a thread after some CPU time, and records its call chain. Callers are
+    found by frame pointers, but most distributions build libraries without them. The innermost function is always
+    right; its callers are right only in code that was built with `-fno-omit-frame-pointer`.
 
-    Where the whole machine may be sampled (CAP_PERFMON), the cores are asked, and what they say of other processes is
-    dropped: that costs the process nothing that could be measured (of 8 threads that wake each other for 20 us of work,
-    median of 10 pairs of their work in a second of CPU time: 1.00), and meets threads however many or short-lived. Else
-    each thread is asked by itself, which makes its switches dearer (the same 8 threads: 0.85). Those that come are then
-    met at the next `take`; one that lives for less is not, and `notes` say so where that matters.
+    If the whole machine may be sampled (CAP_PERFMON), the cores are sampled, and samples of other processes are
+    dropped. This finds threads however many or short-lived, at no measurable cost: 8 threads that wake each other for
+    20 us of work did 1.00 of their work per second of CPU time (median of 10 pairs). Otherwise each thread is sampled
+    by itself, which makes its switches more expensive (the same 8 threads: 0.85). New threads are then found at a later
+    `take`. Shorter-lived ones are missed, and `notes` report that if it matters.
 
     Args:
-        pid: of the process, or of one of its threads, in our own pid namespace.
-        clock: what tells the time.
-        root: where procfs is mounted.
-        cores: whether cores may be asked.
+        pid: the pid of the process, or of one of its threads, in our own pid namespace.
+        clock: the clock.
+        root: the mount point of procfs.
+        cores: whether cores may be sampled.
 
     Attributes:
-        space: what is mapped where in the process.
+        space: the address space of the process.
 
     """
 
@@ -105,7 +105,7 @@ class Perf:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What it could not tell, and why."""
+        """The gaps in its results, and the reasons."""
         notes = [*self.space.notes, *self._files.notes]
         if not self._kernel:
             notes.append(f"perf: what threads do inside of the kernel is not told: {_paranoia()}")
@@ -122,10 +122,10 @@ class Perf:
         return notes
 
     def start(self) -> None:
-        """Begin, or begin again after a `stop`.
+        """Start, or start again after a `stop`.
 
         Raises:
-            ProfilerError: it cannot.
+            ProfilerError: it cannot start.
 
         """
         self._kernel, reason = _permitted(self._pid)
@@ -139,7 +139,7 @@ class Perf:
             self._aim()
 
     def take(self) -> Sequence[Sample]:
-        """All that came since it was asked last."""
+        """Return all samples since the last call."""
         if not self._taken_ns:
             return ()
         samples = self._samples()
@@ -152,7 +152,7 @@ class Perf:
         return samples
 
     def stop(self) -> Sequence[Sample]:
-        """End, and give the rest."""
+        """Stop, and return the remaining samples."""
         samples = self._samples()
         for events in (*self._cores, *self._threads.values()):
             events.close()
@@ -164,7 +164,7 @@ class Perf:
         return samples
 
     def _samples(self) -> list[Sample]:
-        # Wall-clock time now goes with monotonic time now: the difference holds for what was a moment ago.
+        # The present difference between wall-clock and monotonic time also applies to samples of a moment ago.
         offset_ns = self._clock.wall() - self._clock.monotonic()
         samples = []
         for events in (*self._cores, *self._threads.values()):
@@ -189,7 +189,7 @@ class Perf:
         return Sample((found.monotonic_ns + offset_ns) / 1e9, found.tid, tuple(locations), "running")
 
     def _adapt(self, samples: int, elapsed_ns: int) -> None:
-        """Ask more rarely where many threads run, so that all together give about as many samples as one or two."""
+        """Sample more rarely if many threads run, so that all together give about as many samples as one or two."""
         cores = samples * self._period_ns / elapsed_ns if elapsed_ns else 0.0
         period_ns = round(max(1 / FREQUENCY_HZ, cores / RATE_HZ, len(self._cores) / CORES_RATE_HZ) * 1e9)
         if abs(period_ns - self._period_ns) > 0.25 * self._period_ns:
@@ -198,7 +198,7 @@ class Perf:
                 events.set_period(period_ns)
 
     def _ask_cores(self) -> bool:
-        """Ask all cores of the machine. Returns whether that may be done."""
+        """Sample all cores of the machine. Return whether that is possible."""
         process = _process_of(self._path)
         if process == ANY:
             return False
@@ -217,7 +217,7 @@ class Perf:
         return bool(self._cores)
 
     def _aim(self) -> None:
-        """Ask the threads that there are; where they are too many, those that used CPU time since the last time."""
+        """Sample the present threads; if there are too many, those with the most CPU time since the last choice."""
         begin_ns = self._clock.cpu()
         tids = self._tids()
         if len(tids) > THREADS:
@@ -261,17 +261,17 @@ class Perf:
 
 
 def available(pid: int) -> str:
-    """Why the kernel does not let us sample this process, in words; empty where it does."""
+    """Return why the kernel does not let us sample this process, in words; empty if it does."""
     return _permitted(pid)[1]
 
 
 def attach(pid: int) -> Perf:
-    """A profiler of this process, not yet started."""
+    """Return a profiler of this process, not yet started."""
     return Perf(pid)
 
 
 def _permitted(pid: int) -> tuple[bool, str]:
-    """Whether the kernel's part of stacks may be seen, and why nothing may; the latter is empty where it may."""
+    """Return whether the kernel's part of stacks may be sampled, and why nothing may; the latter is empty if it may."""
     error = OSError()
     for kernel in (True, False):
         try:
@@ -284,13 +284,13 @@ def _permitted(pid: int) -> tuple[bool, str]:
 
 
 def _process_of(path: str) -> int:
-    """The process that a thread belongs to; `ANY` where that cannot be told any more, as it has ended."""
+    """Return the process of a thread; `ANY` if it is unknown, since the thread has ended."""
     found = re.search(rb"^Tgid:\s*(\d+)$", content(f"{path}/status"), re.MULTILINE)
     return int(found[1]) if found else ANY
 
 
 def _online_cores() -> list[int]:
-    """Their numbers, from a list of ranges as `0-3,8`."""
+    """Return the numbers of the online cores, from a list of ranges such as `0-3,8`."""
     cpus: list[int] = []
     for part in content("/sys/devices/system/cpu/online").decode().split(","):
         first, _, last = part.partition("-")

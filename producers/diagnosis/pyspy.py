@@ -1,8 +1,8 @@
 """Python processes: their functions and lines, by py-spy, which reads the interpreter's memory from outside.
 
-Measured on a program with five threads: 2.0 % of a core over 38 s, 3.5 % over runs of 2 s, for a start of py-spy takes
-12 ms of CPU time. The busy thread did 0.993 of its rounds for the same CPU time (median of 8 pairs, 0.959 to 1.173:
-`tests/benchmarks/profilers.py`).
+Measured on a program with five threads: 2.0 % of a core over 38 s, and 3.5 % over runs of 2 s, since each start of
+py-spy uses 12 ms of CPU time. The busy thread did 0.993 of its rounds for the same CPU time (median of 8 pairs, 0.959
+to 1.173: `tests/benchmarks/profilers.py`).
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ NAME = "py-spy"
 STOPS = False
 
 FREQUENCY_HZ = 25
-"""Samples of all threads that run, a second."""
+"""Samples of all running threads, per second."""
 
 CHUNKS_S = (1, 2, 5, 10)
-"""For how long each run of py-spy looks, which tells what it found at its end: the first ones are short, so that
-something is known soon, and the last one is repeated."""
+"""The durations of the runs of py-spy, in seconds. A run returns its results at its end: the first ones are short, so
+that results come soon, and the last duration is repeated."""
 
 LATE_S = 30.0
-"""A run that has not ended so long after it should have is given up: what it reads may hang."""
+"""A run that is overdue by this time, in seconds, is killed: its reads may hang."""
 
 LONGEST_NAME = 512
-"""Of functions and files, in characters; what is longer is cut."""
+"""Of functions and files, in characters; longer names are cut."""
 
 FRAMES = 64
-"""So many functions of a stack are told, the innermost ones."""
+"""The most functions of a stack, the innermost ones."""
 
 _PYTHON = re.compile(r"libpython\d.*|python[\d.]*|pypy[\d.-]*", re.DOTALL)
 _THREAD = re.compile(r'Thread (\d+)(?: "|$)')
-_SHIMS = ("thread (", "process ")  # what py-spy puts outside of the first function
+_SHIMS = ("thread (", "process ")  # added by py-spy outside of the first function
 
 
 class PySpy:
     """Samples the Python functions of one process, by runs of py-spy one after the other.
 
-    With `--nonblocking` nothing is stopped: what it reads while the interpreter changes it may be wrong, and is left
-    out by py-spy in nearly all cases. It tells only threads that run, so each run begins with a dump of all threads,
-    which tells where the others wait.
+    With `--nonblocking` nothing is stopped. Reads may be wrong while the interpreter changes its memory; py-spy drops
+    nearly all of those. It samples only threads that run. So before each run, a dump of all threads shows where the
+    others wait.
 
-    py-spy does not say when a sample was taken: those of a run are spread evenly over it, in their order.
+    py-spy does not report the time of a sample: those of a run are spread evenly over it, in their order.
 
     Args:
-        pid: of the process.
-        clock: what tells the time.
+        pid: the pid of the process.
+        clock: the clock.
 
     """
 
@@ -79,10 +79,10 @@ class PySpy:
         self._runs = 0
 
     def start(self) -> None:
-        """Begin, or begin again after a `stop`.
+        """Start, or start again after a `stop`.
 
         Raises:
-            ProfilerError: it cannot.
+            ProfilerError: it cannot start.
 
         """
         reason = available(self._pid)
@@ -92,7 +92,7 @@ class PySpy:
         self._dump()
 
     def take(self) -> Sequence[Sample]:
-        """All that came since it was asked last: of the runs that have ended.
+        """Return all samples since the last call: those of the runs that have ended.
 
         Raises:
             ProfilerError: py-spy failed, and the process is still there; or it hangs.
@@ -111,7 +111,7 @@ class PySpy:
         return samples
 
     def stop(self) -> Sequence[Sample]:
-        """End, and give the rest."""
+        """Stop, and return the remaining samples."""
         if self._child is None:
             return ()
         self._child.interrupt()
@@ -143,7 +143,7 @@ class PySpy:
             raise ProfilerError(f"py-spy: {self._program} cannot be started: {error.strerror}") from error
 
     def _result(self) -> list[Sample]:
-        """What the run that has ended found; it is over then."""
+        """Return the samples of the run that has ended, and close it."""
         assert self._child is not None
         child, self._child = self._child, None
         try:
@@ -157,7 +157,7 @@ class PySpy:
         finally:
             child.close()
         begin, end = self._begin_ns / 1e9, self._clock.wall() / 1e9
-        if not text:  # it was ended before it had anything
+        if not text:  # it was interrupted before it had results
             return []
         try:
             if self._recording:
@@ -168,11 +168,11 @@ class PySpy:
 
 
 def parse_dump(text: bytes, ts: float) -> Iterator[Sample]:
-    """Parse `py-spy dump --json`: where the threads wait that do not run.
+    """Parse `py-spy dump --json`: the places of the threads that do not run.
 
     Args:
-        text: what it wrote.
-        ts: when, seconds since the Unix epoch.
+        text: its output.
+        ts: its time, seconds since the Unix epoch.
 
     """
     for thread in json.loads(text):
@@ -182,12 +182,12 @@ def parse_dump(text: bytes, ts: float) -> Iterator[Sample]:
 
 
 def parse_record(text: bytes, begin_ts: float, end_ts: float) -> Iterator[Sample]:
-    """Parse `py-spy record --threads --format speedscope`: what threads ran.
+    """Parse `py-spy record --threads --format speedscope`: the functions that threads ran.
 
     Args:
-        text: what it wrote.
-        begin_ts: when it began, seconds since the Unix epoch.
-        end_ts: ... and ended.
+        text: its output.
+        begin_ts: its begin, seconds since the Unix epoch.
+        end_ts: its end, likewise.
 
     """
     document = json.loads(text)
@@ -206,28 +206,28 @@ def parse_record(text: bytes, begin_ts: float, end_ts: float) -> Iterator[Sample
 
 
 def available(pid: int) -> str:
-    """Why py-spy cannot be used on this process, in words; empty where it can."""
+    """Return why py-spy cannot be used on this process, in words; empty if it can."""
     files = mapped_files(f"/proc/{pid}")
     if not files:
         return f"py-spy: the memory of process {pid} cannot be looked at: {_gone_or_forbidden(pid)}"
     if not any(_PYTHON.fullmatch(file.rpartition("/")[2]) for file in files):
         return Unsuited(f"py-spy: process {pid} is not a Python process")
     if not _program():
-        # Into the environment that laggard runs in: the `pip` of the path may be another's.
+        # Into the environment that runs laggard: the `pip` of the path may belong to another one.
         command = shlex.join(["pip", "--python", sys.executable, "install", "py-spy"])
         return f"py-spy: it is not installed; `{command}` installs it"
     return ""
 
 
 def attach(pid: int) -> PySpy:
-    """A profiler of this process, not yet started."""
+    """Return a profiler of this process, not yet started."""
     return PySpy(pid)
 
 
 def _program() -> str:
-    """Where py-spy is: beside the Python that runs laggard, or on the path; empty where it is not."""
+    """Return the path of py-spy: next to the Python that runs laggard, or on the path; empty if there is none."""
     beside = Path(sys.executable).with_name("py-spy")
-    # Where this user may not even look, it is not there.
+    # Without access to its directory, it counts as missing.
     return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy") or ""
 
 

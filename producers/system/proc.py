@@ -20,7 +20,7 @@ COMMAND_BYTES = 800
 """The read limit of a command line: at most four bytes for each published character."""
 
 _COMMAND_LENGTH = 200
-_STAT_FIELDS = 22  # of `stat` behind the comm, up to rss, the last one in use
+_STAT_FIELDS = 22  # of `stat` behind the comm, up to rss, the last used one
 _DELAY_FIELD = 39  # delayacct_blkio_ticks, counted behind the comm from 0
 _IO_KEYS = [b"rchar:", b"wchar:", b"syscr:", b"syscw:", b"read_bytes:", b"write_bytes:", b"cancelled_write_bytes:"]
 _SWITCH_KEYS = [b"voluntary_ctxt_switches:", b"nonvoluntary_ctxt_switches:"]
@@ -36,7 +36,7 @@ class ProcError(ValueError):
 
 
 class Stat(NamedTuple):
-    """The fields in use of `/proc/PID/stat`; times in clock ticks, `rss_pages` in pages."""
+    """The used fields of `/proc/PID/stat`; times in clock ticks, `rss_pages` in pages."""
 
     comm: bytes
     state: bytes
@@ -56,7 +56,7 @@ class Stat(NamedTuple):
 
 
 class Status(NamedTuple):
-    """The fields in use of `/proc/PID/status`; memory is 0 if missing (kernel threads, zombies)."""
+    """The used fields of `/proc/PID/status`; memory is 0 if missing (kernel threads, zombies)."""
 
     shared_bytes: int
     swap_bytes: int
@@ -117,7 +117,7 @@ class SystemStat(NamedTuple):
 
 
 class Vmstat(NamedTuple):
-    """The fields in use of `/proc/vmstat`: events since boot; `paged_...` in KiB, `swapped_...` in pages."""
+    """The used fields of `/proc/vmstat`: events since boot; `paged_...` in KiB, `swapped_...` in pages."""
 
     faults: int
     faults_major: int
@@ -142,7 +142,7 @@ _VMSTAT_NAMES = (
 
 
 class Meminfo(NamedTuple):
-    """The fields in use of `/proc/meminfo`, in bytes."""
+    """The used fields of `/proc/meminfo`, in bytes."""
 
     total: int
     free: int
