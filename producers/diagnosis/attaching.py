@@ -93,7 +93,7 @@ def main() -> None:
         root = os.open(f"{path}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         confinement.limit(MEMORY_BYTES, CPU_S, FILES)
         _enter_namespace(f"{path}/ns/mnt")
-        with contextlib.suppress(PermissionError):  # without this right it has no more than the machine's user
+        with contextlib.suppress(PermissionError):  # without permission it has no more rights than that user
             os.fchdir(root)
             os.chroot(".")
         confinement.drop(uid, gid)

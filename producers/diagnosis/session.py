@@ -154,7 +154,7 @@ class Session:
         """Close the phase now and begin the next, unless ended or closed.
 
         The boundary is the time of a round: earlier use belongs to the old phase, later use to the new one. By a clock
-        that was read before the round, a short phase would have used more than there is.
+        that was read before the round, a short phase would have used more CPU time than it had.
         """
         if high == self._phase.high:
             return

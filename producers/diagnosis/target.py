@@ -33,7 +33,7 @@ class Target(NamedTuple):
 
 
 def find(pid: int, *, root: str = "/proc", command_lines: bool = True) -> Target:
-    """Return the process that has this pid now, or a thread with this id.
+    """Return the process that has this pid now, or the process of a thread with this id.
 
     Args:
         pid: the id on the host.

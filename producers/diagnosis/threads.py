@@ -36,7 +36,7 @@ _FIND_ROUNDS = 16  # the number of rounds between two searches for the running o
 
 
 class Look(NamedTuple):
-    """The place of a thread at one time, as in `Sample`."""
+    """The state and the place of a thread at one time, as in `Sample`."""
 
     locations: tuple[Location, ...]
     state: ThreadState
@@ -106,7 +106,8 @@ class Threads:
     """Samples the threads of one process, round by round.
 
     A blocked thread that was not scheduled since its last sample, by `schedstat`, has not moved: nothing else of it is
-    read. CPU time is exact in sum, as in `CpuTime`; that of a thread between its last sample and its end is lost.
+    read, except for a stack that is still unread. CPU time is exact in sum, as in `CpuTime`. That of a thread between
+    its last sample and its end is lost.
 
     Args:
         path: the path of the process below a root of procfs; best through an open directory, which never becomes that
@@ -178,7 +179,7 @@ class Threads:
         return looked, [thread for thread in ended if thread.seen]
 
     def mark(self, tids: set[int]) -> None:
-        """Mark threads that ran by the samples of a profiler."""
+        """Mark these threads as having run, as a profiler has found."""
         for tid in tids & self._threads.keys():
             self._threads[tid].ran = True
 

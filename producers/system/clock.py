@@ -52,7 +52,7 @@ class Timeline:
         self.offset_s = 0.0
 
     def now(self) -> float:
-        """Return the seconds since the Unix epoch; they grow unless a step beyond `FAR_AHEAD_S` was adopted."""
+        """Return the seconds since the Unix epoch. They always grow, except after a step back beyond `FAR_AHEAD_S`."""
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
         ts = wall if self._ts_ns is None else max(wall, self._ts_ns + (monotonic - self._monotonic_ns) // 2)
         if ts - wall > FAR_AHEAD_S * 1e9:
@@ -89,7 +89,7 @@ class Schedule:
         if self._due_ns is None:
             self._due_ns = now + self._interval_ns
             return 0
-        # An early tick (by hand) keeps the next one. A due tick moves it to the next point that is far enough away.
+        # An early tick (by hand) does not move the next one. A due one moves it to the next point far enough away.
         steps = max(1, math.ceil((now - self._due_ns) / self._interval_ns + 0.5)) if now >= self._due_ns else 0
         self._due_ns += steps * self._interval_ns
         return max(0, steps - 1)

@@ -116,7 +116,7 @@ def folders(path: str, most: int = ENTRIES) -> list[str]:
 
 
 def link(path: str) -> str:
-    """Return the target of a link, which the kernel bounds.
+    """Return the target of a link, whose length the kernel limits.
 
     Raises:
         OSError: it is unreadable or no link.

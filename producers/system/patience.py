@@ -32,7 +32,7 @@ class HangingError(TimeoutError):
 
 
 class Patience:
-    """Asks for many items, one after the other, in one thread. If that hangs, another thread continues.
+    """Calls a function for many items, one after the other, in one thread. If that hangs, another thread continues.
 
     Args:
         patience_s: an answer may take up to twice this time, in seconds.
@@ -57,11 +57,11 @@ class Patience:
         return len(self._left)
 
     def each(self, items: Sequence[Item], ask: Callable[[Item], Answer]) -> list[Answer | Exception]:
-        """Ask for each of several items. An item that hangs is not asked for again before `late` has returned it.
+        """Call a function for each item. An item that hangs is skipped until `late` has returned it.
 
         Args:
             items: the items, hashable.
-            ask: the question.
+            ask: the function.
 
         Returns:
             The answers, or the exceptions that were raised; `HangingError` for a missing answer.
@@ -116,7 +116,7 @@ class Patience:
 
 
 class _Batch(Generic[Item, Answer]):
-    """Questions and their answers so far."""
+    """Items and their answers so far."""
 
     def __init__(self, items: Sequence[Item], ask: Callable[[Item], Answer]) -> None:
         self.items = items
@@ -128,7 +128,7 @@ class _Batch(Generic[Item, Answer]):
         self.cpu_ns = 0
 
     def run(self) -> Item | None:
-        """Answer all questions, and return the item at which the batch was abandoned, if any."""
+        """Call the function for all items, and return the one at which the batch was abandoned, if any."""
         begun = time.thread_time_ns()
         for item in self.items:
             answer: Answer | Exception

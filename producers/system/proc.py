@@ -232,7 +232,7 @@ def parse_status(text: bytes, file: str = "status") -> Status:
     at = text.find(b"\nRssFile:")
     if at < 0:
         return Status(0, 0, *switches)
-    # RssFile and RssShmem are neighbours; which lines are between them and VmSwap is the kernel's choice.
+    # RssFile and RssShmem are neighbors; the kernel may have other lines between them and VmSwap.
     words = text[at : at + 2 * _EXCERPT].split(None, 5)
     swap = text.find(b"\nVmSwap:", at)
     try:

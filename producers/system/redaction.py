@@ -35,7 +35,7 @@ NAMES: Final = (
     *("auth_key", "encryption_key", "master_key", "private_key", "secret_key", "shared_key", "signing_key"),
     *("key_pass", "store_pass", "require_pass", "master_auth", "signature", "sig", "identified_by"),
 )
-"""Names of secrets, and endings of such names, in any case; `_` may be `-`, `.`, a blank or nothing.
+"""Names of secrets, also at the end of longer names, in any case; `_` may be `-`, `.`, a blank or nothing.
 
 Those of up to `_SHORT` letters match only as a word of their own: `db_pass`, `dbPass` and `--pass`, but not `--bypass`.
 """
