@@ -20,7 +20,7 @@ class Limits:
         size_bytes: the approximate size of its diagnosis as JSON; threads with less use are left out, and counted.
         interval_s: the time between two rounds, if the budget allows it.
         threads: the most threads that one round samples. If there are more, three quarters are for those that used CPU
-            time at their last sample, and the others take turns in the last quarter.
+            time at their last sample. The others take turns in the last quarter.
         phases: the most phases; a later one is added to the last of its kind.
 
     Raises:

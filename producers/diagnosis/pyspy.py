@@ -1,8 +1,8 @@
 """Python processes: their functions and lines, by py-spy, which reads the interpreter's memory from outside.
 
-Measured on a program with five threads: 2.0 % of a core over 38 s, and 3.5 % over runs of 2 s, since each start of
-py-spy uses 12 ms of CPU time. The busy thread did 0.993 of its rounds for the same CPU time (median of 8 pairs, 0.959
-to 1.173: `tests/benchmarks/profilers.py`).
+Measured on a program with five threads: 2.0 % of a core over 38 s. Runs of 2 s used 3.5 %, since each start of py-spy
+uses 12 ms of CPU time. The busy thread did 0.993 of its rounds for the same CPU time (median of 8 pairs, 0.959 to
+1.173: `tests/benchmarks/profilers.py`).
 """
 
 from __future__ import annotations

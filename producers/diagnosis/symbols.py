@@ -2,8 +2,8 @@
 
 Demangling a symbol of 256 bytes once needed 35 s and 10.5 GB, and a file may contain anything that harms its reader. So
 only the child reads files of machine code, see `symbolizer`. All sessions of a program share one child, and ask it in
-turns. Measured: 0.1 s of CPU time and 29 MB to start; 55 to 85 us of CPU time per name, 120 to 150 us per rule of call
-frames, of both processes together (in one process 3 and 61 us). The callers cache the answers.
+turns. Measured: 0.1 s of CPU time and 29 MB to start. Both processes together use 55 to 85 us of CPU time per name, and
+120 to 150 us per rule of call frames (in one process 3 and 61 us). The callers cache the answers.
 Source of the kernel's names: Documentation/filesystems/proc.rst of Linux.
 """
 

@@ -150,7 +150,7 @@ class Threads:
         self._threads: dict[int, Thread] = {}
 
     def look(self) -> tuple[list[Thread], list[Thread]]:
-        """Make one round: return the sampled threads, and those that have ended since the last one.
+        """Make one round: return the sampled threads, and those sampled before that have ended since the last one.
 
         Raises:
             OSError: the process is gone.

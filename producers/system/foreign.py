@@ -1,7 +1,7 @@
 """Bounded reading of what others control: texts and directories below /proc, and files of other processes.
 
-A process decides the length of its command line, the number of its mappings and open files, and what is at a path below
-its own root: a link, a pipe, a device. All such reads use this module.
+A process decides the length of its command line, and the number of its mappings and open files. It also decides what is
+at a path below its own root: a link, a pipe, a device. All such reads use this module.
 
 Source: proc(5), openat2(2).
 """
