@@ -1,4 +1,4 @@
-"""The one error that opening or reading a trace raises."""
+"""The only error of opening or reading a trace."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from __future__ import annotations
 class TraceError(Exception):
     """A trace that cannot be read at all.
 
-    What is wrong with a part of one is among its `warnings`, and the rest is read.
+    If only a part is unreadable, the trace reports it in its `warnings`, and the rest is read.
 
     Attributes:
-        place: file or folder.
-        problem: what was expected, and what is there.
+        place: the file or folder.
+        problem: what was expected, and what was found.
 
     """
 

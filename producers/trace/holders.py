@@ -1,4 +1,4 @@
-"""What system calls do to a process's descriptors, and who holds which lock."""
+"""The effects of system calls on the descriptors of a process, and the holders of file locks."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ if TYPE_CHECKING:
     from laggard.producers.trace.threads import Thread
 
 MAX_LOCKS: Final = 16_384
-"""Whose holder is known at once: where releases are missed, the oldest are forgotten."""
+"""The most locks with a known holder. Where releases are missed, the oldest are forgotten."""
 
 LOCKING: Final = int(Does.FLOCK | Does.FCNTL)
 _MAKING: Final = int(Does.OPENS | Does.DUPLICATE)
 CHANGING: Final = int(LOCKING | _MAKING | Does.CLOSE | Does.CONNECTS)
-"""What `Holders.changed` is to be told of."""
+"""The kinds of system calls that `Holders.changed` needs."""
 
 
 class Holders:
-    """Who holds the locks of files, by their paths."""
+    """The holders of file locks, by the paths of the files."""
 
     def __init__(self) -> None:
         self._locks: dict[str, Thread] = {}
 
     def of(self, path: str) -> Thread | None:
-        """Who holds it, if anybody is known to."""
+        """Return the holder of a lock, if known."""
         return self._locks.get(path)
 
     def forget(self, thread: Thread | None = None) -> None:
-        """A thread holds nothing any more; or nothing is known of any."""
+        """Forget the locks of a thread, or of all threads."""
         kept = {} if thread is None else {on: holder for on, holder in self._locks.items() if holder is not thread}
         if len(kept) < len(self._locks):
             self._locks = kept
 
     def changed(self, thread: Thread, result: int) -> None:
-        """A thread comes back from a system call that opens, closes, connects, locks or unlocks."""
+        """Follow the return from a system call that opens, closes, connects, locks or unlocks."""
         if result < 0:
             return
         kinds, on, files = thread.kinds, thread.on, thread.process.files
@@ -59,7 +59,8 @@ class Holders:
         if thread.kinds & Does.FLOCK:
             unlocks, holder = bool(thread.second & calls.LOCK_UN), thread
         else:
-            # Whether fcntl(2) locks or unlocks is behind a pointer: a process that held it when it asked unlocks it.
+            # Whether fcntl(2) locks or unlocks is behind a pointer: if the process held the lock at the call, it
+            # unlocks.
             unlocks = holder is not None and holder.process is thread.process
         if unlocks and holder is not None:
             self._given_back(on, holder)
@@ -70,6 +71,6 @@ class Holders:
             del self._locks[next(iter(self._locks))]
 
     def _given_back(self, on: str, thread: Thread) -> None:
-        """If nobody else has it by now: who waited may be told of before the one who held it is."""
+        """Release a lock, unless another thread has it by now: the waiter's event may come before the holder's."""
         if self._locks.get(on) is thread:
             del self._locks[on]

@@ -1,4 +1,4 @@
-"""The traces of several hosts as one, in the order of one of their clocks."""
+"""The traces of several hosts merged into one, in the order of one of their clocks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_PACKETS: Final = 2_000_000
-"""Of each host and direction; the clocks are compared by the first of them."""
+"""The most packets of each host and direction; the first ones are used to compare the clocks."""
 
 
 class Trace(Protocol):
-    """A trace that can be read.
+    """A readable trace.
 
     Attributes:
-        host: whose it is; empty where that is not known, or the events say it.
-        wall_offset_s: to be added to the events' time for seconds since the Unix epoch.
-        warnings: what is wrong with parts of it, in words; all are known when it was read to its end.
+        host: its host; empty if unknown, or if the events have it.
+        wall_offset_s: the offset from the time of the events to seconds since the Unix epoch.
+        warnings: the problems of its parts, in words; complete after it was read to its end.
 
     """
 
@@ -33,22 +33,22 @@ class Trace(Protocol):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What is wrong with parts of it."""
+        """The problems of its parts."""
 
     def __iter__(self) -> Iterator[Events]:
-        """All events, in the order of time; once."""
+        """Yield all events in the order of time; once."""
 
 
 class Hosts:
-    """Traces of several hosts: their clocks are compared by the packets between them, and their events merged.
+    """The traces of several hosts, merged; the packets between them align their clocks.
 
     Parameters:
-        hosts: opens the trace of each host, by its name; the first one's clock is that of the events.
+        hosts: opens the trace of each host, by its name; the events use the clock of the first one.
 
     Attributes:
-        host: empty, as the events say it.
-        wall_offset_s: to be added to the events' time for seconds since the Unix epoch.
-        differences: of each other host's clock; None where it is taken from the time of day.
+        host: empty, since the events have it.
+        wall_offset_s: the offset from the time of the events to seconds since the Unix epoch.
+        differences: the difference of each other host's clock; None if it is from the time of day.
 
     """
 
@@ -81,11 +81,11 @@ class Hosts:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What is wrong, of all hosts."""
+        """The problems of all hosts."""
         return [*self._warnings, *(warning for trace in self._traces.values() for warning in trace.warnings)]
 
     def __iter__(self) -> Iterator[Events]:
-        """All events, each with its host, in the order of the first one's clock; once."""
+        """Yield all events, each with its host, in the order of the first host's clock; once."""
         texts = Texts()
         sources = {name: iter(trace) for name, trace in self._traces.items()}
         tables = {name: _Table(texts, texts.place(name)) for name in sources}
@@ -113,7 +113,7 @@ class Hosts:
                 yield Events(merged[np.argsort(merged["ts"], kind="stable")], texts)
 
     def _nearest(self, packets: Mapping[str, Packets]) -> tuple[str, str, Difference] | None:
-        """Of the hosts whose clock is not known yet the one that can be told best, and from which."""
+        """Return a known host and an unknown one with the best estimate of their difference; None without any."""
         best = None
         for known in self._corrections:
             for name in packets.keys() - self._corrections.keys():
@@ -135,7 +135,7 @@ class Hosts:
 
 
 class _Table:
-    """Moves a trace's texts to the table of all."""
+    """Maps the texts of a trace to the common table."""
 
     def __init__(self, texts: Texts, host: int) -> None:
         self._texts = texts
@@ -143,7 +143,7 @@ class _Table:
         self._places = np.full(1, NO_TEXT, np.int32)  # the last one is for `NO_TEXT`, which is -1
 
     def moved(self, batch: Events) -> NDArray[np.void]:
-        """The events with their texts' new places, and their host."""
+        """Return the events with their host and the new places of their texts."""
         known = len(self._places) - 1
         new = [self._texts.place(text) for text in batch.texts.texts[known:]]
         if new:
@@ -155,7 +155,7 @@ class _Table:
 
 
 def _packets(trace: Trace) -> Packets:
-    """What a trace tells of packets."""
+    """Read the packets of a trace."""
     found: dict[Kind, list[NDArray[np.void]]] = {Kind.NET_SEND: [], Kind.NET_RECEIVE: []}
     sizes = dict.fromkeys(found, 0)
     for batch in trace:

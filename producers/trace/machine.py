@@ -1,4 +1,4 @@
-"""One machine as its trace tells it: what each kind of event means for its threads, CPUs, descriptors and locks."""
+"""The state of one machine, as its trace shows it: threads, CPUs, descriptors and locks, updated by each event."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from laggard.producers.trace.events import Texts
 
 Row = tuple[int, int, int, int, int, int, int, int]
-"""An event but for its kind and host: time, CPU, flags, thread, `a`, `b`, `c`, text."""
+"""An event without its kind and host: time, CPU, flags, thread, `a`, `b`, `c`, text."""
 
 BLOCKED: Final = 11
-"""Of a thread that left its CPU and has not been woken yet: by what it will be woken is what its state was."""
+"""The state of a thread that left its CPU and has not been woken yet: its waker decides the final state."""
 
 MAX_PACKETS: Final = 65_536
-"""On their way between machines at once."""
+"""The most packets that are on their way between machines at once."""
 
 _KERNEL: Final = (
     *("kworker", "ksoftirqd", "migration/", "rcu_", "rcuog", "rcuop", "jbd2/", "kswapd", "kcompactd", "kthreadd"),
     *("khugepaged", "irq/", "cpuhp/", "idle_inject/", "kdevtmpfs", "oom_reaper", "writeback"),
 )
-"""How names of kernel threads begin."""
+"""The beginnings of the names of kernel threads."""
 
 _KTHREADD: Final = 2
 
 
 class Machine:
-    """What is known of one machine at a point of its trace.
+    """The state of one machine at a point of its trace.
 
     Attributes:
-        name: of the machine; may be empty.
-        threads: those that live, by thread id.
+        name: the name of the machine; may be empty.
+        threads: the live threads, by thread id.
         processors: its CPUs, by number.
-        out_of_step: how often a CPU's thread was not the one that its last switch had named.
+        out_of_step: how often a thread ran on a CPU without a switch to it, since an unknown time.
 
     """
 
@@ -61,7 +61,7 @@ class Machine:
         self._dead: deque[Thread] = deque()
 
     def handlers(self) -> dict[int, Callable[[Row], None]]:
-        """What is to be called for an event, by its kind."""
+        """Return the handlers of events, by their kind."""
         return {
             Kind.SWITCH: self.switch,
             Kind.WAKE: self.wake,
@@ -88,7 +88,7 @@ class Machine:
     # Scheduling.
 
     def switch(self, row: Row) -> None:
-        """A thread leaves a CPU, another one comes."""
+        """Switch a CPU from one thread to another."""
         ts, cpu, _, tid, to, preempted, _, text = row
         processor = self.processors.get(cpu) or self._processor(cpu)
         if tid > 0:
@@ -110,7 +110,7 @@ class Machine:
         if state == BP:
             comes.segments.append((ts, BP, processor, None, ts, ""))
         elif state == BLOCKED:
-            # Nobody woke it since it slept. If somebody had before, then it never slept, but had to wait for a CPU.
+            # No wakeup was seen since it slept. If it was woken before, it never slept, but had to wait for a CPU.
             unwoken = BP if comes.woken else guessed(self._texts[comes.call] if comes.entered >= 0 else "", unknown=UN)
             comes.segments.append((ts, unwoken, processor, None, ts, ""))
         elif state == RUNNING:
@@ -126,12 +126,12 @@ class Machine:
             self._name(comes, text)
 
     def wake(self, row: Row) -> None:
-        """A thread that waited may run."""
+        """Make a waiting thread runnable."""
         ts, cpu, flags, tid, whom, _, _, text = row
         woken = self.threads.get(whom) or self._thread(whom, ts)
         state = woken.state
         if state in {RUNNING, BP}:
-            # Of one that seems to wait for a CPU, it tells that its coming has been missed.
+            # If it seems to wait for a CPU, its switch to a CPU was missed.
             woken.woken = True
             return
         if state == UN:
@@ -153,7 +153,7 @@ class Machine:
     # Threads.
 
     def fork(self, row: Row) -> None:
-        """A new thread, whatever had its id before."""
+        """Add a new thread, and end an older one with its id."""
         ts, _, _, tid, whom, pid, _, text = row
         parent = self.threads.get(tid)
         before = self.threads.get(whom)
@@ -182,7 +182,7 @@ class Machine:
         return process
 
     def exec(self, row: Row) -> None:
-        """It is a process of its own from now on, also where that could not be told when it was forked."""
+        """Make the thread a process of its own, also if its fork did not show that."""
         _, _, _, tid, _, _, _, _ = row
         thread = self.threads.get(tid)
         if thread is not None and thread.process.pid != tid:
@@ -190,14 +190,14 @@ class Machine:
             thread.process = self._processes[tid] = Process(tid, files)
 
     def exit(self, row: Row) -> None:
-        """It still runs, until it is switched from."""
+        """Note the end of a thread: it still runs until the next switch."""
         ts, _, _, tid, _, _, _, _ = row
         thread = self.threads.get(tid)
         if thread is not None:
             thread.ended = ts
 
     def named(self, row: Row) -> None:
-        """Known from elsewhere."""
+        """Learn the process and the name of a thread from another source."""
         ts, _, _, _, whom, pid, _, text = row
         if whom <= 0:
             return
@@ -225,7 +225,7 @@ class Machine:
         return process
 
     def _thread(self, tid: int, ts: int) -> Thread:
-        """One that lived before the trace began."""
+        """Add a thread that lived before the trace began."""
         return self._made(tid, self._process(tid), ts)
 
     def _made(self, tid: int, process: Process, ts: int) -> Thread:
@@ -244,21 +244,21 @@ class Machine:
         processor = self.processors[cpu] = Processor(cpu)
         return processor
 
-    # What does not fit: events are missing.
+    # Contradictions: events are missing.
 
     def running(self, tid: int, ts: int, cpu: int) -> Thread:
-        """The thread that an event names, as the one that runs on its CPU."""
+        """Return the thread of an event, as the one that runs on its CPU."""
         thread = self.threads.get(tid) or self._thread(tid, ts)
         if thread.state != RUNNING:
             self._runs(thread, self.processors.get(cpu) or self._processor(cpu), ts)
         return thread
 
     def _runs(self, thread: Thread, processor: Processor, ts: int) -> None:
-        """It runs there, though no switch has told so.
+        """Let a thread run on a CPU without a switch event.
 
-        Not all kernels tell of each switch from the idle thread, or from threads that they hide. A thread that may run
-        has an idle CPU at once, or after the interrupt that tells the CPU so; it has another thread's at the end of an
-        interrupt. What is not known then is when, and is `UN`.
+        Some kernels do not report each switch from the idle thread, or from threads that they hide. A runnable thread
+        gets an idle CPU at once, or after the interrupt that notifies the CPU. It gets the CPU of another thread at the
+        end of an interrupt. If the time of the switch is unknown, the time before is `UN`.
         """
         since = thread.since
         if processor.seen and (thread.state == BP or (thread.state == BLOCKED and thread.woken)):
@@ -282,7 +282,7 @@ class Machine:
         processor.switch(came, thread)
 
     def _left(self, thread: Thread, processor: Processor, ts: int) -> None:
-        """Another thread has its CPU by then: that it left has been missed."""
+        """End the run of a thread whose CPU has another one by then: its switch was missed."""
         if thread.cpu is processor and thread.state == RUNNING:
             if ts > thread.since:
                 thread.close(ts, RUNNING, processor)
@@ -290,19 +290,22 @@ class Machine:
             thread.entered = NO_CALL
 
     def _idles(self, processor: Processor, ts: int) -> None:
-        """Whoever had it has left it, at a time that was missed."""
+        """Mark the thread of a CPU as unknown: it has left the CPU at a time that was missed."""
         if processor.current is not None and processor.current.cpu is processor:
             self._lost_sight(processor.current, ts)
 
     def _lost_sight(self, thread: Thread, ts: int) -> None:
-        """What it did since it was last seen is not known."""
+        """Make the state of a thread unknown since it was last seen."""
         if thread.since != ts:
             thread.close(ts, UN, None)
         thread.state = UN
         thread.entered = NO_CALL
 
     def lost(self, begin: int, ts: int, cpu: int) -> None:
-        """Events of a CPU, or of all (-1), are missing: only threads that ran on other CPUs all the time are known."""
+        """Forget what missing events may have changed; `cpu` -1 is for all CPUs.
+
+        Only threads that ran on other CPUs all the time stay known.
+        """
         for thread in self.threads.values():
             elsewhere = cpu >= 0 and thread.cpu is not None and thread.cpu.number != cpu
             if elsewhere and thread.state == RUNNING and thread.since <= begin:
@@ -318,7 +321,7 @@ class Machine:
     # System calls.
 
     def syscall_enter(self, row: Row) -> None:
-        """A thread asks the kernel."""
+        """Begin a system call."""
         ts, cpu, _, tid, number, b, c, text = row
         thread = self.threads.get(tid)
         if thread is None or thread.state != RUNNING:
@@ -345,7 +348,7 @@ class Machine:
             thread.on = ""
 
     def syscall_exit(self, row: Row) -> None:
-        """The kernel answers."""
+        """End a system call."""
         ts, cpu, _, tid, number, result, _, text = row
         thread = self.threads.get(tid)
         if thread is None or thread.state != RUNNING:
@@ -353,7 +356,7 @@ class Machine:
         entered = thread.entered
         thread.woken = False
         if entered < 0:
-            # It was entered before the trace began, or while events were lost.
+            # It began before the trace, or while events were lost.
             if text < 0 and number < 0:
                 return
             thread.call = text if text >= 0 else self._numbered(number)
@@ -379,7 +382,7 @@ class Machine:
     # Interrupts, devices and packets.
 
     def irq_enter(self, row: Row) -> None:
-        """A hardware interrupt begins."""
+        """Begin a hardware interrupt."""
         ts, cpu, _, tid, number, _, _, text = row
         processor = self.processors.get(cpu) or self._processor(cpu)
         if tid > 0 and (processor.current is None or processor.current.tid != tid):
@@ -387,50 +390,50 @@ class Machine:
         processor.enter(ts, hard=True, number=number, name=self._texts[text] or f"irq {number}")
 
     def irq_exit(self, row: Row) -> None:
-        """It ends."""
+        """End a hardware interrupt."""
         ts, cpu, _, _, _, _, _, _ = row
         (self.processors.get(cpu) or self._processor(cpu)).leave(ts, hard=True)
 
     def softirq_enter(self, row: Row) -> None:
-        """A soft interrupt begins."""
+        """Begin a soft interrupt."""
         ts, cpu, _, _, vector, _, _, _ = row
         processor = self.processors.get(cpu) or self._processor(cpu)
         processor.enter(ts, hard=False, number=vector, name=softirq(vector)[1])
 
     def softirq_exit(self, row: Row) -> None:
-        """It ends."""
+        """End a soft interrupt."""
         ts, cpu, _, _, _, _, _, _ = row
         (self.processors.get(cpu) or self._processor(cpu)).leave(ts, hard=False)
 
     def timer_enter(self, row: Row) -> None:
-        """A timer expires."""
+        """Note that a timer expires."""
         _, cpu, _, _, _, _, _, _ = row
         (self.processors.get(cpu) or self._processor(cpu)).timer = True
 
     def timer_exit(self, row: Row) -> None:
-        """What it was set for is done."""
+        """Note that the work of an expired timer is done."""
         _, cpu, _, _, _, _, _, _ = row
         (self.processors.get(cpu) or self._processor(cpu)).timer = False
 
     def block_complete(self, row: Row) -> None:
-        """A device has done what it was asked for."""
+        """Note that a device has completed a request."""
         _, cpu, _, _, device, _, _, text = row
         processor = self.processors.get(cpu) or self._processor(cpu)
         processor.completed = self._texts[text] or f"{device >> 20}:{device & 0xFFFFF}"
 
     def net_send(self, row: Row) -> None:
-        """A packet leaves."""
+        """Follow a packet that leaves."""
         ts, cpu, _, tid, packet, _, _, _ = row
         processor = self.processors.get(cpu) or self._processor(cpu)
         sender = self.threads.get(tid) if tid > 0 else processor.current
-        # What an interrupt sends is not the work of the thread that it interrupts.
+        # Packets that an interrupt sends are not the work of the interrupted thread.
         if sender is not None and all(inline for *_, inline in processor.nested):
             self._packets[packet] = (sender, ts)
             if len(self._packets) > MAX_PACKETS:
                 del self._packets[next(iter(self._packets))]
 
     def net_receive(self, row: Row) -> None:
-        """A packet arrives."""
+        """Follow a packet that arrives."""
         ts, cpu, _, _, packet, _, _, _ = row
         processor = self.processors.get(cpu) or self._processor(cpu)
         sent = self._packets.pop(packet, None)
@@ -440,7 +443,7 @@ class Machine:
     # Descriptors.
 
     def opened(self, row: Row) -> None:
-        """A descriptor is known."""
+        """Learn the path or address of a descriptor."""
         ts, _, _, tid, descriptor, _, _, text = row
         thread = self.threads.get(tid) or self._thread(tid, ts)
         name = self._texts[text]
@@ -452,23 +455,23 @@ class Machine:
             thread.on = name
 
     def closed(self, row: Row) -> None:
-        """A descriptor means nothing any more."""
+        """Forget a descriptor."""
         _, _, _, tid, descriptor, _, _, _ = row
         thread = self.threads.get(tid)
         if thread is not None:
             thread.process.files.pop(descriptor, None)
 
     def path(self, row: Row) -> None:
-        """The system call that a thread is in takes this path or address."""
+        """Learn the path or address that a thread's current system call uses."""
         _, _, _, tid, _, _, _, text = row
         thread = self.threads.get(tid)
         if thread is not None and thread.entered >= 0:
             thread.on = self._texts[text]
 
-    # What is kept.
+    # Memory.
 
     def forget(self, before: int) -> int:
-        """Drops what ended by then; returns how many pieces are left."""
+        """Drop rows that ended by a time, and return how many are left."""
         dead = self._dead
         while dead and dead[0].ended <= before:
             gone = dead.popleft()

@@ -1,21 +1,20 @@
-r"""Requests of a Python web application, told to whoever traces: middleware for WSGI and ASGI.
+r"""Middleware for WSGI and ASGI: reports the requests of a Python web application to a tracer.
 
     application = TracedWSGI(application, service="shop")
     application = TracedASGI(application, service="shop")
 
-Begin and end of each request are written into the kernel's trace, through the `trace_marker` file that
-`laggard trace` offers while it records. Its place is the environment's `LAGGARD_TRACE_MARKER`, by default
-`/run/laggard/trace_marker`. The form of the texts is told where they are read, in `laggard.producers.trace.boundaries.
-markers`:
+The begin and end of each request are written into the kernel's trace, through the `trace_marker` file that
+`laggard trace` offers while it records. Its place is `LAGGARD_TRACE_MARKER` in the environment, by default
+`/run/laggard/trace_marker`. The reader, `laggard.producers.trace.boundaries.markers`, documents the form of the texts:
 
     laggard begin 17 shop\tGET /cart
     laggard end 17
 
-While nobody records, the file is not there: that is looked up once a second. A failure to write never reaches the
-application. The file needs nothing but the standard library, and may be copied into an application as it is.
+Without a recording the file is missing; this is checked once a second. A failed write never raises in the application.
+This module needs only the standard library, and may be copied into an application unchanged.
 
-Spans of one thread's work are what can be explained: an application that runs many requests at once on one thread, as
-asynchronous ones do, is recognised and told to be beyond that.
+Only requests that a thread serves one at a time can be explained. An application that overlaps requests on one thread,
+as asynchronous ones do, is recognized, and those requests are discarded.
 """
 
 from __future__ import annotations
@@ -32,20 +31,20 @@ VARIABLE = "LAGGARD_TRACE_MARKER"
 MARKER = "/run/laggard/trace_marker"
 
 ABSENT_S = 1.0
-"""So long a file that was not there is not looked for again."""
+"""The time before a missing file is checked again, in seconds."""
 
 LONGEST = 200
-"""Of what is asked for, in characters."""
+"""The longest name of a request, in characters."""
 
 
 class Marker:
     """Writes boundaries of requests.
 
-    The file is opened for each: one that stays open would keep the recorder from removing what it made.
+    The file is opened for each write: an open one would keep the recorder from removing its trace instance.
 
     Args:
-        service: whose requests they are, without tabs.
-        path: of the file.
+        service: the service of the requests, without tabs.
+        path: the marker file.
 
     """
 
@@ -56,10 +55,10 @@ class Marker:
         self._absent_until = 0.0
 
     def begin(self, name: str) -> int:
-        """A request begins on this thread.
+        """Begin a request on this thread.
 
         Returns:
-            What `end` wants; 0 if nobody records.
+            The number for `end`; 0 without a recording.
 
         """
         if time.monotonic() < self._absent_until:
@@ -72,7 +71,7 @@ class Marker:
         return 0
 
     def end(self, number: int) -> None:
-        """It ends. To be called on the same thread."""
+        """End a request. Must be called on the same thread."""
         if number:
             self._write(f"laggard end {number}")
 
@@ -89,14 +88,14 @@ class Marker:
 
 
 class TracedWSGI:
-    """A WSGI application whose requests are told.
+    """A WSGI application whose requests are traced.
 
-    A request ends when its response is closed, that is after it was sent.
+    A request ends when its response is closed, that is, after it was sent.
 
     Args:
-        application: to wrap.
-        service: whose requests these are.
-        path: of the marker file; by default as the module says.
+        application: the application to wrap.
+        service: the service of the requests.
+        path: the marker file; by default as in the docstring of the module.
 
     """
 
@@ -122,7 +121,7 @@ class TracedWSGI:
 
 
 class _Body:
-    """A response, whose end is told."""
+    """A response that reports its end."""
 
     def __init__(self, body: Iterable[bytes], marker: Marker, number: int) -> None:
         self._body, self._marker, self._number = body, marker, number
@@ -140,14 +139,14 @@ class _Body:
 
 
 class _SizedBody(_Body):
-    """One whose parts can be counted: servers that find one part tell its length."""
+    """A response whose parts can be counted: servers use the length of a single part."""
 
     def __len__(self) -> int:
         return len(self._body)  # type: ignore[arg-type]
 
 
 class TracedASGI:
-    """An ASGI application whose HTTP requests are told; `TracedWSGI` says of the arguments."""
+    """An ASGI application whose HTTP requests are traced; the arguments are those of `TracedWSGI`."""
 
     def __init__(self, application: Callable[..., Awaitable[None]], service: str, path: str | None = None) -> None:
         self._application = application

@@ -1,4 +1,4 @@
-"""What tracing tells of itself, as an agent does: a frame of one row with its costs and losses since it began."""
+"""The tracer's own metrics, like those of an agent: a frame of one row with its costs and losses since it began."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ OWN_FEATURES: Final = (
     "trace_waiting_records",
     "trace_dropped_records",
 )
-"""CPU time in seconds; events read, and dropped by the kernel; requests told, and not told; the share of the time that
-was recorded; requests that the bus does not have yet, and that it never got. Counts are since it began."""
+"""CPU time in seconds; events read, and dropped by the kernel; requests published, and discarded; the share of the time
+that was recorded; requests that wait for the bus, and that were dropped. Counts are since it began."""
 
 OWN_EVERY_S: Final = 10.0
 
 
 def own_frame(host: str, ts: float, values: Mapping[str, float]) -> Frame:
-    """The frame of a host at a time, in seconds since the Unix epoch; what is not known is NaN."""
+    """Return the frame of a host at a time, in seconds since the Unix epoch; unknown values are NaN."""
     matrix = np.array([[values.get(name, np.nan) for name in OWN_FEATURES]], dtype=np.float64)
     return Frame("host", host, SCOPE, ts, UNNUMBERED, make_layout((SCOPE,), (SCOPE,), OWN_FEATURES), matrix)

@@ -1,4 +1,4 @@
-"""A critical path as it is told: as many pieces as can be drawn."""
+"""A critical path as it is published: with as many pieces as can be drawn."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from laggard.producers.trace.threads import Thread
 
 _Part = tuple["Piece", int, int]
-"""A piece that stands for itself and its neighbours; begin and end of all of them."""
+"""A piece that stands for itself and its neighbors; the begin and end of all of them."""
 
 _PLAIN: Final = frozenset({RU, UN, BP})
 
 LONGEST_DETAIL: Final = 80
 _KEPT: Final = (99, 90, 80, 70, 60, 49)
-"""How many of the longest pieces are tried to be kept: what lies between two of them becomes one piece."""
+"""The numbers of longest pieces to try: all pieces between two of them become one."""
 
 
 def told(pieces: Sequence[Piece], texts: Texts, *, here: str) -> tuple[tuple[str, ...], tuple[Segment, ...]]:
-    """The threads of a critical path, and its pieces: at most `MAX_SEGMENTS`, the shortest in a row merged.
+    """Return the threads of a critical path, and its pieces: at most `MAX_SEGMENTS`, consecutive short ones merged.
 
     Args:
-        pieces: in the order of time, without gaps; of one piece or more.
-        texts: of the trace.
+        pieces: the pieces in the order of time, without gaps; at least one.
+        texts: the texts of the trace.
         here: the machine whose threads are named without it.
 
     """
@@ -54,7 +54,7 @@ def told(pieces: Sequence[Piece], texts: Texts, *, here: str) -> tuple[tuple[str
 
 
 def _merged(pieces: Sequence[Piece]) -> Iterable[_Part]:
-    """As few parts as are wanted."""
+    """Merge pieces into at most `MAX_SEGMENTS` parts."""
     if len(pieces) <= MAX_SEGMENTS:
         return [(piece, piece[1], piece[2]) for piece in pieces]
     lengths = np.array([piece[2] - piece[1] for piece in pieces])
@@ -69,12 +69,15 @@ def _merged(pieces: Sequence[Piece]) -> Iterable[_Part]:
 
 
 def _parts(stands: NDArray[np.bool_]) -> int:
-    """How many parts there are if only these stand for themselves."""
+    """Return the number of parts if only these pieces stand for themselves."""
     return int(np.count_nonzero(stands)) + int(np.count_nonzero(~stands[1:] & stands[:-1])) + int(not stands[0])
 
 
 def _joined(pieces: Sequence[Piece], stands: Sequence[bool]) -> list[_Part]:
-    """Pieces that stand for themselves, and between them one part for all others: the longest of what most of it is."""
+    """Return pieces that stand for themselves, and between them one part for all others.
+
+    This part shows the longest piece of the thread and state with most of its time.
+    """
     parts: list[_Part] = []
     sums: dict[tuple[int, int], int] = {}
     longest: dict[tuple[int, int], Piece] = {}
@@ -112,7 +115,7 @@ def _words(name: str, on: str, what: str) -> str:
 
 
 def _name(thread: Thread, here: str) -> str:
-    """`php-fpm[812]`; a thread that is not its process's first has both numbers: `mariadbd[99:105]`."""
+    """Return `php-fpm[812]`, or both numbers if the thread is not the first of its process: `mariadbd[99:105]`."""
     pid, tid = thread.process.pid, thread.tid
     name = f"{thread.name or '?'}[{tid if pid == tid else f'{pid}:{tid}'}]"
     return name if thread.machine == here else f"{thread.machine}/{name}"

@@ -1,21 +1,21 @@
-"""What is wrong with parts of a trace: each kind of trouble once, with its first place and how often it was."""
+"""The problems of parts of a trace: each kind once, with its first place and its count."""
 
 from __future__ import annotations
 
 from typing import Final
 
 MOST: Final = 50
-"""So many different ones are told."""
+"""The most different problems that are reported."""
 
 
 class Told:
-    """Troubles, in the order in which they first came."""
+    """Problems, in the order of their first occurrence."""
 
     def __init__(self) -> None:
         self._first: dict[str, tuple[str, int]] = {}
 
     def tell(self, problem: str, place: object = "", times: int = 1) -> None:
-        """It was found at a place; the first is remembered."""
+        """Count a problem; its first place is remembered."""
         known = self._first.get(problem)
         if known is not None:
             self._first[problem] = known[0], known[1] + times
@@ -24,7 +24,7 @@ class Told:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """In words."""
+        """The problems in words."""
         return tuple(
             f"{place}: {problem}" * bool(place) + problem * (not place) + (f" ({times:,} times)" if times > 1 else "")
             for problem, (place, times) in self._first.items()

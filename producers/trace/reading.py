@@ -1,4 +1,4 @@
-"""Opening what others recorded, whatever it is: recordings of ours, CTF traces of one host or several, OTLP spans."""
+"""Open recordings of any origin: our own, CTF traces of one host or several, OTLP spans."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _NO_KERNEL: Final = "expected the kernel's events too, there is no sched_switch:
 
 
 def open_trace(path: str | Path, *, boundaries: Sequence[Boundary] = ()) -> Trace:
-    """The trace in a folder, or in the folders below it: all that one host recorded, or several.
+    """Open the trace in a folder, or in the folders below it: all recordings of one host, or of several.
 
-    Folders are taken together by the host that they say they are of; where they do not, by the first folder below
-    `path`. Traces of several hosts are put on one clock by the packets that went between them.
+    Folders are grouped by the host that they name, or without one by the first folder below `path`. Traces of several
+    hosts are put on one clock by the packets between them.
 
     Args:
         path: a recording of ours, a CTF trace, or a folder with some.
-        boundaries: pairs of a program's events in CTF that bound requests, beside those that are known.
+        boundaries: pairs of a program's events in CTF that bound requests, in addition to the known ones.
 
     Raises:
-        TraceError: it is not there, may not be read, or there is no trace in it.
+        TraceError: the path is missing or unreadable, or has no trace.
 
     """
     top = Path(path)
@@ -83,7 +83,7 @@ def open_trace(path: str | Path, *, boundaries: Sequence[Boundary] = ()) -> Trac
 
 
 def _found(top: Path, troubles: list[TraceError]) -> tuple[list[Path], list[Path]]:
-    """The folders of our recordings, and those of CTF traces."""
+    """Find the folders of our recordings, and those of CTF traces."""
     try:
         if not top.is_dir():
             with top.open("rb") as file:
@@ -107,7 +107,7 @@ def _found(top: Path, troubles: list[TraceError]) -> tuple[list[Path], list[Path
 
 
 class _Troubled:
-    """A trace of which parts could not even be opened."""
+    """A trace with parts that could not be opened."""
 
     def __init__(self, trace: Trace, troubles: Sequence[TraceError]) -> None:
         self._trace = trace
@@ -116,10 +116,10 @@ class _Troubled:
         self.wall_offset_s = trace.wall_offset_s
 
     def __iter__(self) -> Iterator[Events]:
-        """All events of what was opened."""
+        """Yield all events of the opened parts."""
         return iter(self._trace)
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What is wrong, first what was not opened."""
+        """The problems, first the parts that could not be opened."""
         return [*self._troubles, *self._trace.warnings]

@@ -1,4 +1,4 @@
-"""Which requests are being served: their begins and ends, what is inside of what, and what a thread mixes."""
+"""The requests that are being served: their begins and ends, their nesting, and those that a thread mixes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Serving:
     """A request that has begun.
 
     Attributes:
-        machine: where.
-        thread: that it began on.
-        id: of those that are open on the thread.
-        begin: nanoseconds of the trace's clock.
-        text: service and what is asked for, with a tab between.
-        depth: how many others of the same id have begun inside of it.
+        machine: its machine.
+        thread: the thread on which it began.
+        id: its number among those that are open on the thread.
+        begin: its begin in nanoseconds of the trace's clock.
+        text: the service and the name, with a tab between.
+        depth: the number of open requests with the same id inside of it.
         mixed: whether another one overlaps it on its thread, neither inside of the other.
-        given_up: whether it has been discarded, and only its end is to come.
+        given_up: whether it has been discarded, and only its end is awaited.
 
     """
 
@@ -55,10 +55,10 @@ class Board:
     """All requests that are being served, on all machines.
 
     Attributes:
-        ended: is called with a request that is over and nanoseconds; not with those inside of another one.
-        open: the oldest first.
-        discarded: how many requests cannot be judged, by reason.
-        strays: how many ends had no begin, as of those that had begun before the trace.
+        ended: called with an ended request and the time of its end in nanoseconds; not for those inside of another one.
+        open: the open requests, the oldest first.
+        discarded: the number of discarded requests, by reason.
+        strays: the number of ends without a begin, for example of requests that began before the trace.
 
     """
 
@@ -68,7 +68,7 @@ class Board:
     strays: int = 0
 
     def handlers(self, machine: Machine, texts: Texts) -> dict[int, Callable[[Row], None]]:
-        """What is to be called for a machine's events, by their kind."""
+        """Return the handlers of a machine's events, by their kind."""
 
         def begin(row: Row) -> None:
             ts, cpu, _, tid, number, _, _, text = row
@@ -113,7 +113,7 @@ class Board:
         place = served.index(one)
         others = served[place + 1 :]
         if others:
-            # They began later and go on: neither is inside of the other.
+            # They began later and are still open: neither is inside of the other.
             thread.process.event_loop = True
         if others or (thread.process.event_loop and len(served) > 1):
             for each in served:
@@ -133,11 +133,11 @@ class Board:
                 self.discard(one, THREAD_ENDED)
 
     def discard(self, one: Serving, reason: str) -> None:
-        """Gives a request up; its end, when it comes, is then no surprise."""
+        """Discard a request; its end, when it comes, is then expected."""
         del self.open[one]
         one.given_up = True
         self.discarded[reason] += 1
 
     def oldest(self) -> int:
-        """When the oldest one began; `FOREVER` where there is none."""
+        """Return the begin of the oldest open request; `FOREVER` without one."""
         return next((one.begin for one in self.open), FOREVER)

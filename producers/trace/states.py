@@ -1,6 +1,6 @@
 """The states that a request's time is split into (Fournier et al., section III.B), and why a thread was woken.
 
-Of a blocked thread, the state says what its waker was: Giraldeau, Dagenais: Wait Analysis of Distributed Systems Using
+The state of a blocked thread depends on its waker: Giraldeau, Dagenais: Wait Analysis of Distributed Systems Using
 Kernel Tracing, IEEE Transactions on Parallel and Distributed Systems 27(8), 2016.
 """
 
@@ -11,30 +11,30 @@ from functools import lru_cache
 from typing import Final
 
 NAMES: Final = ("UN", "RS", "RU", "BD", "BN", "BP", "BT", "BF", "BI", "BS")
-"""Of the states, in the order of their numbers."""
+"""The names of the states, in the order of their numbers."""
 
 UN: Final = 0
-"""Not known: events are missing, or nothing of the thread has been seen yet."""
+"""Unknown: events are missing, or nothing of the thread has been seen yet."""
 RS: Final = 1
 """Runs in the kernel, for a system call."""
 RU: Final = 2
-"""Runs in user mode (page faults and other exceptions too: they are not traced)."""
+"""Runs in user mode (page faults and other exceptions are included, as they are not traced)."""
 BD: Final = 3
 """Waits for a block device."""
 BN: Final = 4
-"""Waits for the network: what was received came from another machine."""
+"""Waits for the network: the data came from another machine."""
 BP: Final = 5
-"""Could run, but has no CPU."""
+"""Is runnable, but has no CPU."""
 BT: Final = 6
 """Waits for another task."""
 BF: Final = 7
 """Waits for another task at a futex."""
 BI: Final = 8
-"""An interrupt has its CPU; or it waits for an interrupt that is none of the others."""
+"""An interrupt uses its CPU; or it waits for an interrupt of another kind."""
 BS: Final = 9
 """Waits for a timer."""
 RUNNING: Final = 10
-"""Has a CPU. System calls and interrupts say later which of `RU`, `RS` and `BI` that is."""
+"""Has a CPU. System calls and interrupts decide later which of `RU`, `RS` and `BI` that is."""
 
 _SOFTIRQS: Final = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU")
 _OF_SOFTIRQ: Final = (BI, BS, BN, BN, BD, BD, BI, BI, BS, BI)
@@ -49,7 +49,7 @@ _NETWORKS: Final = re.compile(
 
 
 def softirq(vector: int) -> tuple[int, str]:
-    """What a thread waited for that a soft interrupt woke: the state, and the vector's name."""
+    """Return the state of a thread that a soft interrupt woke, and the name of the vector."""
     if 0 <= vector < len(_SOFTIRQS):
         return _OF_SOFTIRQ[vector], _SOFTIRQS[vector]
     return BI, f"softirq {vector}"
@@ -57,7 +57,7 @@ def softirq(vector: int) -> tuple[int, str]:
 
 @lru_cache(maxsize=1_024)
 def interrupt(name: str) -> int:
-    """What a thread waited for that a hardware interrupt woke, by the interrupt's name (`virtio1-req.0`)."""
+    """Return the state of a thread that a hardware interrupt woke, by the interrupt's name (`virtio1-req.0`)."""
     for pattern, state in ((_TIMERS, BS), (_DISKS, BD), (_NETWORKS, BN)):
         if pattern.search(name):
             return state
@@ -65,7 +65,7 @@ def interrupt(name: str) -> int:
 
 
 def guessed(syscall: str, *, unknown: int) -> int:
-    """What a blocked thread waits for by its system call alone, where nothing tells who woke it."""
+    """Return the state of a blocked thread by its system call alone, if its waker is unknown."""
     if syscall in {"nanosleep", "clock_nanosleep"}:
         return BS
     if syscall.startswith("futex"):

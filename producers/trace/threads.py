@@ -1,7 +1,8 @@
-"""What each thread of a machine did when: one pass over its events.
+"""The timelines of a machine's threads and CPUs: one pass over its events.
 
-A thread's timeline is a row of segments without gaps, each of which ends where the next one begins, and its system
-calls beside it; interrupts and who had it are a CPU's. All times are nanoseconds of the trace's clock.
+The timeline of a thread is a row of segments without gaps, each of which ends where the next one begins. Its system
+calls are a separate row. Interrupts and the running threads belong to a CPU. All times are nanoseconds of the trace's
+clock.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ BEGINNING: Final = -(1 << 62)
 FOREVER: Final = 1 << 62
 
 Segment = tuple[int, int, "Processor | None", "Thread | None", int, str]
-"""End; state, or `RUNNING`; on which CPU it ran or waited to run; who woke it; when (before the end only where a packet
-travelled); the device, interrupt or timer that did."""
+"""End; state, or `RUNNING`; the CPU on which it ran or waited to run; its waker; the time of the cause (before the end
+only if a packet traveled); the device, interrupt or timer that woke it."""
 
 Call = tuple[int, int, int, int, str, "Thread | None", int]
-"""End; begin; place of the name in the trace's texts; what it returned; on which file or socket; who held the lock that
-it asks for when it began; its first argument."""
+"""End; begin; place of the name in the trace's texts; result; its file or socket; the holder of the requested lock at
+the begin; first argument."""
 
 Run = tuple[int, "Thread | None"]
-"""Until when a thread had a CPU; None for the idle thread and one not known."""
+"""The time until which a thread had a CPU; None for the idle thread and an unknown one."""
 
 Interrupt = tuple[int, int, str]
 """End, begin and name."""
@@ -37,21 +38,21 @@ NO_CALL: Final = -1
 
 
 class Process:
-    """What threads of one process share."""
+    """The shared state of the threads of a process."""
 
     __slots__ = ("event_loop", "files", "name", "pid")
 
     def __init__(self, pid: int, files: dict[int, str] | None = None) -> None:
         self.pid = pid
         self.files: dict[int, str] = {} if files is None else files
-        """Path or address by descriptor."""
+        """The path or address of each descriptor."""
         self.name = ""
         self.event_loop = False
-        """Whether one of its threads had several requests open that overlap."""
+        """Whether one of its threads had several open requests that overlap."""
 
 
 class Thread:
-    """One thread of one machine, from its first event or its fork to its end."""
+    """A thread of a machine, from its first event or its fork to its end."""
 
     __slots__ = (
         *(
@@ -82,23 +83,23 @@ class Thread:
         """Whether it has no user mode."""
         self.parent: Thread | None = None
         self.born = BEGINNING
-        """When it was forked, where that was seen."""
+        """The time of its fork, if that was recorded."""
         self.ended = FOREVER
 
         self.segments: list[Segment] = []
         self.first = ts
-        """Where its first segment that is kept begins."""
+        """The begin of the oldest segment in memory."""
         self.state = UN
         self.since = ts
         self.cpu: Processor | None = None
         self.woken = False
-        """Whether somebody woke it while it still ran, in the system call that it is in."""
+        """Whether it was woken while it still ran, in its current system call."""
 
         self.calls: list[Call] = []
         self.known = ts
-        """Since when its events are complete."""
+        """The time since which its events are complete."""
         self.entered = NO_CALL
-        """When it entered the system call that it is in."""
+        """The time at which it entered its current system call."""
         self.call = -1
         self.kinds = 0
         self.argument = 0
@@ -107,18 +108,18 @@ class Thread:
         self.opened = ""
         self.holder: Thread | None = None
         self.open: list[Serving] = []
-        """Requests that it serves, the outermost first."""
+        """The requests that it serves, the outermost first."""
 
     def __repr__(self) -> str:
         return f"Thread({self.name}[{self.tid}])"
 
     def close(self, ts: int, state: int, cpu: Processor | None, waker: Thread | None = None, what: str = "") -> None:
-        """What it did until now was this."""
+        """End the current segment with this state."""
         self.segments.append((ts, state, cpu, waker, ts, what))
         self.since = ts
 
     def forget(self, before: int) -> int:
-        """Drops what ended by then; returns how many segments and calls are left."""
+        """Drop segments and calls that ended by a time, and return how many are left."""
         segments, calls = self.segments, self.calls
         if segments and segments[0][0] <= before:
             gone = bisect_left(segments, (before + 1,))
@@ -132,7 +133,7 @@ class Thread:
 
 
 class Processor:
-    """One CPU: who has it, who had it, and in which interrupts it is."""
+    """A CPU: its current and earlier threads, and its current interrupts."""
 
     __slots__ = (
         *("completed", "current", "interrupts", "left", "nested", "number", "received", "runs", "seen", "since"),
@@ -143,28 +144,29 @@ class Processor:
         self.number = number
         self.current: Thread | None = None
         self.seen = False
-        """Whether `current` is known, be it the idle thread."""
+        """Whether `current` is known, even if it is the idle thread."""
         self.since = BEGINNING
-        """Since when it has it."""
+        """The time since which it has been running `current`."""
         self.runs: list[Run] = []
         self.interrupts: list[Interrupt] = []
-        """Those that took a thread's time."""
+        """The interrupts that used the time of a thread."""
         self.nested: list[tuple[bool, int, str, int, bool]] = []
-        """In which it is, the innermost last: whether hard; number; name; since when; whether the running thread itself
-        processes it, in a system call."""
+        """Its current interrupts, the innermost last: whether hard; number; name; begin; whether the running thread
+        itself processes it, in a system call."""
         self.left = BEGINNING
-        """When it left its last interrupt, if no system call has begun since."""
+        """The end of its last interrupt, if no system call has begun since."""
         self.timer = False
         self.completed: str | None = None
         """The device whose request has completed in this interrupt or system call."""
         self.received: tuple[Thread, int] | None = None
-        """Who sent the packet that is being received, and when."""
+        """The sender of the packet that is being received, and the time of sending."""
 
     def enter(self, ts: int, *, hard: bool, number: int, name: str) -> None:
-        """An interrupt begins.
+        """Begin an interrupt.
 
-        A soft one that no other surrounds either follows the end of a hard one at once, or is processed by the running
-        thread itself, at the end of what it does in a system call: as when it sends to an address of this machine.
+        A soft interrupt outside of any other either follows the end of a hard one at once, or is processed by the
+        running thread itself, at the end of its work in a system call. An example is a thread that sends to an address
+        of this machine.
         """
         current = self.current
         inline = (
@@ -177,7 +179,7 @@ class Processor:
         self.nested.append((hard, number, name, ts, inline))
 
     def leave(self, ts: int, *, hard: bool) -> None:
-        """The innermost of its kind ends; others whose end was missed do so too."""
+        """End the innermost interrupt of its kind, and the inner ones whose end was missed."""
         nested = self.nested
         while nested:
             was_hard, _, name, since, inline = nested.pop()
@@ -192,7 +194,7 @@ class Processor:
         self.received = None
 
     def switch(self, ts: int, to: Thread | None) -> None:
-        """Another thread has it from now on."""
+        """Switch to another thread."""
         if self.seen:
             self.runs.append((ts, self.current))
         self.current = to
@@ -205,7 +207,7 @@ class Processor:
         self.received = None
 
     def had(self, begin: int, end: int) -> Iterator[tuple[Thread | None, int]]:
-        """Who had it in a time, and for how long each."""
+        """Yield the threads that had the CPU in a period, and for how long each."""
         runs = self.runs
         at = begin
         for place in range(bisect_left(runs, (begin + 1,)), len(runs)):
@@ -219,7 +221,7 @@ class Processor:
             yield self.current if self.seen else None, end - at
 
     def forget(self, before: int) -> int:
-        """Drops what ended by then; returns how much is left."""
+        """Drop rows that ended by a time, and return how many are left."""
         for rows in (self.runs, self.interrupts):
             if rows and rows[0][0] <= before:
                 del rows[: bisect_left(rows, (before + 1,))]
@@ -227,4 +229,4 @@ class Processor:
 
 
 AFTER_INTERRUPT_NS: Final = 2_000
-"""A soft interrupt that begins within this time after a hard one was raised by it."""
+"""A soft interrupt that begins within this time after a hard one, in nanoseconds, was raised by it."""
