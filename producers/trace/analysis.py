@@ -1,4 +1,4 @@
-"""From a trace's events to its requests."""
+"""The requests of a trace, from its events."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ if TYPE_CHECKING:
     from laggard.producers.trace.threads import Thread
 
 SLICE: Final = 32_768
-"""Events between which what is not needed any more is dropped."""
+"""The number of events after which data that is not needed is dropped."""
 
 MAX_KEPT: Final = 2_000_000
-"""Pieces of timelines that are kept for the requests that are open: some 150 bytes each."""
+"""The most pieces of timelines in memory for open requests, at some 150 bytes each."""
 
 LONGEST_S: Final = 120.0
-"""A request that takes longer is given up."""
+"""The longest duration of a request, in seconds; longer ones are discarded."""
 
 UNKNOWN_SHARE: Final = 0.01
-"""Of a request's time: where more is not known, it is said."""
+"""A request with a larger share of unknown time gets a note."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What became of a trace.
+    """The result of a trace.
 
     Attributes:
-        events: how many were read.
-        requests: how many came out.
-        discarded: how many requests did not, by reason.
-        backward: how many events were older than the one before them.
-        backward_ns: by how much at most.
-        out_of_step: how often a thread ran where no switch had put it.
-        lost: how many stretches of time have events missing.
-        strays: how many ends had no begin.
+        events: the number of events.
+        requests: the number of published requests.
+        discarded: the number of discarded requests, by reason.
+        backward: the number of events that were older than the one before.
+        backward_ns: the largest difference to the one before, in nanoseconds.
+        out_of_step: how often a thread ran without a switch to it.
+        lost: the number of periods with missing events.
+        strays: the number of ends without a begin.
 
     """
 
@@ -72,7 +72,7 @@ class Report:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What there is to say of it, in words; nothing of a trace that is whole."""
+        """The problems in words; none for a complete trace."""
         told = [f"requests not judged, as {_REASONS[reason]}: {count:,}" for reason, count in self.discarded.items()]
         if self.lost:
             told.append(f"stretches of time in which events are missing: {self.lost:,}")
@@ -102,16 +102,16 @@ _REASONS: Final = {
 
 
 class Analysis:
-    """Follows a trace and gives its requests, each with where its time went.
+    """Follows a trace, and returns its requests with the use of their time.
 
-    A request comes out one batch after the one that it ended in, or with `finish`: so that a gap in the events of that
-    time is known, which a CPU tells only when it goes on.
+    A request is returned one batch after the one in which it ended, or by `finish`. A CPU reports a gap only when it
+    continues, so a gap in the time of the request is known by then.
 
     Args:
-        host: which one the trace is of, where its events do not say.
-        clock_offset_s: what is to be added to the trace's clock for seconds since the Unix epoch.
-        longest_s: a request that takes longer is given up.
-        kept: pieces of timelines that are kept at most; beyond, the oldest open request is given up.
+        host: the host of the trace, if its events do not name one.
+        clock_offset_s: the offset from the trace's clock to seconds since the Unix epoch.
+        longest_s: the longest duration of a request; longer ones are discarded.
+        kept: the most pieces of timelines in memory; beyond, the oldest open request is discarded.
 
     """
 
@@ -134,7 +134,7 @@ class Analysis:
         self._now = -FOREVER
 
     def feed(self, batch: Events) -> list[Request]:
-        """Takes events, and gives the requests that had ended by the batch before, in the order in which they ended."""
+        """Analyze events, and return the requests that had ended by the batch before, in the order of their ends."""
         events = batch.events
         if self._texts is None:
             self._texts = batch.texts
@@ -155,7 +155,7 @@ class Analysis:
         return told
 
     def finish(self) -> list[Request]:
-        """The rest, when nothing more comes: what is still open is counted."""
+        """Return the remaining requests; open ones are counted as discarded."""
         told = self._told()
         for one in list(self._board.open):
             self._board.discard(one, serving.STILL_OPEN)
@@ -210,7 +210,7 @@ class Analysis:
         machine.lost(begin, ts, cpu)
 
     def _ended(self, one: Serving, end: int) -> None:
-        """A request is over."""
+        """Make the record of an ended request."""
         assert self._texts is not None
         assert self._timelines is not None
         local, critical = self._timelines.both(one.thread, one.begin, end)
@@ -251,7 +251,7 @@ class Analysis:
             yield f"only the first {MAX_SYSCALLS:,} of {len(syscalls):,} system calls are told"
 
     def _told(self) -> list[Request]:
-        """What was held back, but for what overlaps a gap."""
+        """Return the held requests, except those that overlap a gap."""
         told = []
         for begin, end, request in self._held:
             if any(begin <= until and since <= end for since, until in self._gaps):
@@ -266,7 +266,7 @@ class Analysis:
         return told
 
     def _tidy(self) -> None:
-        """Drops what no open request needs, and gives up one that needs too much."""
+        """Drop data that no open request needs, and discard a request that needs too much."""
         while True:
             oldest = self._board.oldest()
             if oldest < self._now - self._longest_ns:
@@ -285,7 +285,7 @@ class Analysis:
 
 
 def _sums(pieces: Iterable[Piece]) -> dict[str, int]:
-    """Nanoseconds in each state that there was."""
+    """Return the nanoseconds in each state with any."""
     sums = [0] * len(NAMES)
     for piece in pieces:
         sums[piece[3]] += piece[2] - piece[1]
@@ -297,7 +297,7 @@ def _in_seconds(sums: dict[str, int]) -> dict[str, float]:
 
 
 def _entered(pieces: Iterable[Piece]) -> dict[str, float]:
-    """How often each state was entered: an interrupt does not make what it interrupts begin anew."""
+    """Return how often each state was entered: a state that continues after an interrupt is not entered again."""
     counts = [0] * len(NAMES)
     before = -1
     for piece in pieces:
@@ -310,9 +310,9 @@ def _entered(pieces: Iterable[Piece]) -> dict[str, float]:
 
 
 def _system_calls(thread: Thread, begin: int, critical: Iterable[Piece], texts: Texts) -> list[str]:
-    """Those of a request's thread, and those that began on the critical path, in the order of time.
+    """Return those of a request's thread, and those that began on the critical path, in the order of time.
 
-    One of the thread that has not come back is what told of the request's end.
+    An open system call of the thread is left out: it reported the end of the request.
     """
     calls = thread.calls
     made = [(call[1], call[2]) for call in calls[bisect_left(calls, (begin,)) :] if call[1] >= begin]

@@ -1,4 +1,4 @@
-"""What system calls take and do, as far as it tells on which file, socket or lock they wait."""
+"""The effects and arguments of system calls, where they show on which file, socket or lock a thread waits."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Final
 
 
 class Does(IntEnum):
-    """What matters of a system call, as bits: flags of `enum` would take three times as long."""
+    """The relevant properties of a system call, as bits: flags of `enum` would be three times as slow."""
 
     TAKES_DESCRIPTOR = 1
-    """Its first argument is one."""
+    """Its first argument is a descriptor."""
     FUTEX = 2
     FLOCK = 4
     FCNTL = 8
     CLOSE = 16
     DUPLICATE = 32
     OPENS = 64
-    """It returns a descriptor: of the path that it takes, of the socket that it accepts from, or of something without
-    a name."""
+    """It returns a descriptor: of the path argument, of the socket that it accepts from, or of an object without a
+    name."""
     POLLS = 128
     """It waits for any of several descriptors."""
     IO_URING = 256
@@ -71,15 +71,15 @@ LOCKS: Final = frozenset({6, 7, 37, 38})
 DUPLICATES: Final = frozenset({0, 1030})
 """fcntl(2)'s `F_DUPFD` and `F_DUPFD_CLOEXEC`."""
 CLONE_THREAD: Final = 0x10000
-"""Of clone(2): the new thread is of the same process."""
+"""Of clone(2): the new thread belongs to the same process."""
 
 _INTERNAL: Final = {512: "EINTR", 513: "EINTR", 514: "EINTR", 516: "EINTR"}
-"""What the kernel restarts a system call by."""
+"""The kernel's internal errors for restarting a system call."""
 
 
 @lru_cache(maxsize=1_024)
 def does(name: str) -> int:
-    """Of a system call, by its name without `sys_`."""
+    """Return the properties of a system call, by its name without `sys_`."""
     kinds: int = _OTHERS.get(name, 0)
     if name in _DESCRIPTOR:
         kinds |= Does.TAKES_DESCRIPTOR
@@ -90,7 +90,7 @@ def does(name: str) -> int:
 
 @lru_cache(maxsize=8_192)
 def failure(result: int) -> str:
-    """The error that a system call returned by name; empty where it returned none.
+    """Return the error of a system call by name; empty for none.
 
     >>> failure(-111), failure(0), failure(-512)
     ('ECONNREFUSED', '', 'EINTR')

@@ -1,10 +1,10 @@
-"""How far the clocks of two hosts are apart, by packets that both of them saw.
+"""The difference between the clocks of two hosts, by packets that both recorded.
 
-No packet arrives before it was sent: each one in one direction bounds the difference from below, each one in the other
-direction from above. A line between the two sets of points is the difference and its drift; how far the line could be
-moved and still not cross a point is the error. So Duda, Harrus, Haddad and Bernard, *Estimating global time in
-distributed systems* (ICDCS 1987), for LTTng Poirier, Roy and Dagenais, *Accurate offline synchronization of
-distributed traces using kernel-level events* (SIGOPS OSR 44/3, 2010).
+No packet arrives before it was sent. So each packet in one direction bounds the difference from below, and each one in
+the other direction from above. A line between the two sets of points is the difference and its drift. The error is the
+distance by which the line can move without crossing a point. Sources: Duda, Harrus, Haddad and Bernard, *Estimating
+global time in distributed systems* (ICDCS 1987); for LTTng Poirier, Roy and Dagenais, *Accurate offline synchronization
+of distributed traces using kernel-level events* (SIGOPS OSR 44/3, 2010).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_DRIFT: Final = 1e-3
-"""Clocks of machines that work drift by less: quartz by 1e-4, NTP corrects by 5e-4 at most."""
+"""Clocks of working machines drift by less: quartz by 1e-4, NTP corrects by 5e-4 at most."""
 
 _LEAST_SPAN_NS: Final = 1_000_000_000
 _LEAST_PACKETS: Final = 8
@@ -26,13 +26,13 @@ _BETTER: Final = 2.0
 
 
 class Packets(NamedTuple):
-    """What one host saw of packets, by their ids; shape (n,) each.
+    """The packets that one host recorded, by their ids; shape (n,) each.
 
     Attributes:
-        sent: ids.
-        sent_ns: when, by the host's clock.
-        received: ids.
-        received_ns: likewise.
+        sent: the ids of sent packets.
+        sent_ns: their times, by the host's clock.
+        received: the ids of received packets.
+        received_ns: their times, by the host's clock.
 
     """
 
@@ -43,14 +43,14 @@ class Packets(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What is to be added to one host's times to have another one's.
+    """The offset from one host's times to those of another.
 
     Attributes:
-        at_ns: the time at which it is `offset_ns`, by the clock that is corrected.
-        offset_ns: what is to be added.
-        drift: by how much that grows, nanoseconds a nanosecond.
-        error_ns: how wrong it may be at most while packets went to and fro; infinite where they went one way only.
-        packets: how many it rests on.
+        at_ns: the time at which the offset is `offset_ns`, by the clock that is corrected.
+        offset_ns: the offset in nanoseconds.
+        drift: the growth of the offset, in nanoseconds per nanosecond.
+        error_ns: the largest error while packets went both ways; infinite if they went one way only.
+        packets: the number of packets that it is based on.
 
     """
 
@@ -61,17 +61,17 @@ class Difference(NamedTuple):
     packets: int
 
     def corrected(self, ts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Times by the other clock, in the same order."""
+        """Return the times by the other clock, in the same order."""
         ahead: NDArray[np.int64] = np.rint(self.offset_ns + self.drift * (ts - self.at_ns)).astype(np.int64)
         return ts + ahead
 
 
 class Bounds(NamedTuple):
-    """What packets of one direction say of the difference: at least, or at most, so much.
+    """The bounds of the difference by the packets of one direction: lower or upper ones.
 
     Attributes:
         at: times by the clock that is corrected, shape (n,).
-        ns: nanoseconds, shape (n,).
+        ns: bounds in nanoseconds, shape (n,).
 
     """
 
@@ -80,9 +80,10 @@ class Bounds(NamedTuple):
 
 
 def difference(reference: Packets, other: Packets) -> Difference | None:
-    """How far the other host's clock is from the reference's; None where no packet went between them.
+    """Return the difference of the other host's clock from the reference's; None without packets between them.
 
-    A drift is looked for only where packets went both ways for a second, and one offset for all the time does not do.
+    A drift is estimated only from at least 8 packets each way over one second. It is used only if its line keeps more
+    than twice the distance of a constant offset.
     """
     sent, received = _matched(reference.sent, reference.sent_ns, other.received, other.received_ns)
     least_at, least = received, sent - received
@@ -110,7 +111,7 @@ def difference(reference: Packets, other: Packets) -> Difference | None:
 def _matched(
     sent: NDArray[np.int64], sent_ns: NDArray[np.int64], received: NDArray[np.int64], received_ns: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """When each packet was sent and received; those that either saw twice are left out."""
+    """Return the times at which packets were sent and received; those that either host recorded twice are left out."""
     first, first_at, first_times = np.unique(sent, return_index=True, return_counts=True)
     second, second_at, second_times = np.unique(received, return_index=True, return_counts=True)
     _, one, two = np.intersect1d(
@@ -120,8 +121,8 @@ def _matched(
 
 
 def _line(least: Bounds, most: Bounds, at: int, span: int) -> tuple[Difference, float] | None:
-    """The line that keeps furthest from all points, with that distance in nanoseconds."""
-    # The unknowns: the offset at the middle, what it changes to either end, the distance. In microseconds.
+    """Return the line with the largest distance from all points, and that distance in nanoseconds."""
+    # The unknowns: the offset at the middle, its change to either end, the distance. In microseconds.
     base = float(least.ns.max())
 
     def points(bounds: Bounds, *, upper: bool) -> NDArray[np.float64]:
@@ -144,7 +145,7 @@ def _line(least: Bounds, most: Bounds, at: int, span: int) -> tuple[Difference, 
     error = float(margin)
     for end in (-1.0, 1.0):
         for sign in (-1.0, 1.0):
-            # Without the distance: how far any line that crosses no point is from ours at the ends.
+            # Without the distance: how far any line that crosses no point is from this one at the ends.
             furthest = linprog([sign, sign * end, 0.0], matrix, bounds, bounds=[*limits[:2], (0.0, 0.0)])
             if furthest.status == 0:
                 error = max(error, abs(furthest.x[0] + end * furthest.x[1] - offset - end * change))
@@ -154,7 +155,7 @@ def _line(least: Bounds, most: Bounds, at: int, span: int) -> tuple[Difference, 
 
 
 def _hull(x: NDArray[np.floating], y: NDArray[np.floating], *, upper: bool) -> NDArray[np.float64]:
-    """The points that a line above (below) all of them can touch, shape (n, 2), by Andrew's monotone chain."""
+    """Return the points that a line above (below) all of them can touch, shape (n, 2), by Andrew's monotone chain."""
     sign = 1.0 if upper else -1.0
     points = sorted(zip(x.tolist(), (sign * y).tolist(), strict=True))
     chain: list[tuple[float, float]] = []
@@ -166,5 +167,5 @@ def _hull(x: NDArray[np.floating], y: NDArray[np.floating], *, upper: bool) -> N
 
 
 def _turn(first: tuple[float, float], second: tuple[float, float], third: tuple[float, float]) -> float:
-    """Above 0 for a turn to the left."""
+    """Return more than 0 for a turn to the left."""
     return (second[0] - first[0]) * (third[1] - first[1]) - (second[1] - first[1]) * (third[0] - first[0])

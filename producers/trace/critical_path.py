@@ -1,13 +1,13 @@
-"""Where the time of a request went: as its own thread saw it, and along its critical path.
+"""The time of a request, as its own thread saw it, and along its critical path.
 
-The critical path is the chain of what had to happen one after the other. Backward from the request's end, each wait
-that a task ended is replaced by what that task did meanwhile, whose own waits are replaced likewise (bounded to the
-time of the wait): the active path of F. Giraldeau and M. Dagenais, Wait Analysis of Distributed Systems Using Kernel
-Tracing, IEEE Transactions on Parallel and Distributed Systems 27(8), 2016, section 4.
+The critical path is the chain of work that had to happen one after the other. It is found backward from the request's
+end. Each wait that a task ended is replaced by the work of that task meanwhile, bounded to the time of the wait. Its
+own waits are replaced in the same way. This is the active path of F. Giraldeau and M. Dagenais, Wait Analysis of
+Distributed Systems Using Kernel Tracing, IEEE Transactions on Parallel and Distributed Systems 27(8), 2016, section 4.
 
-What they leave open is decided so that nothing is counted twice and all is counted: a wait whose end nobody explains
-stays what it is; a thread that was forked during the wait is preceded by the one that forked it; what is not known of a
-waker is `UN`. The pieces of either are without gaps and overlaps, so that their sum is the request's time exactly.
+Cases that they leave open are decided so that all time is counted exactly once. A wait with an unexplained end stays
+what it is. A thread that was forked during the wait is preceded by its parent. The unknown time of a waker is `UN`. The
+pieces of both have no gaps and overlaps, so that their sum is exactly the request's time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from laggard.producers.trace.threads import Call, Processor, Segment, Thread
 
 MAX_DEPTH: Final = 256
-"""Waits that are being explained at once. Real chains are short; damaged traces are not followed for ever."""
+"""The most waits that are explained at once. Real chains are short; the limit bounds damaged traces."""
 
 _ETIMEDOUT: Final = -110
 _SAME_FUTEX_BYTES: Final = 64
@@ -33,38 +33,38 @@ _RETRY_NS: Final = 1_000_000
 
 
 Span = tuple["Thread", int, int, int, "Processor | None", "Thread | None", int, str]
-"""A piece of a thread's time as far as scheduling tells: whose; begin; end; state, or `RUNNING`; which CPU it had or
-waited for; who ended the wait; when; the device, interrupt or timer that did."""
+"""A piece of a thread's time by scheduling alone: thread; begin; end; state, or `RUNNING`; the CPU that it had or
+waited for; the waker; the time of the wakeup's cause; the device, interrupt or timer of the wakeup."""
 
 Piece = tuple["Thread", int, int, int, "Call | None", "Processor | None", "Thread | None", str]
-"""A piece of a thread's time in one state: whose; begin; end; the state's number; the system call that it is in, if any
-and but for interrupts (one that it has not come back from ends at `FOREVER`); which CPU it had or waited for; who ended
-the wait; the device, interrupt or timer that did, or the interrupt that took the CPU."""
+"""A piece of a thread's time in one state: thread; begin; end; number of the state; its system call, if any, except in
+interrupts (an open call ends at `FOREVER`); the CPU that it had or waited for; the waker; the device, interrupt or
+timer of the wakeup, or the interrupt that used the CPU."""
 
 
 class Timelines:
-    """Reads threads' timelines.
+    """Reads the timelines of threads.
 
     Args:
-        texts: of the trace.
+        texts: the texts of the trace.
 
     """
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts
         self._row: tuple[Thread | None, int, int, Thread | None, int] = (None, 0, 0, None, 0)
-        """The newest row of waits that timed out: whose, its begin and end, who ended it, and how many they are."""
+        """The newest row of waits that timed out: thread, begin, end, waker, and the number of waits."""
 
     def local(self, thread: Thread, begin: int, end: int) -> list[Piece]:
-        """What a thread did between two points of time: pieces in their order, without gaps."""
+        """Return the pieces of a thread's time between two points, in their order and without gaps."""
         return self._local(thread, begin, end, {})
 
     def critical(self, thread: Thread, begin: int, end: int) -> list[Piece]:
-        """The critical path between two points of time of a thread: pieces in their order, without gaps."""
+        """Return the critical path between two points of a thread's time: pieces in their order, without gaps."""
         return self.both(thread, begin, end)[1]
 
     def both(self, thread: Thread, begin: int, end: int) -> tuple[list[Piece], list[Piece]]:
-        """`local` and `critical`, in less time than one after the other: much of a path is often its own thread's."""
+        """Return `local` and `critical`, faster than one by one: much of a path is often its own thread's."""
         places: dict[int, int] = {}
         local = self._local(thread, begin, end, places)
         places[end] = len(local)
@@ -82,7 +82,7 @@ class Timelines:
         return local, pieces
 
     def _local(self, thread: Thread, begin: int, end: int, places: dict[int, int]) -> list[Piece]:
-        """Likewise; notes the place of the piece that each span begins with, by the span's begin."""
+        """Return the pieces of `local`, and note the place of the first piece of each span by the span's begin."""
         pieces: list[Piece] = []
         segments = thread.segments
         at = begin
@@ -105,7 +105,7 @@ class Timelines:
         return pieces
 
     def _walk(self, thread: Thread, begin: int, end: int) -> list[Span]:
-        """The spans of the critical path in their order: found backward."""
+        """Return the spans of the critical path in their order; they are found backward."""
         spans: list[Span] = []
         waiting: list[tuple[Thread, int]] = []
         lower, cursor = begin, end
@@ -116,7 +116,7 @@ class Timelines:
                 break
             parent = thread.parent if cursor <= thread.born else None
             if parent is not None and all(each is not parent for each, _ in waiting):
-                # Before its birth it was its parent's work that had to be done.
+                # Before its birth, the work was its parent's.
                 thread = parent
                 continue
             span = self._before(thread, cursor, lower)
@@ -133,7 +133,7 @@ class Timelines:
         return spans
 
     def _before(self, thread: Thread, cursor: int, lower: int) -> Span:
-        """What a thread did just before a point of time, back to when it began or to a bound."""
+        """Return the span of a thread just before a point of time, back to its begin or to a bound."""
         segments = thread.segments
         if cursor <= thread.first:
             return (thread, lower, cursor, UN, None, None, 0, "")
@@ -146,20 +146,20 @@ class Timelines:
             begin = thread.since
         until, state, cpu, waker, at, what = segment
         if until > cursor:
-            # It went on: nothing that ended later can be why.
+            # It continued: a later event cannot be the cause.
             waker = None
         elif state == BS:
             state, waker, at = self._retried(thread, until) or (state, waker, at)
         return (thread, max(begin, lower), cursor, state, cpu, waker, at, what)
 
     def _explains(self, span: Span, waiting: list[tuple[Thread, int]]) -> bool:
-        """Whether what the waker did can stand for the wait."""
+        """Return whether the work of the waker can replace the wait."""
         thread, begin, end, _, _, waker, at, _ = span
         if waker is None or waker is thread or not begin < at <= end or len(waiting) >= MAX_DEPTH:
             return False
         if any(each is waker for each, _ in waiting):
             return False
-        # It must have been at work when it woke: a wait of its own that ends later is no cause of this one's end.
+        # The waker must have been at work at the wakeup: its own wait that ends later did not end this one.
         place = bisect_left(waker.segments, (at + 1,))
         if place and waker.segments[place - 1][0] == at:
             return True
@@ -167,7 +167,7 @@ class Timelines:
         return state in {RUNNING, UN}
 
     def _split(self, pieces: list[Piece], span: Span) -> None:
-        """Adds a span, as one piece for each system call and each interrupt in it."""
+        """Add a span, as one piece for each system call and each interrupt in it."""
         thread, begin, end, state, cpu, waker, _, what = span
         calls = thread.calls
         place = bisect_right(calls, (begin, FOREVER))
@@ -204,10 +204,10 @@ class Timelines:
             pieces += rows
 
     def _retried(self, thread: Thread, until: int) -> tuple[int, Thread | None, int] | None:
-        """Who ended a wait at a futex that timed out and was taken up again at once: it is one wait in parts.
+        """Return the state, waker and time of a futex wait that timed out and was repeated at once: one wait in parts.
 
-        As where a thread waits for an interpreter's lock, some milliseconds at a time. The last part may be none: then
-        nobody is known to have ended it.
+        An example is a thread that waits for an interpreter's lock, some milliseconds at a time. If all parts timed
+        out, the waker is unknown.
         """
         calls = thread.calls
         place = bisect_left(calls, (until,))
@@ -219,7 +219,7 @@ class Timelines:
         return (BF, waker, until) if waker is not None or parts > 1 else None
 
     def _handed_over(self, thread: Thread, place: int) -> tuple[Thread | None, int]:
-        """Who ended the last of the waits that follow on each other from a system call on, and how many timed out."""
+        """Return the waker of the last of consecutive waits from a system call on, and how many of them timed out."""
         first = before = thread.calls[place]
         of, begin, end, known, timed_out = self._row
         waker, parts = None, 1
@@ -232,7 +232,7 @@ class Timelines:
             if not alike or call[1] - before[0] > _RETRY_NS:
                 break
             before = call
-            # In between it may wake others at the same futex, which takes no time.
+            # In between it may wake others at the same futex, which costs no time.
             if call[3] == _ETIMEDOUT:
                 parts += 1
                 continue
@@ -246,7 +246,7 @@ class Timelines:
 
 
 def _woken_in(thread: Thread, call: Call) -> Thread | None:
-    """Who ended a wait in a system call, if it waited."""
+    """Return the waker of a wait in a system call, if it waited."""
     for number in range(bisect_right(thread.segments, (call[1], FOREVER)), len(thread.segments)):
         ended, _, _, waker, _, _ = thread.segments[number]
         if ended > call[0]:
@@ -257,7 +257,7 @@ def _woken_in(thread: Thread, call: Call) -> Thread | None:
 
 
 def _interrupted(pieces: list[Piece], piece: Piece) -> None:
-    """Adds a piece in which a thread ran, without what interrupts took of it."""
+    """Add a piece in which a thread ran, without the time of interrupts."""
     thread, at, end, state, call, cpu, _, _ = piece
     interrupts = cpu.interrupts if cpu is not None else []
     for number in range(bisect_right(interrupts, (at, FOREVER)), len(interrupts)):
@@ -276,19 +276,19 @@ def _interrupted(pieces: list[Piece], piece: Piece) -> None:
 
 
 def _still(thread: Thread, until: int) -> Segment:
-    """What a thread is at, as far as it has come."""
+    """Return the present segment of a thread."""
     return (until, thread.state, thread.cpu if thread.state == RUNNING else None, None, until, "")
 
 
 def _open_call(thread: Thread) -> Call | None:
-    """The system call that a thread has not come back from."""
+    """Return the system call that a thread has not returned from."""
     if thread.entered == NO_CALL:
         return None
     return (FOREVER, thread.entered, thread.call, 0, thread.on, thread.holder, thread.argument)
 
 
 def _check(pieces: list[Piece], begin: int, end: int) -> None:
-    """The promise that all else rests on.
+    """Check that pieces cover a time exactly, which all other code relies on.
 
     Raises:
         AssertionError: the pieces leave a gap, overlap or do not reach from begin to end.

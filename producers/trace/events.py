@@ -1,7 +1,7 @@
-"""Kernel events as all recorders give them: batches of columns in the order of time, with one table of texts.
+"""Kernel events in the common form of all recorders: batches of columns in the order of time, with one table of texts.
 
-A recorder's own event names and numbers end where its events become these: `sched_waking` of ftrace and `sched_ttwu` of
-an old LTTng are both `Kind.WAKE`.
+Names and numbers of a recorder's own events end here: `sched_waking` of ftrace and `sched_ttwu` of an old LTTng are
+both `Kind.WAKE`.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ EVENT: Final = np.dtype(
         ("cpu", "<i2"),
         ("kind", "u1"),
         ("flags", "u1"),
-        ("tid", "<i4"),  # who ran on the CPU; 0 is its idle thread, -1 is unknown
+        ("tid", "<i4"),  # the running thread; 0 is the CPU's idle thread, -1 is unknown
         ("a", "<i8"),
         ("b", "<i8"),
         ("c", "<i8"),
         ("text", "<i4"),  # its place in `Texts`, or `NO_TEXT`
-        ("host", "<i4"),  # likewise: of which host, where a trace is of several
+        ("host", "<i4"),  # the place of the host's name, if a trace has several
     ]
 )
-"""One event; what `a`, `b`, `c` and `text` are depends on its kind."""
+"""One event; the meaning of `a`, `b`, `c` and `text` depends on its kind."""
 
 
 class Kind(IntEnum):
-    """What happened, and what the columns say of it. What is not named is 0, or `NO_TEXT`."""
+    """The kinds of events, and the meaning of their columns. Columns that are not named are 0, or `NO_TEXT`."""
 
     SWITCH = 1
-    """`tid` left the CPU: a = who comes, b = 1 if `tid` could have run on (preempted), else 0, c = its state's bits as
-    the kernel tells them, text = name of who comes."""
+    """`tid` left the CPU: a = the next thread, b = 1 if `tid` could have run on (preempted), otherwise 0, c = the bits
+    of its state as the kernel reports them, text = name of the next thread."""
     WAKE = 2
-    """`tid` (or the interrupt above it, see `flags`) woke a thread: a = which."""
+    """`tid` (or the interrupt above it, see `flags`) woke a thread: a = that thread."""
     FORK = 3
-    """a = the new thread, b = its process (as `PROCESS`), 0 where the trace does not tell; text = its name."""
+    """a = the new thread, b = its process (as `PROCESS`), 0 if unknown; text = its name."""
     EXEC = 4
     """text = the file."""
     EXIT = 5
     """`tid` ends."""
     NAMED = 6
-    """Known of a thread, from elsewhere or before the trace: a = thread, b = its process; text = its name."""
+    """A thread from another source or from before the trace: a = thread, b = its process; text = its name."""
     SYSCALL_ENTER = 7
     """a = number on x86-64, or -1; b, c = the first two arguments; text = the system call's name without `sys_`."""
     SYSCALL_EXIT = 8
-    """a = number or -1, b = what it returned; text = name, where it is told."""
+    """a = number or -1, b = result; text = name, if known."""
     IRQ_ENTER = 9
     """A hardware interrupt, or a vector of the local APIC: a = its number, text = its name."""
     IRQ_EXIT = 10
@@ -66,35 +66,35 @@ class Kind(IntEnum):
     BLOCK_ISSUE = 15
     """A request to a device: a = device (major << 20 | minor), b = sector, c = bytes; text = the device's name."""
     BLOCK_COMPLETE = 16
-    """Likewise."""
+    """The same columns as `BLOCK_ISSUE`."""
     NET_SEND = 17
-    """A packet leaves: a = an id by which other hosts' `NET_RECEIVE` is known."""
+    """A packet leaves: a = an id that also marks it in `NET_RECEIVE` of other hosts."""
     NET_RECEIVE = 18
     OPENED = 19
     """A descriptor of the process of thread `tid` is known: a = descriptor; text = path, or socket `127.0.0.1:3306`
-    (where it leads; for one that listens or was accepted, where it is). Where it comes between a system call's entry
-    and exit and a = -1, the descriptor is what the call returns."""
+    (the remote address; the local one if it listens or was accepted). Between the entry and exit of a system call, a =
+    -1 stands for the descriptor that the call returns."""
     CLOSED = 20
     """a = descriptor."""
     BEGIN = 21
-    """A request begins on `tid`: a = id (of those that are open on a thread at once, 0 where there can be one only);
-    text = service and what is asked for, with a tab between: `shop\\tGET /cart`. The service may be empty."""
+    """A request begins on `tid`: a = id (unique among the open ones of a thread, 0 if there can be only one); text =
+    service and name, with a tab between: `shop\\tGET /cart`. The service may be empty."""
     END = 22
-    """It ends: a = the same id."""
+    """A request ends: a = the same id."""
     LOST = 23
-    """Events are missing, of `cpu` or (-1) of all: from a to b (nanoseconds); c = how many, 0 where not known. Its `ts`
-    is b, or a where nothing more of that CPU is known: then b is later than all."""
+    """Events are missing, of `cpu` or (-1) of all: from a to b (nanoseconds); c = their number, 0 if unknown. Its `ts`
+    is b, or a if that CPU has no more events: then b is later than all."""
     PATH = 24
-    """A path or address is an argument of the system call that `tid` is in: text."""
+    """A path or address is an argument of the current system call of `tid`: text."""
 
 
 class Flags(IntFlag):
-    """In what context an event happened, where the recorder tells; else interrupts' entries and exits tell."""
+    """The context of an event, if the recorder reports it; otherwise entries and exits of interrupts show it."""
 
     HARD = 1
     SOFT = 2
     KNOWN = 4
-    """Set where the recorder tells: without it, absent bits say nothing."""
+    """Set if the recorder reports the context: without it, missing bits mean nothing."""
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class Texts:
     _places: dict[str, int] = field(default_factory=dict)
 
     def place(self, text: str) -> int:
-        """Where it is, entered if it is new."""
+        """Return the place of a text, which is added if it is new."""
         place = self._places.get(text)
         if place is None:
             place = self._places[text] = len(self.texts)
@@ -113,7 +113,7 @@ class Texts:
         return place
 
     def __getitem__(self, place: int) -> str:
-        """The text at a place; empty for `NO_TEXT`."""
+        """Return the text at a place; empty for `NO_TEXT`."""
         return "" if place < 0 else self.texts[place]
 
 
@@ -122,8 +122,8 @@ class Events:
     """A batch of events in the order of time, not older than those of the batch before.
 
     Attributes:
-        events: of dtype `EVENT`, shape (n,).
-        texts: one object for all batches of a trace.
+        events: the events, of dtype `EVENT`, shape (n,).
+        texts: the texts, one object for all batches of a trace.
 
     """
 

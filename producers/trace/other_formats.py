@@ -1,11 +1,11 @@
-"""Recognise files of other formats that somebody took for a trace, to say what they are."""
+"""Recognize files of other formats that were given as a trace, to name them."""
 
 from __future__ import annotations
 
 from typing import Final
 
 BYTES: Final = 16
-"""So many of a file's first bytes tell."""
+"""The number of first bytes of a file that are enough."""
 
 _CTF: Final = "a part of a trace in CTF: read its folder"
 _BEGINNINGS: Final = {
@@ -20,5 +20,5 @@ _BEGINNINGS: Final = {
 
 
 def other_format(begin: bytes) -> str:
-    """Name the format that begins so, and what to do; empty if none does."""
+    """Return the name of a known format by its beginning, with advice; empty for others."""
     return next((told for beginning, told in _BEGINNINGS.items() if begin.startswith(beginning)), "")

@@ -1,8 +1,8 @@
 """OTLP exports as spans: JSON or protobuf, as SDKs and the collector's file exporter write them.
 
 Sources: the OpenTelemetry protocol 1.5 (https://opentelemetry.io/docs/specs/otlp/), its file exporter
-(https://opentelemetry.io/docs/specs/otel/protocol/file-exporter/), and the collector's, which writes the length of each
-protobuf message before it as 4 bytes, the highest first; other writers use a varint.
+(https://opentelemetry.io/docs/specs/otel/protocol/file-exporter/), and the collector's exporter. That one writes the
+length of each protobuf message before it as 4 bytes, the highest first; other writers use a varint.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from laggard.producers.trace.problems import Told
 
 MAX_MESSAGE: Final = 64 << 20
-"""A message of more bytes than this is passed over: what a parser makes of one takes up to 30 times as much."""
+"""The longest accepted message, in bytes: a parser needs up to 30 times its size."""
 
 LATEST_NS: Final = (1 << 63) - 1
 """The latest time that a record can have."""
 
 LONGEST_VALUE: Final = 1024
-"""Of an attribute's text so much is kept; a statement's first words tell. A longer id is none."""
+"""The longest text of an attribute; longer ones are cut, since the first words of a statement suffice. A longer id is
+invalid."""
 
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _SERVICE: Final = "service.name"
@@ -62,15 +63,15 @@ _KINDS: Final[dict[int | str, SpanKind]] = {
 
 @dataclass(slots=True, eq=False)
 class Span:
-    """What something took, and what it was part of.
+    """An operation with its duration, and its parent.
 
     Attributes:
-        trace: its trace's id; `span` its own, `parent` that of what it was part of, empty for a root.
-        service: whose it is, on which host.
-        begin_ns: since the Unix epoch; likewise `end_ns`.
-        attributes: numbers as text.
-        error: why it failed; empty where it did not.
-        children: filled in by whoever builds a tree.
+        trace: the id of its trace; `span` is its own id, `parent` that of its parent, empty for a root.
+        service: its service, on `host`.
+        begin_ns: the begin since the Unix epoch; `end_ns` is the end.
+        attributes: the attributes, with numbers as text.
+        error: the reason for a failure; empty for success.
+        children: filled in by the code that builds a tree.
 
     """
 
@@ -89,15 +90,15 @@ class Span:
 
 
 def spans_in(path: Path, told: Told) -> Iterator[Span]:
-    """The spans of a file, in its order; what cannot be read is told, and passed over.
+    """Yield the spans of a file in its order; unreadable parts are reported and skipped.
 
     Args:
         path: OTLP JSON (one message, or one on each line) or protobuf (one message, or each with its length before it),
             plain or compressed by gzip or Zstandard.
-        told: takes what is wrong.
+        told: collects the problems.
 
     Raises:
-        TraceError: it cannot be read, is no OTLP, or protobuf is not installed.
+        TraceError: the file is unreadable or not OTLP, or protobuf is not installed.
 
     """
     try:
@@ -154,7 +155,7 @@ def _json(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator[Spa
             message = json.loads(line)
         except (json.JSONDecodeError, UnicodeDecodeError):
             if number == 1:
-                # One message over many lines.
+                # One message on many lines.
                 yield from _whole(line, lines, path, told)
                 return
             told.tell("a line is no JSON: passed over", f"{path}:{number}")
@@ -175,7 +176,7 @@ def _json(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator[Spa
 
 
 def _lines(begin: bytes, file: IO[bytes]) -> Iterator[bytes | None]:
-    """The lines of a file; None for one that is longer than a message may be, of which nothing is kept."""
+    """Yield the lines of a file; None for one that is longer than `MAX_MESSAGE`, which is not stored."""
     parts: list[bytes] = []
     size = 0
     read = begin
@@ -194,7 +195,7 @@ def _lines(begin: bytes, file: IO[bytes]) -> Iterator[bytes | None]:
 
 
 def _plain(text: str) -> str:
-    """A text without control characters and halves of characters, which no record may have."""
+    """Return a text without control characters and surrogates, which no record may have."""
     return text if text.isprintable() else _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -238,7 +239,7 @@ def _from_json(message: dict[str, Any], place: str, told: Told) -> Iterator[Span
 
 
 def _what(error: Exception) -> str:
-    """What is wrong: the name that is missing, but no value, which may be of any length."""
+    """Return the type of an error, or the missing name, but no value, which may have any length."""
     return repr(error) if isinstance(error, KeyError) else type(error).__name__
 
 
@@ -279,7 +280,7 @@ def _time(value: Any) -> int:
 
 
 def _attributes_of_json(attributes: Any) -> dict[str, str]:
-    """Those with one value, as text."""
+    """Return the attributes with one value, as text."""
     found = {}
     for each in attributes:
         value = next(iter(each.get("value", {}).values()), "")
@@ -326,7 +327,7 @@ def _protobuf(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator
 
 def _messages(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator[bytes]:
     if begin[0] == _FIELD_ONE and len(begin) > 1:
-        # One message: its only field is the first one.
+        # A single message: its only field is the first one.
         yield begin + file.read(MAX_MESSAGE)
         return
     fixed = begin[0] == 0
@@ -348,7 +349,7 @@ def _messages(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator
 
 
 def _varint(data: bytes) -> tuple[int, int]:
-    """A number and its length in bytes; 0 for none."""
+    """Return a number and its length in bytes; 0 for none."""
     value = 0
     for index, byte in enumerate(data):
         value |= (byte & 0x7F) << 7 * index
@@ -387,7 +388,7 @@ def _attributes_of(attributes: Any) -> dict[str, str]:
 
 
 def _why(attributes: Mapping[str, str], events: list[dict[str, str]]) -> str:
-    """Why a span failed, in a word that is the same each time."""
+    """Return the reason for a failure, in a word that is stable across requests."""
     told = [attributes, *events]
     for name in (
         "error.type",

@@ -1,18 +1,18 @@
-"""Requests out of OpenTelemetry spans, where there is no trace of the kernel.
+"""Requests from OpenTelemetry spans, without a trace of the kernel.
 
-Each span of kind SERVER or CONSUMER that came to a service from elsewhere is a request, and so is a trace's root. Its
-time is parted among states by the kinds of the spans that it waited for. They are coarser than the kernel's:
+Each span of kind SERVER or CONSUMER that came to a service from elsewhere is a request, and so is the root of a trace.
+Its time is divided among states by the kinds of the spans that it waited for. They are coarser than the kernel's:
 
-| state | what it is | which of the kernel's it may be |
+| state | meaning | possible states of the kernel |
 |---|---|---|
 | `self` | in the service's own code, outside of any call | RU, RS, BP, BF, BD, BT |
 | `client` | waiting for the answer of another service, a database, a cache | BN |
 | `producer` | handing over a message | BN, RS |
 | `server` | in another service's own code; in `critical_s` only | RU, RS, ... of that service |
 
-The path through a request is found backward from its end: of the spans in it the one that ended last, then of those
-that had ended when that one began the last again, and so in each of them. What ran beside them is not on the path, so
-that times sum to the duration. So do Jaeger's user interface, and Zhang et al., *CRISP: Critical path analysis of
+The path through a request is found backward from its end. It follows the span that ended last, then the last of those
+that had ended when that one began, and so on inside each of them. Parallel spans are not on the path, so the times sum
+to the duration. The same method: Jaeger's user interface, and Zhang et al., *CRISP: Critical path analysis of
 large-scale microservice architectures* (USENIX ATC 2022).
 """
 
@@ -40,13 +40,13 @@ PRODUCER: Final = "producer"
 SERVER: Final = "server"
 
 MAX_SPANS: Final = 200_000
-"""So many spans wait for the rest of their traces; beyond, the trace that began first is taken as it is."""
+"""The most spans that wait for the rest of their traces. Beyond, the longest idle trace is analyzed."""
 
 PATIENCE_S: Final = 60.0
-"""A trace that nothing came to for so long, by the ends of spans, is taken to be whole."""
+"""A trace without a new span for this time, in seconds by the ends of spans, is complete."""
 
 MAX_DONE: Final = 200_000
-"""So many traces are remembered as done, to know spans that come too late."""
+"""The most traces that are remembered as done, to recognize late spans."""
 
 _LONGEST_ID: Final = 64
 _LATEST_NS: Final = int(MAX_TS * 1e9)
@@ -55,7 +55,7 @@ _CALLS: Final = {SpanKind.CLIENT: CLIENT, SpanKind.PRODUCER: PRODUCER}
 
 
 class Piece(NamedTuple):
-    """A part of a request's time, and the span that it was spent in."""
+    """A part of a request's time, and the span that used it."""
 
     begin_ns: int
     end_ns: int
@@ -63,15 +63,15 @@ class Piece(NamedTuple):
 
 
 class Spans:
-    """The requests that a file's spans tell of, in the order in which their traces are known to be whole.
+    """The requests of a file of spans, in the order in which their traces are complete.
 
     Parameters:
         path: a file of OTLP.
-        patience_s: how long a trace is waited for.
-        most: how many spans wait at most.
+        patience_s: the time without new spans after which a trace is complete, in seconds.
+        most: the most waiting spans.
 
     Attributes:
-        warnings: what is wrong with parts of it, in words; all are known when it was read to its end.
+        warnings: the problems of its parts, in words; complete after it was read to its end.
 
     """
 
@@ -83,14 +83,14 @@ class Spans:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What is wrong with parts of it."""
+        """The problems of its parts."""
         return self._told.warnings
 
     def __iter__(self) -> Iterator[Request]:
-        """All requests; once.
+        """Yield all requests; once.
 
         Raises:
-            TraceError: the file cannot be read, or is no OTLP.
+            TraceError: the file is unreadable or not OTLP.
 
         """
         waiting: OrderedDict[str, tuple[int, list[Span]]] = OrderedDict()
@@ -155,12 +155,12 @@ class Spans:
 
 
 def read_spans(path: str | Path) -> Spans:
-    """The requests in a file of OTLP spans; read it once, then see its `warnings`."""
+    """Return the requests in a file of OTLP spans; read it once, then see its `warnings`."""
     return Spans(path)
 
 
 def in_circles(known: Mapping[str, Span]) -> set[str]:
-    """One span of each circle in which spans are said to be parts of each other."""
+    """Return one span of each circle of spans that are parts of each other."""
     cut: set[str] = set()
     done: set[str] = set()
     for span in known.values():
@@ -172,21 +172,21 @@ def in_circles(known: Mapping[str, Span]) -> set[str]:
         if at is not None and at.span in chain:
             members = list(chain.values())
             circle = members[members.index(at) :]
-            # Best where a request came to a service.
+            # Preferably where a request came to a service.
             cut.add(next((each for each in circle if each.kind in _ENTRIES), at).span)
         done.update(chain)
     return cut
 
 
 def is_entry(span: Span, parent: Span | None) -> bool:
-    """Whether a request to a service begins with it."""
+    """Return whether a request to a service begins with a span."""
     if span.kind not in _ENTRIES:
         return not span.parent
     return parent is None or parent.service != span.service or parent.kind in _CALLS
 
 
 def request_of(entry: Span, *, orphan: bool = False) -> Request:
-    """The request that begins with a span, whose `children` are known."""
+    """Return the request that begins with a span, whose `children` are known."""
     local = pieces_of(entry, lambda parent, child: child.service == entry.service and _is_own(parent, child))
     critical = pieces_of(entry, lambda *_: True)
     notes = []
@@ -212,16 +212,16 @@ def request_of(entry: Span, *, orphan: bool = False) -> Request:
 
 
 def _is_own(parent: Span, child: Span) -> bool:
-    """Whether a service's span in another one says more: within a call only the call below it does."""
+    """Return whether a service's span in another one adds detail: within a call only the call below it does."""
     return child.kind not in _ENTRIES and (parent.kind not in _CALLS or child.kind in _CALLS)
 
 
 def pieces_of(entry: Span, followed: Callable[[Span, Span], bool]) -> list[Piece]:
-    """A span's time without gaps, in the order of time, each piece with the span that was waited for.
+    """Return a span's time without gaps, in the order of time, each piece with the span that was waited for.
 
     Args:
         entry: the outermost span.
-        followed: of a span and one in it, whether that one is looked at.
+        followed: returns whether to follow a span inside another one.
 
     """
     pieces = []
@@ -246,10 +246,10 @@ def pieces_of(entry: Span, followed: Callable[[Span, Span], bool]) -> list[Piece
 
 
 def _skew(parent: Span, child: Span) -> int:
-    """What to add to the times of a span that another host recorded, and all below it.
+    """Return the offset for the times of a span from another host, and of all below it.
 
-    A server's span lies within its client's. Where it does not, the hosts' clocks differ, and it is taken to lie in the
-    middle, as Jaeger does.
+    A server's span lies within its client's. Otherwise the hosts' clocks differ, and it is moved to the middle, as
+    Jaeger does.
     """
     if parent.host == child.host or parent.kind is not SpanKind.CLIENT or child.kind is not SpanKind.SERVER:
         return 0
@@ -260,7 +260,7 @@ def _skew(parent: Span, child: Span) -> int:
 
 
 def state_of(span: Span, entry: Span) -> str:
-    """The state that a request is in while it waits for nothing but this span."""
+    """Return the state of a request while it waits only for this span."""
     return _CALLS.get(span.kind) or (SELF if span.service == entry.service else SERVER)
 
 
@@ -273,7 +273,7 @@ def _times(pieces: Iterable[Piece], entry: Span) -> dict[str, float]:
 
 
 def _counts(pieces: Iterable[Piece], entry: Span) -> dict[str, float]:
-    """How often each state was entered; each call anew."""
+    """Return how often each state was entered; each call counts separately."""
     counts: dict[str, float] = {}
     before: tuple[str, Span | None] = "", None
     for piece in pieces:
@@ -286,7 +286,7 @@ def _counts(pieces: Iterable[Piece], entry: Span) -> dict[str, float]:
 
 
 def _operations(entry: Span) -> list[str]:
-    """What the service did in the request, in the order in which it began, also what was not waited for."""
+    """Return the operations of the service in the request, in the order of their begin, including parallel ones."""
     found = []
     stack = [entry]
     while stack:
@@ -315,7 +315,7 @@ def _spent(pieces: Iterable[Piece], entry: Span) -> tuple[Spent, ...]:
 
 
 def _peer(span: Span) -> str:
-    """The service that answers a call, where it is known."""
+    """Return the service that answers a call, if known."""
     if span.kind not in _CALLS:
         return ""
     for child in span.children:
@@ -325,7 +325,7 @@ def _peer(span: Span) -> str:
 
 
 def _path(pieces: Sequence[Piece], entry: Span) -> tuple[tuple[str, ...], tuple[Segment, ...]]:
-    """The services on the path, and its pieces; of more than can be told the short ones in a row become one."""
+    """Return the services on the path, and its pieces; of too many, consecutive short ones are merged."""
     lengths = sorted((end - begin for begin, end, _ in pieces), reverse=True)
     shortest = 0 if len(pieces) <= MAX_SEGMENTS else lengths[MAX_SEGMENTS // 2 - 1] + 1
     joined: list[list[Piece]] = []
@@ -357,7 +357,7 @@ def _called(span: Span, entry: Span) -> str:
 
 
 def asked(span: Span) -> str:
-    """What a request asked for: by its route, else by what its span is called."""
+    """Return the name of a request: by its route, otherwise by the name of its span."""
     attributes = span.attributes
     method = attributes.get("http.request.method") or attributes.get("http.method", "")
     route = attributes.get("http.route", "")
@@ -367,9 +367,9 @@ def asked(span: Span) -> str:
 
 
 def operation(span: Span) -> str:
-    """What a span does, without what differs each time: `SELECT shop.items`, `GET`, `Payments/Charge`.
+    """Return a span's operation, without parts that differ each time: `SELECT shop.items`, `GET`, `Payments/Charge`.
 
-    The span's kind where it has no name.
+    A span without a name returns its kind.
     """
     attributes = span.attributes
     get = attributes.get
@@ -380,7 +380,7 @@ def operation(span: Span) -> str:
         verb = get("db.operation.name") or get("db.operation") or statement.partition(" ")[0].upper()
         found = f"{verb} {get('db.collection.name') or get('db.sql.table') or ''}".strip()
         if span.name.startswith(found):
-            found = ""  # by its convention the name says more: `SELECT shop.items`
+            found = ""  # by its convention the name has more detail: `SELECT shop.items`
     elif "rpc.system" in attributes or "rpc.method" in attributes:
         found = f"{get('rpc.service', '')}/{get('rpc.method', '')}".strip("/")
     elif "messaging.system" in attributes:
@@ -392,7 +392,7 @@ def operation(span: Span) -> str:
 
 
 def _netloc(url: str) -> str:
-    """The host and port of a URL; empty where it is none."""
+    """Return the host and port of a URL; empty if invalid."""
     try:
         return urlsplit(url).netloc.rpartition("@")[2]
     except ValueError:
@@ -400,7 +400,7 @@ def _netloc(url: str) -> str:
 
 
 def target(span: Span) -> str:
-    """What a call goes to: an address, a topic, a service, or the kind of database."""
+    """Return the target of a call: an address, a topic, a service, or the kind of database."""
     get = span.attributes.get
     topic = get("messaging.destination.name") or get("messaging.destination")
     if topic:

@@ -1,4 +1,4 @@
-"""What a request's time was spent on, and by whom."""
+"""The use of a request's time: by what, and by whom."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Key = tuple[int, str, str, str, str]
 """State, system call, on, by, result."""
 
 MOST_FAILED: Final = 12
-"""Failed system calls that are told of however little time they took."""
+"""The most failed system calls that are listed however short they were."""
 
 
 _UNEXPLAINED: Final = frozenset({BI, UN})
 _EINPROGRESS: Final = -115
 _SOON: Final = 8
-"""System calls after a connect(2) that did not block, in which it is asked whether a connection was made."""
+"""The number of system calls after a non-blocking connect(2) in which its result is expected."""
 
 
 class _Sum:
@@ -43,14 +43,14 @@ class _Sum:
 
 
 def spent(pieces: Iterable[Piece], texts: Texts) -> tuple[Spent, ...]:
-    """What the pieces of a thread's time were spent on: they sum to the same, the longest first.
+    """Return the uses of the pieces of a thread's time, the longest first; their sum is that of the pieces.
 
-    A wait for a CPU is parted among those who had it. A system call is counted once, however often it was interrupted.
-    Where more than `MAX_SPENT` differ, those that took longest are kept, with failed system calls that were many, and
-    the last stands for the rest.
+    A wait for a CPU is divided among the threads that had it. A system call is counted once, however often it was
+    interrupted. With more than `MAX_SPENT` entries, the longest ones remain, together with the most frequent failed
+    system calls. The last entry is the sum of the rest.
     """
     sums: dict[Key, _Sum] = {}
-    keys: dict[tuple[int, str, int], Key] = {}  # of what is the same of system calls, so that it is put into words once
+    keys: dict[tuple[int, str, int], Key] = {}  # by the equal parts of system calls, so that the texts are made once
     counted = -1  # the begin of the system call whose time in the kernel has been counted
     running = -1  # the state that an interrupt interrupted
     for piece in pieces:
@@ -91,7 +91,7 @@ def _add(sums: dict[Key, _Sum], key: Key, ns: int, pid: int = 0, *, times: int =
 
 
 def _waited(sums: dict[Key, _Sum], piece: Piece, texts: Texts) -> None:
-    """A wait for anything but a CPU."""
+    """Add a wait for anything but a CPU."""
     thread, begin, end, state, call, _, waker, what = piece
     name = on = result = ""
     if call is not None:
@@ -100,12 +100,12 @@ def _waited(sums: dict[Key, _Sum], piece: Piece, texts: Texts) -> None:
         if polled is not None:
             on = _on(polled)
             if texts[polled[2]] == "getsockopt":
-                # Whether a connection was made is asked for after a wait for it: connect(2), of EINPROGRESS.
+                # After the wait, the program asks for the result of connect(2), which was EINPROGRESS.
                 name, call = "connect", polled
         result = _result(thread, call, texts)
     by = _blamed(call, waker, thread)
     if by is not None and state == BF and result == "ETIMEDOUT":
-        result = ""  # A part of a wait that was then taken up again.
+        result = ""  # A part of a wait that was then repeated.
     if state == BD and not on:
         on = what
     key = (state, name, on, "" if by is None else called(by, thread), result)
@@ -113,7 +113,7 @@ def _waited(sums: dict[Key, _Sum], piece: Piece, texts: Texts) -> None:
 
 
 def _taken(sums: dict[Key, _Sum], piece: Piece) -> None:
-    """A wait for a CPU: who had it meanwhile."""
+    """Add a wait for a CPU, by the threads that had it."""
     thread, begin, end, _, _, cpu, _, _ = piece
     if cpu is None:
         _add(sums, (BP, "", "", "", ""), end - begin)
@@ -134,7 +134,7 @@ def _on(call: Call) -> str:
 
 
 def _polled(thread: Thread, call: Call, texts: Texts) -> Call | None:
-    """By which call a poll's descriptor is told: the one that uses it next."""
+    """Return the call that shows the descriptor of a poll: the next one that uses a descriptor."""
     if call[0] == FOREVER or not does(texts[call[2]]) & Does.POLLS:
         return None
     place = bisect_right(thread.calls, (call[0], FOREVER))
@@ -144,7 +144,7 @@ def _polled(thread: Thread, call: Call, texts: Texts) -> Call | None:
 
 
 def _result(thread: Thread, call: Call, texts: Texts) -> str:
-    """The error that a system call returned; of a connect(2) that went on, the one that was asked for afterwards."""
+    """Return the error of a system call; for a connect(2) in progress, the one that getsockopt(2) returned later."""
     if call[3] == _EINPROGRESS and call[0] != FOREVER:
         place = bisect_right(thread.calls, (call[0], FOREVER))
         for later in thread.calls[place : place + _SOON]:
@@ -154,14 +154,14 @@ def _result(thread: Thread, call: Call, texts: Texts) -> str:
 
 
 def _blamed(call: Call | None, waker: Thread | None, thread: Thread) -> Thread | None:
-    """Who is to blame for a wait: who held the lock, else who ended it."""
+    """Return the thread that caused a wait: the holder of the lock, otherwise the waker."""
     if call is not None and call[5] is not None and call[5] is not thread:
         return call[5]
     return waker
 
 
 def called(who: Thread, seen_from: Thread) -> str:
-    """A thread's name for another one: of the same process its own, else that of its process."""
+    """Return the name of a thread for another one: its own name in the same process, otherwise that of its process."""
     if who.process is seen_from.process:
         return steady_thread(who.name)
     name = steady_thread(who.process.name or who.name)

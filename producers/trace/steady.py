@@ -1,4 +1,4 @@
-"""Steady words: the same trouble has the same text in every request, whatever ids and temporary names it met."""
+"""Stable words: the same problem has the same text in every request, without ids and temporary names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from laggard.producers.system.redaction import redact
 
 _NUMBERED: Final = re.compile(r"^(pipe|socket|anon_inode|memfd|net|mnt|pid|user|uts|ipc|cgroup):\[?[\w.\[\] -]*\]?$")
-# What is repeated begins nowhere but at its first character: of a long run, trying each one would take quadratic time.
+# Repeated characters match only from the first one: for a long run, each start would make it quadratic.
 _NUMBER: Final = re.compile(r"(?<![-_#/ :])[-_#/ :]+\d+$")
 _ADDRESS: Final = re.compile(r":\d+$")
 _PROC: Final = re.compile(r"^/proc/\d+(?:/task/\d+)?")
@@ -18,7 +18,7 @@ _UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _IDS: Final = re.compile(rf"{_UUID}|(?<![0-9a-f])(?=[0-9a-f]*\d)[0-9a-f]{{8,}}|\d{{5,}}", re.IGNORECASE)
 _TEMPORARY: Final = re.compile(r"^((?:/private)?(?:/var)?/tmp/|/dev/shm/)(.*)$", re.DOTALL)
 _RANDOM: Final = re.compile(
-    r"(?!(?:[A-Z]?[a-z]{2,})(?:[A-Z][a-z]{2,})*(?:$|\.))"  # but for words, also where they are joined LikeThis
+    r"(?!(?:[A-Z]?[a-z]{2,})(?:[A-Z][a-z]{2,})*(?:$|\.))"  # except for words, also where they are joined LikeThis
     r"(?=[A-Za-z]*[\d_A-Z])(?=[\d_a-z]*[A-Z]|[A-Z_a-z]*\d)[A-Za-z0-9_]{6,}(?=$|\.)"
 )
 _LONGEST_FILE: Final = 255  # in characters: NAME_MAX
@@ -27,7 +27,7 @@ _SEGMENT: Final = re.compile(rf"^(?:\d+|{_UUID}|(?=[0-9a-f-]*\d)[0-9a-f-]{{8,}})
 
 @lru_cache(maxsize=65_536)
 def steady(text: str) -> str:
-    """A file's path or a socket's address without what differs from one request to the next.
+    """Return a file's path or a socket's address without the parts that differ between requests.
 
     >>> steady("/var/lib/php/sessions/sess_9f86d081884c7d65")
     '/var/lib/php/sessions/sess_*'
@@ -58,7 +58,7 @@ def steady(text: str) -> str:
 
 @lru_cache(maxsize=4_096)
 def steady_thread(name: str) -> str:
-    """A thread's name without its number in a row of alike ones: `kworker/1:2-events` is `kworker`, `tokio-12` `tokio`.
+    """Return a thread's name without its number: `kworker/1:2-events` becomes `kworker`, `tokio-12` becomes `tokio`.
 
     >>> steady_thread("kworker/u4:1-flush"), steady_thread("ThreadPool-17"), steady_thread("php-fpm8.2")
     ('kworker', 'ThreadPool', 'php-fpm8.2')
@@ -72,7 +72,7 @@ def steady_thread(name: str) -> str:
 
 @lru_cache(maxsize=4_096)
 def asked_for(text: str) -> str:
-    """What was asked for, without ids, query and secrets.
+    """Return the name of a request without ids, query and secrets.
 
     >>> asked_for("GET /orders/4711/items?page=2")
     'GET /orders/*/items'

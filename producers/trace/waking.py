@@ -1,4 +1,4 @@
-"""What a thread waited for, by what woke it."""
+"""The state of a thread that waited, by its waker."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 Why = tuple[int, "Thread | None", int, str]
 """The state; the thread that woke it and when, if that thread's work was the cause; the device or interrupt."""
 
-# Plain numbers, for the sake of time.
+# Plain numbers are faster.
 _KNOWN: Final = int(Flags.KNOWN)
 _HARD: Final = int(Flags.HARD)
 _SOFT: Final = int(Flags.SOFT)
 
 
 def why(ts: int, processor: Processor, flags: int, running: Thread | None, woken: Thread, *, syscall: str) -> Why:
-    """What a thread waited for that is woken now.
+    """Return the state of a wait that ends now, and its cause.
 
-    What an interrupt wakes is not the work of the thread that was interrupted, but for soft ones that this one
-    processes itself.
+    A wakeup by an interrupt is not the work of the interrupted thread, except for soft ones that this thread processes
+    itself.
 
     Args:
-        ts: nanoseconds of the trace's clock.
-        processor: on which it is woken.
-        flags: of the event.
-        running: who runs there; None for the idle thread and one not known.
+        ts: the time, in nanoseconds of the trace's clock.
+        processor: the CPU of the wakeup.
+        flags: the flags of the event.
+        running: the thread that runs there; None for the idle thread and an unknown one.
         woken: the thread.
-        syscall: which it is in; may be empty.
+        syscall: its system call; may be empty.
 
     """
     nested = processor.nested
@@ -56,7 +56,7 @@ def why(ts: int, processor: Processor, flags: int, running: Thread | None, woken
 
 
 def _interrupted(ts: int, processor: Processor, woken: Thread, syscall: str, *, hard: bool) -> Why:
-    """Likewise, of one that is woken in an interrupt."""
+    """Return the same for a thread that is woken in an interrupt."""
     inner = next((each for each in reversed(processor.nested) if each[0] == hard), None)
     if inner is None:
         return guessed(syscall, unknown=BI), None, ts, ""
