@@ -1,1 +1,1 @@
-"""Where requests begin and end: probes in programs, markers that programs write, and connections."""
+"""The boundaries of requests: probes in programs, markers that programs write, and connections."""

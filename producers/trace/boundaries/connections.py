@@ -1,7 +1,7 @@
-"""Requests as connections to a port: from the first that a thread reads or writes there to the close.
+"""Requests as connections to a port: from a thread's first read or write there to the close.
 
-Right for services that take one request a connection. Where a connection is kept for more of them, or where one thread
-serves many at once, this is wrong: use a marker or a probe there.
+This fits services with one request per connection. It is wrong if a connection is reused, or if a thread serves many at
+once: use a marker or a probe there.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ _ALL: Final = (*_ACCEPTS, *_READS, *_WRITES, *_CLOSES)
 _KINDS: Final = (Kind.NAMED, Kind.FORK, Kind.OPENED, Kind.EXIT)
 
 _Row = tuple[int, int, int, int, int, int, int, int, int, int]
-_Descriptor = tuple[int, int]  # of a process
+_Descriptor = tuple[int, int]  # process and descriptor
 
 
 class Connections:
-    """Puts `BEGIN` and `END` of connections into the events of one host's trace.
+    """Adds `BEGIN` and `END` of connections to the events of one host's trace.
 
-    A connection begins a request on the thread that first gets data from it, or first writes: not when it is accepted,
-    by then nobody may have asked for anything. Its number is the descriptor's.
+    A connection begins a request on the thread that first gets data from it, or first writes. Accepting it is not
+    enough, since the client may not have sent a request by then. The number of the request is the descriptor's.
 
     Args:
-        services: by port, whose requests they are.
+        services: the services of the requests, by port.
 
     """
 
     def __init__(self, services: Mapping[int, str]) -> None:
         self._services = dict(services)
         self._processes: dict[int, int] = {}
-        self._listening: dict[_Descriptor, int] = {}  # their ports
+        self._listening: dict[_Descriptor, int] = {}  # ports
         self._accepted: dict[_Descriptor, int] = {}
-        self._begun: dict[_Descriptor, int] = {}  # by which thread
+        self._begun: dict[_Descriptor, int] = {}  # threads
         self._inside: dict[int, tuple[int, int]] = {}  # by thread: number of the call, and its descriptor
         self._boundaries: list[tuple[int, int, Kind, int, int, int]] = []
         self._told: Mapping[int, Callable[[_Row, Texts], None]] = {
@@ -58,7 +58,7 @@ class Connections:
         }
 
     def add(self, batch: Events) -> Events:
-        """A batch with its boundaries; batches are to come in the order of time."""
+        """Return a batch with its boundaries; batches must come in the order of time."""
         rows = batch.events
         kinds, numbers = rows["kind"], rows["a"]
         calls = (kinds == Kind.SYSCALL_ENTER) | (kinds == Kind.SYSCALL_EXIT)
@@ -73,11 +73,11 @@ class Connections:
         for name, column in zip(("ts", "cpu", "kind", "tid", "a", "text"), columns, strict=True):
             found[name] = column
         self._boundaries.clear()
-        # Of one instant, the call's own event is first: what begins with its end is outside of it.
+        # At the same instant, the call's own event is first: a request that begins with its end does not include it.
         merged = np.concatenate([rows, found])
         return Events(merged[np.argsort(merged["ts"], kind="stable")], batch.texts)
 
-    def _named(self, row: _Row, texts: Texts) -> None:  # noqa: ARG002 - as all take
+    def _named(self, row: _Row, texts: Texts) -> None:  # noqa: ARG002 - the common signature
         if row[6]:
             self._processes[row[5]] = row[6]
 
@@ -142,7 +142,7 @@ class Connections:
         self._accepted.pop(key, None)
         thread = self._begun.pop(key, None)
         if thread is not None:
-            # On the thread that it began on, whoever closes.
+            # On the thread of the begin, whichever thread closes.
             self._boundaries.append((row[0], row[1], Kind.END, thread, key[1], NO_TEXT))
 
     def _of(self, thread: int, descriptor: int) -> _Descriptor:

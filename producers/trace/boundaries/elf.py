@@ -1,6 +1,6 @@
-"""Where in a file of machine code a function or a probe is, as the kernel wants it: offsets in the file.
+"""The offsets of functions and probes in a file of machine code, as the kernel needs them.
 
-Source of the forms: elf(5), and the page "UserSpaceProbeImplementation" of SystemTap for the probes' notes.
+Source of the forms: elf(5), and the page "UserSpaceProbeImplementation" of SystemTap for the notes of probes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SYMTAB, _NOTE, _DYNSYM = 2, 7, 11
 _FUNCTIONS: Final = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 _STAPSDT: Final = (b"stapsdt\0", 3)  # owner and type of the notes of probes
-_LARGEST: Final = 256 << 20  # bytes of a section that are read
+_LARGEST: Final = 256 << 20  # the largest section that is read, in bytes
 _SIMILAR: Final = 3
 
 
@@ -29,14 +29,14 @@ class ProgramError(ValueError):
 
 
 class Usdt(NamedTuple):
-    """A probe that a program's authors put there (user-space statically defined tracing).
+    """A probe that the authors of a program have added (user-space statically defined tracing).
 
     Attributes:
-        provider: as `php`.
-        name: as `request__startup`.
-        offset: in the file.
-        semaphore: the place in the file of the counter that switches it on; 0 without.
-        arguments: where each is when it is hit, as the assembler says it: `8@%rdx`.
+        provider: its provider, for example `php`.
+        name: its name, for example `request__startup`.
+        offset: its offset in the file.
+        semaphore: the offset in the file of the counter that enables it; 0 without.
+        arguments: the locations of its arguments, in the syntax of the assembler: `8@%rdx`.
 
     """
 
@@ -51,10 +51,10 @@ class Program:
     """An ELF file: a program or a library.
 
     Args:
-        path: of the file.
+        path: the file.
 
     Raises:
-        ProgramError: it is not there, cannot be read, or is not ELF.
+        ProgramError: the file is missing, unreadable or not ELF.
 
     """
 
@@ -82,10 +82,10 @@ class Program:
         os.close(self._descriptor)
 
     def function(self, name: str) -> int:
-        """The offset of a function in the file.
+        """Return the offset of a function in the file.
 
         Raises:
-            ProgramError: there is none of that name; says which are similar.
+            ProgramError: there is no such function; the message names similar ones.
 
         """
         names: set[str] = set()
@@ -102,7 +102,7 @@ class Program:
         raise ProgramError(f"{self._path}: has no function {name}{hint}")
 
     def probes(self) -> list[Usdt]:
-        """All probes that its authors put there."""
+        """Return all probes that its authors have added."""
         return [probe for section in self._sections if section[1] == _NOTE for probe in self._notes(section)]
 
     def _offset(self, address: int) -> int:
@@ -117,7 +117,7 @@ class Program:
         return os.pread(self._descriptor, section[5], section[4])
 
     def _symbols(self) -> Iterator[tuple[list[tuple[int, int]], bytes]]:
-        """For each table, place of the name and address of each function, and the names."""
+        """Yield for each table the place of the name and the address of each function, and the names."""
         layout = struct.Struct(
             self._order + "".join({"u1": "B", "u2": "H", "u4": "I", "u8": "Q"}[kind] for _, kind in self._symbol)
         )

@@ -1,4 +1,4 @@
-"""Requests as calls of a function, in any program with a table of functions: from its entry to its return."""
+"""Requests as calls of a function, from its entry to its return, in any program with a table of functions."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def parse_function(text: str) -> Function:
 
 
 def function_probes(function: Function, *, number: int = 0) -> list[Probe]:
-    """Its entry and its return.
+    """Return the probes of the entry and the return of a function.
 
     Args:
-        function: which.
-        number: tells several functions of a recording apart.
+        function: the function.
+        number: distinguishes several functions of a recording.
 
     Raises:
-        ProgramError: the file has no such function, or cannot be read.
+        ProgramError: the file has no such function, or is unreadable.
 
     """
     with Program(function.path) as program:

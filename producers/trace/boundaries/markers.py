@@ -1,12 +1,12 @@
-r"""Requests' boundaries that a program writes into the kernel's trace itself, through a `trace_marker` file.
+r"""Boundaries that a program writes into the kernel's trace itself, through a `trace_marker` file.
 
 The text of a marker, in UTF-8 and at most 1,000 bytes:
 
     laggard begin 17 shop\tGET /cart
     laggard end 17
 
-The number is the request's: of those that are open on one thread at once, no two may be the same. Service and what is
-asked for have a tab between; either may be empty. A write is one marker, and belongs to the thread that writes.
+The number is the request's: it must be unique among the open ones of a thread. Service and name have a tab between;
+either may be empty. A write is one marker, and belongs to the writing thread.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Mark(NamedTuple):
 
 
 def parse_marker(text: str) -> Mark | None:
-    """What a marker says; nothing where it is not of this form: others may write into the same file."""
+    """Parse a marker; None for other texts: other programs may write into the same file."""
     found = _MARK.fullmatch(text.rstrip("\n"))
     if found is None:
         return None

@@ -1,7 +1,7 @@
-"""Requests of PHP, by the probes that its authors put there.
+"""Requests of PHP, by the probes of its authors.
 
-PHP has them where it was built with `--enable-dtrace`, as Debian's and Ubuntu's are. They stand in the interpreter, not
-in the pages: nothing of an application changes.
+PHP has them if it was built with `--enable-dtrace`, as on Debian and Ubuntu. They are in the interpreter, not in the
+pages: applications need no change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from laggard.producers.trace.events import Kind
 SERVICE: Final = "php"
 
 MAPS_BYTES: Final = 4 << 20
-"""So much of a process's list of mappings is read."""
+"""The most bytes of a process's list of mappings that are read."""
 
 _PROGRAM: Final = re.compile(r"(php-fpm|php|libphp)[\d.]*(\.so)?")
 _STARTUP, _SHUTDOWN = "request__startup", "request__shutdown"
@@ -30,12 +30,12 @@ _TEXTS: Final = {"method": 2, "uri": 1}  # of the startup's arguments: file, URI
 
 
 def php_probes(path: Path, service: str = SERVICE, *, number: int = 0) -> list[Probe]:
-    """Begin and end of a request in an interpreter.
+    """Return the probes of the begin and the end of a request in an interpreter.
 
     Args:
-        path: of the program or library.
-        service: whose requests these are.
-        number: tells several interpreters of a recording apart.
+        path: the program or library.
+        service: the service of the requests.
+        number: distinguishes several interpreters of a recording.
 
     Raises:
         ProgramError: it has no such probes.
@@ -59,9 +59,9 @@ def php_probes(path: Path, service: str = SERVICE, *, number: int = 0) -> list[P
 
 
 def running_interpreters(root: str = "/proc") -> list[Path]:
-    """The programs and libraries of PHP that processes run now, each once: php-fpm, php, and Apache's module.
+    """Return the programs and libraries of PHP that processes run now, each once: php-fpm, php, and Apache's module.
 
-    Those that belong to root or to us: anybody may call a program of their own `php`.
+    They must belong to root or to the current user: any user may call a program `php`.
     """
     found: dict[tuple[int, int], Path] = {}
     for process in names(root):
@@ -73,7 +73,7 @@ def running_interpreters(root: str = "/proc") -> list[Path]:
                 status = _status(f"{root}/{process}", path)
                 if status.st_uid not in (0, os.geteuid()):
                     continue
-                # As we see it, also where the process has another root.
+                # The path as this process sees it, also if the other process has another root.
                 seen = Path(f"{root}/{process}/root{path}")
                 plain = Path(path)
                 with contextlib.suppress(OSError):

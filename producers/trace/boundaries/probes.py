@@ -1,4 +1,4 @@
-"""A boundary that the kernel tells of by a uprobe: what is asked of tracefs, and what its events mean."""
+"""A boundary that the kernel reports by a uprobe: its definition for tracefs, and the meaning of its events."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One uprobe.
+    """A uprobe.
 
     Attributes:
         event: its name, a C identifier, unique in a recording.
-        place: what tracefs wants to know: `BINARY:OFFSET[%return][(SEMAPHORE)]`.
+        place: its place in the syntax of tracefs: `BINARY:OFFSET[%return][(SEMAPHORE)]`.
         kind: `Kind.BEGIN` or `Kind.END`.
-        service: whose requests it bounds.
-        arguments: what is fetched, as tracefs's uprobe_events takes it: `uri=+0(%dx):ustring`.
-        names: which of them are, in this order, what the request is called.
-        name: what it is called where none of them is anything.
+        service: the service of its requests.
+        arguments: the values to fetch, in the syntax of uprobe_events of tracefs: `uri=+0(%dx):ustring`.
+        names: the arguments that make the name of the request, in this order.
+        name: the name if these are all empty.
 
     """
 
@@ -36,17 +36,17 @@ class Probe:
     name: str = ""
 
     def definition(self, group: str) -> str:
-        """The line for `dynamic_events`."""
-        # The kernel knows `%return` as a place's ending, whatever the letter in front is.
+        """Return the line for `dynamic_events`."""
+        # The kernel knows `%return` as the ending of a place, whichever letter is in front.
         return " ".join([f"p:{group}/{self.event}", self.place, *self.arguments])
 
     def text(self, parts: Sequence[str]) -> str:
-        """What a `BEGIN` says: service and name."""
+        """Return the text of a `BEGIN`: service and name."""
         name = asked_for(" ".join(part for part in parts if part))
         return f"{self.service}\t{name or self.name}"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the probe as plain data."""
         return {
             "event": self.event,
             "place": self.place,
@@ -59,10 +59,10 @@ class Probe:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Probe:
-        """From plain data.
+        """Read plain data.
 
         Raises:
-            KeyError, TypeError: it is not of that form.
+            KeyError, TypeError: the data does not fit.
 
         """
         return cls(

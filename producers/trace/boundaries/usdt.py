@@ -1,4 +1,4 @@
-"""Probes in programs as tracefs takes them: its words for places and registers."""
+"""Probes of programs in the syntax of tracefs, for places and registers."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _WIDE: Final = re.compile(r"[xw](?=\d)")
 
 
 def place(path: Path, probe: Usdt) -> str:
-    """Of a probe: `BINARY:OFFSET(SEMAPHORE)`."""
+    """Return the place of a probe: `BINARY:OFFSET(SEMAPHORE)`."""
     semaphore = f"({probe.semaphore:#x})" if probe.semaphore else ""
     return f"{path}:{probe.offset:#x}{semaphore}"
 
 
 def text_argument(name: str, argument: str) -> str:
-    """Have tracefs fetch the text that an argument points to.
+    """Return the definition that fetches the text behind an argument.
 
     Args:
-        name: what the text is to be called.
-        argument: where the pointer is, as in the probe's note.
+        name: the name of the text.
+        argument: the location of the pointer, as in the probe's note.
 
     Raises:
-        ProgramError: it is somewhere that tracefs has no word for.
+        ProgramError: tracefs has no syntax for the location.
 
     >>> text_argument("uri", "8@%rdx"), text_argument("uri", "8@-16(%rbp)")
     ('uri=+0(%dx):ustring', 'uri=+0(-16(%bp)):ustring')
@@ -54,7 +54,7 @@ def _fetched(operand: str) -> str:
 
 
 def _register(text: str) -> str:
-    """The kernel calls them by their names of 16 bits, and the numbered ones by their names of 64."""
+    """Return the kernel's name of a register: the 16-bit one, and for numbered registers the 64-bit one."""
     name = text.lstrip("%")
     if name[1:2].isdigit() or name[1:3].isdigit():
         return "%" + name.rstrip("dwb")
