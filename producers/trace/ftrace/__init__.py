@@ -1,1 +1,1 @@
-"""Recording with ftrace: an own instance of the kernel's tracer, its binary pages, and what they become."""
+"""Recording with ftrace: a separate instance of the kernel's tracer, its binary pages, and their decoding."""

@@ -1,6 +1,6 @@
-"""Small BPF programs, assembled and loaded by bpf(2) as it is: no compiler, no library.
+"""Small BPF programs, assembled here and loaded directly by bpf(2): no compiler, no library.
 
-All that is made here belongs to descriptors: when the process ends, however it ends, the kernel removes it. Source:
+All objects belong to descriptors: the kernel removes them when the process ends, for any reason. Source:
 Documentation/bpf/standardization/instruction-set.rst and include/uapi/linux/bpf.h of Linux.
 """
 
@@ -20,10 +20,10 @@ _LOG_BYTES: Final = 1 << 16
 _BUSY, _DISCARD, _HEADER = 1 << 31, 1 << 30, 8  # of a record in a ring buffer
 
 CONTEXT: Final = 1
-"""The register that holds the context when a program begins, and its helpers' first argument."""
+"""The register that holds the context when a program begins, and the first argument of its helpers."""
 
 FRAME: Final = 10
-"""The register that points behind the stack's 512 bytes."""
+"""The register that points to the end of the stack's 512 bytes."""
 
 LOOKUP, NOW, CPU, CURRENT = 1, 5, 8, 14
 READ_USER, READ_KERNEL, READ_USER_TEXT, RESERVE, SUBMIT, DISCARD = 112, 113, 114, 131, 132, 133
@@ -35,11 +35,11 @@ _CONDITIONS: Final = {"==": 0x10, ">": 0x20, "&": 0x40, "!=": 0x50, "signed <": 
 
 
 class BpfError(OSError):
-    """The kernel refuses a program or a map."""
+    """The kernel has rejected a program or a map."""
 
 
 class Program:
-    """A program, instruction by instruction. Registers are numbers: 0 results, 1 to 5 arguments, 6 to 9 kept."""
+    """A program, instruction by instruction. Registers are numbers: 0 results, 1 to 5 arguments, 6 to 9 preserved."""
 
     def __init__(self) -> None:
         self._code: list[tuple[int, int, int, int]] = []  # opcode, registers, offset, immediate
@@ -47,28 +47,28 @@ class Program:
         self._jumps: dict[int, str] = {}
 
     def load(self, to: int, source: int, offset: int, size: int = 8) -> None:
-        """`to` = memory at `source` + offset."""
+        """Set `to` to the memory at `source` + offset."""
         self._add(0x61 | _SIZES[size], to, source, offset)
 
     def store(self, to: int, offset: int, source: int, size: int = 8) -> None:
-        """Memory at `to` + offset = `source`."""
+        """Set the memory at `to` + offset to `source`."""
         self._add(0x63 | _SIZES[size], to, source, offset)
 
     def put(self, to: int, operation: str, value: int) -> None:
-        """`to` = `to` (operation) a number."""
+        """Set `to` to `to` (operation) a number."""
         self._add(0x07 | _OPERATIONS[operation], to, 0, 0, value)
 
     def combine(self, to: int, operation: str, source: int) -> None:
-        """`to` = `to` (operation) `source`."""
+        """Set `to` to `to` (operation) `source`."""
         self._add(0x0F | _OPERATIONS[operation], to, source)
 
     def map(self, to: int, descriptor: int) -> None:
-        """`to` = a map."""
+        """Set `to` to a map."""
         self._add(0x18, to, 1, 0, descriptor)
         self._add(0, 0, 0)
 
     def count(self, at: int, by: int) -> None:
-        """Add to 8 bytes of memory at a register, whatever other CPUs do."""
+        """Add to 8 bytes of memory at a register, atomically across CPUs."""
         self._add(0xDB, at, by)
 
     def call(self, helper: int) -> None:
@@ -76,17 +76,17 @@ class Program:
         self._add(0x85, 0, 0, 0, helper)
 
     def jump_if(self, register: int, condition: str, value: int, label: str) -> None:
-        """Go on at a label further on, if the comparison holds."""
+        """Jump forward to a label, if the comparison holds."""
         self._jumps[len(self._code)] = label
         self._add(0x05 | _CONDITIONS[condition], register, 0, 0, value)
 
     def jump(self, label: str) -> None:
-        """Go on at a label further on."""
+        """Jump forward to a label."""
         self._jumps[len(self._code)] = label
         self._add(0x05, 0, 0)
 
     def label(self, name: str) -> None:
-        """Here is a place to go on at."""
+        """Define a label here."""
         self._labels[name] = len(self._code)
 
     def leave(self) -> None:
@@ -95,7 +95,7 @@ class Program:
         self._add(0x95, 0, 0)
 
     def assembled(self) -> bytes:
-        """The instructions, 8 bytes each."""
+        """Return the instructions, 8 bytes each."""
         code = list(self._code)
         for at, label in self._jumps.items():
             opcode, registers, _, value = code[at]
@@ -107,12 +107,12 @@ class Program:
 
 
 def array(value_bytes: int, entries: int) -> int:
-    """An array of values, all 0; a descriptor."""
+    """Create an array of values, all 0, and return its descriptor."""
     return _bpf(_MAP_CREATE, struct.pack("<5I", _ARRAY, 4, value_bytes, entries, 0), "a map")
 
 
 def put(array: int, index: int, value: bytes) -> None:
-    """Set an array's value."""
+    """Set a value of an array."""
     key = ctypes.c_uint32(index)
     buffer = ctypes.create_string_buffer(value, len(value))
     _bpf(
@@ -123,7 +123,7 @@ def put(array: int, index: int, value: bytes) -> None:
 
 
 def get(array: int, index: int, size: int) -> bytes:
-    """An array's value."""
+    """Return a value of an array."""
     key = ctypes.c_uint32(index)
     buffer = ctypes.create_string_buffer(size)
     _bpf(
@@ -138,16 +138,16 @@ def attach(program: Program, tracepoint: str) -> tuple[int, int]:
     """Load a program and run it at a raw tracepoint, until both descriptors are closed.
 
     Returns:
-        Descriptors of the program and of its attachment.
+        The descriptors of the program and of its attachment.
 
     Raises:
-        BpfError: it may not be loaded (the kernel's verifier says why), or not be attached.
+        BpfError: the program cannot be loaded (with the reason of the kernel's verifier), or not be attached.
 
     """
     code = program.assembled()
     log = ctypes.create_string_buffer(_LOG_BYTES)
     instructions = ctypes.create_string_buffer(code, len(code))
-    # The helpers that read a program's memory are for programs under such a licence; this one is ours to give.
+    # The helpers that read a program's memory require such a license; this program is ours to license.
     licence = ctypes.create_string_buffer(b"Dual MIT/GPL")
     loading = struct.pack(
         "<IIQQIIQII16s",
@@ -181,13 +181,13 @@ def attach(program: Program, tracepoint: str) -> tuple[int, int]:
 
 
 class RingBuffer:
-    """What programs write, in the order in which they began to.
+    """The records of programs, in the order in which they were begun.
 
     Args:
-        size: in bytes, a power of two and whole pages.
+        size: the size in bytes, a power of two and whole pages.
 
     Attributes:
-        descriptor: for programs.
+        descriptor: the descriptor for programs.
 
     """
 
@@ -196,11 +196,11 @@ class RingBuffer:
         self._size = size
         page = mmap.PAGESIZE
         self._consumed = mmap.mmap(self.descriptor, page)
-        # The data are there twice, one behind the other, so that no record is cut by the end.
+        # The data are mapped twice in a row, so that the end does not cut a record.
         self._produced = mmap.mmap(self.descriptor, page + 2 * size, prot=mmap.PROT_READ, offset=page)
 
     def take(self) -> bytes:
-        """All records that are complete, one after another; they are to have one length each."""
+        """Take all complete records, concatenated; all must have the same length."""
         at: int = struct.unpack_from("<Q", self._consumed)[0]
         end: int = struct.unpack_from("<Q", self._produced)[0]
         records = []
@@ -217,7 +217,7 @@ class RingBuffer:
         return b"".join(records)
 
     def close(self) -> None:
-        """Give it back."""
+        """Free the buffer."""
         self._consumed.close()
         self._produced.close()
         os.close(self.descriptor)

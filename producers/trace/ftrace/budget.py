@@ -1,19 +1,19 @@
-"""How much of the time is recorded, so that tracing can stay on: events a second, on average, and no more."""
+"""The share of the time that is recorded, so that tracing can stay on: a limit of events per second, on average."""
 
 from __future__ import annotations
 
 from typing import Final
 
 HOLDS_S: Final = 5.0
-"""The budget of so many seconds may be spent at once. Requests that take longer than what is recorded in one go are
-never whole: on a machine with twice the events of its budget that is 5 s on and 5 s off."""
+"""The seconds of budget that may be spent at once. Requests that are longer than an uninterrupted recording are never
+complete: on a machine with twice the events of its budget that is 5 s on and 5 s off."""
 
 
 class Budget:
-    """A bucket that fills with time and empties with events: empty, tracing stops; full, it goes on.
+    """A bucket that fills with time and empties with events: tracing stops when it is empty, and resumes when full.
 
     Args:
-        events_per_s: at most, on average.
+        events_per_s: the most events per second, on average.
 
     """
 
@@ -25,7 +25,7 @@ class Budget:
         self._on = True
 
     def spend(self, events: int, passed_s: float) -> bool:
-        """So many events came in so much time; whether tracing is to be on from now on."""
+        """Count events in a time, and return whether tracing must be on from now on."""
         self._left = min(self._most, self._left + passed_s * self._events_per_s) - events
         if self._on and self._left <= 0:
             self._on = False

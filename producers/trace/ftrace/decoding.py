@@ -1,4 +1,4 @@
-"""From the kernel's binary events to `Events`' rows: column by column, each kind of event at once."""
+"""Decode the kernel's binary events to rows of `Events`: by columns, all events of a kind at once."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from laggard.producers.trace.ftrace.pages import Located
 
 MARKER: Final = "ftrace/print"
-"""The event that a write to `trace_marker` makes."""
+"""The event of a write to `trace_marker`."""
 
 EVENTS: Final[Mapping[str, Kind]] = {
     "sched/sched_switch": Kind.SWITCH,
     "sched/sched_waking": Kind.WAKE,
-    "task/task_newtask": Kind.FORK,  # not sched_process_fork, which does not tell threads from processes
+    "task/task_newtask": Kind.FORK,  # not sched_process_fork, which does not distinguish threads from processes
     "task/task_rename": Kind.NAMED,
     "sched/sched_process_exec": Kind.EXEC,
     "sched/sched_process_exit": Kind.EXIT,
@@ -43,35 +43,35 @@ EVENTS: Final[Mapping[str, Kind]] = {
     "block/block_rq_issue": Kind.BLOCK_ISSUE,
     "block/block_rq_complete": Kind.BLOCK_COMPLETE,
 }
-"""What is recorded, and what becomes of it; `irq_vectors/*_entry` and `_exit` are interrupts besides."""
+"""The recorded events and their kinds; `irq_vectors/*_entry` and `_exit` are interrupts, too."""
 
 VECTORS: Final = "irq_vectors/"
 
 PREEMPTED: Final = 0x100
-"""The bit of `prev_state` that says so (TASK_REPORT_MAX of include/linux/sched.h)."""
+"""The bit of `prev_state` for preemption (TASK_REPORT_MAX of include/linux/sched.h)."""
 
 _CLONE_THREAD: Final = 0x00010000
 _HARD, _SOFT, _NMI = 0x08, 0x10, 0x40  # of common_flags (include/linux/trace_events.h)
-_COMMON_BYTES: Final = 8  # type, flags, count and thread: what each event begins with
+_COMMON_BYTES: Final = 8  # type, flags, count and thread: the beginning of each event
 _SECTOR: Final = 512
-_NUMBERS: Final = 512  # of system calls that have a place in the table; others are named one by one
+_NUMBERS: Final = 512  # of system calls in the table; others are named one by one
 _COMM_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Decoder:
-    """Decodes pages of all CPUs of one trace.
+    """Decodes the pages of all CPUs of a trace.
 
     Args:
-        formats: of the events, by `system/event`.
-        header: of the pages.
-        texts: where texts are entered.
-        machine: as uname(2) of the recording machine says, for the numbers of system calls.
-        probes: the boundaries that were recorded, by `system/event`.
-        devices: names of block devices, by `major << 20 | minor`.
+        formats: the formats of the events, by `system/event`.
+        header: the header of the pages.
+        texts: the table to which texts are added.
+        machine: the recording machine by uname(2), for the numbers of system calls.
+        probes: the recorded boundaries, by `system/event`.
+        devices: the names of block devices, by `major << 20 | minor`.
 
     Attributes:
-        damaged: pages that ended in something that is no event, and events that are shorter than their kind's or of no
-            possible time.
+        damaged: the number of pages with an invalid event, and of events that are too short for their kind or have an
+            impossible time.
 
     """
 
@@ -121,11 +121,11 @@ class Decoder:
         }
 
     def decode(self, pages: NDArray[np.uint8], cpus: NDArray[np.int16]) -> NDArray[np.void]:
-        """All events of some pages, in the order of time.
+        """Decode all events of some pages, in the order of time.
 
         Args:
-            pages: shape (n, bytes of a page); those of one CPU in the order in which they were read.
-            cpus: of which CPU each page is, shape (n,).
+            pages: the pages, shape (n, bytes of a page); those of one CPU in the order in which they were read.
+            cpus: the CPU of each page, shape (n,).
 
         Returns:
             Rows of dtype `EVENT`.
@@ -163,7 +163,7 @@ class Decoder:
                 self._probed(some, rows, self._probes[value])
             elif (kind := int(self._kinds[value])) in self._fillers:
                 self._fillers[Kind(kind)](some, rows)
-        # Others' markers are nothing to us.
+        # Markers of other programs are ignored.
         return merged([rows[rows["kind"] != 0], lost])
 
     def _know(self, name: str, form: Format) -> None:
@@ -177,7 +177,7 @@ class Decoder:
             self._vectors[form.number] = self._texts.place(vector)
 
     def _system_calls(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """By the recording machine's number: the one on x86-64 (-1: it has none), and the name."""
+        """Return, by the recording machine's number, the number on x86-64 (-1 for none) and the name."""
         names = [system_calls.name(number, machine=self._machine) for number in range(_NUMBERS)]
         numbers = {system_calls.name(number, machine="x86_64"): number for number in range(_NUMBERS)}
         return (
@@ -186,7 +186,7 @@ class Decoder:
         )
 
     def _lost(self, located: Located, cpus: NDArray[np.int16]) -> NDArray[np.void]:
-        """Gaps before pages, each from the CPU's last event on; and where each CPU's last event is now."""
+        """Return the gaps before pages, each since the CPU's last event, and note the new last event of each CPU."""
         ends = np.flatnonzero(np.diff(located.page, append=-1)).tolist()
         last = {int(located.page[end]): int(located.ts[end]) for end in ends}
         gaps = {missing.page: missing for missing in located.missing}
@@ -211,7 +211,7 @@ class Decoder:
         return rows
 
     def _texts_of(self, some: _Some, field: str) -> NDArray[np.int32]:
-        """Places of the texts of a `char[16]`, such as a thread's name: few are new, ever."""
+        """Return the places of the texts of a `char[16]`, for example names of threads: few are ever new."""
         columns = some.comm(field)
         pairs = columns.view(np.uint64)
         keys = pairs[:, 0] ^ (pairs[:, 1] * _COMM_MIX)
@@ -235,7 +235,7 @@ class Decoder:
         rows["b"][some.rows] = (state == 0) | ((state & PREEMPTED) != 0)
         rows["c"][some.rows] = state
         rows["text"][some.rows] = self._texts_of(some, "next_comm")
-        # The leaving thread stands in the event; `common_pid` is the same but for a thread that is just ending.
+        # The event names the leaving thread; `common_pid` is the same except for a thread that is just ending.
         rows["tid"][some.rows] = some.column("prev_pid")
 
     def _wake(self, some: _Some, rows: NDArray[np.void]) -> None:
@@ -244,7 +244,7 @@ class Decoder:
     def _fork(self, some: _Some, rows: NDArray[np.void]) -> None:
         children = some.column("pid")
         rows["a"][some.rows] = children
-        # A thread's process is that of who starts it: `Processes` fills it in.
+        # A new thread's process is that of its creator: `Processes` fills it in.
         rows["b"][some.rows] = np.where(some.column("clone_flags") & _CLONE_THREAD, 0, children)
         rows["text"][some.rows] = self._texts_of(some, "comm")
 
@@ -308,11 +308,11 @@ class Decoder:
 
 
 class _Some:
-    """The events of one kind: their fields as columns.
+    """The events of one kind, with their fields as columns.
 
     Attributes:
-        rows: where they stand among all events of the batch.
-        number: of the kind.
+        rows: their places among all events of the batch.
+        number: the number of the kind.
 
     """
 
@@ -333,7 +333,7 @@ class _Some:
         return name in self._fields
 
     def column(self, name: str, further: int = 0) -> NDArray[np.int64]:
-        """A number, or (`further` bytes on) another one of 8 bytes of an array."""
+        """Return a number, or (`further` bytes on) another number of 8 bytes in an array."""
         field = self._fields[name]
         size = min(field.size, 8)
         offset = field.offset + further
@@ -345,7 +345,7 @@ class _Some:
         return low - ((low >> (bits - 1)) << bits) if field.signed else low
 
     def comm(self, name: str) -> NDArray[np.uint32]:
-        """The 16 bytes of a thread's name, shape (n, 4)."""
+        """Return the 16 bytes of a thread's name, shape (n, 4)."""
         field = self._fields[name]
         columns: NDArray[np.uint32] = self._words[self._at[:, None] + (field.offset // 4 + np.arange(4))]
         return columns
@@ -354,7 +354,7 @@ class _Some:
         return [self.text(index, name) for index in range(len(self._at))]
 
     def text(self, index: int, name: str) -> str:
-        """A text whose place and length stand in the event."""
+        """Return a text whose place and length are in the event."""
         field = self._fields[name]
         at = int(self._at[index])
         where = int(self._words[at + field.offset // 4])
@@ -363,7 +363,7 @@ class _Some:
         return _text(self._words[begin // 4 : (end + 3) // 4].tobytes()[begin % 4 : begin % 4 + end - begin])
 
     def rest(self, index: int, name: str) -> str:
-        """A text that goes on to the event's end."""
+        """Return a text that extends to the event's end."""
         at = int(self._at[index])
         raw = self._words[at : at + int(self._length[index]) // 4].tobytes()
         return _text(raw[self._fields[name].offset :])

@@ -1,6 +1,7 @@
-"""What tracefs says of its binary pages: the `format` file of each event, and `events/header_page`.
+"""The descriptions of tracefs for its binary pages: the `format` file of each event, and `events/header_page`.
 
-Parsers of texts only. Source of the forms: Documentation/trace/events.rst and kernel/trace/ring_buffer.c of Linux.
+This module only parses texts. Source of the forms: Documentation/trace/events.rst and kernel/trace/ring_buffer.c of
+Linux.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ _FIELD: Final = re.compile(
 )
 
 MAX_NUMBER: Final = (1 << 16) - 1
-"""Of an event: it has 16 bits in a page."""
+"""The highest number of an event, which has 16 bits in a page."""
 
 MAX_PAGE: Final = 1 << 16
-"""Bytes of a page, on machines with the largest ones."""
+"""The most bytes of a page, on machines with the largest ones."""
 
 _NAME: Final = re.compile(r"(?P<name>\w+)(\[[^\]]*\])?$")
 
 
 class FormatError(ValueError):
-    """A text is not as tracefs writes it."""
+    """The text is not in the form of tracefs."""
 
 
 class Field(NamedTuple):
-    """One field of an event, in bytes from the event's begin.
+    """A field of an event, in bytes from the event's begin.
 
-    `dynamic` ones hold, in 4 bytes, where their text is (the low half) and how long (the high half).
+    `dynamic` fields hold, in 4 bytes, the place (low half) and the length (high half) of their text.
     """
 
     offset: int
@@ -40,12 +41,12 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How the events of one kind are laid out.
+    """The layout of the events of one kind.
 
     Attributes:
-        name: as `sched_switch`.
-        number: by which pages know it.
-        fields: by name.
+        name: its name, for example `sched_switch`.
+        number: its number in pages.
+        fields: the fields by name.
 
     """
 
@@ -55,7 +56,7 @@ class Format:
 
 
 class Header(NamedTuple):
-    """How a page begins: its time (8 bytes at 0), then how many bytes are used at `commit`; events follow at `data`."""
+    """The header of a page: time (8 bytes at 0) and number of used bytes (at `commit`). Events begin at `data`."""
 
     commit: int
     data: int
@@ -63,14 +64,14 @@ class Header(NamedTuple):
 
 
 def parse_format(text: str, *, place: str = "format") -> Format:
-    """An event's `format` file.
+    """Parse the `format` file of an event.
 
     Args:
-        text: of the file.
-        place: what errors call it.
+        text: the text of the file.
+        place: its name in errors.
 
     Raises:
-        FormatError: it has no name, no number or a field that cannot be read.
+        FormatError: it has no name, no number or an unreadable field.
 
     """
     name = re.search(r"^name: (\S+)$", text, re.MULTILINE)
@@ -82,7 +83,7 @@ def parse_format(text: str, *, place: str = "format") -> Format:
 
 
 def parse_header_page(text: str, *, place: str = "header_page") -> Header:
-    """The file `events/header_page`.
+    """Parse the file `events/header_page`.
 
     Raises:
         FormatError: `timestamp` is not in the first 8 bytes, `commit` or `data` is missing or elsewhere, or a page has

@@ -1,7 +1,7 @@
-"""An own instance of the kernel's tracer below tracefs: made, set up, read, and removed, whatever happens.
+"""A separate instance of the kernel's tracer below tracefs: create it, set it up, read it, and always remove it.
 
-Nothing of the tracer that others use is touched: buffers, events and settings are those of the instance. Probes are the
-exception, tracefs has one list for all: ours are in a group that bears the instance's name. Source: ftrace.rst and
+The tracer of others is not touched: buffers, events and settings are those of the instance. Probes are the exception,
+since tracefs has one list for all. Ours are in a group with the name of the instance. Source: ftrace.rst and
 uprobetracer.rst of Documentation/trace of Linux.
 """
 
@@ -29,45 +29,45 @@ if TYPE_CHECKING:
 TRACEFS: Final = Path("/sys/kernel/tracing")
 
 CLOCK: Final = "mono"
-"""CLOCK_MONOTONIC: the same on all CPUs, and what programs read."""
+"""CLOCK_MONOTONIC: the same on all CPUs, and readable by programs."""
 
 PREFIX: Final = "laggard-"
 _GROUP: Final = "laggard_"
 _MOUNTED: Final = re.compile(rf"/instances/({PREFIX}\w+)/trace_marker(?://deleted)?")
-_ESCAPED: Final = re.compile(r"\\(\d{3})")  # blanks and the like, in octal
+_ESCAPED: Final = re.compile(r"\\(\d{3})")  # blanks and similar characters, in octal
 _GROUP_MAY_WRITE: Final = 0o220
 _MS_BIND, _MNT_DETACH = 0x1000, 2  # <linux/mount.h>, <sys/mount.h>
 _ATTEMPTS: Final = 5
-_BUSY_S: Final = 2.0  # so long a program may have the instance's marker file open
+_BUSY_S: Final = 2.0  # the longest time for which a program may have the instance's marker file open
 
 
 class TracingError(OSError):
-    """The kernel's tracer cannot be used as asked; the text says what refused and what is needed."""
+    """The kernel's tracer cannot be used; the text names the operation that failed and what it needs."""
 
     def __str__(self) -> str:
-        """The text, without the number of the error."""
+        """Return the text, without the number of the error."""
         return self.strerror or super().__str__()
 
 
 class Instance:
     """An instance, removed when the block that uses it ends.
 
-    As long as it lives, one of its files is open: that is how `remove_stale` tells it from what a killed recorder left,
-    in whatever container either runs.
+    One of its files is always open. So `remove_stale` can distinguish it from the instance of a killed recorder, in any
+    container.
 
     Args:
-        buffer_kib: of each CPU.
-        root: where tracefs is mounted.
+        buffer_kib: the size of each CPU's buffer, in KiB.
+        root: the mount point of tracefs.
 
     Attributes:
-        name: of its folder.
-        cpus: those that can be traced.
-        header: how its pages begin.
+        name: the name of its folder.
+        cpus: the CPUs that can be traced.
+        header: the header of its pages.
         path: its folder.
-        group: of its probes.
+        group: the group of its probes.
 
     Raises:
-        TracingError: tracefs is not there, or may not be used.
+        TracingError: tracefs is missing or not permitted.
 
     """
 
@@ -88,7 +88,7 @@ class Instance:
                 self._hold()
                 break
             except FileNotFoundError as error:
-                # Another recorder took it for a stale one, in the moment in which nothing of it was open.
+                # Another recorder removed it as a stale one before one of its files was open.
                 if attempt == _ATTEMPTS - 1:
                     raise TracingError(errno.EBUSY, f"{self.path}: is removed by others") from error
         try:
@@ -104,12 +104,12 @@ class Instance:
             raise
 
     def _hold(self) -> None:
-        """Open its files; from then on it is not taken for a stale one."""
+        """Open its files; from then on it does not count as stale."""
         self.cpus = tuple(sorted(int(path.name[3:]) for path in (self.path / "per_cpu").iterdir()))
         for cpu in self.cpus:
             pipe = self.path / f"per_cpu/cpu{cpu}/trace_pipe_raw"
             self._pipes[cpu] = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-        # When it is closed, if only because we are killed, the kernel stops tracing and gives the buffers back.
+        # When this is closed, even by a kill, the kernel stops tracing and frees the buffers.
         self.write("options/disable_on_free", "1")
         self._freeing = os.open(self.path / "free_buffer", os.O_WRONLY)
 
@@ -122,37 +122,37 @@ class Instance:
         self.remove()
 
     def write(self, file: str, text: str) -> None:
-        """Write one of its files."""
+        """Write to one of its files."""
         with open(self.path / file, "w") as target:  # noqa: PTH123 - Path.write_text would be one more call for each
             target.write(text)
 
     def define(self, probes: Iterable[Probe]) -> None:
-        """Have the kernel tell of these places in programs.
+        """Define probes at places in programs.
 
         Raises:
-            TracingError: one is refused.
+            TracingError: the kernel rejects one.
 
         """
         for probe in probes:
             line = probe.definition(self.group)
             with _explained(f"{self._root / 'dynamic_events'}: refuses `{line}`"):
-                # Not truncated: that would remove everybody's.
+                # Append, since truncation would remove the probes of all programs.
                 _append(self._root / "dynamic_events", line)
             self._probes.append(probe)
 
     def event(self, probe: Probe) -> str:
-        """What events of a probe are called, as `system/event`."""
+        """Return the name of a probe's events, as `system/event`."""
         return f"{self.group}/{probe.event}"
 
     def enable(self, events: Iterable[str]) -> dict[str, Format]:
-        """Switch events on, given as `system/event`; those that this kernel does not have are left out of the result.
+        """Enable events, given as `system/event`; events that this kernel does not have are left out of the result.
 
         Returns:
-            How each that is on is laid out.
+            The formats of the enabled events.
 
         Raises:
-            TracingError: one may not be switched on.
-            FormatError: tracefs tells something about one that we do not understand.
+            TracingError: an event cannot be enabled.
+            FormatError: the format of an event cannot be parsed.
 
         """
         formats = {}
@@ -169,27 +169,27 @@ class Instance:
         return formats
 
     def exclude(self, threads: Sequence[int]) -> None:
-        """Leave out what these threads, and those that they start from now on, do."""
+        """Exclude the events of these threads, and of those that they start from now on."""
         with _explained(f"{self.path / 'set_event_notrace_pid'}: cannot be written"):
             _append(self.path / "set_event_notrace_pid", " ".join(map(str, threads)))
 
     def switch(self, *, on: bool) -> None:
-        """Let the buffers fill, or keep them as they are."""
+        """Resume or pause the recording into the buffers."""
         self.write("tracing_on", "1" if on else "0")
 
     def read(self, cpu: int, into: memoryview) -> int:
         """Take the next pages of a CPU's buffer.
 
-        By read(2), which gives the page that is being filled, too. splice(2) to a file took 2.0 to 2.4 us of CPU time
-        a page where this and a write take 2.9 to 4.0 (three turns each): 10 to 20 ns of the 540 an event's pair costs
-        who is traced.
+        It uses read(2), which also returns the page that is being filled. A page costs 2.9 to 4.0 us of CPU time with
+        this and a write, and 2.0 to 2.4 us with splice(2) to a file (three runs each). The difference is 10 to 20 ns
+        for a pair of events, which costs the traced program 540 ns.
 
         Args:
-            cpu: which.
-            into: at least one page.
+            cpu: the CPU.
+            into: the buffer, of at least one page.
 
         Returns:
-            How many bytes, whole pages; 0 if there is nothing more now. The last page may hold few events yet.
+            The number of bytes, in whole pages; 0 if there are no more now. The last page may hold few events yet.
 
         """
         size, read = self.header.page, 0
@@ -203,23 +203,23 @@ class Instance:
         except BlockingIOError:
             pass
         except OSError as error:
-            # A CPU that the machine could have, but never had: it has no buffer.
+            # A possible CPU that was never present: it has no buffer.
             if error.errno != errno.ENODEV:
                 raise
         return read
 
     def publish_marker(self, path: Path, group: int = 0) -> None:
-        """Offer the marker file at a place where programs find it and those of a group may write it.
+        """Offer the marker file at a place where programs find it, and that a group may write.
 
-        Only root can enter tracefs: so the file is mounted there. Who may write it can make up requests.
+        Only root can enter tracefs, so the file is mounted there. All who may write it can fake requests.
 
         Raises:
-            TracingError: that is not possible, or another recorder's marker is there.
+            TracingError: it cannot be mounted, or another recorder's marker is there.
 
         """
         with _explained(f"{path}: cannot offer the marker file"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            if os.path.ismount(path):  # Path.is_mount knows folders only
+            if os.path.ismount(path):  # Path.is_mount only knows folders
                 if path.stat().st_nlink:
                     raise TracingError(errno.EBUSY, f"{path}: another recorder offers its marker file there")
                 _unmount(path)
@@ -231,7 +231,7 @@ class Instance:
             path.chmod(_GROUP_MAY_WRITE)
 
     def overruns(self) -> int:
-        """Events that the kernel dropped since the instance was made: they came faster than they were read."""
+        """Return the number of events that the kernel has dropped so far: they came faster than they were read."""
         total = 0
         for cpu in self.cpus:
             stats = (self.path / f"per_cpu/cpu{cpu}/stats").read_text()
@@ -240,10 +240,10 @@ class Instance:
         return total
 
     def remove(self) -> None:
-        """Remove instance and probes. What still holds them, such as a program that writes a marker, is waited for.
+        """Remove the instance and its probes. It waits for programs that still use them, for example to write a marker.
 
         Raises:
-            TracingError: they are held for too long; the next recorder will remove them.
+            TracingError: they are in use for too long; the next recorder will remove them.
 
         """
         with contextlib.suppress(OSError):
@@ -271,10 +271,10 @@ class Instance:
 
 
 def remove_stale(root: Path = TRACEFS) -> list[str]:
-    """Remove what recorders left that were killed: instances nobody holds; probes and markers whose instance is gone.
+    """Remove the remains of killed recorders: unused instances, and probes and markers without an instance.
 
     Returns:
-        What was removed.
+        The names of removed objects.
 
     """
     removed = []
@@ -298,7 +298,7 @@ def remove_stale(root: Path = TRACEFS) -> list[str]:
 
 
 def _stale_markers(root: Path) -> list[Path]:
-    """Where marker files are mounted whose instance is gone. Source: proc_pid_mountinfo(5)."""
+    """Return the mount points of marker files without an instance. Source: proc_pid_mountinfo(5)."""
     device = root.stat().st_dev
     found = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
@@ -312,7 +312,7 @@ def _stale_markers(root: Path) -> list[Path]:
 
 
 def _removed(path: Path) -> bool:
-    """Remove an instance; whether it is gone."""
+    """Remove an instance, and return whether it is gone."""
     try:
         path.rmdir()
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""What was there before a trace began: threads, and what descriptors lead to; read from /proc.
+"""The threads and descriptors from before the begin of a trace, read from /proc.
 
-Parsers of texts stand apart from what reads them. Source of the forms: proc(5).
+Parsers of texts are separate from the code that reads them. Source of the forms: proc(5).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
 
 
 class Thread(NamedTuple):
-    """A thread: its id, its process's, its name."""
+    """A thread: its id, the id of its process, its name."""
 
     thread: int
     process: int
@@ -41,7 +41,7 @@ class Thread(NamedTuple):
 
 
 class Descriptor(NamedTuple):
-    """An open descriptor of a process, and what it leads to, as `Kind.OPENED` says it."""
+    """An open descriptor of a process, and its target in the form of `Kind.OPENED`."""
 
     process: int
     number: int
@@ -49,13 +49,13 @@ class Descriptor(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What was there."""
+    """The threads and descriptors at the begin."""
 
     threads: list[Thread]
     descriptors: list[Descriptor]
 
     def rows(self, ts: int, texts: Texts) -> NDArray[np.void]:
-        """As events of that time: `NAMED` and `OPENED`."""
+        """Return them as events of that time: `NAMED` and `OPENED`."""
         rows = np.zeros(len(self.threads) + len(self.descriptors), EVENT)
         rows["ts"], rows["cpu"], rows["host"] = ts, -1, NO_TEXT
         if len(self.threads):
@@ -73,15 +73,15 @@ class Known(NamedTuple):
         return rows
 
     def processes(self) -> dict[int, int]:
-        """Of each thread, its process."""
+        """Return the process of each thread."""
         return {thread.thread: thread.process for thread in self.threads}
 
 
 def read_known(root: str = "/proc", *, without: int = 0) -> Known:
-    """All threads and descriptors that may be seen.
+    """Read all visible threads and descriptors.
 
     Args:
-        root: where procfs is mounted.
+        root: the mount point of procfs.
         without: a process to leave out: the recorder.
 
     """
@@ -91,7 +91,7 @@ def read_known(root: str = "/proc", *, without: int = 0) -> Known:
     for process in sorted(int(name) for name in names(root) if name.isdigit()):
         if process == without:
             continue
-        # Processes end while we look.
+        # Processes may end meanwhile.
         with contextlib.suppress(OSError):
             threads.extend(_threads(root, process))
         with contextlib.suppress(OSError):
@@ -119,18 +119,18 @@ def _descriptors(root: str, process: int, sockets: dict[str, Mapping[int, str]])
                 if space not in sockets:
                     own = space == link("/proc/self/ns/net")
                     tables = _sockets("/proc/self/net" if own else f"{root}/{process}/net", own=own)
-                    link(f"{root}/{process}/ns/net")  # else it has ended meanwhile: the next one has the tables
+                    link(f"{root}/{process}/ns/net")  # raises if it has ended meanwhile: the next one has the tables
                     sockets[space] = tables
                 text = sockets[space].get(int(found[1]), "socket")
             yield Descriptor(process, int(name), text)
 
 
 def _sockets(folder: str, *, own: bool) -> Mapping[int, str]:
-    """Addresses by inode, of one network namespace.
+    """Read the addresses of one network namespace, by inode.
 
     Args:
-        folder: of the namespace.
-        own: whether it is ours: then the kernel also says to which other a Unix socket is connected.
+        folder: the folder of the namespace.
+        own: whether it is our own: then the kernel also reports the peers of Unix sockets.
 
     """
     found: dict[int, str] = {}
@@ -147,7 +147,7 @@ def _sockets(folder: str, *, own: bool) -> Mapping[int, str]:
 
 
 def _unix_peers() -> dict[int, int]:
-    """Inodes of the Unix sockets that are connected, by inode, from sock_diag(7): those of clients have no path."""
+    """Return the peers of connected Unix sockets by inode, from sock_diag(7): those of clients have no path."""
     asked = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, 0xFFFFFFFF, 0, _SHOW_PEER, 0xFFFFFFFF, 0xFFFFFFFF)
     header = struct.pack("=IHHII", _HEADER_BYTES + len(asked), _BY_FAMILY, _REQUEST | _DUMP, 0, 0)
     peers: dict[int, int] = {}
@@ -160,7 +160,7 @@ def _unix_peers() -> dict[int, int]:
 
 
 def parse_unix_peers(answer: bytes, peers: dict[int, int]) -> bool:
-    """Enter what a part of the kernel's answer says; whether more parts follow."""
+    """Add the peers in a part of the kernel's answer, and return whether more parts follow."""
     at = 0
     while at + _HEADER_BYTES <= len(answer):
         length, kind = struct.unpack_from("=IH", answer, at)
@@ -178,7 +178,7 @@ def parse_unix_peers(answer: bytes, peers: dict[int, int]) -> bool:
 
 
 def plain_target(text: str) -> str:
-    """What a link of `/proc/PID/fd` says, without numbers that mean nothing elsewhere.
+    """Return the target of a link in `/proc/PID/fd`, without numbers that mean nothing elsewhere.
 
     >>> plain_target("pipe:[4711]"), plain_target("anon_inode:[eventpoll]"), plain_target("/var/a (deleted)")
     ('pipe', 'eventpoll', '/var/a')
@@ -190,7 +190,10 @@ def plain_target(text: str) -> str:
 
 
 def parse_internet_sockets(text: str) -> dict[int, str]:
-    """`/proc/net/{tcp,tcp6,udp,udp6}`: by inode, where a socket leads, or where it is if it listens or was accepted."""
+    """Parse `/proc/net/{tcp,tcp6,udp,udp6}`: by inode, a socket's remote address, or the local one of a server.
+
+    A server's socket listens, or was accepted.
+    """
     rows = []
     for line in text.splitlines()[1:]:
         parts = line.split()
@@ -206,13 +209,13 @@ def parse_internet_sockets(text: str) -> dict[int, str]:
 
 
 def parse_unix_sockets(text: str) -> dict[int, str]:
-    """`/proc/net/unix`: paths by inode, of those that have one."""
+    """Parse `/proc/net/unix`: paths by inode, of the sockets that have one."""
     rows = (line.split(maxsplit=7) for line in text.splitlines()[1:])
     return {int(parts[6]): f"unix:{parts[7]}" for parts in rows if len(parts) == 8}
 
 
 def socket_text(address: bytes) -> str:
-    """A `sockaddr` as programs pass it: `127.0.0.1:3306`, `[::1]:80`, `unix:/run/x.sock`; empty for other families."""
+    """Format a `sockaddr`: `127.0.0.1:3306`, `[::1]:80`, `unix:/run/x.sock`; empty for other families."""
     if len(address) < 2:
         return ""
     family = int.from_bytes(address[:2], sys.byteorder)
@@ -230,7 +233,7 @@ def socket_text(address: bytes) -> str:
 
 
 def internet_text(packed: bytes, port: int) -> str:
-    """An address and a port, as people write them."""
+    """Format an address and a port in the usual notation."""
     address = ipaddress.ip_address(packed)
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is None:
@@ -244,7 +247,7 @@ def _port(text: str) -> int:
 
 
 def _address(text: str) -> str:
-    """As /proc/net writes it: words of 4 bytes in the machine's order."""
+    """Parse an address of /proc/net: words of 4 bytes in the machine's order."""
     words = bytes.fromhex(text.rpartition(":")[0])
     packed = words if sys.byteorder == "big" else np.frombuffer(words, ">u4").astype("<u4").tobytes()
     return internet_text(packed, _port(text))

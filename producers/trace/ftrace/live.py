@@ -1,4 +1,4 @@
-"""Tracing as it goes: events in batches, a moment after they happened, within a budget."""
+"""Live tracing: events in batches, a moment after they happened, within a budget."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from laggard.producers.trace.boundaries.probes import Probe
 
 EVERY_S: Final = 0.5
-"""So often are buffers taken."""
+"""The interval between reads of the buffers, in seconds."""
 
 _SETTLED_NS: Final = 2_000_000
-"""An event is in its buffer so long after its time, whatever interrupts who writes it."""
+"""The longest delay between an event's time and its place in the buffer, despite interrupts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What tracing took, since it began.
+    """The cost of tracing, since it began.
 
     Attributes:
-        seconds: so long it goes.
-        recorded_ratio: of that, how much was recorded: less than 1 where events came faster than the budget allows.
-        events: recorded.
-        events_per_s: of the time that was recorded.
-        lost: events that came faster than they were taken.
-        lost_names: likewise, of paths and addresses.
-        cpu_s: CPU time of this whole process since then, what it makes of the events included. What the kernel spends
-            to write an event is spent by who is traced.
+        seconds: the duration so far.
+        recorded_ratio: the recorded share of it: less than 1 if events came faster than the budget allows.
+        events: the number of recorded events.
+        events_per_s: their rate in the recorded time.
+        lost: the number of events that came faster than they were read.
+        lost_names: the same number for paths and addresses.
+        cpu_s: the CPU time of this whole process since then, including the analysis of events. The kernel's time for
+            writing an event is part of the traced program's.
 
     """
 
@@ -64,15 +64,16 @@ class Live:
 
     Args:
         probes: boundaries in programs.
-        ports: servers each connection to which is a request: services by port.
-        marker: where the marker file is offered.
-        marker_group: as `Session` takes it.
-        events_per_s: at most, on average. Where more come, tracing pauses: what is missing comes as `Kind.LOST`.
-        minimal: as `Session` takes it.
+        ports: servers with one request per connection: services by port.
+        marker: the place where the marker file is offered.
+        marker_group: see `Session`.
+        events_per_s: the most events per second, on average. At a higher rate, tracing pauses, which it reports as
+            `Kind.LOST`.
+        minimal: see `Session`.
 
     Attributes:
-        wall_offset_s: to be added to the events' time for seconds since the Unix epoch.
-        notes: what cannot be told here, in words.
+        wall_offset_s: the offset from the time of the events to seconds since the Unix epoch.
+        notes: the limitations on this machine, in words.
 
     Raises:
         TracingError: the tracer cannot be used.
@@ -116,7 +117,7 @@ class Live:
         self._session.close()
 
     def start(self) -> None:
-        """Let events come."""
+        """Start the recording."""
         session = self._session
         session.start()
         self._begin_ns = self._taken_ns = session.begin_ns
@@ -132,13 +133,13 @@ class Live:
         )
 
     def batches(self, stop: threading.Event) -> Iterator[Events]:
-        """Events, each half second, until it is time to stop; then the last ones."""
+        """Yield events every half second until `stop` is set, and then the last ones."""
         while not stop.wait(max(0.0, EVERY_S - (time.monotonic_ns() - self._taken_ns) / 1e9)):
             yield self.take()
         yield self.finish()
 
     def take(self) -> Events:
-        """All events that happened up to a moment ago and were not taken yet."""
+        """Take all new events up to a moment ago."""
         now = time.monotonic_ns()
         came = self._drain()
         wanted = self._budget.spend(came, (now - self._taken_ns) / 1e9)
@@ -148,7 +149,7 @@ class Live:
         return self._ready(now - _SETTLED_NS)
 
     def finish(self) -> Events:
-        """No more events come; the last ones."""
+        """Stop the recording, and return the last events."""
         if self._off_ns:
             self._paused_ns += time.monotonic_ns() - self._off_ns
         else:
@@ -158,7 +159,7 @@ class Live:
         return self._ready(1 << 62)
 
     def cost(self) -> Cost:
-        """What it took so far."""
+        """Return the cost so far."""
         seconds = max(self._taken_ns - self._begin_ns, 1) / 1e9
         paused = self._paused_ns + (self._taken_ns - self._off_ns if self._off_ns else 0)
         recorded = max(0.0, seconds - max(paused, 0) / 1e9)
@@ -173,7 +174,7 @@ class Live:
         )
 
     def _drain(self) -> int:
-        """What is in the buffers joins what waits; how many events that were."""
+        """Move the content of the buffers to the waiting events, and return how many there were."""
         assert self._decoder is not None
         taken = [(pages.copy(), cpus) for pages, cpus in self._session.take()]
         parts = [self._waiting]
@@ -183,7 +184,7 @@ class Live:
             rows = self._decoder.decode(pages, cpus)
             lost = int((rows["kind"] == Kind.LOST).sum())
             if lost:
-                # The pages themselves say how many only where they have room for it.
+                # The pages themselves have the number only if there is room for it.
                 self._lost = self._session.instance.overruns()
             came = len(rows) - lost
             parts.append(rows)
@@ -195,9 +196,9 @@ class Live:
         return came
 
     def _switch(self, *, on: bool) -> None:
-        """Pause, or go on; what was not recorded is said."""
+        """Pause or resume; the pause is reported as a gap."""
         if not on:
-            # From before, so that no event is outside of what is known.
+            # Before the switch, so that no event is outside of the recorded time.
             self._off_ns = time.monotonic_ns()
             self._session.instance.switch(on=False)
             return

@@ -1,4 +1,4 @@
-"""Rows of `Events` from several sources, as one."""
+"""Merge rows of `Events` from several sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def merged(parts: Iterable[NDArray[np.void]]) -> NDArray[np.void]:
-    """Rows in the order of time; of the same instant, those of an earlier part first."""
+    """Return rows in the order of time; at the same instant, those of an earlier part first."""
     rows = [part for part in parts if len(part)]
     if not rows:
         return np.zeros(0, EVENT)

@@ -1,7 +1,7 @@
-"""Names of what system calls are about: paths and addresses, as programs pass them.
+"""The names in system calls: paths and addresses, as programs pass them.
 
-The tracer tells only where in a program's memory a name is. A small BPF program reads it there when the call returns:
-by then the kernel has read it, too, so that the memory is present.
+The tracer only reports the address of a name in a program's memory. A small BPF program reads the name there when the
+call returns: by then the kernel has read it, too, so that the memory is present.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from laggard.producers.trace.events import Texts
 
 LONGEST: Final = 256
-"""Of a name, in bytes; what is longer is cut."""
+"""The longest name, in bytes; longer ones are cut."""
 
 RECORD: Final = np.dtype(
     [
@@ -41,23 +41,23 @@ RECORD: Final = np.dtype(
         ("cpu", "<i4"),
         ("result", "<i8"),
         ("descriptor", "<i8"),  # the call's first argument
-        ("length", "<i8"),  # of the name; below 0 it could not be read
+        ("length", "<i8"),  # of the name; below 0 if it was unreadable
         ("name", f"V{LONGEST}"),
     ]
 )
-"""One name, as the program writes it down."""
+"""A name, as the BPF program writes it."""
 
 FAILED: Final = 255
-"""A kind between here and `with_failures`: the call that `tid` is in told of an error, which is `a`."""
+"""A temporary kind before `with_failures`: the current call of `tid` reported the error `a`."""
 
 _NEAR: Final = 1000
-"""Among so many further events is the end of a call whose name was just read."""
+"""The end of a call comes within this number of events after its name."""
 
 MOST_TEXTS: Final = 1_000_000
-"""Where a trace has so many, further names are left out."""
+"""If a trace has this many texts, further names are left out."""
 
 BUFFER_BYTES: Final = 4 << 20
-"""13,000 names between two drains."""
+"""Enough for 13,000 names between two reads."""
 
 _OPENING: Final = {"open": 0, "creat": 0, "openat": 1, "openat2": 1}
 _ADDRESSING: Final = {"connect": 1, "bind": 1}
@@ -68,20 +68,20 @@ _NAMING: Final = {
     **dict.fromkeys(("newfstatat", "statx", "unlinkat", "renameat", "renameat2", "readlinkat", "faccessat"), 1),
     **dict.fromkeys(("faccessat2", "mkdirat", "fchmodat", "utimensat", "linkat", "inotify_add_watch"), 1),
 }
-# Where registers are in `struct pt_regs` of x86-64 (arch/x86/include/asm/ptrace.h).
+# Places of registers in `struct pt_regs` of x86-64 (arch/x86/include/asm/ptrace.h).
 _ARGUMENTS: Final = (14 * 8, 13 * 8, 12 * 8, 7 * 8)
 _NUMBER_AT: Final = 15 * 8
 _ADDRESS: Final = 0x100  # in the table: an address whose length is the third argument
-_ERROR: Final = 0x200  # in the table: an error, if that is what is asked for
+_ERROR: Final = 0x200  # in the table: an error, if the call requests it
 _SOL_SOCKET, _SO_ERROR = 1, 4
 _LONGEST_ADDRESS: Final = 128
 _NUMBERS: Final = 512
 
 
 class Names:
-    """Records names, of all processes but the calling one, until it is closed.
+    """Records the names of all processes except the calling one, until it is closed.
 
-    Made before the tracer is on, it is asked first when a call returns: a name comes before the call's end.
+    Create it before the tracer is on. Then it runs first when a call returns, and a name comes before the call's end.
 
     Raises:
         BpfError: this kernel, or this user's rights, do not allow it.
@@ -113,16 +113,16 @@ class Names:
         return descriptor
 
     def take(self) -> bytes:
-        """What has come, of dtype `RECORD`."""
+        """Take the new records, of dtype `RECORD`."""
         return self._records.take()
 
     @property
     def dropped(self) -> int:
-        """Names that found no room: they came faster than they were taken."""
+        """The number of names that were dropped, since they came faster than they were read."""
         return int.from_bytes(bpf.get(self._dropped, 0, 8), "little")
 
     def close(self) -> None:
-        """No more names."""
+        """Stop recording names."""
         self._close_all()
         self._records.close()
 
@@ -133,14 +133,14 @@ class Names:
 
 
 def name_rows(raw: bytes | memoryview, texts: Texts) -> NDArray[np.void]:
-    """Names as events, in the order of time: `PATH`, and `OPENED` where a descriptor leads there from now on.
+    """Return names as events in the order of time: `PATH`, and `OPENED` if a descriptor leads there from now on.
 
-    The error of a connection that was made without waiting, which a program asks for by getsockopt(2), comes as
-    `FAILED`: `with_failures` puts it where it belongs.
+    The error of a non-blocking connection, which a program reads by getsockopt(2), becomes `FAILED`: `with_failures`
+    adds it to the call.
 
     Args:
-        raw: as `Names.take` returns it.
-        texts: where texts are entered.
+        raw: the result of `Names.take`.
+        texts: the table to which texts are added.
 
     """
     records = np.frombuffer(raw, RECORD)
@@ -168,7 +168,7 @@ def name_rows(raw: bytes | memoryview, texts: Texts) -> NDArray[np.void]:
 
 
 def with_failures(rows: NDArray[np.void]) -> NDArray[np.void]:
-    """Let calls that told of an error return it, and drop the rows that say so.
+    """Set the errors of `FAILED` rows as the results of their calls, and drop these rows.
 
     Args:
         rows: all events, in the order of time; changed in place.
@@ -202,7 +202,7 @@ def _place(name: bytes, length: int, address: bool, texts: Texts) -> int:
 
 @lru_cache(maxsize=1 << 16)
 def _text(name: bytes, address: bool) -> str:
-    """A name without what differs each time: of those there are few, however long a trace goes."""
+    """Return a name without the parts that differ each time: there are few of them, however long a trace is."""
     return steady(socket_text(name) if address else name.rstrip(b"\0").decode(errors="replace"))
 
 
@@ -218,7 +218,7 @@ def _calls() -> dict[int, str]:
 
 
 def _table() -> dict[int, int]:
-    """By number of a system call, where in the registers its name's address is."""
+    """Return, by number of a system call, which register has the address of its name."""
     arguments = {**_OPENING, **_ADDRESSING, **_ASKING, **_NAMING}
     flags = dict.fromkeys(_ADDRESSING, _ADDRESS) | dict.fromkeys(_ASKING, _ERROR)
     return {number: _ARGUMENTS[arguments[name]] | flags.get(name, 0) for number, name in _calls().items()}
@@ -228,9 +228,9 @@ _STACK_NUMBER, _STACK_CURRENT, _STACK_INDEX = -8, -16, -20
 
 
 def _program(table: int, dropped: int, records: int, own: int) -> bpf.Program:
-    """At the end of each system call: is it one that names something? Then write down which, with what result.
+    """Return the program that runs at the end of each system call: it records the name in the call, with the result.
 
-    Kept registers: 6 the record, 7 the program's registers, 8 the call's result, 9 the table's value.
+    Preserved registers: 6 the record, 7 the program's registers, 8 the call's result, 9 the table's value.
     """
     program = bpf.Program()
     _choose(program, table, own)
@@ -254,7 +254,7 @@ def _program(table: int, dropped: int, records: int, own: int) -> bpf.Program:
 
 
 def _choose(program: bpf.Program, table: int, own: int) -> None:
-    """Leave unless the call names something, and another process than ours makes it."""
+    """End unless the call has a name, and another process than ours makes it."""
     program.load(7, bpf.CONTEXT, 0)
     program.load(8, bpf.CONTEXT, 8)
     _read(program, (bpf.FRAME, _STACK_NUMBER), (7, _NUMBER_AT))
@@ -272,7 +272,7 @@ def _choose(program: bpf.Program, table: int, own: int) -> None:
 
 
 def _reserve(program: bpf.Program, records: int, dropped: int) -> None:
-    """Room for a record; where there is none, it is counted."""
+    """Reserve a record; without room, the name is counted as dropped."""
     program.map(1, records)
     program.put(2, "=", RECORD.itemsize)
     program.put(3, "=", 0)
@@ -290,10 +290,10 @@ def _reserve(program: bpf.Program, records: int, dropped: int) -> None:
 
 
 def _describe(program: bpf.Program) -> None:
-    """All of the record but the name, whose address is put where its length will be."""
+    """Write the record except for the name; the name's address is temporarily at the place of its length."""
     program.call(bpf.NOW)
     program.store(6, _at("ts"), 0)
-    # Thread in the low half and process in the high one, as the record has them.
+    # The process is in the high half and the thread in the low one, as in the record.
     program.load(1, bpf.FRAME, _STACK_CURRENT)
     program.store(6, _at("thread"), 1)
     program.load(1, bpf.FRAME, _STACK_NUMBER)
@@ -302,7 +302,7 @@ def _describe(program: bpf.Program) -> None:
     program.store(6, _at("cpu"), 0, 4)
     program.store(6, _at("result"), 8)
     _read(program, (6, _at("descriptor")), (7, _ARGUMENTS[0]))
-    # From the register that the table tells.
+    # From the register in the table.
     program.combine(1, "=", 9)
     program.put(1, "&", 0xFF)
     program.combine(1, "+", 7)
@@ -310,7 +310,7 @@ def _describe(program: bpf.Program) -> None:
 
 
 def _name(program: bpf.Program) -> None:
-    """Copy a text; an empty one says that the descriptor is meant, and is no name."""
+    """Copy a text; an empty one stands for the descriptor, and is no name."""
     program.load(3, 6, _at("length"))
     program.combine(1, "=", 6)
     program.put(1, "+", _at("name"))
@@ -322,7 +322,7 @@ def _name(program: bpf.Program) -> None:
 
 
 def _address(program: bpf.Program) -> None:
-    """Copy an address, as long as the third argument says."""
+    """Copy an address, with the length in the third argument."""
     _read(program, (bpf.FRAME, _STACK_NUMBER), (7, _ARGUMENTS[2]))
     program.load(2, bpf.FRAME, _STACK_NUMBER)
     program.jump_if(2, "==", 0, "discard")
@@ -341,7 +341,7 @@ def _address(program: bpf.Program) -> None:
 
 
 def _error(program: bpf.Program) -> None:
-    """Copy the error that a socket had meanwhile, where that is asked for and there is one."""
+    """Copy the error of a socket, if the call requests it and there is one."""
     for argument, value in ((1, _SOL_SOCKET), (2, _SO_ERROR)):
         _read(program, (bpf.FRAME, _STACK_NUMBER), (7, _ARGUMENTS[argument]))
         program.load(1, bpf.FRAME, _STACK_NUMBER, 4)
@@ -360,14 +360,14 @@ def _error(program: bpf.Program) -> None:
 
 
 def _at(field: str) -> int:
-    """Where a field is in the record."""
+    """Return the offset of a field in the record."""
     fields = RECORD.fields
     assert fields is not None
     return fields[field][1]
 
 
 def _read(program: bpf.Program, to: tuple[int, int], source: tuple[int, int]) -> None:
-    """8 bytes of the kernel's memory; both are a register and an offset."""
+    """Read 8 bytes of the kernel's memory; both places are a register and an offset."""
     program.combine(3, "=", source[0])
     program.put(3, "+", source[1])
     program.combine(1, "=", to[0])
@@ -385,5 +385,5 @@ def _look_up(program: bpf.Program, array: int) -> None:
 
 def _hand_over(program: bpf.Program, helper: int) -> None:
     program.combine(1, "=", 6)
-    program.put(2, "=", 1)  # nobody waits to be woken
+    program.put(2, "=", 1)  # BPF_RB_NO_WAKEUP: no reader waits
     program.call(helper)

@@ -1,7 +1,7 @@
-"""Where the events are in pages of the kernel's ring buffer, and when they happened.
+"""Find the events in pages of the kernel's ring buffer, and their times.
 
-All pages are walked in lock-step: the first event of each, the second of each, and so on, so that each step is a few
-operations of NumPy on as many lanes as there are pages. Source of the form: kernel/trace/ring_buffer.c and
+All pages are walked in parallel: the first event of each, the second of each, and so on. Each step is a few operations
+of NumPy on as many lanes as there are pages. Source of the form: kernel/trace/ring_buffer.c and
 include/linux/ring_buffer.h of Linux.
 """
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
     from laggard.producers.trace.ftrace.formats import Header
 
-_PADDING, _TIME_EXTEND, _TIME_STAMP = 29, 30, 31  # below them: 0 for a length of its own, else 1 to 28 words
+_PADDING, _TIME_EXTEND, _TIME_STAMP = 29, 30, 31  # lower ones: 0 for a length of its own, otherwise 1 to 28 words
 _DELTA_BITS: Final = 27
 _TOP_BITS: Final = np.uint64(0x1F << 59)  # those of a time that an absolute timestamp leaves out
 _USED: Final = (1 << 27) - 1
 _LOST, _LOST_COUNTED = 1 << 31, 1 << 30
 
 LATEST_NS: Final = 1 << 61
-"""73 years: no clock of a trace shows more, so a page or an event with a later time is damaged."""
+"""73 years: no clock of a trace exceeds it, so a page or an event with a later time is damaged."""
 
 
 class Missing(NamedTuple):
     """Events that the kernel had to drop before a page.
 
     Attributes:
-        page: before which.
-        begin_ns: the time of the page's first event; that of the last one before is another page's to tell.
-        events: how many; 0 where the kernel does not tell.
+        page: the page after the gap.
+        begin_ns: the time of this page's first event; the last event before the gap is in another page.
+        events: the number of lost events; 0 if the kernel does not report it.
 
     """
 
@@ -46,12 +46,12 @@ class Located(NamedTuple):
 
     Attributes:
         words: all pages as 32-bit words.
-        at: index in `words` of each event's first word, shape (n,).
-        length: of each event, in bytes.
-        ts: nanoseconds of the trace's clock, shape (n,).
-        page: of which page, shape (n,).
-        missing: what was lost before which pages.
-        damaged: pages that end in something that is no event, and are read up to there.
+        at: the index in `words` of each event's first word, shape (n,).
+        length: the length of each event, in bytes.
+        ts: the times in nanoseconds of the trace's clock, shape (n,).
+        page: the page of each event, shape (n,).
+        missing: the events that were lost before pages.
+        damaged: the pages with an invalid event, which are read up to there.
 
     """
 
@@ -68,8 +68,8 @@ def locate(pages: NDArray[np.uint8], header: Header) -> Located:
     """Find all events.
 
     Args:
-        pages: shape (pages, bytes of a page), C-contiguous; of one CPU or of several.
-        header: of `header_page`.
+        pages: the pages, shape (pages, bytes of a page), C-contiguous; of one CPU or of several.
+        header: the header by `header_page`.
 
     """
     count, size = pages.shape
@@ -97,7 +97,7 @@ def locate(pages: NDArray[np.uint8], header: Header) -> Located:
 
 
 class _Walked(NamedTuple):
-    """What each step found, step by step."""
+    """The results of each step."""
 
     at: list[NDArray[np.int64]]
     length: list[NDArray[np.int64]]
@@ -106,7 +106,7 @@ class _Walked(NamedTuple):
     damaged: list[int]
 
     def in_order(self, pages: int) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
-        """The same page by page: an event's place is its page's begin and how many of the page were before it."""
+        """Return them page by page: an event's place is the begin of its page and the number of its earlier events."""
         total = sum(len(step) for step in self.at)
         at, ts = np.empty(total, np.int64), np.empty(total, np.int64)
         length, page = np.empty(total, np.int32), np.empty(total, np.int32)
@@ -133,7 +133,7 @@ def _walk(
         kind = (head & 31).astype(np.int64)
         extra = words[np.minimum(cursor + 1, last)].astype(np.int64)
         delta = (head >> 5).astype(np.uint64)
-        # In words behind the header: as the kind says, or as the next word does, which counts itself.
+        # In words behind the header: from the kind, or from the next word, which counts itself.
         behind = np.where(kind == 0, (extra + 3) >> 2, kind)
         if (kind >= _PADDING).any():
             far = (extra.astype(np.uint64) << np.uint64(_DELTA_BITS)) + delta
@@ -141,7 +141,7 @@ def _walk(
             absolute = kind == _TIME_STAMP
             ts = np.where(absolute, far | (ts & _TOP_BITS), ts + delta)
             behind = np.where(kind >= _TIME_EXTEND, 1, behind)
-            # A dropped event says its length; one with no time is the rest of the page.
+            # A dropped event has its length; one without a time is the rest of the page.
             rest = (kind == _PADDING) & (delta == 0)
             behind = np.where(kind == _PADDING, np.where(rest, end - cursor - 1, (extra + 3) >> 2), behind)
         else:
@@ -174,7 +174,7 @@ def _walk(
 def _missing(
     pages: NDArray[np.uint8], header: Header, commit: NDArray[np.uint32], stamps: NDArray[np.uint64]
 ) -> list[Missing]:
-    """A page's commit tells whether events are missing before it, and whether their number stands behind its data."""
+    """Find missing events before pages by their commits, which also say whether the number is behind the data."""
     found = []
     for page in np.flatnonzero((commit & _LOST > 0) & (stamps <= LATEST_NS)).tolist():
         behind = header.data + int(commit[page] & _USED)

@@ -1,4 +1,4 @@
-"""Which process a thread is of: known from before, and told on as threads start others."""
+"""The processes of threads: known from the begin, and followed as threads start others."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Processes:
-    """Fills in the process of what starts or is renamed.
+    """Fills in the processes of threads that start or are renamed.
 
     Args:
-        known: processes by thread, when the trace began.
+        known: the processes by thread, when the trace began.
 
     """
 
@@ -29,7 +29,7 @@ class Processes:
         """Set `b` of `FORK` and `NAMED` where it is 0, in place.
 
         Args:
-            rows: of all CPUs, in the order of time, not older than those before.
+            rows: the events of all CPUs, in the order of time, not older than those before.
 
         """
         kinds = rows["kind"]
@@ -43,7 +43,7 @@ class Processes:
             if kind == _EXIT:
                 known.pop(thread, None)
             else:
-                # A thread that starts is of the process of who starts it.
+                # A new thread belongs to the process of its creator.
                 process = process or known.get(thread if kind == _FORK else told, 0)  # noqa: PLW2901 - where it is 0
                 if process:
                     known[told] = process

@@ -1,4 +1,4 @@
-"""Recording to a folder, to be read later: `Recording` does."""
+"""Record to a folder; `Recording` reads it later."""
 
 from __future__ import annotations
 
@@ -17,37 +17,38 @@ if TYPE_CHECKING:
     from laggard.producers.trace.boundaries.probes import Probe
 
 VERSION: Final = 1
-"""Of the folder's form."""
+"""The version of the folder's form."""
 
 DESCRIPTION: Final = "recording.json"
 
 NAMES: Final = "names"
 
 DRAIN_S: Final = 0.2
-"""Buffers are taken so often: they hold for seconds, but a page that was read once costs no more later."""
+"""The interval between reads of the buffers, in seconds: they hold several seconds, but a page that was read costs
+nothing later."""
 
 
 class Recorder:
     """Records into a new folder, from `start` to the end of the block.
 
-    The folder holds `recording.json`; for each CPU, its pages one after another in `cpuN`; and in `names` what
-    `Names` read.
+    The folder has `recording.json`; for each CPU its concatenated pages, in `cpuN`; and the records of `Names`, in
+    `names`.
 
     Args:
-        folder: to be made; may be there if it is empty.
+        folder: a new or an empty folder.
         probes: boundaries in programs.
-        ports: servers each connection to which is a request: services by port.
-        marker: where the marker file is offered; as `Session` takes it.
-        marker_group: likewise.
-        minimal: likewise.
+        ports: servers with one request per connection: services by port.
+        marker: the place where the marker file is offered; see `Session`.
+        marker_group: see `Session`.
+        minimal: see `Session`.
 
     Attributes:
         session: the tracing.
-        bytes: written so far.
+        bytes: the number of bytes so far.
 
     Raises:
         TracingError: the tracer cannot be used.
-        FileExistsError: the folder holds something.
+        FileExistsError: the folder is not empty.
 
     """
 
@@ -85,7 +86,7 @@ class Recorder:
                 file.close()
 
     def start(self) -> None:
-        """Let events come. The description is written at once, so that a killed recorder's folder can be read."""
+        """Start recording. The description is written at once, so that the folder of a killed recorder is readable."""
         self.session.start()
         files = [NAMES, *(f"cpu{cpu}" for cpu in self.session.instance.cpus)]
         self._files = {file: (self._folder / file).open("wb") for file in files}
@@ -93,7 +94,7 @@ class Recorder:
         (self._folder / DESCRIPTION).write_text(json.dumps(described, indent=1))
 
     def drain(self) -> None:
-        """Write down what has come."""
+        """Write the new events to the files."""
         for pages, cpus in self.session.take():
             self.bytes += pages.nbytes
             self._files[f"cpu{cpus[0]}"].write(pages.data)
@@ -102,12 +103,12 @@ class Recorder:
         self._files[NAMES].write(names)
 
     def stop(self) -> None:
-        """No more events; write down the last ones."""
+        """Stop recording, and write the last events."""
         self.session.stop()
         self.drain()
 
     def run(self, seconds: float, *, wanted: Callable[[], bool] = lambda: True) -> None:
-        """Start, and record for so long, or until it is no longer wanted."""
+        """Start, and record for this time in seconds, or as long as `wanted` returns true."""
         self.start()
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and wanted():

@@ -1,4 +1,4 @@
-"""Reading a folder that `Recorder` wrote, in bounded memory: each CPU's file a piece at a time, merged by time."""
+"""Read a folder of `Recorder` in bounded memory: each CPU's file a piece at a time, merged by time."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PIECE_PAGES: Final = 1024
-"""Of one CPU at a time: about 100,000 events."""
+"""The pages of one CPU that are read at a time: about 100,000 events."""
 
 PIECE_NAMES: Final = 4096
 
 MAX_CPUS: Final = 8192
-"""As many as Linux can have."""
+"""The most CPUs that Linux can have."""
 
 _NEVER: Final = 1 << 62
 _DISORDER_NS: Final = 1_000_000
-"""So far at most is a name behind one that was written down after it: it was being read meanwhile on another CPU."""
+"""The most nanoseconds by which a name may be older than the one before: it was being read meanwhile on another CPU."""
 
 
 def _number(described: Mapping[str, Any], name: str, least: int) -> int:
-    """A number of nanoseconds. Raises ValueError or KeyError for anything else."""
+    """Return a number of nanoseconds. Raises ValueError or KeyError for anything else."""
     found = described[name]
     if type(found) is not int or not least <= found <= LATEST_NS:
         raise ValueError(f"expected nanoseconds as {name}")
@@ -54,12 +54,12 @@ class Recording:
         path: the folder.
 
     Attributes:
-        host: whose it is.
-        wall_offset_s: to be added to the events' time for seconds since the Unix epoch.
-        warnings: what was found wrong while it was read, in words.
+        host: its host.
+        wall_offset_s: the offset from the time of the events to seconds since the Unix epoch.
+        warnings: the problems that were found while it was read, in words.
 
     Raises:
-        TraceError: it is not there, may not be read, or is not a recording.
+        TraceError: it is missing, unreadable, or not a recording.
 
     """
 
@@ -109,7 +109,7 @@ class Recording:
         )
 
     def __iter__(self) -> Iterator[Events]:
-        """All events in the order of time, once."""
+        """Yield all events in the order of time, once."""
         for merged_rows in self._merged():
             rows = with_failures(merged_rows)
             self._processes.fill(rows)
@@ -124,7 +124,7 @@ class Recording:
         waiting: dict[Generator[NDArray[np.void]], NDArray[np.void]] = {}
         try:
             while reached:
-                # The source is read on that holds the others up.
+                # Read on from the source that holds the others up.
                 source = min(reached, key=lambda one: reached[one])
                 rows = next(source, None)
                 if rows is None:
@@ -135,7 +135,7 @@ class Recording:
                 until = min(reached.values(), default=_NEVER)
                 ready = {one: int(np.searchsorted(some["ts"], until, side="left")) for one, some in waiting.items()}
                 if any(ready.values()):
-                    # Names first: of the same instant, a call's end is behind what it is about.
+                    # Names first: at the same instant, a call's end comes after its name.
                     yield merged(waiting[one][: ready[one]] for one in sources if one in waiting)
                     waiting = {one: some[ready[one] :] for one, some in waiting.items() if ready[one] < len(some)}
         finally:
@@ -143,14 +143,14 @@ class Recording:
                 source.close()
 
     def _before(self) -> Generator[NDArray[np.void]]:
-        """What was there when it began."""
+        """Yield the threads and descriptors from before the recording."""
         try:
             yield self._known.rows(self._begin_ns, self._texts)
         except (ValueError, TypeError, OverflowError) as error:
             raise TraceError(self.path / DESCRIPTION, f"expected what a recorder writes: {error!r}") from None
 
     def _pages(self, cpu: int) -> Generator[NDArray[np.void]]:
-        """Events of one CPU, a piece at a time."""
+        """Yield the events of one CPU, a piece at a time."""
         size = self._header.page
         for piece in self._pieces(self.path / f"cpu{cpu}", size, PIECE_PAGES, "nothing is known of this CPU"):
             raw = piece + bytes(-len(piece) % size)
@@ -162,13 +162,13 @@ class Recording:
                 raise TraceError(self.path / DESCRIPTION, what) from None
 
     def _names(self) -> Generator[NDArray[np.void]]:
-        """Names, a piece at a time."""
+        """Yield names, a piece at a time."""
         size = RECORD.itemsize
         for piece in self._pieces(self.path / NAMES, size, PIECE_NAMES, "no name is known of what was opened"):
             yield name_rows(piece[: len(piece) // size * size], self._texts)
 
     def _pieces(self, path: Path, size: int, most: int, missing: str) -> Iterator[bytes]:
-        """A file's content, whole items at a time, and what is left of the last one."""
+        """Yield a file's content, whole items at a time, and the rest of a cut one."""
         try:
             file = path.open("rb")
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Tracing while it lasts: instance, events and probes, what is known from before, and the buffers' pages."""
+"""A tracing session: instance, events and probes, the state from before, and the pages of the buffers."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ if TYPE_CHECKING:
     from laggard.producers.trace.boundaries.probes import Probe
 
 BUFFERS_KIB: Final = 64 << 10
-"""Of all CPUs together; at 43 bytes an event, 1.5 million events."""
+"""The buffers of all CPUs together; at 43 bytes an event, 1.5 million events."""
 
-_BUFFER_KIB: Final = (1 << 10, 16 << 10)  # of one CPU, at least and at most: seconds, where following events is held up
+_BUFFER_KIB: Final = (1 << 10, 16 << 10)  # of one CPU, at least and at most: enough for seconds of delay in reading
 _FIRST_PID_NAMESPACE: Final = 0xEFFFFFFC  # PROC_PID_INIT_INO of include/linux/proc_ns.h
 _TAKEN_PAGES: Final = 1024  # at once
 
 
 class Pages(NamedTuple):
-    """Pages as they were read: shape (n, bytes of a page), and of which CPU each is."""
+    """Pages as they were read, shape (n, bytes of a page), and the CPU of each."""
 
     pages: NDArray[np.uint8]
     cpus: NDArray[np.int16]
 
 
 class Session:
-    """One recording: from `start` to `stop`.
+    """A recording, from `start` to `stop`.
 
-    What the calling process does is left out.
+    The calling process is excluded.
 
     Args:
         probes: boundaries in programs.
-        marker: where the marker file is offered to programs.
-        marker_group: the id of the group that may write it, beside root.
-        minimal: only what local states take: no interrupts, timers, block devices and names.
-        root: where tracefs is mounted.
+        marker: the place where the marker file is offered to programs.
+        marker_group: the id of the group that may write it, in addition to root.
+        minimal: whether to record only events for local states: no interrupts, timers, block devices and names.
+        root: the mount point of tracefs.
 
     Attributes:
-        instance: of the tracer.
-        begin_ns: on the trace's clock.
-        known: of threads and descriptors, when it started.
-        formats: of the events that are on.
-        notes: what cannot be told here, in words.
+        instance: the instance of the tracer.
+        begin_ns: its begin on the trace's clock.
+        known: the threads and descriptors at its start.
+        formats: the formats of the enabled events.
+        notes: the limitations on this machine, in words.
 
     Raises:
-        TracingError: it cannot be.
+        TracingError: the tracer cannot be used.
 
     """
 
@@ -92,7 +92,7 @@ class Session:
         self.notes: list[str] = []
         self.names: Names | None = None
         try:
-            # Before the tracer's events are on: `Names` says why.
+            # Before the tracer's events are on; see `Names`.
             try:
                 self.names = None if minimal else Names()
             except BpfError as error:
@@ -130,17 +130,17 @@ class Session:
         return [*EVENTS, *sorted(name for name in names if name.endswith(("_entry", "_exit")))]
 
     def start(self) -> None:
-        """Let events come, and read what is there already."""
+        """Start recording, and read the state from before."""
         self.begin_ns = time.monotonic_ns()
         self.instance.switch(on=True)
-        # After the first event, so that what is opened meanwhile is in one of both at least.
+        # After the first event, so that a descriptor that is opened meanwhile is in at least one of both.
         self.known = read_known(without=os.getpid())
         if self._marker is not None:
-            # Last: while an instance is set up, whoever opens the file waits.
+            # Last, since programs that open the file wait while an instance is set up.
             self.instance.publish_marker(self._marker, self._marker_group)
 
     def take(self) -> Iterator[Pages]:
-        """All that is in the buffers, in portions; each portion's arrays are reused for the next."""
+        """Yield the content of the buffers, in portions; each portion's arrays are reused for the next."""
         for cpu in self.instance.cpus:
             while True:
                 size = self.instance.read(cpu, self._taken.data.cast("B")) // self.instance.header.page
@@ -150,15 +150,15 @@ class Session:
                     break
 
     def take_names(self) -> bytes:
-        """Names that came, as `name_rows` takes them; to be taken after the pages that they explain."""
+        """Take the new names for `name_rows`; call it after the pages that they explain were taken."""
         return self.names.take() if self.names else b""
 
     def stop(self) -> None:
-        """No more events. What is in the buffers can still be taken."""
+        """Stop recording. The content of the buffers can still be taken."""
         self.instance.switch(on=False)
 
     def described(self) -> dict[str, Any]:
-        """All that reading the pages takes, as plain data."""
+        """Return all data that is needed to read the pages, as plain data."""
         formats = {name: (self.instance.path / "events" / name / "format").read_text() for name in self.formats}
         return {
             "begin_ns": self.begin_ns,
@@ -182,17 +182,17 @@ class Session:
 
 
 def sees_all_threads(root: str = "/proc") -> bool:
-    """Whether our pid namespace is the machine's first one, by whose ids the tracer tells of threads."""
+    """Return whether our pid namespace is the machine's first one, whose ids the tracer reports."""
     return os.stat(f"{root}/self/ns/pid").st_ino == _FIRST_PID_NAMESPACE  # noqa: PTH116 - follows the link to it
 
 
 def machine() -> str:
-    """What this machine is called in the tables of system calls."""
+    """Return the name of this machine in the tables of system calls."""
     return platform.machine()
 
 
 def wall_offset_ns() -> int:
-    """What is to be added to the trace's clock for nanoseconds since the Unix epoch: the best of some tries."""
+    """Return the offset from the trace's clock to nanoseconds since the Unix epoch: the best of five tries."""
     tries = []
     for _ in range(5):
         before = time.monotonic_ns()
@@ -203,7 +203,7 @@ def wall_offset_ns() -> int:
 
 
 def devices(root: str = "/proc") -> dict[int, str]:
-    """Names of block devices, by `major << 20 | minor`."""
+    """Return the names of block devices, by `major << 20 | minor`."""
     found = {}
     for line in Path(root, "diskstats").read_text().splitlines():
         major, minor, name = line.split()[:3]
