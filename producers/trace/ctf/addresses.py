@@ -1,4 +1,4 @@
-"""Addresses and packets of the network, as LTTng's events tell them."""
+"""Addresses and packets of the network in the events of LTTng."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TCP_HEADER_WORDS = 5
 
 
 def address(packed: bytes, port: int | str) -> str:
-    """`127.0.0.1:3306` or `[::1]:3306`; empty for no address."""
+    """Return `127.0.0.1:3306` or `[::1]:3306`; empty for no address."""
     if len(packed) not in (4, 16):
         return ""
     found = ipaddress.ip_address(packed)
@@ -23,7 +23,7 @@ def address(packed: bytes, port: int | str) -> str:
 
 
 def packed(value: object) -> bytes:
-    """An address as bytes: bytes already, or the eight numbers of 16 bits that an IPv6 address has."""
+    """Return an address as bytes: from bytes, or from the eight 16-bit numbers of an IPv6 address."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, list):
@@ -32,13 +32,14 @@ def packed(value: object) -> bytes:
 
 
 def packet_id(fields: Mapping[str, Any]) -> int:
-    """By what a packet of TCP or UDP is known on both hosts: 63 bits, 0 for one that is of neither or has no headers.
+    """Return the id of a packet of TCP or UDP on both hosts: 63 bits, 0 for other packets and without headers.
 
-    One with data is known by its first byte's sequence number, not its length: hosts cut and join segments on their
-    way to the device. An acknowledgement without data is known by what it acknowledges.
+    A packet with data is identified by the sequence number of its first byte, not by its length: hosts split and join
+    segments on their way to the device. An acknowledgment without data is identified by the number that it
+    acknowledges.
 
     Args:
-        fields: of `net_dev_queue` or `net_if_receive_skb`, those of the headers among them.
+        fields: the fields of `net_dev_queue` or `net_if_receive_skb`, including those of the headers.
 
     """
     source, destination = packed(fields.get("saddr")), packed(fields.get("daddr"))
@@ -56,7 +57,7 @@ def packet_id(fields: Mapping[str, Any]) -> int:
 
 
 def _data_bytes(fields: Mapping[str, Any]) -> int:
-    """The bytes behind the headers."""
+    """Return the number of bytes behind the headers."""
     header = 4 * int(fields.get("data_offset", _TCP_HEADER_WORDS))
     if "payload_len" in fields:
         return int(fields["payload_len"]) - header

@@ -1,4 +1,4 @@
-"""Fields of many events of one class at once, out of a packet's bytes."""
+"""Read the fields of many events of one class at once from the bytes of a packet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Window:
     """A packet as 64-bit words that begin at every one of its bytes.
 
     Parameters:
-        data: the packet, with 16 bytes or more behind what is read.
+        data: the packet, with at least 16 bytes behind the bytes that are read.
 
     """
 
@@ -35,7 +35,7 @@ class Window:
         }
 
     def integers(self, positions: NDArray[np.int64], bit: int, kind: Integer) -> NDArray[np.int64]:
-        """The integer at a bit behind each position. One of 64 bits without sign wraps round."""
+        """Return the integer at a bit behind each position. An unsigned one of 64 bits wraps around."""
         words = self._words[kind.little]
         at = positions + (bit >> 3)
         inner, size = bit & 7, kind.size
@@ -57,7 +57,7 @@ class Window:
         return value.view(np.int64)
 
     def texts(self, positions: NDArray[np.int64], byte: int, length: int) -> list[bytes]:
-        """The bytes up to the first zero, behind each position."""
+        """Return the bytes up to the first zero, behind each position."""
         if not length or not len(positions):
             return [b""] * len(positions)
         view = np.ndarray((len(self._data) - length + 1,), f"V{length}", self._data, strides=(1,))
@@ -65,12 +65,12 @@ class Window:
 
 
 class Columns:
-    """What the events of one class in one packet say, by the names of their fields.
+    """The fields of the events of one class in one packet, by name.
 
     Parameters:
         group: the events.
         window: their packet.
-        texts: where texts are entered.
+        texts: the table to which texts are added.
 
     """
 
@@ -82,7 +82,7 @@ class Columns:
         self._window = window
 
     def integers(self, *names: str) -> NDArray[np.int64] | None:
-        """The first of these fields that the class has; None where it has none of them."""
+        """Return the first of these fields that the class has; None without any."""
         for name in names:
             column = self._group.layout.columns.get(name)
             if column is not None and isinstance(column.kind, Integer):
@@ -93,7 +93,7 @@ class Columns:
         return None
 
     def bytes(self, *names: str) -> Sequence[bytes] | None:
-        """Likewise of a text."""
+        """Return the first of these text fields that the class has; None without any."""
         for name in names:
             column = self._group.layout.columns.get(name)
             if column is not None and isinstance(column.kind, Array):
@@ -104,7 +104,7 @@ class Columns:
         return None
 
     def texts(self, *names: str) -> NDArray[np.int32] | None:
-        """Their places in the table of texts."""
+        """Return the places of the first of these text fields in the table of texts."""
         found = self.bytes(*names)
         if found is None:
             return None
@@ -112,7 +112,7 @@ class Columns:
         return np.array([places[text] for text in found], np.int32)
 
     def _walked(self, name: str, kind: type) -> list[Any] | None:
-        """Values behind the fields at known places; None where there are none of this kind."""
+        """Return the values behind the fields at known places; None if none has this type."""
         prefix, _, inner = name.rpartition(".")
         if not self._group.walked or (prefix and inner in self.fields()):
             return None
@@ -120,9 +120,9 @@ class Columns:
         return values if any(isinstance(value, kind) for value in values) else None
 
     def fields(self) -> Sequence[str]:
-        """The names of its own fields, in their order."""
+        """Return the names of the event's own fields, in their order."""
         return [name for name, _ in self._group.event.fields.fields]
 
     def walked(self) -> Sequence[dict[str, object]]:
-        """What is behind the fields at known places, event by event."""
+        """Return the fields behind those at known places, event by event."""
         return self._group.walked

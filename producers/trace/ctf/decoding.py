@@ -1,4 +1,4 @@
-"""The events of one CTF packet: found one after the other, then read column by column."""
+"""Decode the events of a CTF packet: find them one after the other, then read them by columns."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 _CUT: Final = "it ends within an event"
 
 PADDING: Final = 16
-"""So many bytes behind a packet's last are read, though not used, with its last field."""
+"""The number of bytes behind a packet's last one that are read with its last field, but not used."""
 
 
 class Option(NamedTuple):
-    """One form of a stream's event headers, as LTTng has a compact and an extended one."""
+    """A form of a stream's event headers: LTTng has a compact and an extended one."""
 
     first: int
     last: int
@@ -42,10 +42,10 @@ class Group(NamedTuple):
 
     Attributes:
         event: their class.
-        layout: where their fields are.
+        layout: the places of their fields.
         at: their places among the packet's events, shape (n,).
         positions: the bytes at which they begin, shape (n,).
-        walked: what is behind the fields at known places; empty where nothing is.
+        walked: the fields behind those at known places; empty without any.
 
     """
 
@@ -57,12 +57,12 @@ class Group(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A packet's events.
+    """The events of a packet.
 
     Attributes:
-        events: how many.
-        groups: by class.
-        problem: why the rest of the packet cannot be read; empty where all was.
+        events: the number of events.
+        groups: the events by class.
+        problem: the reason why the rest of the packet is unreadable; empty if all was read.
 
     """
 
@@ -72,16 +72,16 @@ class Found(NamedTuple):
 
 
 class Decoder:
-    """Finds the events of a stream class's packets.
+    """Finds the events in the packets of a stream class.
 
     Parameters:
-        stream: what they are.
+        stream: the stream class.
 
     Attributes:
-        packet: reads a packet's context.
+        packet: reads the context of a packet.
 
     Raises:
-        UnreadableError: the headers of its events are of no form that is known here.
+        UnreadableError: the headers of its events have an unknown form.
 
     """
 
@@ -123,12 +123,12 @@ class Decoder:
         return tag, options
 
     def events(self, data: bytes, begin: int, end: int) -> Found:
-        """All events between two bytes of a packet.
+        """Find all events between two bytes of a packet.
 
         Parameters:
             data: the packet; `PADDING` bytes may follow it.
-            begin: where the first one is.
-            end: behind the last one.
+            begin: the begin of the first event.
+            end: the end of the last event.
 
         """
         positions: list[int] = []
@@ -183,7 +183,7 @@ class Decoder:
         return groups
 
     def _layout(self, data: bytes, at: int, number: int) -> Layout:
-        """The layout of the event at a byte, whose header begins with a number."""
+        """Return the layout of the event at a byte, whose header begins with a number."""
         phase = at % self._phases
         extended = self._extended.get((number, phase))
         if extended is not None:
@@ -218,7 +218,7 @@ class Decoder:
 
 
 def _widest(kind: Type) -> int:
-    """The largest alignment of a type and what it is made of."""
+    """Return the largest alignment of a type and its parts."""
     match kind:
         case Array(element=element):
             return _widest(element)

@@ -1,7 +1,7 @@
-"""Where the fields of a CTF event are: known once and for all up to the first of variable length, walked to behind it.
+"""The places of the fields of a CTF event: fixed up to the first of variable length, and found by walking behind it.
 
-Most kernel events have a fixed length: a packet's are only stepped over, and what is wanted of them is gathered by
-numpy for all at once. Behind a text or a sequence each event is walked through alone.
+Most kernel events have a fixed length. They are only stepped over, and numpy gathers their fields for the whole packet
+at once. Behind a text or a sequence, each event is walked separately.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 Scope = dict[str, Any]
-"""What was read of an event so far, by name; a name that comes again (in a struct in a struct) is the latest."""
+"""The fields of an event so far, by name; of repeated names (in a struct in a struct) the last one."""
 
 Walk = Callable[[bytes, int, Scope], int]
-"""Reads a field at a bit of a packet, puts its value where it belongs, and returns the bit behind it."""
+"""Reads a field at a bit of a packet, stores its value in the scope, and returns the bit behind it."""
 
 _MOST_FLAT: Final = 8
-"""The elements of an array of at most so many numbers are columns of their own: `args[0]`."""
+"""The elements of an array of at most this many numbers are columns of their own: `args[0]`."""
 
 _MOST_FIXED: Final = 4096
 
 _LONGEST: Final = 1 << 20
-"""A sequence says that it has more elements than this: what is read is no event."""
+"""The most elements of a sequence: with more, the data is not an event."""
 
 
 class UnreadableError(Exception):
-    """What is read cannot be an event of this class."""
+    """The data cannot be an event of this class."""
 
 
 class Column(NamedTuple):
     """A field at a known place.
 
     Attributes:
-        bit: from the event's begin.
-        kind: an integer, or for a text of fixed length the array.
+        bit: its place from the event's begin.
+        kind: an integer, or the array for a text of fixed length.
 
     """
 
@@ -50,15 +50,16 @@ class Column(NamedTuple):
 
 @dataclass(slots=True)
 class Layout:
-    """Where the fields of a class's events are, for events that begin at the same place modulo the alignment.
+    """The places of the fields of a class, for events that begin at the same place modulo the alignment.
 
     Attributes:
-        number: its own, among all of a stream.
-        size: bytes of an event; 0 where they differ.
-        columns: fields at known places, by name; `header.timestamp`, `context.tid`, and the event's own alone.
-        needed: reads an integer among these that says the length or the kind of what follows, and where it is.
-        rest: where what follows begins (bits), relative to the event.
-        walks: reads what follows, field by field.
+        number: its number among the layouts of a stream.
+        size: the number of bytes of an event; 0 if it varies.
+        columns: fields at known places, by name; `header.timestamp`, `context.tid`, and the event's own without a
+            prefix.
+        needed: the readers and places of integers among these that give the length or the type of later fields.
+        rest: the begin of the later fields (bits), relative to the event.
+        walks: the readers of the later fields, in their order.
 
     """
 
@@ -70,11 +71,11 @@ class Layout:
     walks: tuple[Walk, ...] = ()
 
     def walked(self, data: bytes, at: int) -> tuple[int, Scope]:
-        """The byte behind the event at byte `at`, and what is behind its fields at known places.
+        """Return the byte behind the event at byte `at`, and the fields behind those at known places.
 
         Raises:
             UnreadableError: it cannot be of this class.
-            IndexError: it reaches behind the data.
+            IndexError: it extends behind the data.
 
         """
         scope: Scope = {}
@@ -88,11 +89,11 @@ class Layout:
 
 @dataclass(slots=True)
 class Placing:
-    """Goes through the fields of an event as long as places are known.
+    """Goes through the fields of an event while places are known.
 
     Attributes:
         phase: the event's first bit, modulo the alignment.
-        bit: where the next field is, relative to the event.
+        bit: the place of the next field, relative to the event.
 
     """
 
@@ -103,14 +104,14 @@ class Placing:
     waiting: list[tuple[str, Type]] = field(default_factory=list)
 
     def place(self, name: str, kind: Type, prefix: str = "") -> None:
-        """The next field; from the first of variable length on they wait to be walked to."""
+        """Place the next field; from the first of variable length on, fields wait to be walked."""
         if self.waiting or not is_fixed(kind):
             self.waiting.append((name, kind))
         else:
             self._fixed(name, kind, prefix)
 
     def align(self, bits: int) -> None:
-        """To the next place that is a multiple."""
+        """Move to the next multiple of an alignment."""
         if self.waiting:
             self.waiting.append(("", Struct((), bits)))
         else:
@@ -140,7 +141,7 @@ class Placing:
 
 
 def is_fixed(kind: Type) -> bool:
-    """Whether all values of a type have the same length, and one that can be laid out."""
+    """Return whether all values of a type have the same length, and one that is short enough to lay out."""
     match kind:
         case Text() | Variant():
             return False
@@ -154,7 +155,7 @@ def is_fixed(kind: Type) -> bool:
 
 
 def laid_out(number: int, placing: Placing) -> Layout:
-    """The layout of an event whose fields were all placed."""
+    """Return the layout of an event after all its fields were placed."""
     if not placing.waiting:
         return Layout(number, (placing.bit + 7) >> 3, placing.columns)
     needs: set[str] = set()
@@ -171,7 +172,7 @@ def laid_out(number: int, placing: Placing) -> Layout:
 
 
 def _references(kind: Type) -> Iterator[str]:
-    """The names of fields that say how long a value is, or what."""
+    """Yield the names of the fields that give the length or the type of a value."""
     match kind:
         case Array(element=element, length=length):
             if isinstance(length, str):
@@ -187,12 +188,12 @@ def _references(kind: Type) -> Iterator[str]:
 
 
 def walking(name: str, kind: Type, kinds: dict[str, Type]) -> Walk:
-    """Reads a field of any type.
+    """Return the reader of a field of any type.
 
     Parameters:
-        name: what its value is called in the scope.
+        name: the name of its value in the scope.
         kind: its type.
-        kinds: the enumerations among the fields before it, by name; it is entered if it is one.
+        kinds: the enumerations among the fields before it, by name; it is added if it is one.
 
     """
     match kind:
@@ -241,7 +242,7 @@ def _integer(name: str, kind: Integer) -> Walk:
 
 
 def bits_at(data: bytes, bit: int, kind: Integer) -> int:
-    """An integer at any bit: of bits in a byte the lowest are the first in little-endian order, the highest in big."""
+    """Return an integer at any bit: a byte's first bits are the lowest in little-endian order, the highest in big."""
     first, end = bit >> 3, (bit + kind.size + 7) >> 3
     part = data[first:end]
     if len(part) < end - first:
@@ -301,7 +302,7 @@ def _array(name: str, kind: Array, kinds: dict[str, Type]) -> Walk:
         length = fixed if isinstance(fixed, int) else scope.get(fixed, -1)
         if not 0 <= length <= _LONGEST:
             raise UnreadableError(f"a sequence of {length:,} elements")
-        bit += -bit % element.align  # also before none: so the specification
+        bit += -bit % element.align  # also before an empty one, by the specification
         if is_bytes:
             at = bit >> 3
             if at + length > len(data):

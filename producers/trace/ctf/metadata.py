@@ -31,7 +31,7 @@ PACKET_MAGIC: Final = 0x75D11D57
 _PACKET_HEADER_BYTES: Final = 37
 
 LONGEST: Final = 64 << 20
-"""A metadata file of more bytes than this is none: all of LTTng's kernel events take half a megabyte."""
+"""The most bytes of a metadata file: all kernel events of LTTng need half a megabyte."""
 
 _TOKEN: Final = re.compile(
     r"""\s+ | /\*.*?\*/ | //[^\n]*
@@ -45,10 +45,10 @@ _DEEPEST: Final = 64
 
 
 def read_metadata(path: Path) -> Metadata:
-    """What the file `metadata` in a trace's folder says.
+    """Read the file `metadata` in the folder of a trace.
 
     Raises:
-        TraceError: it is not there, may not be read, or is not of CTF 1.8.
+        TraceError: it is missing, unreadable, or not of CTF 1.8.
 
     """
     try:
@@ -61,10 +61,10 @@ def read_metadata(path: Path) -> Metadata:
 
 
 def unpacked(content: bytes, place: object) -> str:
-    """The text of metadata that may be in packets.
+    """Return the text of metadata that may be in packets.
 
     Raises:
-        TraceError: neither a text nor whole packets.
+        TraceError: it is neither a text nor whole packets.
 
     """
     for order in "<>":
@@ -86,7 +86,7 @@ def _joined(content: bytes, order: str, place: object) -> str:
     parts, at = [], 0
     while at < len(content):
         if len(content) - at < _PACKET_HEADER_BYTES:
-            break  # the end of a copy that was cut short: what is there may do
+            break  # the end of a cut copy: the part before may suffice
         magic, _, _, content_bits, packet_bits = struct.unpack_from(f"{order}I16sIII", content, at)
         if magic != PACKET_MAGIC or not _PACKET_HEADER_BYTES * 8 <= content_bits <= packet_bits:
             raise TraceError(place, f"expected a packet of metadata at byte {at:,}, there is none")
@@ -96,10 +96,10 @@ def _joined(content: bytes, order: str, place: object) -> str:
 
 
 def parse_metadata(text: str, place: object = "metadata") -> Metadata:
-    """Types, streams, events and clocks out of a text in TSDL.
+    """Parse the types, streams, events and clocks in a text in TSDL.
 
     Raises:
-        TraceError: it cannot be understood; the line is named.
+        TraceError: it cannot be parsed; the message names the line.
 
     """
     return _Parser(text, place).metadata()
@@ -110,12 +110,12 @@ _FURTHEST_NS: Final = 1 << 62
 
 
 def plain(name: str) -> str:
-    """A field's name without the underscore that tracers put before all of them."""
+    """Return a field's name without the underscore that tracers put before all of them."""
     return name.removeprefix("_")
 
 
 class _Parser:
-    """Recursive descent over the tokens."""
+    """A recursive-descent parser of the tokens."""
 
     def __init__(self, text: str, place: object) -> None:
         self._place = place
@@ -195,7 +195,7 @@ class _Parser:
             raise self._here(f"expected trace, env, clock, stream, event or a type, got {word!r}")
 
     def _attributes(self) -> tuple[dict[str, str], dict[str, Type]]:
-        """What stands in braces: `name = value;` and `name := type;`; aliases within are taken in."""
+        """Parse a block in braces: `name = value;` and `name := type;`. Aliases in it are added."""
         values: dict[str, str] = {}
         types: dict[str, Type] = {}
         self._expect("{")
@@ -222,7 +222,7 @@ class _Parser:
         return "".join(parts)
 
     def _trace(self) -> None:
-        # The byte order is that of all integers, also of those in the packet's header, which may stand before it.
+        # The byte order applies to all integers, also to those in the packet's header, which may come before it.
         order = re.compile(r"byte_order\s*=\s*(\w+)").search(self._text, self._tokens[self._at][2])
         self._found.little = order is None or order[1] in ("le", "native")
         values, types = self._attributes()
@@ -331,7 +331,7 @@ class _Parser:
         return found
 
     def _named(self, word: str) -> Type:
-        """A type by its name, of one or several words (`unsigned long`); the longest that is known."""
+        """Parse the name of a type, of one or several words (`unsigned long`); the longest known name is used."""
         words, found, end = [word], self._types.get(word), self._at
         while self._at < len(self._tokens) and self._tokens[self._at][0] == "word":
             words.append(self._next()[1])
@@ -406,7 +406,7 @@ class _Parser:
             while self._peek() not in ("]", ""):
                 parts.append(self._next()[1])
             self._expect("]")
-            # A path such as `stream.event.context.n` is searched by its last part.
+            # A path such as `stream.event.context.n` is looked up by its last part.
             lengths.append(
                 self._number(parts[0]) if parts and parts[0][0].isdigit() else plain(parts[-1] if parts else "")
             )
@@ -470,5 +470,5 @@ class _Parser:
 
 
 def _unquoted(text: str) -> str:
-    """A quoted text without its quotes; what is escaped stands for itself."""
+    """Return a quoted text without its quotes; escaped characters stand for themselves."""
     return re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""Which thread an event is of, where the recorder does not say: the one that ran on its CPU."""
+"""The thread of an event, if the recorder does not report it: the one that ran on its CPU."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 UNKNOWN = -1
 
 _OWN = (Kind.BEGIN, Kind.END)
-"""Told by programs, which may know themselves by another number than the kernel does."""
+"""Events of programs, which may know their threads by other numbers than the kernel's."""
 
 
 class Running:
     """Follows the switches of all CPUs of a host.
 
-    What was not seen to be switched to is taken from the next switch: who left the CPU had it. Behind lost events
-    nobody is known until then.
+    If no switch to a thread was seen, or not since events were lost, the next switch shows it: the thread that left the
+    CPU.
     """
 
     def __init__(self) -> None:
         self._now: dict[int, int] = {}
 
     def fill(self, events: NDArray[np.void]) -> None:
-        """Enter `tid` where it is missing.
+        """Fill in missing `tid`.
 
         Args:
-            events: of dtype `EVENT`, in the order of time, those after the ones of the last call; changed in place.
+            events: the events, of dtype `EVENT`, in the order of time, after those of the last call; changed in place.
 
         """
         cpus = events["cpu"]

@@ -1,4 +1,4 @@
-"""One stream of a CTF trace: a file of packets, each with the events of one CPU, and what is known to be missing."""
+"""A stream of a CTF trace: a file of packets, each with the events of one CPU, and its known gaps."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ PACKET_MAGIC: Final = 0xC1FC1FC1
 
 _SECOND_NS: Final = 1_000_000_000
 FOREVER_NS: Final = 1 << 62
-"""No time is later, and no number is larger; what a damaged file says fits into 64 bits all the same."""
+"""The upper bound of all times and numbers, so that values of a damaged file fit into 64 bits."""
 
 _MOST_CPUS: Final = 1 << 15
 _LONGEST_HEAD: Final = 4 << 10
 
 
 class Gap(NamedTuple):
-    """Events are missing.
+    """A gap with missing events.
 
     Attributes:
-        begin_ns: since when.
-        end_ns: until when; `FOREVER_NS` where the rest of the stream cannot be read.
-        lost: how many; 0 where it is not known.
+        begin_ns: its begin.
+        end_ns: its end; `FOREVER_NS` if the rest of the stream is unreadable.
+        lost: the number of missing events; 0 if unknown.
 
     """
 
@@ -47,14 +47,14 @@ class Gap(NamedTuple):
 
 
 class Packet(NamedTuple):
-    """What a packet holds.
+    """The content of a packet.
 
     Attributes:
-        cpu: whose events; -1 where it is not told.
-        ts: nanoseconds of the stream's clock, never falling, shape (n,).
+        cpu: the CPU of its events; -1 if unknown.
+        ts: the times in nanoseconds of the stream's clock, never falling, shape (n,).
         groups: the events by class.
         window: the bytes that they are read from.
-        gaps: what is missing before and in it.
+        gaps: the gaps before and in it.
 
     """
 
@@ -66,7 +66,7 @@ class Packet(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """A packet's own fields, and where its events are, in bytes."""
+    """A packet's own fields, and the places of its parts, in bytes."""
 
     stream: StreamClass
     fields: dict[str, Any]
@@ -78,12 +78,12 @@ class _Head(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """What the next packet of a CPU is compared with, also where LTTng's rotation has put it into another file.
+    """The state before the next packet of a CPU, which LTTng's rotation may have put into another file.
 
     Attributes:
         last_ns: the latest event's time.
-        end_ns: when the packet ended.
-        discarded: events that the recorder discarded so far.
+        end_ns: the end of the packet.
+        discarded: the number of events that the recorder has discarded so far.
         sequence: the packet's number.
 
     """
@@ -99,17 +99,17 @@ class Stream:
 
     Parameters:
         path: the file.
-        metadata: of the trace.
-        decoders: one for each class of streams of the trace, made as they are needed.
-        told: what is wrong is told here.
-        histories: of the streams of all files of a host, by what they are of.
+        metadata: the metadata of the trace.
+        decoders: one for each class of streams of the trace, created as needed.
+        told: collects the problems.
+        histories: the histories of the streams in all files of a host, by stream and CPU.
 
     Attributes:
         path: the file.
-        clock: what its times mean.
+        clock: the clock of its times.
 
     Raises:
-        TraceError: it cannot be read, or is no stream of this trace.
+        TraceError: it is unreadable, or not a stream of this trace.
 
     """
 
@@ -141,14 +141,14 @@ class Stream:
 
     @property
     def begins_ns(self) -> int | None:
-        """When the next packet begins."""
+        """The begin of the next packet."""
         if self._next is None:
             return None
         begin = self._next.fields.get("timestamp_begin")
         return self._ns(begin) if isinstance(begin, int) else -(1 << 62)
 
     def read(self) -> Packet:
-        """The next packet."""
+        """Read the next packet."""
         head = self._next
         assert head is not None
         data = self._bytes(head.begin, min(head.end, self._size)) + bytes(PADDING)
@@ -172,12 +172,12 @@ class Stream:
         self._at = head.end
         self._next = self._head()
         if self._next is None and self._at != head.end and not cut:
-            # Of this CPU nothing is known from here on.
+            # The rest of this CPU is unknown.
             gaps.append(Gap(max(self._history.last_ns or 0, self._history.end_ns or 0), FOREVER_NS, 0))
         return Packet(cpu if cpu < _MOST_CPUS else -1, ts, found.groups, window, gaps)
 
     def _bytes(self, begin: int, end: int) -> bytes:
-        """A part of the file, which is not kept open: there may be many, and not all are read to their end."""
+        """Read a part of the file, which is not kept open: there may be many, and not all are read to their end."""
         try:
             with self.path.open("rb") as file:
                 file.seek(begin)
@@ -186,7 +186,7 @@ class Stream:
             raise TraceError(self.path, f"cannot be read: {error.strerror}") from error
 
     def _head(self) -> _Head | None:
-        """The packet at the current place; None where there is none any more."""
+        """Read the head of the packet at the current place; None without a further one."""
         if self._at >= self._size:
             return None
         scope: Scope = {}
@@ -214,7 +214,7 @@ class Stream:
         whole = int(scope.get("packet_size", rest))
         content = int(scope.get("content_size", whole))
         if not bit <= content <= whole or whole % 8:
-            # So LTTng leaves a packet that it was writing when the machine stopped.
+            # LTTng leaves such a packet if the machine stops while it is being written.
             self._ends("a packet was not finished, what follows is not read")
             return None
         self._clock_of(stream)
@@ -222,7 +222,7 @@ class Stream:
         return _Head(stream, scope, self._at, first, self._at + content // 8, self._at + whole // 8)
 
     def _ends(self, problem: str) -> None:
-        """Nothing more of this file can be read."""
+        """Report that the rest of this file is unreadable."""
         self._told.tell(problem, self.path)
         self._at = self._size
 
@@ -242,7 +242,7 @@ class Stream:
         return self._ns(begin) if isinstance(begin, int) else (self._history.last_ns or 0)
 
     def _times(self, head: _Head, groups: Sequence[Group], count: int, window: Window) -> NDArray[np.int64]:
-        """Nanoseconds of each event: in full, or only the lowest bits, which start anew when they are used up."""
+        """Return the time of each event in nanoseconds, from full times or from lowest bits, which wrap around."""
         raw = np.zeros(count, np.int64)
         bits = np.full(count, 64, np.int64)
         for group in groups:
@@ -290,16 +290,16 @@ class Stream:
 
 
 def unwrapped(raw: NDArray[np.int64], bits: NDArray[np.int64], begin: int, end: int | None) -> NDArray[np.int64]:
-    """Full times out of the lowest bits of them.
+    """Return full times from their lowest bits.
 
-    A recorder writes a full time when more than its lowest bits changed, so less than before means once around. Where
-    that leads beyond the packet's end, time ran backward instead, and least where the step was the smallest.
+    A recorder writes a full time when more than its lowest bits changed, so a smaller value means one wrap. If that
+    leads beyond the packet's end, time ran backward instead; this is assumed for the smallest steps.
 
     Args:
-        raw: as they are in the headers, shape (n,).
-        bits: how many bits each one has; 64 is a full time.
-        begin: the packet's.
-        end: the packet's; None where it is not told.
+        raw: the values in the headers, shape (n,).
+        bits: the number of bits of each one; 64 is a full time.
+        begin: the packet's begin.
+        end: the packet's end; None if unknown.
 
     Returns:
         Shape (n,).
@@ -332,7 +332,7 @@ def unwrapped(raw: NDArray[np.int64], bits: NDArray[np.int64], begin: int, end: 
 
 
 def _clocks(kind: Type) -> list[str]:
-    """The clocks that the integers of an event's header are of."""
+    """Return the clocks of the integers in an event's header."""
     match kind:
         case Integer(clock=clock):
             return [clock] if clock else []

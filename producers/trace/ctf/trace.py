@@ -1,4 +1,4 @@
-"""CTF traces of one host, such as LTTng's of the kernel and of its programs, as one stream of events."""
+"""The CTF traces of one host, for example LTTng's of the kernel and of programs, as one stream of events."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ METADATA: Final = "metadata"
 _BATCH: Final = 1 << 16
 
 _LATER_THAN_BOOT_NS: Final = 10**18
-"""No machine runs for so long, 31 years: such times are of the day, as perf writes them where it is asked to."""
+"""No machine runs for this time, 31 years: such times are of the day, as perf writes them on request."""
 
 
 class CtfTrace:
     """The traces that one host recorded together.
 
-    LTTng keeps that of the kernel and those of programs in folders of their own, each with its metadata. Where their
-    clocks are the same one, its values are compared as they are; else by what they say of the time of day.
+    LTTng puts that of the kernel and those of programs into separate folders, each with its metadata. If they use the
+    same clock, its values are compared directly, otherwise by their times of day.
 
     Parameters:
-        folders: each one with its streams, and what its metadata says.
-        boundaries: pairs of a program's events that bound requests, beside those that are known.
+        folders: each folder with streams, and its metadata.
+        boundaries: pairs of a program's events that bound requests, in addition to the known ones.
 
     Attributes:
-        host: what it calls itself; empty where it does not say.
-        wall_offset_s: to be added to the events' time for seconds since the Unix epoch.
+        host: the name of the host; empty if unknown.
+        wall_offset_s: the offset from the time of the events to seconds since the Unix epoch.
 
     Raises:
-        TraceError: there is nothing that can be read.
+        TraceError: there is no readable trace.
 
     """
 
@@ -79,14 +79,14 @@ class CtfTrace:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is wrong with parts of it, as far as it was read."""
+        """The problems of its parts so far."""
         return self._told.warnings
 
     def _why(self) -> str:
         return "".join(f"; {warning}" for warning in self._told.warnings)
 
     def _ahead(self, stream: Stream, reference: Stream) -> int:
-        """Nanoseconds to add to a stream's times for those of the reference."""
+        """Return the nanoseconds from a stream's times to those of the reference."""
         if not _is_dated(stream):
             what = "taken for the monotonic clock's" if _is_dated(reference) else "requests are dated since boot"
             self._told.tell(f"times are not of the day: {what}", stream.path.parent, times=0)
@@ -104,7 +104,7 @@ class CtfTrace:
         return None
 
     def __iter__(self) -> Iterator[Events]:
-        """All events, in the order of time; once."""
+        """Yield all events, in the order of time; once."""
         running = Running()
         queue = [(self._begins(index), index) for index in range(len(self._parts))]
         heapq.heapify(queue)
@@ -139,7 +139,7 @@ class CtfTrace:
         return begin + ahead
 
     def _rows(self, packet: Packet, ahead: int) -> NDArray[np.void]:
-        """The events of a packet, in the order of time."""
+        """Return the events of a packet, in the order of time."""
         every = np.zeros(len(packet.ts), EVENT)
         ts = packet.ts + ahead
         extras: list[tuple[NDArray[np.intp], NDArray[np.void]]] = []
@@ -163,7 +163,7 @@ class CtfTrace:
                 row["a"], row["b"], row["c"] = gap.begin_ns + ahead, gap.end_ns + ahead, gap.lost
                 row["ts"] = row["b"]
                 if gap.end_ns == FOREVER_NS:
-                    # Told at once, so that what comes after it on other CPUs is not trusted.
+                    # At its begin, so that later events on other CPUs are not trusted.
                     row["ts"], row["b"] = row["a"], FOREVER_NS
             rows = np.concatenate([rows, gaps])
             rows = rows[np.argsort(rows["ts"], kind="stable")]
@@ -171,18 +171,18 @@ class CtfTrace:
 
 
 def _is_dated(stream: Stream) -> bool:
-    """Whether the times of a stream are of the day, or can be made so: those of perf are only where it is asked to."""
+    """Return whether the times of a stream are, or can be made, times of day: those of perf only on request."""
     return bool(stream.clock.offset_ns) or (stream.begins_ns or 0) >= _LATER_THAN_BOOT_NS
 
 
 def host_of(metadata: Metadata) -> str:
-    """What the host calls itself: as LTTng says it, or perf; empty where neither does."""
+    """Return the name of the host by LTTng or perf; empty if unknown."""
     name = metadata.environment.get("hostname") or metadata.environment.get("host", "")
     return "".join(filter(str.isprintable, name))
 
 
 def _streams(folder: Path) -> list[Path]:
-    """The files of a trace beside its metadata."""
+    """Return the files of a trace except its metadata."""
     try:
         return sorted(
             path for path in folder.iterdir() if path.is_file() and path.name != METADATA and path.name[0] != "."
@@ -192,7 +192,7 @@ def _streams(folder: Path) -> list[Path]:
 
 
 def _taken(waiting: Sequence[NDArray[np.void]], until: int) -> tuple[NDArray[np.void], list[NDArray[np.void]]]:
-    """What is before a time, in the order of time, and the rest."""
+    """Return the events before a time, in the order of time, and the rest."""
     ready, rest = [], []
     for rows in waiting:
         end = int(np.searchsorted(rows["ts"], until, "left"))

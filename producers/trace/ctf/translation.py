@@ -1,4 +1,4 @@
-"""What the events of LTTng and perf are among ours: by their names, old and new."""
+"""Translate the events of LTTng and perf to ours, by their old and new names."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 UNKNOWN_THREAD: Final = -1
 
 SWITCHES: Final = frozenset(["sched_switch", "sched:sched_switch"])
-"""One of these is needed to know who ran when."""
+"""One of these is needed to know the running threads."""
 
 _COULD_RUN: Final = 0xFF
-"""Of a thread's state the bits that say why it does not run; what is above says whether it was preempted."""
+"""The bits of a thread's state for why it does not run; higher bits show whether it was preempted."""
 
 _SECTOR_BYTES: Final = 512
 _HARD_FLAG, _SOFT_FLAG = 0x08, 0x10  # of `common_flags`, as ftrace and perf have it
@@ -39,9 +39,9 @@ class Boundary(NamedTuple):
     """A pair of a program's own events that bound a request on the thread that they come from.
 
     Attributes:
-        begin: the event's full name, `php:request_start`.
-        end: likewise.
-        service: whose requests these are; may be empty.
+        begin: the full name of the first event, `php:request_start`.
+        end: the full name of the last event.
+        service: the service of the requests; may be empty.
 
     """
 
@@ -55,14 +55,14 @@ BOUNDARIES: Final = (
     Boundary("ust_php:request_start", "ust_php:request_exit", "php"),
     Boundary("php:request_start", "php:request_exit", "php"),
 )
-"""What the tracing extension of PHP calls them in its versions (https://github.com/naser/LTTng-enabled-PHP)."""
+"""The names in the versions of the tracing extension of PHP (https://github.com/naser/LTTng-enabled-PHP)."""
 
 _ASKED: Final = ("uri", "request_uri", "url", "path", "route", "name", "request")
 
 _MARKERS: Final = {"lttng_ust_tracef:event": "msg", "lttng_python:event": "msg", "ust_php:trace_print": "marker"}
-"""Events that carry any text, and in which field; one of ours bounds a request."""
+"""Events with a free text, and its field; a text in our own form bounds a request."""
 
-# The kernel's own names of system calls that LTTng shows where they are not those of the manual.
+# The kernel's own names of system calls, used by LTTng, where they differ from those of the manual.
 _CALLS: Final = {
     "newstat": "stat",
     "newfstat": "fstat",
@@ -80,26 +80,26 @@ _EXIT: Final = re.compile(
 )
 _VECTOR: Final = re.compile(r"(?:irq_vectors:|x86_irq_vectors_)(?P<name>\w+)_(?P<edge>entry|exit)")
 _PATHS: Final = ("filename", "pathname", "path", "oldname", "name")
-"""The arguments of system calls that are paths, the first of two."""
+"""The arguments of system calls that are paths; of two paths, the first."""
 
 _OPENS: Final = frozenset(["open", "openat", "openat2", "creat"])
 
 Extra = tuple["NDArray[np.bool_]", "NDArray[np.void]"]
-"""Events that come with others: of which of them, and what they are."""
+"""Additional events: a mask of the events that they belong to, and the events."""
 
 Rule = Callable[["Translation", "Columns", "NDArray[np.void]"], "Sequence[Extra]"]
-"""Fills in the kind and the columns of events of one class; those that it leaves without a kind are passed over."""
+"""Fills in the kind and the columns of events of one class; events without a kind are skipped."""
 
 
 @dataclass(slots=True)
 class Translation:
-    """Turns columns into events; remembers what one event says that another one needs.
+    """Turns columns into events; remembers data of one event that another one needs.
 
     Attributes:
-        boundaries: what bounds requests beside what is known.
+        boundaries: the events that bound requests.
         devices: names of block devices by number.
-        tables: the process of each table of descriptors that was told.
-        has_waking: whether the trace has `sched_waking`, so that `sched_wakeup` tells nothing more.
+        tables: the process of each known table of descriptors.
+        has_waking: whether the trace has `sched_waking`, so that `sched_wakeup` adds nothing.
 
     """
 
@@ -110,7 +110,7 @@ class Translation:
     _rules: dict[str, Rule | None] = field(default_factory=dict)
 
     def rule(self, name: str) -> Rule | None:
-        """What becomes of the events of a class; None where nothing does."""
+        """Return the rule for the events of a class; None to skip them."""
         if name not in self._rules:
             self._rules[name] = self._found(name)
         return self._rules[name]
@@ -127,14 +127,14 @@ class Translation:
         return _NAMED.get(name) or (_NAMED.get(short) if provider in _PERF else None) or _by_form(name)
 
     def events(self, columns: Columns, ts: NDArray[np.int64], cpu: int) -> tuple[NDArray[np.void], Sequence[Extra]]:
-        """The events of one class, without a kind where they are passed over."""
+        """Return the events of one class, without a kind if they are skipped."""
         rows = blank(columns.count)
         rows["ts"] = ts
         rows["cpu"] = cpu
         rule = self.rule(columns.name)
         if rule is None:
             return rows, ()
-        # What a program tells of itself may be its number in a container only.
+        # A program's own number of its thread may be valid in its container only.
         told = ("context.tid", "perf_tid", "common_pid", *(("context.vtid",) if ":" in columns.name else ()))
         tid = columns.integers(*told)
         if tid is not None:
@@ -150,7 +150,7 @@ class Translation:
 
 
 def blank(count: int) -> NDArray[np.void]:
-    """So many events that say nothing."""
+    """Return this number of empty events."""
     rows = np.zeros(count, EVENT)
     rows["tid"] = UNKNOWN_THREAD
     rows["text"] = rows["host"] = NO_TEXT
@@ -159,19 +159,19 @@ def blank(count: int) -> NDArray[np.void]:
 
 @cache
 def call_numbers() -> Mapping[str, int]:
-    """The numbers of system calls on x86-64, by name."""
+    """Return the numbers of system calls on x86-64, by name."""
     names = {number: system_calls.name(number, machine="x86_64") for number in range(600)}
     return {name: number for number, name in names.items() if not name.startswith("syscall_")}
 
 
 @cache
 def call_name(number: int) -> str:
-    """The name of a system call of x86-64."""
+    """Return the name of a system call of x86-64."""
     return system_calls.name(number, machine="x86_64")
 
 
 def _by_form(name: str) -> Rule | None:
-    """What becomes of a system call or an interrupt whose name is part of the event's."""
+    """Return the rule for a system call or an interrupt whose name is part of the event's."""
     for form, kind in ((_EXIT, Kind.SYSCALL_EXIT), (_ENTRY, Kind.SYSCALL_ENTER)):
         match = form.fullmatch(name)
         if match is not None:
@@ -188,7 +188,7 @@ def _fill(rows: NDArray[np.void], column: str, values: NDArray[np.generic] | Non
 
 
 def _plain(kind: Kind, *, a: Iterable[str] = (), b: Iterable[str] = (), text: Iterable[str] = ()) -> Rule:
-    """Fields that become columns as they are."""
+    """Return the rule that copies fields to columns."""
     a, b, text = tuple(a), tuple(b), tuple(text)
 
     def rule(_: Translation, columns: Columns, rows: NDArray[np.void]) -> Sequence[Extra]:
@@ -224,7 +224,7 @@ def _fork(_: Translation, columns: Columns, rows: NDArray[np.void]) -> Sequence[
 
 
 def _state(translation: Translation, columns: Columns, rows: NDArray[np.void]) -> Sequence[Extra]:
-    """A thread that was there when the recording began."""
+    """Translate a thread that existed when the recording began."""
     _plain(Kind.NAMED, a=("tid",), b=("pid",), text=("name",))(translation, columns, rows)
     tables = columns.integers("file_table_address")
     if tables is not None:
@@ -233,7 +233,7 @@ def _state(translation: Translation, columns: Columns, rows: NDArray[np.void]) -
 
 
 def _descriptor(translation: Translation, columns: Columns, rows: NDArray[np.void]) -> Sequence[Extra]:
-    """A descriptor that was open when the recording began."""
+    """Translate a descriptor that was open when the recording began."""
     process, tables = columns.integers("pid"), columns.integers("file_table_address")
     if process is None and tables is not None:
         known = [translation.tables.get(table, UNKNOWN_THREAD) for table in tables.tolist()]
@@ -296,7 +296,7 @@ def _network(kind: Kind) -> Rule:
 
 
 def _call(kind: Kind, call: str) -> Rule:
-    """A system call whose event has its name."""
+    """Return the rule for a system call whose event has its name."""
     call = _CALLS.get(call, call)
     number = call_numbers().get(call, -1)
 
@@ -318,7 +318,7 @@ def _call(kind: Kind, call: str) -> Rule:
 
 
 def _named(columns: Columns, rows: NDArray[np.void], *, opens: bool) -> Sequence[Extra]:
-    """The path that the call takes; where it opens it, what it returns is a descriptor of it."""
+    """Return the path argument of a call; if the call opens it, also for the descriptor that it returns."""
     paths = columns.texts(*_PATHS)
     if paths is None:
         return ()
@@ -346,7 +346,7 @@ def _addresses(columns: Columns, port: str, *, hidden: bool) -> NDArray[np.int32
 
 
 def _connected(columns: Columns, rows: NDArray[np.void]) -> Sequence[Extra]:
-    """The descriptor leads to this address."""
+    """Return the address that the descriptor leads to."""
     places = _addresses(columns, "dport", hidden=False)
     if places is None:
         return ()
@@ -358,7 +358,7 @@ def _connected(columns: Columns, rows: NDArray[np.void]) -> Sequence[Extra]:
 
 
 def _accepted(columns: Columns, rows: NDArray[np.void]) -> Sequence[Extra]:
-    """What the call returned is a connection from this address; its port differs each time."""
+    """Return the remote address of the new connection, without its port, which differs each time."""
     places = _addresses(columns, "sport", hidden=True)
     if places is None:
         return ()
@@ -370,7 +370,7 @@ def _accepted(columns: Columns, rows: NDArray[np.void]) -> Sequence[Extra]:
 
 
 def _raw_call(kind: Kind) -> Rule:
-    """A system call by its number, as perf has it; or the old LTTng's exit, without one."""
+    """Return the rule for a system call by its number, from perf; or for the old LTTng's exit, without one."""
 
     def rule(_: Translation, columns: Columns, rows: NDArray[np.void]) -> Sequence[Extra]:
         rows["kind"] = kind
@@ -403,7 +403,7 @@ def _begin(service: str) -> Rule:
 
 
 def _marker(_: Translation, columns: Columns, rows: NDArray[np.void]) -> Sequence[Extra]:
-    """A text that a program wrote; one of our own form bounds a request."""
+    """Translate a text of a program; one in our own form bounds a request."""
     for index, text in enumerate(columns.bytes(_MARKERS[columns.name]) or ()):
         mark = parse_marker(text.decode(errors="replace"))
         if mark is not None:

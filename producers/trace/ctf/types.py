@@ -1,4 +1,4 @@
-"""The types that a CTF trace's metadata is made of. Sizes and alignments are in bits."""
+"""The types in the metadata of a CTF trace. Sizes and alignments are in bits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """An integer of any number of bits up to 64.
+    """An integer of at most 64 bits.
 
     Attributes:
         clock: the clock whose time it is; empty for others.
@@ -52,43 +52,43 @@ class Enumeration:
 
     @property
     def align(self) -> int:
-        """The container's."""
+        """The alignment of the container."""
         return self.container.align
 
     def label(self, value: int) -> str:
-        """What a value is called; empty for one without a label."""
+        """Return the label of a value; empty without one."""
         return next((label for first, last, label in self.labels if first <= value <= last), "")
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """So many elements; where `length` is a text, as many as the field of this name says."""
+    """A number of elements; if `length` is a text, it names the field with the number."""
 
     element: Type
     length: int | str
 
     @property
     def align(self) -> int:
-        """The element's."""
+        """The alignment of the elements."""
         return self.element.align
 
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """Fields one after the other."""
+    """Consecutive fields."""
 
     fields: tuple[tuple[str, Type], ...]
     minimum: int = 1
 
     @property
     def align(self) -> int:
-        """The largest of its fields', a variant's excepted: that is known when it is read."""
+        """The largest alignment of its fields, except variants: theirs is known only when they are read."""
         return max([self.minimum, *(kind.align for _, kind in self.fields)])
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One of several types: that which the label of the field `tag` names."""
+    """One of several types, named by the label of the field `tag`."""
 
     tag: str
     options: Mapping[str, Type]
@@ -102,10 +102,10 @@ EMPTY = Struct(())
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What a time means: `offset_s + (offset + value) / frequency` seconds after the Unix epoch.
+    """The meaning of a time: `offset_s + (offset + value) / frequency` seconds after the Unix epoch.
 
     Attributes:
-        unique: its id; two clocks with the same one are the same (of one machine since one boot).
+        unique: its id; two clocks with the same id are the same (of one machine since one boot).
 
     """
 
@@ -117,13 +117,13 @@ class Clock:
 
     @property
     def offset_ns(self) -> int:
-        """The time since the Unix epoch at which this clock was 0."""
+        """The time since the Unix epoch at which this clock was 0, in nanoseconds."""
         return self.offset_s * 1_000_000_000 + self.offset * 1_000_000_000 // self.frequency
 
 
 @dataclass(slots=True)
 class EventClass:
-    """One kind of event."""
+    """A class of events."""
 
     name: str
     number: int
@@ -134,7 +134,7 @@ class EventClass:
 
 @dataclass(slots=True)
 class StreamClass:
-    """One kind of stream, and its events by number."""
+    """A class of streams, and its events by number."""
 
     number: int
     header: Struct = EMPTY
@@ -145,10 +145,10 @@ class StreamClass:
 
 @dataclass(slots=True)
 class Metadata:
-    """All that a trace says of itself.
+    """The description of a trace.
 
     Attributes:
-        packet_header: what each packet begins with.
+        packet_header: the header of each packet.
         environment: `hostname`, `tracer_name`, ...
 
     """
@@ -161,5 +161,5 @@ class Metadata:
     streams: dict[int, StreamClass] = field(default_factory=dict)
 
     def names(self) -> set[str]:
-        """Those of all events."""
+        """Return the names of all events."""
         return {event.name for stream in self.streams.values() for event in stream.events.values()}
