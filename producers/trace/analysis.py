@@ -57,7 +57,7 @@ class Report:
         backward_ns: the largest difference to the one before, in nanoseconds.
         out_of_step: how often a thread ran without a switch to it.
         lost: the number of periods with missing events.
-        strays: the number of ends without a begin.
+        strays: the number of ends without a start.
 
     """
 
@@ -251,7 +251,7 @@ class Analysis:
             yield f"only the first {MAX_SYSCALLS:,} of {len(syscalls):,} system calls are told"
 
     def _told(self) -> list[Request]:
-        """Return the held requests, except those that overlap a gap."""
+        """Return the delayed requests, except those that overlap a gap."""
         told = []
         for begin, end, request in self._held:
             if any(begin <= until and since <= end for since, until in self._gaps):

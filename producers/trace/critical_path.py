@@ -33,11 +33,11 @@ _RETRY_NS: Final = 1_000_000
 
 
 Span = tuple["Thread", int, int, int, "Processor | None", "Thread | None", int, str]
-"""A piece of a thread's time by scheduling alone: thread; begin; end; state, or `RUNNING`; the CPU that it had or
+"""A piece of a thread's time by scheduling alone: thread; start; end; state, or `RUNNING`; the CPU that it had or
 waited for; the waker; the time of the wakeup's cause; the device, interrupt or timer of the wakeup."""
 
 Piece = tuple["Thread", int, int, int, "Call | None", "Processor | None", "Thread | None", str]
-"""A piece of a thread's time in one state: thread; begin; end; number of the state; its system call, if any, except in
+"""A piece of a thread's time in one state: thread; start; end; number of the state; its system call, if any, except in
 interrupts (an open call ends at `FOREVER`); the CPU that it had or waited for; the waker; the device, interrupt or
 timer of the wakeup, or the interrupt that used the CPU."""
 
@@ -53,7 +53,7 @@ class Timelines:
     def __init__(self, texts: Texts) -> None:
         self._texts = texts
         self._row: tuple[Thread | None, int, int, Thread | None, int] = (None, 0, 0, None, 0)
-        """The newest row of waits that timed out: thread, begin, end, waker, and the number of waits."""
+        """The newest row of waits that timed out: thread, start, end, waker, and the number of waits."""
 
     def local(self, thread: Thread, begin: int, end: int) -> list[Piece]:
         """Return the pieces of a thread's time between two points, in their order and without gaps."""
@@ -82,7 +82,7 @@ class Timelines:
         return local, pieces
 
     def _local(self, thread: Thread, begin: int, end: int, places: dict[int, int]) -> list[Piece]:
-        """Return the pieces of `local`, and note the place of the first piece of each span by the span's begin."""
+        """Return the pieces of `local`, and note the place of the first piece of each span by the span's start."""
         pieces: list[Piece] = []
         segments = thread.segments
         at = begin
@@ -133,7 +133,7 @@ class Timelines:
         return spans
 
     def _before(self, thread: Thread, cursor: int, lower: int) -> Span:
-        """Return the span of a thread just before a point of time, back to its begin or to a bound."""
+        """Return the span of a thread just before a point of time, back to its start or to a bound."""
         segments = thread.segments
         if cursor <= thread.first:
             return (thread, lower, cursor, UN, None, None, 0, "")
@@ -291,7 +291,7 @@ def _check(pieces: list[Piece], begin: int, end: int) -> None:
     """Check that pieces cover a time exactly, which all other code relies on.
 
     Raises:
-        AssertionError: the pieces leave a gap, overlap or do not reach from begin to end.
+        AssertionError: the pieces leave a gap, overlap or do not reach from start to end.
 
     """
     at = begin

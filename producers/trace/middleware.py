@@ -3,7 +3,7 @@ r"""Middleware for WSGI and ASGI: reports the requests of a Python web applicati
     application = TracedWSGI(application, service="shop")
     application = TracedASGI(application, service="shop")
 
-The begin and end of each request are written into the kernel's trace, through the `trace_marker` file that
+The start and end of each request are written into the kernel's trace, through the `trace_marker` file that
 `laggard trace` offers while it records. Its place is `LAGGARD_TRACE_MARKER` in the environment, by default
 `/run/laggard/trace_marker`. The reader, `laggard.producers.trace.boundaries.markers`, documents the form of the texts:
 

@@ -68,7 +68,7 @@ class Span:
     Attributes:
         trace: the id of its trace; `span` is its own id, `parent` that of its parent, empty for a root.
         service: its service, on `host`.
-        begin_ns: the begin since the Unix epoch; `end_ns` is the end.
+        begin_ns: the start since the Unix epoch; `end_ns` is the end.
         attributes: the attributes, with numbers as text.
         error: the reason for a failure; empty for success.
         children: filled in by the code that builds a tree.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from laggard.producers.trace.threads import Thread
 
 _Part = tuple["Piece", int, int]
-"""A piece that stands for itself and its neighbors; the begin and end of all of them."""
+"""A piece that stands for itself and its neighbors; the start and end of all of them."""
 
 _PLAIN: Final = frozenset({RU, UN, BP})
 

@@ -1,4 +1,4 @@
-"""The requests that are being served: their begins and ends, their nesting, and those that a thread mixes."""
+"""The requests that are being served: their starts and ends, their nesting, and those that a thread mixes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Serving:
         machine: its machine.
         thread: the thread on which it began.
         id: its number among those that are open on the thread.
-        begin: its begin in nanoseconds of the trace's clock.
+        begin: its start in nanoseconds of the trace's clock.
         text: the service and the name, with a tab between.
         depth: the number of open requests with the same id inside of it.
         mixed: whether another one overlaps it on its thread, neither inside of the other.
@@ -58,7 +58,7 @@ class Board:
         ended: called with an ended request and the time of its end in nanoseconds; not for those inside of another one.
         open: the open requests, the oldest first.
         discarded: the number of discarded requests, by reason.
-        strays: the number of ends without a begin, for example of requests that began before the trace.
+        strays: the number of ends without a start, for example of requests that began before the trace.
 
     """
 
@@ -139,5 +139,5 @@ class Board:
         self.discarded[reason] += 1
 
     def oldest(self) -> int:
-        """Return the begin of the oldest open request; `FOREVER` without one."""
+        """Return the start of the oldest open request; `FOREVER` without one."""
         return next((one.begin for one in self.open), FOREVER)

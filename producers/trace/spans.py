@@ -286,7 +286,7 @@ def _counts(pieces: Iterable[Piece], entry: Span) -> dict[str, float]:
 
 
 def _operations(entry: Span) -> list[str]:
-    """Return the operations of the service in the request, in the order of their begin, including parallel ones."""
+    """Return the operations of the service in the request, in the order of their start, including parallel ones."""
     found = []
     stack = [entry]
     while stack:

@@ -51,7 +51,7 @@ def spent(pieces: Iterable[Piece], texts: Texts) -> tuple[Spent, ...]:
     """
     sums: dict[Key, _Sum] = {}
     keys: dict[tuple[int, str, int], Key] = {}  # by the equal parts of system calls, so that the texts are made once
-    counted = -1  # the begin of the system call whose time in the kernel has been counted
+    counted = -1  # the start of the system call whose time in the kernel has been counted
     running = -1  # the state that an interrupt interrupted
     for piece in pieces:
         thread, begin, end, state, call, _, _, what = piece

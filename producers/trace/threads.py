@@ -25,14 +25,14 @@ Segment = tuple[int, int, "Processor | None", "Thread | None", int, str]
 only if a packet traveled); the device, interrupt or timer that woke it."""
 
 Call = tuple[int, int, int, int, str, "Thread | None", int]
-"""End; begin; place of the name in the trace's texts; result; its file or socket; the holder of the requested lock at
-the begin; first argument."""
+"""End; start; place of the name in the trace's texts; result; its file or socket; the holder of the requested lock at
+the start; first argument."""
 
 Run = tuple[int, "Thread | None"]
 """The time until which a thread had a CPU; None for the idle thread and an unknown one."""
 
 Interrupt = tuple[int, int, str]
-"""End, begin and name."""
+"""End, start and name."""
 
 NO_CALL: Final = -1
 
@@ -88,7 +88,7 @@ class Thread:
 
         self.segments: list[Segment] = []
         self.first = ts
-        """The begin of the oldest segment in memory."""
+        """The start of the oldest segment in memory."""
         self.state = UN
         self.since = ts
         self.cpu: Processor | None = None
@@ -151,7 +151,7 @@ class Processor:
         self.interrupts: list[Interrupt] = []
         """The interrupts that used the time of a thread."""
         self.nested: list[tuple[bool, int, str, int, bool]] = []
-        """Its current interrupts, the innermost last: whether hard; number; name; begin; whether the running thread
+        """Its current interrupts, the innermost last: whether hard; number; name; start; whether the running thread
         itself processes it, in a system call."""
         self.left = BEGINNING
         """The end of its last interrupt, if no system call has begun since."""
@@ -164,9 +164,9 @@ class Processor:
     def enter(self, ts: int, *, hard: bool, number: int, name: str) -> None:
         """Begin an interrupt.
 
-        A soft interrupt outside of any other either follows the end of a hard one at once, or is processed by the
-        running thread itself, at the end of its work in a system call. An example is a thread that sends to an address
-        of this machine.
+        A soft interrupt outside of any other has two possible causes. It follows the end of a hard one at once, or the
+        running thread processes it itself, at the end of its work in a system call. An example is a thread that sends
+        to an address of this machine.
         """
         current = self.current
         inline = (

@@ -142,7 +142,7 @@ class Connections:
         self._accepted.pop(key, None)
         thread = self._begun.pop(key, None)
         if thread is not None:
-            # On the thread of the begin, whichever thread closes.
+            # On the thread of the start, whichever thread closes.
             self._boundaries.append((row[0], row[1], Kind.END, thread, key[1], NO_TEXT))
 
     def _of(self, thread: int, descriptor: int) -> _Descriptor:

@@ -30,7 +30,7 @@ _TEXTS: Final = {"method": 2, "uri": 1}  # of the startup's arguments: file, URI
 
 
 def php_probes(path: Path, service: str = SERVICE, *, number: int = 0) -> list[Probe]:
-    """Return the probes of the begin and the end of a request in an interpreter.
+    """Return the probes of the start and the end of a request in an interpreter.
 
     Args:
         path: the program or library.

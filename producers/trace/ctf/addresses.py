@@ -34,8 +34,8 @@ def packed(value: object) -> bytes:
 def packet_id(fields: Mapping[str, Any]) -> int:
     """Return the id of a packet of TCP or UDP on both hosts: 63 bits, 0 for other packets and without headers.
 
-    A packet with data is identified by the sequence number of its first byte, not by its length: hosts split and join
-    segments on their way to the device. An acknowledgment without data is identified by the number that it
+    A packet with data is identified by the sequence number of its first byte. Its length is not used, since hosts split
+    and join segments on their way to the device. An acknowledgment without data is identified by the number that it
     acknowledges.
 
     Args:
@@ -57,7 +57,7 @@ def packet_id(fields: Mapping[str, Any]) -> int:
 
 
 def _data_bytes(fields: Mapping[str, Any]) -> int:
-    """Return the number of bytes behind the headers."""
+    """Return the number of bytes after the headers."""
     header = 4 * int(fields.get("data_offset", _TCP_HEADER_WORDS))
     if "payload_len" in fields:
         return int(fields["payload_len"]) - header

@@ -23,7 +23,7 @@ class Window:
     """A packet as 64-bit words that begin at every one of its bytes.
 
     Parameters:
-        data: the packet, with at least 16 bytes behind the bytes that are read.
+        data: the packet, with at least 16 bytes after the bytes that are read.
 
     """
 
@@ -35,7 +35,7 @@ class Window:
         }
 
     def integers(self, positions: NDArray[np.int64], bit: int, kind: Integer) -> NDArray[np.int64]:
-        """Return the integer at a bit behind each position. An unsigned one of 64 bits wraps around."""
+        """Return the integer at a bit offset from each position. An unsigned one of 64 bits wraps around."""
         words = self._words[kind.little]
         at = positions + (bit >> 3)
         inner, size = bit & 7, kind.size
@@ -57,7 +57,7 @@ class Window:
         return value.view(np.int64)
 
     def texts(self, positions: NDArray[np.int64], byte: int, length: int) -> list[bytes]:
-        """Return the bytes up to the first zero, behind each position."""
+        """Return the bytes at an offset from each position, up to the first zero."""
         if not length or not len(positions):
             return [b""] * len(positions)
         view = np.ndarray((len(self._data) - length + 1,), f"V{length}", self._data, strides=(1,))
@@ -112,7 +112,7 @@ class Columns:
         return np.array([places[text] for text in found], np.int32)
 
     def _walked(self, name: str, kind: type) -> list[Any] | None:
-        """Return the values behind the fields at known places; None if none has this type."""
+        """Return the values after the fields at known places; None if none has this type."""
         prefix, _, inner = name.rpartition(".")
         if not self._group.walked or (prefix and inner in self.fields()):
             return None
@@ -124,5 +124,5 @@ class Columns:
         return [name for name, _ in self._group.event.fields.fields]
 
     def walked(self) -> Sequence[dict[str, object]]:
-        """Return the fields behind those at known places, event by event."""
+        """Return the fields after those at known places, event by event."""
         return self._group.walked

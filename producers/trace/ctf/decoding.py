@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _CUT: Final = "it ends within an event"
 
 PADDING: Final = 16
-"""The number of bytes behind a packet's last one that are read with its last field, but not used."""
+"""The number of bytes after a packet's last one that are read with its last field, but not used."""
 
 
 class Option(NamedTuple):
@@ -45,7 +45,7 @@ class Group(NamedTuple):
         layout: the places of their fields.
         at: their places among the packet's events, shape (n,).
         positions: the bytes at which they begin, shape (n,).
-        walked: the fields behind those at known places; empty without any.
+        walked: the fields after those at known places; empty without any.
 
     """
 
@@ -127,7 +127,7 @@ class Decoder:
 
         Parameters:
             data: the packet; `PADDING` bytes may follow it.
-            begin: the begin of the first event.
+            begin: the start of the first event.
             end: the end of the last event.
 
         """

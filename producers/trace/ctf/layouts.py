@@ -1,7 +1,7 @@
-"""The places of the fields of a CTF event: fixed up to the first of variable length, and found by walking behind it.
+"""The places of the fields of a CTF event: fixed up to the first of variable length, and found by walking after it.
 
 Most kernel events have a fixed length. They are only stepped over, and numpy gathers their fields for the whole packet
-at once. Behind a text or a sequence, each event is walked separately.
+at once. After a text or a sequence, each event is walked separately.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Scope = dict[str, Any]
 """The fields of an event so far, by name; of repeated names (in a struct in a struct) the last one."""
 
 Walk = Callable[[bytes, int, Scope], int]
-"""Reads a field at a bit of a packet, stores its value in the scope, and returns the bit behind it."""
+"""Reads a field at a bit of a packet, stores its value in the scope, and returns the bit after it."""
 
 _MOST_FLAT: Final = 8
 """The elements of an array of at most this many numbers are columns of their own: `args[0]`."""
@@ -39,7 +39,7 @@ class Column(NamedTuple):
     """A field at a known place.
 
     Attributes:
-        bit: its place from the event's begin.
+        bit: its place from the event's start.
         kind: an integer, or the array for a text of fixed length.
 
     """
@@ -58,7 +58,7 @@ class Layout:
         columns: fields at known places, by name; `header.timestamp`, `context.tid`, and the event's own without a
             prefix.
         needed: the readers and places of integers among these that give the length or the type of later fields.
-        rest: the begin of the later fields (bits), relative to the event.
+        rest: the start of the later fields (bits), relative to the event.
         walks: the readers of the later fields, in their order.
 
     """
@@ -71,11 +71,11 @@ class Layout:
     walks: tuple[Walk, ...] = ()
 
     def walked(self, data: bytes, at: int) -> tuple[int, Scope]:
-        """Return the byte behind the event at byte `at`, and the fields behind those at known places.
+        """Return the byte after the event at byte `at`, and the fields after those at known places.
 
         Raises:
             UnreadableError: it cannot be of this class.
-            IndexError: it extends behind the data.
+            IndexError: it extends beyond the data.
 
         """
         scope: Scope = {}

@@ -28,7 +28,7 @@ class Running:
         self._now: dict[int, int] = {}
 
     def fill(self, events: NDArray[np.void]) -> None:
-        """Fill in missing `tid`.
+        """Fill in `tid` where it is missing, or reported by a program.
 
         Args:
             events: the events, of dtype `EVENT`, in the order of time, after those of the last call; changed in place.

@@ -35,7 +35,7 @@ class Gap(NamedTuple):
     """A gap with missing events.
 
     Attributes:
-        begin_ns: its begin.
+        begin_ns: its start.
         end_ns: its end; `FOREVER_NS` if the rest of the stream is unreadable.
         lost: the number of missing events; 0 if unknown.
 
@@ -78,13 +78,13 @@ class _Head(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """The state before the next packet of a CPU, which LTTng's rotation may have put into another file.
+    """The state that the next packet of a CPU is compared with, even if LTTng's rotation put it into another file.
 
     Attributes:
         last_ns: the latest event's time.
-        end_ns: the end of the packet.
+        end_ns: the end of the last packet.
         discarded: the number of events that the recorder has discarded so far.
-        sequence: the packet's number.
+        sequence: the number of the last packet.
 
     """
 
@@ -141,7 +141,7 @@ class Stream:
 
     @property
     def begins_ns(self) -> int | None:
-        """The begin of the next packet."""
+        """The start of the next packet."""
         if self._next is None:
             return None
         begin = self._next.fields.get("timestamp_begin")
@@ -222,7 +222,7 @@ class Stream:
         return _Head(stream, scope, self._at, first, self._at + content // 8, self._at + whole // 8)
 
     def _ends(self, problem: str) -> None:
-        """Report that the rest of this file is unreadable."""
+        """Report that the rest of this file is unreadable, and skip it."""
         self._told.tell(problem, self.path)
         self._at = self._size
 
@@ -298,7 +298,7 @@ def unwrapped(raw: NDArray[np.int64], bits: NDArray[np.int64], begin: int, end: 
     Args:
         raw: the values in the headers, shape (n,).
         bits: the number of bits of each one; 64 is a full time.
-        begin: the packet's begin.
+        begin: the packet's start.
         end: the packet's end; None if unknown.
 
     Returns:

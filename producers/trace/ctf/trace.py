@@ -30,7 +30,7 @@ METADATA: Final = "metadata"
 _BATCH: Final = 1 << 16
 
 _LATER_THAN_BOOT_NS: Final = 10**18
-"""No machine runs for this time, 31 years: such times are of the day, as perf writes them on request."""
+"""No machine runs for 31 years: later times are times of day, as perf writes them on request."""
 
 
 class CtfTrace:
@@ -163,7 +163,7 @@ class CtfTrace:
                 row["a"], row["b"], row["c"] = gap.begin_ns + ahead, gap.end_ns + ahead, gap.lost
                 row["ts"] = row["b"]
                 if gap.end_ns == FOREVER_NS:
-                    # At its begin, so that later events on other CPUs are not trusted.
+                    # At its start, so that later events on other CPUs are not trusted.
                     row["ts"], row["b"] = row["a"], FOREVER_NS
             rows = np.concatenate([rows, gaps])
             rows = rows[np.argsort(rows["ts"], kind="stable")]

@@ -150,7 +150,7 @@ class Translation:
 
 
 def blank(count: int) -> NDArray[np.void]:
-    """Return this number of empty events."""
+    """Return `count` empty events."""
     rows = np.zeros(count, EVENT)
     rows["tid"] = UNKNOWN_THREAD
     rows["text"] = rows["host"] = NO_TEXT

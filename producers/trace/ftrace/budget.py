@@ -6,7 +6,7 @@ from typing import Final
 
 HOLDS_S: Final = 5.0
 """The seconds of budget that may be spent at once. Requests that are longer than an uninterrupted recording are never
-complete: on a machine with twice the events of its budget that is 5 s on and 5 s off."""
+complete. On a machine with twice the events of its budget, tracing is 5 s on and 5 s off."""
 
 
 class Budget:

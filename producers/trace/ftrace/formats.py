@@ -28,7 +28,7 @@ class FormatError(ValueError):
 
 
 class Field(NamedTuple):
-    """A field of an event, in bytes from the event's begin.
+    """A field of an event, in bytes from the event's start.
 
     `dynamic` fields hold, in 4 bytes, the place (low half) and the length (high half) of their text.
     """

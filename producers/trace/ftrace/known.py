@@ -1,4 +1,4 @@
-"""The threads and descriptors from before the begin of a trace, read from /proc.
+"""The threads and descriptors from before the start of a trace, read from /proc.
 
 Parsers of texts are separate from the code that reads them. Source of the forms: proc(5).
 """
@@ -49,7 +49,7 @@ class Descriptor(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The threads and descriptors at the begin."""
+    """The threads and descriptors at the start."""
 
     threads: list[Thread]
     descriptors: list[Descriptor]

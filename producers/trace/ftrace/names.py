@@ -1,7 +1,7 @@
 """The names in system calls: paths and addresses, as programs pass them.
 
 The tracer only reports the address of a name in a program's memory. A small BPF program reads the name there when the
-call returns: by then the kernel has read it, too, so that the memory is present.
+call returns. By then the kernel has read it, too, so the memory is present.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class _Walked(NamedTuple):
     damaged: list[int]
 
     def in_order(self, pages: int) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
-        """Return them page by page: an event's place is the begin of its page and the number of its earlier events."""
+        """Return them page by page: an event's place is the start of its page plus the number of its earlier events."""
         total = sum(len(step) for step in self.at)
         at, ts = np.empty(total, np.int64), np.empty(total, np.int64)
         length, page = np.empty(total, np.int32), np.empty(total, np.int32)
@@ -133,7 +133,7 @@ def _walk(
         kind = (head & 31).astype(np.int64)
         extra = words[np.minimum(cursor + 1, last)].astype(np.int64)
         delta = (head >> 5).astype(np.uint64)
-        # In words behind the header: from the kind, or from the next word, which counts itself.
+        # In words after the header: from the kind, or from the next word, which counts itself.
         behind = np.where(kind == 0, (extra + 3) >> 2, kind)
         if (kind >= _PADDING).any():
             far = (extra.astype(np.uint64) << np.uint64(_DELTA_BITS)) + delta
@@ -174,7 +174,7 @@ def _walk(
 def _missing(
     pages: NDArray[np.uint8], header: Header, commit: NDArray[np.uint32], stamps: NDArray[np.uint64]
 ) -> list[Missing]:
-    """Find missing events before pages by their commits, which also say whether the number is behind the data."""
+    """Find missing events before pages by their commits, which also say whether the number follows the data."""
     found = []
     for page in np.flatnonzero((commit & _LOST > 0) & (stamps <= LATEST_NS)).tolist():
         behind = header.data + int(commit[page] & _USED)

@@ -1,4 +1,4 @@
-"""The processes of threads: known from the begin, and followed as threads start others."""
+"""The processes of threads: known from the start, and followed as threads start others."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Session:
 
     Attributes:
         instance: the instance of the tracer.
-        begin_ns: its begin on the trace's clock.
+        begin_ns: its start on the trace's clock.
         known: the threads and descriptors at its start.
         formats: the formats of the enabled events.
         notes: the limitations on this machine, in words.
