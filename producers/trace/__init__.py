@@ -1,1 +1,1 @@
-"""Requests from traces: what recorded a kernel, what each request waited for (S4)."""
+"""Requests from traces: recordings of the kernel, and the waits of each request (S4)."""
