@@ -1,4 +1,4 @@
-"""Which of those that are alike count as a pool, and how many of them."""
+"""Decides which groups of similar members are pools, within bounds."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MINIMUM: Final = 3
-"""So many make a pool, unless it is said otherwise."""
+"""The fewest members of a pool, by default."""
 
 SETTLED_S: Final = 10.0
-"""So long they have to be there: what lives shorter, as the steps of a build do, is not compared over time."""
+"""The least age of these, in seconds: short-lived ones, such as the steps of a build, are not compared over time."""
 
 MAX_MEMBERS: Final = 5_000
 MAX_POOLS: Final = 100
-"""Of a machine, of threads and of processes each. Pools that are found later are left out, and counted."""
+"""The bounds of a machine, for threads and for processes each. Pools found later are left out, with a count."""
 
-_MAX_KEY: Final = 253  # characters; that of records
+_MAX_KEY: Final = 253  # characters, as in records
 
 
 class Member(NamedTuple):
-    """One that may belong to a pool.
+    """A possible member of a pool.
 
     Attributes:
-        pool: whose key this is, below the host's.
-        owner: row of the process that it is a thread or a child of.
+        pool: the key of the pool, below that of the host.
+        owner: the row of the process that it is a thread or a child of.
         row: its own id, below the owner's.
-        name: a path: what all members of the pool are called.
-        place: where its values are.
-        start_s: when it began, in seconds after boot.
+        name: a path: the name of all members of the pool.
+        place: the index of its values.
+        start_s: its start, in seconds after boot.
 
     """
 
@@ -45,12 +45,12 @@ class Member(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """A pool that counts.
+    """A pool.
 
     Attributes:
-        key: of its frames.
-        layout: names of its members.
-        places: where their values are.
+        key: the key of its frames.
+        layout: the layout of its members.
+        places: the indices of their values.
 
     """
 
@@ -62,18 +62,18 @@ class Pool(NamedTuple):
 class Grouping:
     """Groups members by pool and owner.
 
-    A group counts from when at least `minimum` of it have been there for a while, to when the last of it is gone: a
-    pool whose members leave is one still.
+    A group becomes a pool once at least `minimum` of its members have the age `settled_s`. It ends with its last
+    member: a pool whose members leave is still one.
 
     Args:
-        host: what the keys begin with.
-        features: of the members.
-        minimum: so many make a pool.
-        settled_s: so long each of these has been there.
+        host: the prefix of the keys.
+        features: the features of the members.
+        minimum: the fewest members of a pool.
+        settled_s: the least age of each of these.
 
     Attributes:
-        waits: whether a group will count if only it stays.
-        left_out: how many members were beyond a bound.
+        waits: whether a group will be a pool if it stays.
+        left_out: the number of members beyond a bound.
 
     """
 
@@ -86,10 +86,10 @@ class Grouping:
         self._features = tuple(features)
         self._minimum = minimum
         self._settled_s = settled_s
-        self._founded: dict[tuple[str, str], None] = {}  # pool and owner, in the order in which they came to count
+        self._founded: dict[tuple[str, str], None] = {}  # pool and owner, in the order in which they became pools
 
     def group(self, members: Iterable[Member], boot_s: float) -> list[Pool]:
-        """The pools that there are, `boot_s` seconds after boot."""
+        """Return the present pools, `boot_s` seconds after boot."""
         groups: dict[tuple[str, str], list[Member]] = {}
         for member in members:
             groups.setdefault((member.pool, member.owner), []).append(member)

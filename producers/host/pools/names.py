@@ -1,4 +1,4 @@
-"""What the members of a pool are called, and what their names have in common. Pure."""
+"""Names of the members of a pool, and their common part. Pure."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ _SEPARATORS: Final = " -_.:#/@"
 _DIGITS: Final = "0123456789"
 _HEAD: Final = 7
 _ABBREVIATION: Final = ".."
-"""Java from 19 on shortens what is longer than the kernel keeps, 15 bytes, to its first 7 and its last 6, with this in
+"""Java from 19 on shortens names longer than the 15 bytes of the kernel to their first 7 and their last 6, with this in
 between (HotSpot, os::Linux::set_native_thread_name)."""
 
 
 def part(name: str) -> str:
-    """A name as one part of a path."""
+    """Return a name as one part of a path."""
     return name.replace("/", ":")
 
 
 def pattern(name: str) -> str:
-    """What a thread's name has in common with those of its pool: all of it but the number at its end.
+    """Return the part of a thread's name that its pool shares: all of it except the number at its end.
 
     >>> pattern("http-nio-8080-exec-3"), pattern("GC Thread#0"), pattern("Thread-12 (work"), pattern("ksoftirqd/0")
     ('http-nio-8080-exec', 'GC Thread', 'Thread', 'ksoftirqd')
 
-    The last but one is how Python from 3.14 on calls threads, with the function behind the number. A name without a
-    number at its end is its own pattern, and so is one that is nothing but digits and separators.
+    Python from 3.14 on names threads like the last but one, with the function behind the number. A name without a
+    number at its end is its own pattern, and so is one of digits and separators only.
     """
     begin, _, _ = name.partition(" (")
     stem = (begin if begin[-1:] in _DIGITS else name).rstrip(_DIGITS)
@@ -37,13 +37,13 @@ def pattern(name: str) -> str:
 
 
 def patterns(names: Iterable[str]) -> Mapping[str, str]:
-    """The pattern of each name of a process's threads.
+    """Return the pattern of each name of a process's threads.
 
     >>> patterns(["http-ni..exec-3", "http-ni..xec-12", "http-ni..Poller"])["http-ni..xec-12"]
     'http-ni..exec'
 
-    Of names that are shortened in the middle as much less is left at the end as their numbers are longer: such ends are
-    one if one ends with the other.
+    In names that are shortened in the middle, longer numbers leave less of the end. So two ends are the same if one
+    ends with the other.
     """
     found = {name: pattern(name) for name in names}
     ends: dict[str, list[str]] = {}
@@ -58,13 +58,13 @@ def patterns(names: Iterable[str]) -> Mapping[str, str]:
 
 
 def role(title: str) -> str:
-    """What a process says that it is, by its title (the command line that it gave itself); empty where it does not.
+    """Return the role that a process has in its title (the command line that it gave itself); empty without one.
 
     >>> role("nginx: worker process"), role("postgres: 15/main: shop orders 10.0.0.7(5432) idle"), role("nginx -g x")
     ('worker process', 'shop orders', '')
 
-    That is the first two words behind those that end with a colon, each without a number at its end: what comes behind
-    is what it does just now.
+    The role is the first two words after those that end with a colon, each without a number at its end. The rest is its
+    present work.
     """
     words = title.split()
     if not words or not words[0].endswith(":"):

@@ -35,8 +35,8 @@ class Members(NamedTuple):
     """A pool at a tick.
 
     Attributes:
-        key: the host's name, a slash, and what its members have in common.
-        layout: of its members.
+        key: the host's name, a slash, and the common part of its members.
+        layout: the layout of its members.
         values: float64, shape (members, features). Read-only.
 
     """
@@ -47,7 +47,7 @@ class Members(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """A pool that has members, or has had some lately.
+    """A pool that has members, or had some lately.
 
     Attributes:
         features: the features of its frames.
@@ -65,18 +65,18 @@ class Pools:
     """Finds and reads the pools of a machine.
 
     Args:
-        clock: what tells the time.
-        host: what the keys begin with.
+        clock: the clock of ages and of empty frames.
+        host: the prefix of the keys.
         threads: names, or patterns, of the processes whose threads are watched.
-        discover: whether prefork workers are looked for.
-        minimum: so many members make a pool.
-        titles: whether titles of processes tell prefork workers apart.
-        settled_s: so long that many members have to be there first.
+        discover: whether to find prefork workers.
+        minimum: the fewest members of a pool.
+        titles: whether titles of processes separate prefork workers.
+        settled_s: the least age of this many members, in seconds.
 
     Attributes:
-        count: how many pools there were at the last tick.
-        members: how many members they had.
-        left_out: how many more were left out, for a bound.
+        count: the number of pools at the last tick.
+        members: the number of their members.
+        left_out: the number of members beyond a bound.
 
     """
 
@@ -102,16 +102,16 @@ class Pools:
         self._seen: dict[str, _Seen] = {}
 
     def unmatched(self, names: Collection[str]) -> list[str]:
-        """Those of the names, or patterns, whose threads are to be watched that no process of these names has."""
+        """Return the names, or patterns, of processes with threads to watch that none of these names matches."""
         return [each for each in self._named if not any(fnmatchcase(name, each) for name in names)]
 
     def read(self, table: ProcessTable, layout: Layout, values: NDArray[np.float64]) -> list[Members]:
-        """All pools, each with its members' values; also, for a while, those that have lost all members.
+        """Return all pools with the values of their members, for a while also those that have lost all members.
 
         Args:
-            table: that was read just now.
-            layout: what it gave, the very object that it goes on giving while names stay the same.
-            values: likewise.
+            table: the table, which was just read.
+            layout: its layout: the same object as long as names stay the same.
+            values: its values.
 
         """
         monotonic_s, boot_s = self._clock.monotonic() / 1e9, self._clock.boottime() / 1e9
@@ -144,7 +144,7 @@ class Pools:
         ]
 
     def _leave_out(self) -> None:
-        """Count what is beyond a bound, and say so when it begins."""
+        """Count the members beyond a bound, and log it when that begins."""
         left_out = self._of_threads.left_out + self._of_processes.left_out
         left_out += 0 if self._threads is None else self._threads.left_out
         if left_out and not self.left_out:

@@ -1,4 +1,4 @@
-"""Prefork workers as members of pools: processes that one parent forked, and that go on with its program."""
+"""Prefork workers as members of pools: processes that one parent forked, and that run the parent's program."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 SHELLS: Final = frozenset(("ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "sh", "tcsh", "zsh"))
 LAUNCHERS: Final = SHELLS | {"atd", "cron", "crond", "login", "screen", "sshd", "su", "sudo", "xinetd"}
-"""What forks to wait for other programs: its forks have nothing in common but that."""
+"""Programs that fork to wait for other programs: their forks have nothing else in common."""
 
 
 class PreforkPools:
     """Finds prefork pools: processes of one name and one parent that run the parent's program, by its fork.
 
-    That is told by the kernel's flag for a process that was forked and has called no exec, and by the name, or else the
-    executable, that it has in common with its parent: init adopts the children of others. So there are no pools of what
-    a shell, a build or a service manager starts. Where workers say in their titles what they are (`postgres:
-    checkpointer`), those that are the same are a pool. A worker is a member once it has been there for a while: it has
-    its title then, and forks that live for a moment cost nothing.
+    The kernel has a flag for a process that was forked and has called no exec. Since init adopts the children of
+    others, such a process must also have the name, otherwise the executable, of its parent. So the children of a shell,
+    a build or a service manager are no pools. If workers have their role in their titles (`postgres: checkpointer`),
+    those of one role are a pool. A worker is a member from the age of `settled_s` on: it has its title then, and
+    short-lived forks cost nothing.
 
     Args:
-        grouping: which processes are a pool.
-        settled_s: so long it has been there.
-        titles: whether titles may be looked at; they are command lines, and a part of them gets into keys.
+        grouping: decides which processes are a pool.
+        settled_s: the least age of a member, in seconds.
+        titles: whether titles may be read; they are command lines, and a part of them gets into keys.
 
     """
 
@@ -45,12 +45,12 @@ class PreforkPools:
         self._layout: Layout | None = None
         self._families = -1
         self._roles: dict[str, str] = {}  # by row
-        self._early = False  # whether there are some that are to be members later
+        self._early = False  # whether some become members later
         self._same: dict[tuple[str, str], bool] = {}  # by row and row of the parent
         self._pools: list[Pool] = []
 
     def read(self, table: ProcessTable, layout: Layout, boot_s: float) -> list[Pool]:
-        """The pools among the processes that a table read just now; places are those of its rows."""
+        """Return the pools among the processes that a table just read; places are those of its rows."""
         if self._early or layout is not self._layout or table.families != self._families:
             self._layout, self._families = layout, table.families
             self._pools = self._grouping.group(self._members(table, boot_s), boot_s)
@@ -75,7 +75,7 @@ class PreforkPools:
             same[pair] = self._same[pair] if pair in self._same else _is_same_program(process, parent)
             if not same[pair]:
                 continue
-            # Some put what they are into their name, too: of `gunicorn: worke` it is the first word.
+            # Some have their role in their name, too: the name of `gunicorn: worke` is the first word.
             pool = name = part(process.name.partition(": ")[0])
             if self._titles:
                 known = self._roles.get(process.row)
@@ -86,7 +86,7 @@ class PreforkPools:
 
 
 def _is_same_program(process: Process, parent: Process) -> bool:
-    """Whether a process that called no exec runs its parent's program; if it does not, another one forked it."""
+    """Return whether a process without exec runs its parent's program; otherwise another one forked it."""
     if process.stat.comm == parent.stat.comm:
         return True
     try:

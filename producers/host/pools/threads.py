@@ -27,17 +27,17 @@ _START_SLACK_S: Final = 0.02
 
 
 class ThreadPools:
-    """Watches the threads of processes, all but the first of each: that one starts the others and waits for them.
+    """Watches the threads of processes except the first of each, which starts the others and waits for them.
 
-    The first rates of a thread are NaN, but for one that began after the last tick, whose counters began at zero. A
+    The first rates of a thread are NaN, except for one that began after the last tick, whose counters began at zero. A
     counter that goes backwards has no rate (NaN) at that tick.
 
     Args:
-        names: of the processes, or patterns as a shell has them.
-        grouping: which threads are a pool; of `FEATURES`.
+        names: names of the processes, or patterns as in a shell.
+        grouping: decides which threads are a pool; with `FEATURES`.
 
     Attributes:
-        left_out: threads that are not watched, for all of them together are more than `MAX_MEMBERS`.
+        left_out: the number of threads that are not watched, since all would exceed `MAX_MEMBERS`.
 
     """
 
@@ -54,13 +54,13 @@ class ThreadPools:
         self._now = np.full((0, len(FEATURES)), np.nan)
         self._before = np.full((0, len(RATES)), np.nan)
         self._before_s = np.zeros(0)
-        self._last: tuple[float, float] | None = None  # of the last tick, in seconds: monotonic, after boot
+        self._last: tuple[float, float] | None = None  # the time of the last tick in seconds: monotonic, after boot
         self._pools: list[Pool] = []
 
     def read(
         self, table: ProcessTable, layout: Layout, monotonic_s: float, boot_s: float
     ) -> tuple[list[Pool], NDArray[np.float64]]:
-        """The pools, and the values of all threads, of the shape (threads, `FEATURES`), read by a table just now."""
+        """Return the pools, and the values of all threads that a table just read, shape (threads, `FEATURES`)."""
         self._choose(table, layout)
         threads: list[Thread] = []
         owners: list[str] = []
@@ -101,7 +101,7 @@ class ThreadPools:
         return any(fnmatchcase(name, each) for each in self._names)
 
     def _arrange(self, threads: list[Thread], tick_s: float) -> None:
-        """Give each thread its place, and what was known of it."""
+        """Give each thread its place, and its earlier values there."""
         places = {thread: place for place, thread in enumerate(self._threads)}
         known = [(new, places[thread]) for new, thread in enumerate(threads) if thread in places]
         new, old = [place for place, _ in known], [place for _, place in known]
