@@ -1,4 +1,4 @@
-"""The host agent: at each tick frames of all processes, of the host, of limits, of what the agent costs, of pools."""
+"""The host agent: at each tick frames of all processes, of the host, of limits, of its own cost, and of pools."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 Publish = Callable[[Sequence[Frame | Mark]], None]
-"""Where a tick's frames go: those of the host, then those of its pools."""
+"""Publishes the frames of a tick: those of the host, then those of its pools."""
 
 AGENT_FEATURES = (
     "cpu_ratio",
@@ -48,86 +48,86 @@ AGENT_FEATURES = (
     "pool_members",
     "pool_members_left_out",
 )
-"""What the agent says of itself.
+"""The features of the agent itself.
 
-`cpu_ratio` is that of its thread, publishing included, of one core since the last tick; `memory_rss_bytes` that of its
-program; `tick_duration_s` how long reading took, `publish_duration_s` how long the last tick's frames took to publish;
-`read_errors` how many texts were not what they should be, or sources failed altogether, at this tick;
-`publish_failures` how often that failed since the agent began; `waiting_records` how many of its records have not
-arrived yet, and `dropped_records` how many were lost on their way since it began, where that is known; `missed_ticks`
-how many fell out since the last one; `clock_offset_s` how far its time is ahead of the wall clock (see `Timeline`);
-`suspended_s` how long the machine was suspended since the last tick; `diagnosed_processes` how many processes are
-looked into now; `diagnosis_cpu_ratio` what that, watching for them and programs that run beside took of one core since
-the last tick; `diagnosis_failures` how often something went wrong in it since the agent began; `pools` how many pools
-there are, and `pool_members` and `pool_members_left_out` how many members they have, and how many more for a bound.
+`cpu_ratio` is the CPU time of its threads since the last tick, publishing included, as a share of one core;
+`memory_rss_bytes` is that of its program; `tick_duration_s` is the time to read everything, `publish_duration_s` the
+time to publish the frames of the last tick; `read_errors` is the number of malformed texts and failed readings
+at this tick; `publish_failures` is the number of failed publishings since the agent began; `waiting_records` is the
+number of its records that have not arrived yet, and `dropped_records` the number that were lost since it began, if
+known; `missed_ticks` is the number of skipped ticks since the last one; `clock_offset_s` is the lead of its time over
+the wall clock (see `Timeline`); `suspended_s` is the time for which the machine was suspended since the last tick;
+`diagnosed_processes` is the number of processes in diagnosis now; `diagnosis_cpu_ratio` is the CPU time of diagnoses,
+of their triggers and of their helper programs since the last tick, as a share of one core; `diagnosis_failures` is the
+number of their failures since the agent began; `pools` is the number of pools, `pool_members` the number of their
+members, and `pool_members_left_out` the number of members beyond a bound.
 """
 
 logger = logging.getLogger(__name__)
 
 
 class Queue(Protocol):
-    """Where published records wait until they have arrived."""
+    """The queue of published records that have not arrived."""
 
     @property
     def waiting(self) -> int:
-        """How many have not arrived yet."""
+        """The number of records that have not arrived yet."""
 
     @property
     def dropped(self) -> int:
-        """How many were lost."""
+        """The number of lost records."""
 
 
 class Watch(Protocol):
-    """What looks into processes while something is wrong."""
+    """The diagnosis of processes while something is wrong."""
 
     @property
     def running(self) -> int:
-        """How many it looks into now."""
+        """The number of processes in diagnosis now."""
 
     @property
     def cpu_s(self) -> float:
-        """CPU time that it took so far, in seconds."""
+        """The CPU time that it used so far, in seconds."""
 
     @property
     def failures(self) -> int:
-        """How often something went wrong so far."""
+        """The number of failures so far."""
 
 
 class Stop(Protocol):
-    """What ends a run, such as `threading.Event`."""
+    """The signal to end a run, such as `threading.Event`."""
 
     def is_set(self) -> bool:
-        """Whether to stop now."""
+        """Return whether to stop now."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait at most `timeout` seconds for it."""
+        """Wait for it for at most `timeout` seconds."""
 
 
 class Agent:
     """Samples a machine's counters, every `interval_s` seconds.
 
-    The frames of a tick have the same time and growing sequences, over restarts too as long as the wall clock does not
-    step back by more than the agent was away.
+    The frames of a tick have the same time, and sequences that increase. They also increase over restarts, unless the
+    wall clock steps back by more than the agent was away.
 
-    Whatever cannot be read leaves its values out, its frame at worst, and is counted (`read_errors`). An exception that
-    `publish` raises is logged and counted (`publish_failures`), and the agent goes on: that tick's
-    frames are lost, and their rates with them. A `publish` for which that is not good enough keeps and repeats them
-    itself.
+    Unreadable values are left out, at worst their whole frame, and counted (`read_errors`). An exception of `publish`
+    is logged and counted (`publish_failures`), and the agent continues. The frames of that tick are lost, and their
+    rates with them. A `publish` that must not lose them stores and repeats them itself.
 
     Args:
-        publish: takes a tick's frames.
+        publish: publishes the frames of a tick.
         host: their key.
         interval_s: seconds between ticks, 0.5 to 3600.
-        root: where procfs is mounted.
-        clock: what tells the time.
-        command_lines: whether frames carry the processes' command lines, which may hold secrets.
-        descriptor_limit: files to hold open; by default as many as the (raised) limit of this program allows.
-        queue: what `publish` puts records into, for what the agent says of itself.
-        watch: what looks into processes, likewise.
+        root: the mount point of procfs.
+        clock: the clocks of ticks, rates and records.
+        command_lines: whether frames have the command lines of processes, which may hold secrets.
+        descriptor_limit: the number of files to hold open; by default what the (raised) limit of this program allows.
+        queue: the queue of `publish`, for the features of the agent itself.
+        watch: the diagnosis of processes, likewise.
         pools: finds the pools among its processes; None for none.
 
     Raises:
-        ValueError: the interval is out of its bounds.
+        ValueError: the interval is out of bounds.
 
     """
 
@@ -175,7 +175,7 @@ class Agent:
         self._last: tuple[int, int, int] | None = None  # monotonic, boot and CPU time of the last tick's beginning
 
     def run(self, stop: Stop) -> None:
-        """Tick until stopped, and close."""
+        """Tick until stopped, then close."""
         try:
             while not stop.is_set():
                 delay_s = self._schedule.delay_s()
@@ -196,7 +196,7 @@ class Agent:
         self._failed = 0
         for scope, source in self._sources.items():
             if (counters := self._read(f"{scope} counters", source.read)) is None:
-                source.close()  # what it knows may be half of this tick's: it starts anew
+                source.close()  # it may have half of this tick: start from scratch
             else:
                 read[scope] = counters
         pools: list[Members] = []
@@ -225,7 +225,7 @@ class Agent:
         self._publish_s = (clock.monotonic() - started) / 1e9
 
     def _read(self, what: str, read: Callable[[], _T]) -> _T | None:
-        """Read something, and log its name when that begins to fail; None where it fails."""
+        """Call `read`, and return its result; None if it fails, which is logged when that begins."""
         try:
             found = read()
         except Exception:
@@ -286,7 +286,7 @@ class Agent:
         return values
 
     def _memory_bytes(self) -> float:
-        """Of this program; NaN where it cannot be read, as when the machine is out of descriptors."""
+        """Return the memory of this program; NaN if unreadable, for example when the machine is out of descriptors."""
         try:
             return float(self._program.memory_info().rss)
         except (OSError, psutil.Error):

@@ -1,7 +1,7 @@
-"""What slows a host's processors from outside its programs: heat, and lowered limits of their frequency.
+"""Causes outside the programs that slow a host's processors: heat, and lowered limits of their frequency.
 
 Sources: Documentation/admin-guide/thermal/intel_thermal_throttle.rst and Documentation/admin-guide/pm/cpufreq.rst of
-Linux. Virtual machines mostly have neither.
+Linux. Most virtual machines have neither.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pathlib import Path
 from laggard.producers.system.open_files import HeldFiles
 
 MAX_FILES = 16
-"""Packages, and groups of processors of one frequency, of which so many are looked at: what cools one cools all."""
+"""The most packages, and the most groups of processors of one frequency, that are read: their cooling is shared."""
 
 
 class CpuLimits:
-    """The limits of a host's processors, read in place from files that are looked for once.
+    """The limits of a host's processors, read in place from files that are searched once.
 
     Args:
-        root: where sysfs has the processors.
+        root: the folder of the processors in sysfs.
 
     """
 
@@ -41,16 +41,16 @@ class CpuLimits:
         self._descriptors = [-1] * paths
 
     def close(self) -> None:
-        """Close all files; the next look opens them again."""
+        """Close all files; the next reading opens them again."""
         self._files.release(self._descriptors)
 
     def throttled_s(self) -> float | None:
-        """How long the hottest package has been slowed by its heat since boot, in seconds; None where none says so."""
+        """Return the seconds since boot in which the hottest package was throttled by heat; None if unknown."""
         times_ms = [self._number(number, path) for number, path in enumerate(self._packages)]
         return max(times_ms) / 1e3 if times_ms else None
 
     def capped_ratio(self) -> float | None:
-        """The greatest share of their highest frequency that processors may not use; None where none says so."""
+        """Return the largest share of their highest frequency that processors may not use; None if unknown."""
         first = len(self._packages)
         shares = [
             1.0 - self._number(first + number, path) / highest for number, (path, highest) in enumerate(self._policies)
@@ -66,7 +66,7 @@ class CpuLimits:
 
 
 def _numbered(folder: Path, name: str) -> list[Path]:
-    """The entries `name` and a number, by number."""
+    """Return the entries `name` and a number, by number."""
     if not folder.is_dir():
         return []
     found = {int(each.name[len(name) :]): each for each in folder.iterdir() if re.fullmatch(rf"{name}\d+", each.name)}

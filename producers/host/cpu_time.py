@@ -1,21 +1,21 @@
-"""CPU time of a process, exact in sum, and split into user and system time as well as the kernel tells."""
+"""CPU time of a process: an exact sum, split into user and system time as well as the kernel allows."""
 
 from __future__ import annotations
 
-_MEMORY_TICKS = 32.0  # of CPU time: over how much of it the split is remembered
+_MEMORY_TICKS = 32.0  # of CPU time: the span over which the split is averaged
 
 
 class CpuTime:
     """User and system time, from the clock ticks of `stat` and the scheduler's run time.
 
-    The ticks of `stat` (10 ms) are coarse: a process that takes 1 % of a core has one of them in a second, or none. The
-    scheduler counts nanoseconds, but not whose they were. So the run time is what is added, divided as the ticks of the
-    last 0.32 s of CPU time were. Where there is no run time, the ticks are added themselves.
+    The ticks of `stat` (10 ms) are coarse: a process that uses 1 % of a core has one of them per second, or none. The
+    scheduler counts nanoseconds, but without the mode. So the run time is added, split like the ticks of the last
+    0.32 s of CPU time. Without a run time, the ticks themselves are added.
 
     Attributes:
         user_s: seconds in user mode since the process began.
         system_s: seconds in the kernel.
-        run_ns: the last run time, None where it is not known.
+        run_ns: the last run time, None if unknown.
 
     """
 
@@ -28,7 +28,7 @@ class CpuTime:
         self._recent_user = self._recent_system = 0.0  # ticks, fading
 
     def update(self, user_ticks: int, system_ticks: int, run_ns: int | None, tick_s: float) -> None:
-        """Take what is counted since the process began. Counters that went backwards take the times with them."""
+        """Update the times from counters since the process began. If counters went backwards, so do the times."""
         user, system = user_ticks - self._user_ticks, system_ticks - self._system_ticks
         run_before = self.run_ns
         self._user_ticks, self._system_ticks, self.run_ns = user_ticks, system_ticks, run_ns

@@ -1,4 +1,4 @@
-"""How full a host is: its filesystems, its table of open files, and its process ids."""
+"""The used capacity of a host: its filesystems, its table of open files, and its process ids."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ if TYPE_CHECKING:
     from laggard.producers.system.clock import Clock
 
 MAX_FILESYSTEMS: Final = 16
-"""Filesystems with features of their own: the first ones, by mount point."""
+"""The most filesystems with features of their own: the first ones by mount point."""
 
 MAX_NAME: Final = 100
-"""Characters of a mount point; a filesystem with a longer one has no feature."""
+"""The most characters of a mount point; a filesystem with a longer one has no features."""
 
 LOCAL: Final = frozenset(
     {"bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "jfs", "ntfs3", "reiserfs", "vfat", "xfs", "zfs"}
 )
-"""Types of filesystems of which the kernel itself knows how full they are. A server's, or one that a user's program
-serves, may keep whoever asks waiting for ever."""
+"""Types of filesystems whose use the kernel knows itself. A remote one, or one that a user's program serves, may block
+a query forever."""
 
 MOUNTS_S: Final = 60.0
-"""The time between two looks for mounts and limits, in seconds."""
+"""The time between two readings of mounts and limits, in seconds."""
 
 _MOST_BYTES: Final = 1 << 20
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
 class Filling:
-    """Features of what fills up.
+    """Features of used capacity.
 
-    - `filesystem_{mount}_used_ratio`: the used share of what ordinary users may use, of bytes or of inodes, whichever
-      is more. `filesystem_{mount}_unused_bytes`: the bytes that are left to them.
-    - `descriptors_used_ratio`: open files in all processes, as a share of what the kernel allows.
-    - `pids_used_ratio`: tasks, as a share of what the kernel allows.
+    - `filesystem_{mount}_used_ratio`: the used share of the bytes or of the inodes that ordinary users may use,
+      whichever is more. `filesystem_{mount}_unused_bytes`: the bytes that remain for them.
+    - `descriptors_used_ratio`: open files in all processes, as a share of the kernel's limit.
+    - `pids_used_ratio`: tasks, as a share of the kernel's limit.
 
-    What cannot be read is left out.
+    Unreadable features are left out.
 
     Args:
-        clock: what tells the time.
-        root: where procfs is mounted.
-        usage: how full a filesystem is.
+        clock: the clock of the readings of mounts.
+        root: the mount point of procfs.
+        usage: returns the use of a filesystem.
 
     References: proc_sys_fs(5), proc_sys_kernel(5), statvfs(3).
 
@@ -96,7 +96,7 @@ class Filling:
 
 
 def local_mounts(mounts: str) -> tuple[str, ...]:
-    """Return the mount points of local filesystems that can be written to, one for each filesystem.
+    """Return the mount points of writable local filesystems, one for each filesystem.
 
     Args:
         mounts: the text of `/proc/self/mounts`, see fstab(5).
@@ -114,6 +114,6 @@ def local_mounts(mounts: str) -> tuple[str, ...]:
 
 
 def _used(all_: int, free: int, available: int) -> float:
-    """Return the used share of what those may use who are not root, as df(1) does."""
+    """Return the used share of the capacity for users other than root, as df(1) does."""
     used = all_ - free
     return used / (used + available) if used + available > 0 else 0.0

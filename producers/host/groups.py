@@ -1,4 +1,4 @@
-"""The control groups of a machine: which there are, and which processes are in them.
+"""The control groups of a machine, and the processes in them.
 
 Source: Documentation/admin-guide/cgroup-v2.rst of Linux.
 """
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT: Final = "/sys/fs/cgroup"
-"""Where control groups are mounted."""
+"""The mount point of control groups."""
 
 MAX_GROUPS: Final = 20_000
-"""So many groups are looked at for those that are followed; a machine with more of them has none found beyond."""
+"""The most groups that one search visits; groups beyond are not found."""
 
 
 PROCESSES_BYTES: Final = 1 << 19
-"""So much of a group's list of processes is read: 65,536 of them at least."""
+"""The most bytes that are read of a group's list of processes: the ids of at least 65,536."""
 
 SEEK_RATIO: Final = 0.002
 """The share of one core that each search for groups may use; it runs less often on a machine with many groups."""
 
 
 def below(group: str) -> Iterator[tuple[str, bool]]:
-    """A group and all groups below it, and whether each has some below itself; `MAX_GROUPS` of them at most."""
+    """Yield a group and all groups below it, and whether each has groups below itself; at most `MAX_GROUPS`."""
     waiting = [group]
     for _ in range(MAX_GROUPS):
         if not waiting:
@@ -44,13 +44,13 @@ def below(group: str) -> Iterator[tuple[str, bool]]:
 
 
 def members(group: str) -> list[int]:
-    """The processes of a group itself; but for those that our pid namespace does not have."""
+    """Return the processes of a group itself, except for those outside our pid namespace."""
     found = (int(word) for word in content(f"{group}/cgroup.procs", PROCESSES_BYTES).split() if word.isdigit())
     return [pid for pid in found if pid > 0]
 
 
 def all_members(group: str) -> list[int]:
-    """The processes of a group, and of those below it."""
+    """Return the processes of a group, and of those below it."""
     return some_members(group, sys.maxsize)[0]
 
 
@@ -68,5 +68,5 @@ def some_members(group: str, most: int) -> tuple[list[int], int]:
 
 
 def unified(root: str) -> str:
-    """Where the groups of version 2 are, which may be beside those of version 1; empty where there are none."""
+    """Return the path of version 2 groups, which may be next to those of version 1; empty if there are none."""
     return next((path for path in (root, f"{root}/unified") if Path(path, "cgroup.controllers").exists()), "")

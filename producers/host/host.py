@@ -1,4 +1,4 @@
-"""The host's own counters, as one row: processors, load, pressure, memory, paging, devices, and what fills up."""
+"""The host's own counters as one row: processors, load, pressure, memory, paging, devices, and used capacity."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Values = dict[str, float]
 
 MAX_DEVICES = 32
-"""Disks, and interfaces, with features of their own: the first ones, by name, of those that ever did anything."""
+"""The most disks, and the most interfaces, with features of their own: the first ones by name that were ever active."""
 
 _FILES = ("stat", "loadavg", "meminfo", "vmstat", "pressure/cpu", "pressure/io", "pressure/memory")
 _STAT, _LOAD, _MEMINFO, _VMSTAT = range(4)
@@ -70,23 +70,26 @@ _INTERFACE = {
 
 
 class HostCounters:
-    """The counters of a host, at a tick.
+    """The counters of a host at a tick.
 
-    Processor modes are shares of all processors together, `cpu_busiest_core_ratio` is that of the busiest one;
-    pressure is the share of time in which some or all tasks stood still for want of the resource; a disk's
-    `read_time_ratio` is the mean number of reads in flight; `cpu_throttled_ratio` is the share of time in which the
-    hottest processor was slowed by its heat, `cpu_capped_ratio` how much of the highest frequency is not allowed now;
-    `boot_timestamp_seconds` is when the machine booted, since the Unix epoch; `Filling` describes those of what fills
-    up. Features of what this kernel does not count are not there; what could be read before and cannot be now is NaN,
-    as is the rate of a counter that went backwards.
+    - Processor modes are shares of all processors together; `cpu_busiest_core_ratio` is the share of the busiest one.
+    - Pressure is the share of time in which some or all tasks stalled on the resource.
+    - A disk's `read_time_ratio` is the mean number of reads in flight.
+    - `cpu_throttled_ratio` is the share of time in which the hottest processor was throttled by heat.
+    - `cpu_capped_ratio` is the share of the highest frequency that is not allowed now.
+    - `boot_timestamp_seconds` is the boot time, since the Unix epoch.
+    - `Filling` describes the features of used capacity.
+
+    Features that this kernel does not count are missing. A feature that can no longer be read is NaN, and so is the
+    rate of a counter that went backwards.
 
     Args:
-        clock: what times the rates.
-        root: where procfs is mounted.
-        processors: where sysfs has the processors.
+        clock: the clock of the rates.
+        root: the mount point of procfs.
+        processors: the folder of the processors in sysfs.
 
     Attributes:
-        read_errors: how many of the sources failed at the last tick.
+        read_errors: the number of sources that failed at the last tick.
 
     """
 
@@ -99,7 +102,7 @@ class HostCounters:
         self._limits = CpuLimits(processors)
         self._filling = Filling(clock, root)
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
-        # Each gives counters since boot, which become rates, and values as they are now.
+        # Each returns counters since boot, which become rates, and present values.
         self._sources: tuple[Callable[[], tuple[Values, Values]], ...] = (
             self._system,
             self._load,
@@ -240,10 +243,10 @@ class HostCounters:
 
 
 def _shares(now: Cpu, last: Cpu | None) -> tuple[float, ...]:
-    """Shares of the time since the last look: of `_CPU_MODES`, of guests, and of all work; NaN if there was no time."""
+    """Return shares of the time since the last reading: of `_CPU_MODES`, of guests, of all work; NaN without time."""
     if last is None:
         return (np.nan,) * (len(_CPU_MODES) + 2)
-    # The kernel lets iowait, and with it idle, step back a little: that is no time, not negative time.
+    # The kernel lets iowait, and with it idle, step back a little: that is no time, not a negative one.
     spent = [max(0, new - old) for new, old in zip(now, last, strict=True)]
     user, nice, *others, guest, guest_nice = spent
     modes = [max(0, user - guest), max(0, nice - guest_nice), *others]
@@ -256,7 +259,7 @@ def _shares(now: Cpu, last: Cpu | None) -> tuple[float, ...]:
 
 
 def _devices(kind: str, devices: Mapping[str, tuple[float, ...]], features: Mapping[str, tuple[str, float]]) -> Values:
-    """Counters of each device that ever did anything, in base units."""
+    """Return the counters of each device that was ever active, in base units."""
     counters: Values = {}
     used = sorted(name for name, device in devices.items() if any(device))
     for name in used[:MAX_DEVICES]:
@@ -267,7 +270,7 @@ def _devices(kind: str, devices: Mapping[str, tuple[float, ...]], features: Mapp
 
 @contextmanager
 def _psutil_root(root: str) -> Iterator[None]:
-    """Let psutil read below this root. It knows one for the whole program: it gets its own back at once."""
+    """Let psutil read below this root. psutil has one root for the whole program, so it is restored at once."""
     before = psutil.PROCFS_PATH
     psutil.PROCFS_PATH = root
     try:

@@ -36,7 +36,7 @@ NEAR: Final = 0.125
 """A group that used less of its limit in the last search is skipped until the next one."""
 
 AGAIN: Final = 0.8
-"""From this share on the limit itself is read again at each tick: somebody may have raised it."""
+"""From this share on the limit is read again at each tick: it may have been raised."""
 
 MAX_ROWS: Final = 64
 """The most rows in a frame: those nearest to their limits."""
@@ -48,7 +48,7 @@ MAX_OF_NAME: Final = 8
 """The most `descriptors` rows of one process name."""
 
 LOOK_S: Final = 60.0
-"""The time between two searches for limits, and for the top consumer of each, in seconds.
+"""The least time between two searches for limits, and for the top consumer of each, in seconds.
 
 An empty frame is sent as often: a reader that missed the first one closes its anomaly then.
 """
@@ -66,7 +66,7 @@ MAX_NAME: Final = 200
 """The longest path of a group in characters; longer ones are skipped."""
 
 UNLIMITED: Final = 1 << 60
-"""Version 1 of control groups reports a larger limit where there is none."""
+"""Version 1 of control groups reports a larger number if there is no limit."""
 
 FEW: Final = 128
 """Processes with fewer descriptors are skipped."""
@@ -87,7 +87,7 @@ _CACHE: Final = {
 
 
 class _Controller(NamedTuple):
-    """What limits groups: its kind, where its groups are, and its files of the limit and of what is in use."""
+    """A controller: its kind, the path of its groups, and the names of their files of the limit and of the use."""
 
     kind: str
     base: str
@@ -109,9 +109,9 @@ class _Group(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """What has a limit: its kind and name, how near it is, how much is in use, and its group, if it is one's.
+    """A limit: its kind and name, the used share, the unused bytes, the used amount, and its group, if any.
 
-    `holder` is the row of the process that holds most of it, or the row itself.
+    `holder` is the row of its top consumer, otherwise its own id.
     """
 
     id: str
@@ -127,37 +127,37 @@ class _Row(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What was found out at a time of the monotonic clock."""
+    """A top consumer, and the time of the monotonic clock at which it was found."""
 
     what: str
     at_ns: int
 
 
 class _Limit(NamedTuple):
-    """The limit of the open files of a process, and the look at which it was read."""
+    """The limit of the open files of a process, and the search after which it was read."""
 
     files: int
     looked_ns: int
 
 
 class Limits:
-    """A row for each limit of which a quarter is in use.
+    """A row for each limit that is at least a quarter used.
 
     - `memory {group}`: the memory of a control group and those below it, as a share of its limit. The page cache is
-      left out, see `cache_bytes`. `unused_bytes` is what is left.
+      left out, see `cache_bytes`. `unused_bytes` is the remainder.
     - `pids {group}`: its tasks, as a share of its limit.
-    - `descriptors {process}`: the open files of a process, as a share of its soft limit. Those of this program are
-      left out: it holds many on purpose.
+    - `descriptors {process}`: the open files of a process, as a share of its soft limit. This process is left out,
+      since it holds many on purpose.
 
-    The name of a row is the row of the process that holds most of it, in the frame of processes of the same tick; its
-    own id where none is known, or no program holds much of it. Of the program that holds most, all its processes
-    together, it is the process that does.
+    The name of a row is the row of its top consumer in the frame of processes of the same tick, otherwise its own id.
+    The top consumer is the process that holds most, within the program whose processes together hold most. A program
+    with less than `SHARE` of the use is none.
 
-    What cannot be read for a moment, as when the machine is out of descriptors, is told as it was last.
+    A limit that cannot be read for a moment, for example when the machine is out of descriptors, has its last values.
 
     Args:
         table: the processes.
-        clock: what tells when to look for limits again.
+        clock: the clock of the searches for limits.
 
     """
 
@@ -169,17 +169,17 @@ class Limits:
         self._groups: dict[str, _Group] = {}  # by the id of the row
         self._opened: dict[str, _Limit] = {}  # the limits of open files, by the row of the process
         self._holders: dict[str, _Known] = {}
-        self._last: dict[str, _Row] = {}  # what was read at the tick before
+        self._last: dict[str, _Row] = {}  # the rows of the previous tick
         self._looked_ns = self._look_ns = 0
         self._told_ns: int | None = None
         self._layout: Layout | None = None
 
     def read(self, layout: Layout, values: Values) -> tuple[Layout, Values] | None:
-        """Read how near each limit is; None where nothing is near, and that was told less than `LOOK_S` ago.
+        """Read the use of each limit; None if none is near and the last frame, an empty one, is newer than `LOOK_S`.
 
         Args:
-            layout: of the processes at this tick.
-            values: theirs, shape (processes, features).
+            layout: the layout of the processes at this tick.
+            values: their values, shape (processes, features).
 
         """
         now_ns = self._clock.monotonic()
@@ -200,13 +200,13 @@ class Limits:
         return self._layout, told
 
     def _is_known_as_calm(self, now_ns: int) -> bool:
-        """Whether it was told lately that no limit is near."""
+        """Return whether the last frame was empty and is newer than `LOOK_S`."""
         if self._told_ns is None or self._layout is None or self._layout.rows:
             return False
         return now_ns - self._told_ns < LOOK_S * 1e9
 
     def _look(self, now_ns: int, layout: Layout) -> None:
-        """Look for limits."""
+        """Search for groups with a limit, and forget ended processes and groups."""
         begun = self._clock.cpu()
         self._groups = self._seek()
         here = set(layout.rows)
@@ -232,8 +232,8 @@ class Limits:
         return found
 
     def _limited(self, controller: _Controller, path: str, name: str) -> _Group | None:
-        """Return a group, if it has a limit and uses some of it; what cannot be read is as it was."""
-        # With a name such as `x[1]` its id would look like that of a process. The same path may end in a slash.
+        """Return a group if it uses `NEAR` of its limit; an unreadable one as it was known."""
+        # A name such as `x[1]` would make its id look like that of a process. A slash at the end is the same path.
         group = _Group(controller, path, f"{name}/" if name.endswith("]") else name, 0)
         limit = _number(f"{path}/{controller.limit}")
         if limit == 0:
@@ -294,7 +294,7 @@ class Limits:
         return _Row(group.id, group.id, ratio, unused, used, group)
 
     def _with_holders(self, rows: list[_Row], layout: Layout, values: Values, now_ns: int) -> list[_Row]:
-        """Say who holds most of each, the nearest first: of many groups some are looked at at the next ticks."""
+        """Return the rows by id with their top consumers; of many groups the farthest follow at later ticks."""
         places = {row: place for place, row in enumerate(layout.rows)}
         pids = {process.pid: place for place, process in enumerate(self._table.processes)}
         left, told = MAX_LOOKED, []
@@ -317,7 +317,7 @@ class Limits:
 
 
 def _nearest(rows: list[_Row]) -> list[_Row]:
-    """Return those that are told, the nearest to its limit first."""
+    """Return the rows of the frame, the nearest to its limit first."""
     counts, kept = Counter[str](), []
     for each in sorted(rows, key=lambda each: -each.used):
         counts[each.kind] += 1
@@ -327,7 +327,7 @@ def _nearest(rows: list[_Row]) -> list[_Row]:
 
 
 def _holder(row: _Row, held: list[int], layout: Layout, values: Values) -> str:
-    """Return the row of the process that holds most of a limit, of the program that does; empty where none does."""
+    """Return the row of the top consumer; empty if no program holds `SHARE` of the use."""
     of_each = np.nan_to_num(values[held, _HELD[row.kind]])
     amounts: dict[str, float] = {}
     for place, amount in zip(held, of_each.tolist(), strict=True):
@@ -340,7 +340,7 @@ def _holder(row: _Row, held: list[int], layout: Layout, values: Values) -> str:
 
 
 def _controllers(root: str) -> tuple[_Controller, ...]:
-    """What limits groups here, in version 2 of control groups or in version 1."""
+    """Return the controllers of memory and tasks, in version 2 of control groups or in version 1."""
     found = []
     together = content(f"{root}/cgroup.controllers").decode("ascii", "replace").split()
     for kind, before in (("memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")), ("pids", ())):
@@ -353,7 +353,7 @@ def _controllers(root: str) -> tuple[_Controller, ...]:
 
 
 def open_files(limits: bytes) -> int:
-    """Parse `/proc/PID/limits`: how many files the process may open; 0 where there is no limit, or none is told."""
+    """Parse `/proc/PID/limits`: the soft limit of open files; 0 if there is none or it is missing."""
     for line in limits.splitlines():
         if line.startswith(b"Max open files"):
             soft = line.removeprefix(b"Max open files").split()[:1]
@@ -362,11 +362,11 @@ def open_files(limits: bytes) -> int:
 
 
 def cache_bytes(stat: bytes) -> int:
-    """Parse `memory.stat`: the page cache, and in version 2 kernel objects such as inodes; 0 if it is not told.
+    """Parse `memory.stat`: the page cache, and in version 2 kernel objects such as inodes; 0 if missing.
 
-    Both are given back before a group runs out of memory. So is what was used lately, if need be: a database that reads
-    its files has its group full of cache, and nothing is wrong. Memory of tmpfs is no part of these, nor can it be
-    given back.
+    The kernel reclaims both before a group runs out of memory, recently used pages too if need be. The group of a
+    database that reads its files is full of cache without a fault. Memory of tmpfs is not counted: it cannot be
+    reclaimed.
     """
     told = {
         name: int(number)
@@ -374,13 +374,13 @@ def cache_bytes(stat: bytes) -> int:
         for name, _, number in [line.partition(b" ")]
         if number.isdigit()
     }
-    # Version 1 has those of the group itself, too, beside those of it and all groups below.
+    # Version 1 also reports the group alone: its lines with `total_` include all groups below.
     is_first = any(name.startswith(b"total_") for name in told)
     return sum(told.get(name, 0) for name in _CACHE[b"total_" if is_first else b""])
 
 
 def _number(path: str) -> int | None:
-    """Read a number; 0 where there is none, as `max` is no limit, or a group is gone; None where it is unreadable."""
+    """Read a number; 0 without one (`max` is no limit) or if the group is gone; None if it is unreadable."""
     text = _head(path)
     if text is None:
         return None
@@ -388,7 +388,7 @@ def _number(path: str) -> int | None:
 
 
 def _head(path: str) -> bytes | None:
-    """Read the beginning of a file; empty where it is gone; None where it cannot be read."""
+    """Read the beginning of a file; empty if it is gone; None if it is unreadable."""
     try:
         return head(path, _MOST_BYTES)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Who a process belongs to: the user as whom it runs, and the container that it runs in.
+"""The owner of a process: its user, and its container.
 
-Sources: proc_pid_status(5), passwd(5), cgroups(7); how container managers call their control groups, by their own
-documentation (Docker and podman: the systemd and the cgroupfs driver; Kubernetes: the CRI; LXC: `lxc.payload.NAME`).
+Sources: proc_pid_status(5), passwd(5), cgroups(7); the names of control groups in the documentation of container
+managers (Docker and podman: the systemd and the cgroupfs driver; Kubernetes: the CRI; LXC: `lxc.payload.NAME`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_PASSWD_BYTES: Final = 4 << 20
-"""Of a file of users, what is read."""
+"""The most bytes that are read of a file of users."""
 
 LONGEST: Final = 64
-"""Characters of a user's or a container's name."""
+"""The most characters of the name of a user or a container."""
 
 SHORT_ID: Final = 12
-"""Letters of a container's id that are told, as container managers do."""
+"""The number of digits of a container's id that are shown, as container managers do."""
 
 _UID: Final = re.compile(rb"\nUid:\t\d+\t(\d+)")
 _MANAGERS: Final[Mapping[str, str]] = {
@@ -35,7 +35,7 @@ _MANAGERS: Final[Mapping[str, str]] = {
     "containerd": "containerd",
     "nerdctl": "containerd",
 }
-"""By what stands before a container's id in the name of its control group: who manages it."""
+"""The container manager by the word before a container's id in the path of its control group."""
 
 _SCOPE: Final = re.compile(r"([a-z][a-z-]*)-([0-9a-f]{64})(?:\.scope)?")
 _ID: Final = re.compile(r"[0-9a-f]{64}")
@@ -44,12 +44,13 @@ _LXC: Final = re.compile(r"lxc\.payload\.(.+)")
 
 
 class Users:
-    """The names of users, out of the file of the machine itself; one that is not in it goes by its number.
+    """The names of users, from the passwd file of the machine; a missing user has its number.
 
-    What else knows users (LDAP, systemd-homed) is not asked: that may take seconds, or wait for a network.
+    Other sources of users (LDAP, systemd-homed) are not queried: that may take seconds, or wait for a network.
 
     Args:
-        root: where procfs is mounted: process 1 of it tells which machine is meant where this one runs in a container.
+        root: the mount point of procfs. Its process 1 has the file of the machine, even if this process runs in a
+            container.
 
     """
 
@@ -80,12 +81,12 @@ class Users:
             return reading("/etc/passwd")
 
     def name(self, uid: int) -> str:
-        """What a user is called."""
+        """Return the name of a user."""
         return self._names.get(uid, str(uid))
 
 
 def parse_passwd(text: bytes) -> dict[int, str]:
-    """Parse `/etc/passwd`: names by number, of several of one number the first; lines of another form are left out."""
+    """Parse `/etc/passwd`: names by number, the first one of each; malformed lines are skipped."""
     names: dict[int, str] = {}
     for line in text.decode("utf-8", "replace").splitlines():
         fields = line.split(":")
@@ -95,7 +96,7 @@ def parse_passwd(text: bytes) -> dict[int, str]:
 
 
 def parse_uid(text: bytes) -> int | None:
-    """Parse the effective user of `/proc/PID/status`; None where it does not tell."""
+    """Parse the effective user of `/proc/PID/status`; None if it is missing."""
     found = _UID.search(text)
     return int(found[1]) if found else None
 
@@ -104,9 +105,8 @@ def parse_container(text: bytes) -> str:
     """Parse `/proc/PID/cgroup`: the innermost container that a control group of the process is named for.
 
     Returns:
-        Its manager and its id in short, `docker:3f2a8b4c5d6e`, or its name, `lxc:web`; where it is in none the unit
-        that systemd runs it as, `nginx.service`, and for the processes of somebody's session `session-3.scope`; empty
-        where nothing is told.
+        Its manager and its short id, `docker:3f2a8b4c5d6e`, or its name, `lxc:web`. Without a container the systemd
+        unit, `nginx.service`, or `session-3.scope` for processes of a user's session. Empty if none is named.
 
     """
     unit = ""
@@ -119,7 +119,7 @@ def parse_container(text: bytes) -> str:
 
 
 def _container(parts: list[str]) -> str:
-    """The container in the parts of a control group's path; empty without one."""
+    """Return the container in the parts of a control group's path; empty without one."""
     managed = "kubernetes" if any(map(_POD.fullmatch, parts)) else ""
     for number in reversed(range(len(parts))):
         part = parts[number]

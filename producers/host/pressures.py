@@ -1,7 +1,7 @@
-"""How tasks of each control group wait for I/O and memory: pressure stall information of version 2 of control groups.
+"""The pressure of each control group on I/O and memory: pressure stall information of version 2 of control groups.
 
-The host's pressure is a mean over its CPUs, each weighed by the time in which it was not idle: beside two busy CPUs one
-thread that waits is half of it at most. A group's is over the CPUs that its own tasks were on.
+The host's pressure is a mean over its CPUs, each weighted by its non-idle time: with two busy CPUs, one waiting thread
+adds at most one half. The pressure of a group is a mean over the CPUs of its own tasks.
 
 Sources: Documentation/admin-guide/cgroup-v2.rst and Documentation/accounting/psi.rst of Linux.
 """
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
     Indices = NDArray[np.intp]
 
 RESOURCES: Final = ("io", "memory")
-"""Those of which the pressure is read."""
+"""The resources whose pressure is read."""
 
 MAX_GROUPS: Final = 1024
-"""So many groups are followed."""
+"""The most groups that are followed."""
 
 SEEK_S: Final = 30.0
-"""How often groups are looked for, at least: a process may have come into one that was empty."""
+"""The longest time between two searches while tasks wait, in seconds: a process may have joined an empty group."""
 
 SOON_S: Final = 0.4
-"""The least time between two searches where groups are made all the time, in seconds; see `SEEK_RATIO`, too."""
+"""The least time between two searches if groups are created all the time, in seconds; see `SEEK_RATIO`, too."""
 
 
 class Pressed(NamedTuple):
-    """How tasks of groups waited since the reading before.
+    """The waits of tasks of groups since the previous reading.
 
     Attributes:
         groups: their paths.
-        source: for each its place in the reading before, -1 where it was not there. Shape (groups,).
-        ratios: by resource, for each the share of time in which some task of it waited; NaN where there is nothing to
-            compare with, or the group is gone. Shape (groups,).
+        source: the place of each in the previous reading, -1 for a new one. Shape (groups,).
+        ratios: by resource, the share of time in which some task of each group waited; NaN if there is nothing to
+            compare, or the group is gone. Shape (groups,).
 
     """
 
@@ -59,13 +59,13 @@ class Pressed(NamedTuple):
 class Pressures:
     """The pressure of all groups that may have processes of their own.
 
-    A group is not read while the host's total stands still: then nobody has waited. The group that all others are below
-    of is the host, and left out; but not where it is that of a container (cgroup_namespaces(7)).
+    Groups are not read while the host's total does not change: no task has waited then. The root group is left out,
+    since it is the host, except for the root group of a container (cgroup_namespaces(7)).
 
     Args:
-        clock: what tells the time.
-        procfs: where procfs is mounted.
-        root: where control groups are mounted.
+        clock: the clock of the rates and the searches.
+        procfs: the mount point of procfs.
+        root: the mount point of control groups.
 
     """
 
@@ -91,7 +91,7 @@ class Pressures:
             self._files.release(descriptors)
 
     def read(self) -> Pressed:
-        """Read how tasks of each group waited."""
+        """Read the waits of the tasks of each group."""
         if not self._base:
             return Pressed((), self._places, {resource: np.zeros(0) for resource in RESOURCES})
         now = self._clock.monotonic()
@@ -110,7 +110,7 @@ class Pressures:
         return Pressed(self._groups, source, ratios)
 
     def _has_waited(self, place: int, resource: str) -> bool:
-        """Whether any task of the host has waited since this was asked last."""
+        """Return whether any task of the host has waited since the last call."""
         try:
             text = self._files.read(self._host_descriptors, place, self._hosts[place])
         except OSError:  # a kernel without it
@@ -120,7 +120,7 @@ class Pressures:
         return total != before
 
     def _is_due(self, now: int) -> bool:
-        """Whether groups are to be looked for: some were made or removed since, or it is long ago."""
+        """Return whether to search for groups: some were created or removed, or the last search is long ago."""
         if now < self._seek_ns:
             return False
         counted = self._counted
@@ -131,7 +131,7 @@ class Pressures:
         return changed or now - self._sought_ns >= SEEK_S * 1e9 or self._read_ns is None
 
     def _seek(self, now: int) -> Indices:
-        """Look for groups; gives for each its place before."""
+        """Search for groups, and return the previous place of each."""
         begun = self._clock.cpu()
         found: list[str] = []
         for group, has_children in below(self._base):
@@ -158,7 +158,7 @@ class Pressures:
         return source
 
     def _read(self, resource: str) -> Vector:
-        """For how long some task of each group has waited so far, in microseconds; NaN for one that is gone."""
+        """Return the time in which some task of each group has waited so far, in microseconds; NaN if unreadable."""
         descriptors, read = self._descriptors[resource], self._files.read
         stalled_us: list[float] = []
         for place, group in enumerate(self._groups):
@@ -170,5 +170,5 @@ class Pressures:
 
 
 def _some(text: bytes) -> bytes:
-    """The total of `some`, the last of the first line: for how long some task has waited so far, in microseconds."""
+    """Return the total of `some`, the last field of the first line: the time some task has waited, in microseconds."""
     return text.partition(b"\n")[0].rpartition(b"=")[2]

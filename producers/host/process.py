@@ -1,4 +1,4 @@
-"""One process: its files, what they said last, and its counters added up over its threads."""
+"""One process: its files, their last texts, and its counters summed over its threads."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ RATES = (
 )
 """Differences of counters over time; ratios are of one core.
 
-Threads that run or wait together add up to more than 1. The kernel counts a wait for a core when it ends, so one that
-is longer than a tick falls into its last tick.
+Threads that run or wait together add up to more than 1. The kernel counts a wait for a core when it ends, so a wait
+that is longer than a tick counts in its last tick.
 """
 
 GAUGES = (
@@ -68,44 +68,44 @@ GAUGES = (
     "sockets",
     "children",
 )
-"""Values as they are at the tick. The last one is counted among other processes, not read from this one's files."""
+"""Values at the tick. The last one is counted among the other processes, not read from the files of this one."""
 
 MAX_THREADS = 512
-"""Processes with more threads have no run-queue wait, timeslices and switches (NaN), for each thread has to be asked;
-those whose threads are watched have them all the same."""
+"""Processes with more threads have no run-queue wait, timeslices and switches (NaN), since each thread must be read.
+Processes whose threads are watched have them nevertheless."""
 
 MAX_SOCKET_SCAN = 256
-"""Processes with more descriptors have no sockets (NaN): each descriptor has to be asked what it is."""
+"""Processes with more descriptors have no sockets (NaN), since the link of each descriptor must be read."""
 
 _NAN = float("nan")
 _UNREADABLE_IO = (_NAN,) * len(Io._fields)
 _UNREADABLE_STATUS = (_NAN,) * len(Status._fields)
 _UNBORN = Stat(b"", b"", 0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0)
-_LONG_LISTING = 4096  # descriptors, where they have to be listed to be counted: more are listed now and then only
+_LONG_LISTING = 4096  # descriptors: if they must be listed to be counted, longer lists are read at retries only
 
 
 class Process(Task):
     """One process, from its first tick to its end.
 
-    Wait, timeslices and switches are added up over all threads; what a thread did between the last tick and its end is
-    lost. The block-I/O delay is the first thread's, as the kernel has no other. I/O is the process's own: what the
-    kernel adds to it when it waits for a child that has ended is left out; with several threads it cannot be told
-    apart, and I/O is not there (NaN) at that tick. CPU time is exact in sum (see
-    `CpuTime`); where the CPU clocks of processes cannot be asked, only that of processes with one thread is.
+    Wait, timeslices and switches are summed over all threads; what a thread did between the last tick and its end is
+    lost. The block-I/O delay is that of the first thread, since the kernel has no other. I/O is that of the process
+    itself, without the I/O of an ended child, which the kernel adds when the process waits for it. With several threads
+    the two cannot be separated, so I/O is missing (NaN) at that tick. The sum of CPU time is exact (see `CpuTime`);
+    without CPU clocks of processes, it is exact only for processes with one thread.
 
     Attributes:
-        pid: its number.
-        slot: where its values are; the table's.
-        phase: in which of the table's ticks it is read even if it sleeps; the table's.
-        name: of its row.
-        row: id of its row.
+        pid: its process id.
+        slot: the index of its values; set by the table.
+        phase: the phase of the table's ticks in which its `stat` is read even if it sleeps; set by the table.
+        name: the name of its row.
+        row: the id of its row.
         command: its command line.
-        uid: the number of the user as whom it runs; None where that may not be read.
-        container: that it runs in, see `parse_container`.
+        uid: the id of its effective user; None if unreadable.
+        container: its container or unit, see `parse_container`.
         stat: the last `stat`.
-        denied: which of its files may not be read.
-        malformed: how many texts at the last reading did not have their form.
-        threads: all but the first.
+        denied: its files that are missing or may not be read.
+        malformed: the number of malformed texts at the last reading.
+        threads: all threads except the first.
 
     """
 
@@ -153,8 +153,8 @@ class Process(Task):
         self._cpu = CpuTime()
         self._stat_text = self._io_text = self._status_text = b""
         self._io: tuple[float, ...] = _UNREADABLE_IO
-        self._io_last: tuple[float, ...] = (0.0,) * len(Io._fields)  # where it is a number
-        self._io_before: tuple[float, ...] = ()  # what it did before the file of today was the one to ask, if any did
+        self._io_last: tuple[float, ...] = (0.0,) * len(Io._fields)  # the last known one
+        self._io_before: tuple[float, ...] = ()  # its I/O before the switch to the present file, if there was one
         self._io_alone: bool | None = None
         self._io_faults = 0
         self._status: tuple[float, ...] = _UNREADABLE_STATUS
@@ -164,7 +164,7 @@ class Process(Task):
         self._eager = True
 
     def sleeps(self) -> bool:
-        """Whether none of its threads ran since the last reading: then its own counters are what they were.
+        """Return whether none of its threads ran since the last reading: its own counters are unchanged then.
 
         Raises OSError when it is gone.
         """
@@ -175,15 +175,15 @@ class Process(Task):
         return os.pread(self.descriptors[SCHEDSTAT], BUFFER, 0) == self.schedstat_text
 
     def untouched(self) -> bool:
-        """Whether nobody else changed it either: its memory by reclaim, its parent by ending."""
+        """Return whether its `stat` is unchanged: reclaim of its memory or the end of its parent changes that, too."""
         return os.pread(self.descriptors[STAT], BUFFER, 0) == self._stat_text
 
     def wake(self) -> None:
-        """See to it that it is read at the next tick, even if it sleeps."""
+        """Have it read at the next tick, even if it sleeps."""
         self._eager = True
 
     def watch(self, make: Watch | None) -> None:
-        """Watch each of its threads but the first from the next tick on, by what this makes; or none of them."""
+        """Watch each of its threads except the first from the next tick on, by the result of `make`; None ends it."""
         if make is self.threads.watch:
             return
         if make is None:
@@ -193,21 +193,21 @@ class Process(Task):
             self.wake()
 
     def read(self, *, retry: bool) -> tuple[float, ...]:
-        """Read all counters: those of `RATES` since it began, those of `GAUGES` but the last; all in base units.
+        """Read all counters: those of `RATES` since it began, those of `GAUGES` except the last; all in base units.
 
-        With `retry` also what could not be read before.
+        With `retry` it also reads the files that could not be read before.
 
         Raises:
             PermissionError: not even its `stat` may be read.
             OSError: it is gone, and another one may have its pid.
-            ProcError: its `stat` does not have the form that it should.
+            ProcError: its `stat` is malformed.
 
         """
         kernel = self._kernel
         self.malformed = 0
         if retry:
             self.denied.clear()
-        # The run time comes first: if the process runs on while the rest is read, the next look at it tells.
+        # The run time is read first: if the process runs during the rest, the next `sleeps` notices it.
         clock_ns = time.clock_gettime_ns(self._clock) if kernel.clocks else None
         schedstat = self._permitted(SCHEDSTAT) if kernel.schedules else b""
         stat = self._read_stat()
@@ -221,9 +221,9 @@ class Process(Task):
             user_s, system_s = 0.0, user_s + system_s
         else:
             self._count_descriptors(retry=retry)
-        # Without held files only `stat` tells whether the pid is still the same process: read it at every tick.
+        # Without a held file only `stat` shows whether the pid is still the same process: read it at every tick.
         self._eager = self.descriptors[STAT] < 0
-        if not kernel.clocks:  # the run time of its only thread must do
+        if not kernel.clocks:  # only the run time of a single thread replaces them
             self._eager |= not kernel.schedules or self.descriptors[SCHEDSTAT] < 0 or stat.threads > 1
         status = self._status
         return (
@@ -248,15 +248,15 @@ class Process(Task):
         )
 
     def read_command(self) -> str:
-        """Read its command line; empty where there is none or it may not be read."""
+        """Read its command line; empty if it has none or it is unreadable."""
         return parse_command(content(f"{self.path}/cmdline", COMMAND_BYTES))
 
     def read_container(self) -> str:
-        """Read which container it runs in; empty where that may not be read."""
+        """Read its container; empty if unreadable."""
         return parse_container(content(f"{self.path}/cgroup"))
 
     def release(self) -> None:
-        """Close its files and those of its threads. Not held any more, it is read at every tick."""
+        """Close its files and those of its threads. Without held files it is read at every tick."""
         self._eager = True
         super().release()
         self.threads.release()
@@ -282,7 +282,7 @@ class Process(Task):
             self.uid = parse_uid(text)
 
     def _read_io(self) -> None:
-        """Its own I/O: of its only thread; else of all of it, unless a child's has just been added to that."""
+        """Read its own I/O: that of its only thread, or of the process, unless a child's was just added to that."""
         alone, faults = self.stat.threads <= 1, self.stat.children_faults
         reaped = faults != self._io_faults and not alone
         self._io_faults = faults
@@ -299,7 +299,7 @@ class Process(Task):
         except ProcError:
             self.malformed += 1
             counted = _UNREADABLE_IO
-        if switched and counted is not _UNREADABLE_IO:  # it goes on from where it was
+        if switched and counted is not _UNREADABLE_IO:  # it continues from the last values
             self._io_before = tuple(last - now for last, now in zip(self._io_last, counted, strict=True))
         self._io = counted
         if self._io_before:
@@ -313,7 +313,7 @@ class Process(Task):
         return f"{self.path}/task/{self.pid}/io" if which == IO and self._io_alone else super()._place(which)
 
     def _permitted(self, which: int) -> bytes:
-        """Read one of its files; empty where that may not be read or is not there."""
+        """Read one of its files; empty if it is missing or may not be read."""
         if which in self.denied:
             return b""
         try:
@@ -326,7 +326,7 @@ class Process(Task):
         return b""
 
     def _read_tasks(self, text: bytes) -> tuple[float, ...]:
-        """Wait in seconds, timeslices, voluntary and involuntary switches of all threads together."""
+        """Return the wait in seconds, the timeslices, and voluntary and involuntary switches of all threads."""
         others, count = self.threads, self.stat.threads
         if not text or (count > MAX_THREADS and others.watch is None):
             others.release()
@@ -348,12 +348,12 @@ class Process(Task):
         )
 
     def _run_ns(self) -> int | None:
-        """The run time of its only thread; None where nobody knows better than `stat`."""
+        """Return the run time of its only thread; None if only `stat` has its CPU time."""
         alone = self.stat.threads <= 1 and not self.threads
         return self.schedstat.run_ns if self.schedstat_text and alone else None
 
     def _count_descriptors(self, *, retry: bool) -> None:
-        """Count its descriptors, and the sockets among them when their number changed."""
+        """Count its descriptors, and the sockets among them if their number changed."""
         counted = self._kernel.counts_descriptors
         if counted:
             held = self.descriptors[FD]

@@ -1,7 +1,7 @@
 """Every process of a machine at a tick: one row each, counters as rates and ratios.
 
-What makes it cheap: the files of a process stay open and are read in place; of a process that did not run since the
-last tick nothing is read but its CPU clock; what is left of the arithmetic is done for all processes at once.
+It is cheap: the files of a process stay open and are read in place. Of a process that did not run since the last tick,
+only the CPU clock is read. The remaining arithmetic is done for all processes at once.
 """
 
 from __future__ import annotations
@@ -37,31 +37,32 @@ if TYPE_CHECKING:
     from laggard.producers.system.clock import Clock
 
 SHARED = ("cpu_quota_throttled_ratio", "io_pressure_ratio", "memory_pressure_ratio", "cpus")
-"""What is not a process's own: the share of periods in which the CPU quota of its control group, or of one above that,
-was used up, 0 without a quota; the share of time in which some task of its control group waited for I/O, or memory, if
-it may have been one of its own, else 0; and how many CPUs are online."""
+"""Features beyond the process itself. The share of periods in which the CPU quota of its control group, or of one above
+that, was used up, 0 without a quota. The share of time in which some task of its control group waited for I/O, or
+memory, if it may have been one of its own, otherwise 0. The number of online CPUs."""
 
 logger = logging.getLogger(__name__)
 
 FEATURES = RATES + GAUGES + SHARED
 
 REFRESH_S = 10.0
-"""How old a value may get that others change while its process sleeps: memory under reclaim, a new name."""
+"""The highest age, in seconds, of values that others change while a process sleeps: memory under reclaim, a name."""
 
 RETRY_S = 60.0
-"""How often what may not be read is tried again, and sockets are told from other descriptors even if none was added."""
+"""The time between two retries of unreadable files, in seconds. Sockets are then counted again, too, even if the number
+of descriptors did not change."""
 
-_OWN = len(RATES) + len(GAUGES) - 1  # of the features, those that are read from its files; the children are counted
+_OWN = len(RATES) + len(GAUGES) - 1  # the number of features read from the files of a process; children are counted
 _QUOTA, _IO, _MEMORY, _CPUS = range(_OWN + 1, len(FEATURES))
 
 _SIGNS = {
     "io": ("page_faults_major_per_s", "io_delay_ratio", "io_read_bytes_per_s", "io_write_bytes_per_s"),
     "memory": ("page_faults_major_per_s", "page_faults_minor_per_s"),
 }
-"""By resource: of those that share a control group, the ones that had any of this may have waited for it."""
+"""By resource: among processes that share a control group, those with any of these may have waited for it."""
 
 MOST_HANGING: Final = 32
-"""So many processes whose files do not answer are waited for; then nothing of their users' is read until one does."""
+"""From this number of unresponsive processes on, no process of their users is read until one of them answers."""
 
 _SIGN_COLUMNS = {resource: [RATES.index(sign) for sign in signs] for resource, signs in _SIGNS.items()}
 
@@ -71,7 +72,7 @@ _OF_CHILDREN = _CPU[-1]
 
 
 class _Look(NamedTuple):
-    """What was read of a process that ran."""
+    """The reading of a process that ran, or of a new one."""
 
     at_ns: int
     boot_ns: int
@@ -81,37 +82,37 @@ class _Look(NamedTuple):
 
 
 class ProcessTable:
-    """The processes of a machine, kernel threads among them.
+    """The processes of a machine, kernel threads included.
 
     A row is one process from its start, or from the tick at which its name changed (exec), to its end; its id is
-    `name[pid@start_ticks]`. The first values of a row's rates are NaN, for there is nothing to compare with, but for
+    `name[pid@start_ticks]`. The first rates of a row are NaN, since there is nothing to compare, except for
     - a process that began after the last tick: its counters began at zero. They are divided by the time since its
-      start, at least one interval: what a process does in its first moments is no faster than what it does to the
-      tick, and many short lives do not look like many busy cores.
+      start, at least one interval. So a burst in its first moments does not look like a high rate, and many short lives
+      do not look like many busy cores.
     - a changed name: the counters are still those of the same process.
     A counter that goes backwards has no rate (NaN) at that tick. A process whose files do not answer has no row until
     they do, see `patience`.
 
-    The kernel gives a parent all CPU time of a child's life at the moment at which that is waited for. What was in the
-    child's own row before is left out, so that who waits for a process that computed for an hour did not compute for
-    an hour; what is in no row is the parent's: that of children who live for less than a tick.
+    When a parent waits for a child, the kernel adds all CPU time of the child's life to the parent. The part from the
+    child's own row is left out: waiting for a process that computed for an hour is not an hour of computing. The rest
+    counts for the parent: that of children who live for less than a tick.
 
     Args:
-        clock: what times the rates.
-        interval_s: between ticks, as planned.
-        root: where procfs is mounted.
+        clock: the clock of the rates.
+        interval_s: the planned seconds between ticks.
+        root: the mount point of procfs.
         command_lines: whether to read them; they may hold secrets.
-        descriptor_limit: files to hold open; by default as many as the (raised) limit of this process allows.
-        groups: where control groups are mounted; by default below the `sys` beside procfs.
-        watches_threads: whether threads will be watched: half of the files held are for them then.
+        descriptor_limit: the number of files to hold open; by default what the (raised) limit of this process allows.
+        groups: the mount point of control groups; by default below the `sys` next to procfs.
+        watches_threads: whether threads will be watched: half of the held files are for them then.
 
     Attributes:
-        groups: where control groups are mounted.
-        root: where procfs is mounted.
-        families: grows whenever a process comes, goes, gets another parent or calls exec.
-        tick_s: seconds of a clock tick.
-        unreadable_files: how many files may not be read, at the last tick; a process hidden from us counts as one.
-        read_errors: how many texts did not have their form, at the last tick.
+        groups: the mount point of control groups.
+        root: the mount point of procfs.
+        families: grows whenever a process starts, ends, gets another parent or calls exec.
+        tick_s: the seconds of a clock tick.
+        unreadable_files: the number of files that may not be read, at the last tick; a hidden process counts as one.
+        read_errors: the number of malformed texts, unresponsive processes and descriptor shortages at the last tick.
 
     """
 
@@ -136,7 +137,7 @@ class ProcessTable:
         self._watch = self._new_thread
         self._kernel = Kernel(root)
         self._users = Users(root)
-        # What watched threads hold takes nothing from the processes.
+        # Watched threads have a budget of their own.
         self._thread_files = HeldFiles(limit // 2 if watches_threads else 0)
         self._files = HeldFiles(limit - self._thread_files.limit)
         self.families = 0
@@ -150,13 +151,13 @@ class ProcessTable:
         self._tick = 0
         self._processes: dict[str, Process] = {}
         self._hidden: set[str] = set()
-        self._new: list[Process] = []  # those that are looked at for the first time
+        self._new: list[Process] = []  # those that are read for the first time
         self._patience = Patience()
-        self._hanging: dict[str, int | None] = {}  # the owners of those whose files do not answer
+        self._hanging: dict[str, int | None] = {}  # the owners of unresponsive processes, by pid
         self._entries: list[str] = []
         self._pids: set[str] = set()
-        self._listed: tuple[float, float] | None = None  # when the last tick began: monotonic, boot time in seconds
-        # One line per slot. A process keeps its slot as long as it lives.
+        self._listed: tuple[float, float] | None = None  # the start of the last tick: monotonic, boot time in seconds
+        # One line per slot. A process keeps its slot for its life.
         self._free: list[int] = []
         self._now = np.full((0, _OWN), np.nan)
         self._before = np.full((0, len(RATES)), np.nan)
@@ -166,46 +167,46 @@ class ProcessTable:
         self._slots: NDArray[np.intp] = np.zeros(0, np.intp)
         self._children = np.zeros(0)
         self._families_changed = False
-        self._lost_parents: set[int] = set()  # whose children have, or will have, a new parent
-        # Of those that ended since the last tick: the parent, and the CPU time in seconds that was in their rows.
+        self._lost_parents: set[int] = set()  # their children have, or will have, a new parent
+        # Of processes that ended since the last tick: the parent, and the CPU time in seconds that was in their rows.
         self._ended: dict[int, tuple[int, float]] = {}
-        self._ended_before: dict[int, float] = {}  # by the parent, what it may be given at this tick only
+        self._ended_before: dict[int, float] = {}  # by parent: such time that it may still get, at this tick only
 
     @property
     def count(self) -> int:
-        """How many processes there were at the last tick."""
+        """The number of processes at the last tick."""
         return len(self._processes)
 
     @property
     def held_files(self) -> int:
-        """How many files are held open."""
+        """The number of files that are held open."""
         return self._files.held + self._thread_files.held
 
     @property
     def processes(self) -> Collection[Process]:
-        """Those of the last tick, in the order of its rows."""
+        """The processes of the last tick, in the order of its rows."""
         return self._processes.values()
 
     @property
     def cpu_ns(self) -> int:
-        """CPU time that reading took in a thread of its own so far, in nanoseconds."""
+        """The CPU time of readings in a thread of their own so far, in nanoseconds."""
         return self._patience.cpu_ns
 
     def process(self, pid: int) -> Process | None:
-        """The process with this number, if there is one."""
+        """Return the process with this pid, if there is one."""
         return self._processes.get(str(pid))
 
     def title(self, process: Process) -> str:
-        """The command line that a process has now; empty where it does not answer."""
+        """Return the present command line of a process; empty if it does not answer."""
         (found,) = self._patience.each([process], Process.read_command)
         return "" if isinstance(found, Exception) else found
 
     def looked_s(self, process: Process) -> float:
-        """When it was looked at last, in seconds of the monotonic clock."""
+        """Return the time of its last reading, in seconds of the monotonic clock."""
         return float(self._now_s[process.slot])
 
     def watch(self, process: Process, *, watched: bool) -> None:
-        """Watch each thread of a process but the first, from the next tick on; or do so no more."""
+        """Watch each thread of a process except the first, from the next tick on; or stop that."""
         process.watch(self._watch if watched else None)
 
     def read(self) -> tuple[Layout, NDArray[np.float64]]:
@@ -232,7 +233,7 @@ class ProcessTable:
         return self._layout or self._lay_out(), self._rates()
 
     def close(self) -> None:
-        """Close all files; the next tick starts anew."""
+        """Close all files; the next tick starts from scratch."""
         for pid in list(self._processes):
             self._remove(pid)
         self._quotas.close()
@@ -241,7 +242,7 @@ class ProcessTable:
         self._listed = None
 
     def _answering(self, pids: set[str]) -> set[str]:
-        """Those of whose files an answer may come."""
+        """Return the pids to read: without unresponsive ones and, if these are many, without all of their users."""
         if not self._hanging:
             return pids
         pids = pids - self._hanging.keys()
@@ -254,14 +255,14 @@ class ProcessTable:
         return pids - left
 
     def _hangs(self, process: Process) -> None:
-        """Leave out a process whose files do not answer."""
+        """Record and log a process whose files do not answer."""
         pid = str(process.pid)
         logger.warning("%s does not answer: process %s is left out until it does", process.path, pid)
         self._hanging[pid] = _owner(process.path)
         self.read_errors += 1
 
     def _look_at(self, process: Process, phase: int, *, retry: bool) -> _Look | None:
-        """Read a process; None where it slept."""
+        """Read a process; None if it slept."""
         refresh = process.phase == phase
         try:
             if process.sleeps() and (not refresh or process.untouched()):
@@ -282,7 +283,7 @@ class ProcessTable:
         try:
             values = process.read(retry=True)
         except (OSError, ProcError) as error:
-            self._shed_if_short(error)  # half of all, the files of its threads among them
+            self._shed_if_short(error)  # half of all held files, those of its threads included
             process.release()
             raise
         self._name(process)
@@ -370,7 +371,7 @@ class ProcessTable:
         return self._pids
 
     def _shed_if_short(self, error: Exception) -> bool:
-        """Where the program or the machine is out of descriptors, give half of them back, for good."""
+        """Release half of the held files for good if descriptors have run out; return whether they have."""
         if not isinstance(error, OSError) or error.errno not in OUT_OF_DESCRIPTORS:
             return False
         self.read_errors += 1
@@ -405,7 +406,7 @@ class ProcessTable:
 
     def _remove(self, pid: str, *, hangs: bool = False) -> None:
         process = self._processes.pop(pid)
-        if not hangs:  # who hangs still reads its files
+        if not hangs:  # a hanging thread still reads its files
             process.release()
         self._free.append(process.slot)
         self._ended[process.pid] = process.stat.parent, float(self._now[process.slot, _CPU].sum())
@@ -423,14 +424,14 @@ class ProcessTable:
             process.command = ""
             process.container = "" if kernel_thread else process.read_container()
             self._layout = None
-        # In the middle of an exec the name is there before the command line: that is read again at the next reading.
+        # During an exec the name changes before the command line: an empty one is read again at the next reading.
         if self._command_lines and not kernel_thread and not process.command:
             process.command = process.read_command()
             if process.command:
                 self._layout = None
 
     def _wake_orphans(self) -> None:
-        """Read those again whose parent ended: they got another one in their sleep."""
+        """Wake the processes whose parent ended: they got another one in their sleep."""
         if self._lost_parents:
             for process in self._processes.values():
                 if process.stat.parent in self._lost_parents:
@@ -459,7 +460,7 @@ class ProcessTable:
         return self._layout
 
     def _leave_out_ended(self) -> None:
-        """Take what was in the rows of ended children as counted before in their parents' rows."""
+        """Leave CPU time that was in the rows of ended children out of the rates of their parents."""
         now: dict[int, float] = {}
         before: dict[int, float] = {}
         for parent, seconds in self._ended_before.items():
@@ -484,7 +485,7 @@ class ProcessTable:
         self._ended_before, self._ended = waiting, {}
 
     def _heir(self, parent: int) -> int:
-        """Who is given what a parent was: itself or, where it has ended too, the next one above it that has not."""
+        """Return who gets the time of a parent: the parent or, if it has ended too, its next ancestor that has not."""
         for _ in range(len(self._ended)):
             if str(parent) in self._processes or parent not in self._ended:
                 break
@@ -492,7 +493,7 @@ class ProcessTable:
         return parent
 
     def _throttled(self) -> NDArray[np.float64]:
-        """For which share of periods each process, in the order of the layout, was held back by a quota."""
+        """Return the share of periods in which a quota throttled each process, in the order of the layout."""
         groups, _, ratios = self._quotas.read()
         by_slot = np.zeros(len(self._now))
         for place in np.flatnonzero(ratios > 0.0).tolist():
@@ -502,7 +503,7 @@ class ProcessTable:
         return by_slot[self._slots]
 
     def _pressed(self, values: NDArray[np.float64]) -> None:
-        """Put down how long tasks of each process's group waited. `values` are those of the layout, without these."""
+        """Write the pressure of each process's group into `values`, which has the rows of the layout."""
         values[:, _IO:_CPUS] = 0.0
         groups, _, ratios = self._pressures.read()
         places = {resource: np.flatnonzero(each > 0.0).tolist() for resource, each in ratios.items()}
@@ -519,7 +520,7 @@ class ProcessTable:
                         values[row, column] = ratios[resource][place]
 
     def _is_stuck(self, process: Process) -> bool:
-        """Whether a thread of a process waits for a device. Of one that has not run its state is that of before."""
+        """Return whether a thread of a process waits for a device. Without a run its state is that of before."""
         if process.stat.threads <= 1 or process.stat.state == b"D":
             return process.stat.state == b"D"
         if process.stat.threads > MAX_THREADS:
@@ -552,7 +553,7 @@ class ProcessTable:
 
 
 def _owner(path: str) -> int | None:
-    """Whose a process is; None where it is gone."""
+    """Return the owner of a process; None if it is gone."""
     try:
         return Path(path).stat().st_uid
     except OSError:

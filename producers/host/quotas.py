@@ -1,4 +1,4 @@
-"""The control groups of a machine that have a CPU quota, and for which share of their periods they were held back.
+"""The control groups of a machine with a CPU quota, and the share of their periods in which they were throttled.
 
 Sources: Documentation/admin-guide/cgroup-v2.rst and Documentation/scheduler/sched-bwc.rst of Linux.
 """
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     Indices = NDArray[np.intp]
 
 SEEK_S: Final = 30.0
-"""How often groups with a quota are looked for."""
+"""The time between two searches for groups with a quota, in seconds."""
 
 MAX_QUOTAS: Final = 512
-"""So many groups with a quota are followed."""
+"""The most groups with a quota that are followed."""
 
 
 _NONE: Final[Vector] = np.zeros(0)
 
 
 class Throttling(NamedTuple):
-    """How groups were held back since the reading before.
+    """The throttling of groups since the previous reading.
 
     Attributes:
         groups: their paths.
-        source: for each its place in the reading before, -1 where it was not there. Shape (groups,).
-        ratios: the share of the quota's periods in which it was used up; 0 where the group was idle, NaN where there is
-            nothing to compare with. Shape (groups,).
+        source: the place of each in the previous reading, -1 for a new one. Shape (groups,).
+        ratios: the share of the quota's periods in which it was used up; 0 for an idle group, NaN without two readings
+            to compare. Shape (groups,).
 
     """
 
@@ -49,11 +49,11 @@ class Throttling(NamedTuple):
 
 
 class Quotas:
-    """The groups that have a CPU quota, in version 2 of control groups or in version 1.
+    """The groups with a CPU quota, in version 2 of control groups or in version 1.
 
     Args:
-        clock: what tells when to look for groups again.
-        root: where control groups are mounted.
+        clock: the clock of the searches for groups.
+        root: the mount point of control groups.
 
     """
 
@@ -72,7 +72,7 @@ class Quotas:
         self._files.release(self._descriptors)
 
     def read(self) -> Throttling:
-        """Read how each group was held back."""
+        """Read the throttling of each group."""
         before, source = self._counted, self._places
         now = self._clock.monotonic()
         if self._base and (self._sought_ns is None or now - self._sought_ns >= SEEK_S * 1e9):
@@ -97,7 +97,7 @@ class Quotas:
     def _count(self, place: int) -> tuple[int, int] | None:
         try:
             return parse_cpu_stat(self._files.read(self._descriptors, place, f"{self._groups[place]}/cpu.stat"))
-        except OSError:  # the group is gone: it is left out when groups are looked for again
+        except OSError:  # the group is gone: the next search drops it
             return None
 
     def _seek(self) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ class Quotas:
 
 
 def parse_cpu_stat(text: bytes) -> tuple[int, int] | None:
-    """Parse `cpu.stat`: how many periods of the quota there were, and in how many it was used up; None without any."""
+    """Parse `cpu.stat`: the number of periods of the quota, and of those in which it was used up; None without one."""
     words = text.split()
     values = dict(zip(words[0::2], words[1::2], strict=False))
     try:
@@ -121,12 +121,12 @@ def parse_cpu_stat(text: bytes) -> tuple[int, int] | None:
 
 
 def has_quota(limit: bytes) -> bool:
-    """Whether `cpu.max` (version 2) or `cpu.cfs_quota_us` (version 1) says that there is one."""
+    """Return whether `cpu.max` (version 2) or `cpu.cfs_quota_us` (version 1) has a quota."""
     return limit[:1].isdigit()
 
 
 def _hierarchy(root: str) -> tuple[str, str]:
-    """Where the groups of the CPU controller are, and which of their files says the quota; empty without one."""
+    """Return the path of the groups of the CPU controller, and the name of their quota file; empty without one."""
     if b"cpu" in content(f"{root}/cgroup.controllers").split():
         return root, "cpu.max"
     for name in ("cpu", "cpu,cpuacct"):

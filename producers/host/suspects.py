@@ -1,8 +1,8 @@
-"""Which processes to look at while a host waits for its disks or for memory: those that wait, and those that take most.
+"""Finds the processes to diagnose while a host waits for its disks or for memory: waiting ones and top consumers.
 
-The kernel counts the pressure of a host, or of a control group, not whose it is. So while it is high every process is
-looked at now and then: how many of its threads wait for a device (uninterruptible sleep), how much it reads and writes,
-and how many pages had to be brought back for it.
+The kernel counts the pressure of a host, or of a control group, but not of a process. So while it is high, every
+process is sampled now and then: its threads that wait for a device (uninterruptible sleep), its I/O, its major page
+faults and its resident memory.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 MAX_TASKS: Final = 4096
-"""At how many threads one look is taken; of processes for which it does not last only the first thread is looked at."""
+"""The most threads that one sample reads; beyond, only the first thread of a process is read."""
 
 
 class _Process(NamedTuple):
     start_ticks: int
-    blocked: int  # threads found waiting for a device, over all looks
+    blocked: int  # threads found waiting for a device, over all samples
     first: tuple[float, ...]  # major faults, bytes read and written, pages held
     last: tuple[float, ...]
 
 
 class Suspects:
-    """What processes did since the first of several looks.
+    """The activity of processes since the first of several samples.
 
     Args:
-        root: where procfs is mounted.
-        patience: with whom files are read; several may share it, one after the other.
+        root: the mount point of procfs.
+        patience: reads the files; several may share it, one after the other.
 
     """
 
     def __init__(self, root: str = "/proc", patience: Patience | None = None) -> None:
         self._root = root
         self._patience = patience or Patience()
-        self._left = 0  # threads at which it still may look in this round
+        self._left = 0  # threads that it still may read in this sample
         self._processes: dict[int, _Process] = {}
 
     def look(self) -> None:
-        """Look at every process once."""
+        """Sample every process once."""
         listed = [int(entry) for entry in names(self._root) if entry.isdecimal()]
         self._patience.late()
         self._left = MAX_TASKS
@@ -52,7 +52,7 @@ class Suspects:
         self._processes = {pid: process for pid, process in looks if isinstance(process, _Process)}
 
     def _look_at(self, pid: int) -> _Process | None:
-        """What a process did; None for one of the kernel. Raises `ProcError` for one that is gone."""
+        """Return the sample of a process; None for a kernel thread. Raises `ProcError` for one that is gone."""
         path = f"{self._root}/{pid}"
         stat = parse_stat(content(f"{path}/stat"), file=f"{path}/stat")
         if stat.flags & PF_KTHREAD:
@@ -68,12 +68,12 @@ class Suspects:
         return _Process(stat.start_ticks, before.blocked + blocked, before.first, values)
 
     def worst(self, resource: str, most: int, among: Collection[int] | None = None) -> tuple[int, ...]:
-        """The ids of at most so many processes, by turns the one that waits most and the one that takes most.
+        """Return the ids of processes: by turns the one that waits most and the one that uses most.
 
         Args:
             resource: `io` or `memory`.
-            most: how many.
-            among: of these processes alone; None for all.
+            most: the most ids.
+            among: only these processes; None for all.
 
         """
         waits: dict[int, tuple[float, ...]] = {}
@@ -91,12 +91,12 @@ class Suspects:
 
 
 def _ordered(values: dict[int, tuple[float, ...]]) -> Iterable[int]:
-    """Those with anything, the greatest first."""
+    """Return those with any positive value, the greatest first."""
     return sorted((pid for pid, value in values.items() if max(value) > 0.0), key=lambda pid: values[pid], reverse=True)
 
 
 def blocked_threads(path: str) -> int:
-    """How many threads of a process, below procfs, wait for a device."""
+    """Return the number of threads of a process, given its path below procfs, that wait for a device."""
     try:
         tasks = names(f"{path}/task", MAX_TASKS)
     except OSError:
@@ -106,7 +106,7 @@ def blocked_threads(path: str) -> int:
 
 
 def _io_bytes(path: str) -> float:
-    """What a process read from devices and wrote to them; 0 where that may not be read."""
+    """Return the bytes that a process read from devices and wrote to them; 0 if unreadable."""
     try:
         io = parse_io(content(f"{path}/io"), f"{path}/io")
     except ProcError:

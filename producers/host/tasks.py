@@ -1,4 +1,4 @@
-"""Threads of a process, and what the kernel counts for single threads only."""
+"""Threads of a process, and the counters that the kernel has for single threads only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Task:
     """A thread, with the counters that the kernel has for single threads only.
 
     Attributes:
-        thread: all that it does, where it is watched.
+        thread: all its counters, if it is watched.
 
     """
 
@@ -50,7 +50,7 @@ class Task:
         return self._files.read(self.descriptors, which, self._place(which))
 
     def _place(self, which: int) -> str:
-        """Where one of its files is."""
+        """Return the path of one of its files."""
         return f"{self.path}/{FILES[which]}"
 
     def release(self) -> None:
@@ -59,23 +59,23 @@ class Task:
         self.unwatch()
 
     def unwatch(self) -> None:
-        """Go on without what it does by itself."""
+        """Stop watching it."""
         if self.thread is not None:
             self.thread.release()
             self.thread = None
 
 
 class Threads:
-    """All threads of a process but its first.
+    """All threads of a process except its first.
 
-    Each is looked at whenever its process ran. A thread that was not there at the last look began since, with counters
-    of zero. What it did between its last look and its end is lost.
+    Each is read whenever its process ran. A thread that was absent at the last reading began since, with counters of
+    zero. What it did between its last reading and its end is lost.
 
     Attributes:
-        wait_ns: time that they waited for a CPU, the ended ones included, like the others.
-        timeslices: how often they got one.
-        switches: voluntary and involuntary ones.
-        watch: makes what watches one, of its number and its path; None to watch none.
+        wait_ns: the time that they waited for a CPU; this and the others include ended ones.
+        timeslices: the number of their timeslices.
+        switches: the numbers of their voluntary and involuntary switches.
+        watch: makes a watched thread of its number and its path; None to watch none.
 
     """
 
@@ -92,33 +92,33 @@ class Threads:
 
     @property
     def watched(self) -> list[Thread]:
-        """Those that are watched."""
+        """The watched ones."""
         return [task.thread for task in self._tasks.values() if task.thread is not None]
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     def update(self, count: int) -> None:
-        """Add what they did since the last look; `count` is how many there are now.
+        """Add the counters since the last reading; `count` is the present number of threads.
 
-        Raises ProcError for a text that does not have its form.
+        Raises ProcError for a malformed text.
         """
         for tid, task in list(self._tasks.items()):
             self._update(tid, task)
-        if len(self._tasks) != count:  # one that came instead of one that ended changes nothing before the loop above
+        if len(self._tasks) != count:  # the loop above dropped ended ones: one in their place is missing now
             for tid in names(self._path):
                 if tid not in self._tasks and tid != self._pid:
                     self._tasks[tid] = task = Task(f"{self._path}/{tid}", self._files)
                     self._update(tid, task)
 
     def unwatch(self) -> None:
-        """Watch them no more."""
+        """Stop watching them."""
         self.watch = None
         for task in self._tasks.values():
             task.unwatch()
 
     def release(self) -> None:
-        """Close their files and forget them, and what they did: the next update adds up all that they did again."""
+        """Close their files, and forget them and their counters: the next update adds up all counters again."""
         for task in self._tasks.values():
             task.release()
         self._tasks.clear()

@@ -1,4 +1,4 @@
-"""One thread that is watched: what the kernel counts for it alone."""
+"""One watched thread: the counters that the kernel has for it alone."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ RATES: Final = (
     "io_read_bytes_per_s",
     "io_write_bytes_per_s",
 )
-"""Differences of counters over time, as a process has them; ratios are of one core."""
+"""Differences of counters over time, as for a process; ratios are of one core."""
 
 STATES: Final = ("running_ratio", "blocked_ratio")
-"""1 where the thread runs or waits for a core at the tick, or sleeps for a device and cannot be interrupted; else 0."""
+"""Whether the thread runs or waits for a core at the tick, and whether it is in uninterruptible sleep: 1 or 0."""
 
 FEATURES: Final = RATES + STATES
 
 _NAN: Final = float("nan")
-_UNREADABLE: Final = Io(*[_NAN] * len(Io._fields))  # type: ignore[arg-type] # as if it had counted nothing that is known
+_UNREADABLE: Final = Io(*[_NAN] * len(Io._fields))  # type: ignore[arg-type] # no counter is known
 _STAT, _IO = range(2)
 
 
 class Thread:
-    """A thread, from its first look to its end.
+    """A thread, from its first reading to its end.
 
-    Its name is looked at whenever it ran: one that another thread gives it in its sleep is seen later.
+    Its name is read whenever it ran: a name that another thread gives it in its sleep is seen later.
 
     Attributes:
-        name: its own, as the kernel keeps it: at most 15 bytes.
+        name: its own name in the kernel: at most 15 bytes.
         row: `http-nio-8080-exec-3[815@9940]`: name, number, and start in clock ticks after boot.
         start_ticks: that start.
-        counters: of `RATES` since it began, in base units, and `STATES` now.
-        looks: how often they were read.
+        counters: those of `RATES` since it began, in base units, and `STATES` now.
+        looks: the number of its readings.
 
     """
 
@@ -83,11 +83,11 @@ class Thread:
         self._denied = False
 
     def read(self, schedstat: Schedstat, switches: tuple[int, int]) -> None:
-        """Read what it did; what was read of it already is given.
+        """Read its counters, given those that were already read.
 
         Raises:
             OSError: it has ended, and another thread may have its number.
-            ProcError: a text does not have its form.
+            ProcError: a text is malformed.
 
         """
         kernel = self._kernel
@@ -123,7 +123,7 @@ class Thread:
         self._files.release(self._descriptors)
 
     def _read_io(self) -> Io:
-        """Its own I/O; NaN where that may not be read or is not counted."""
+        """Read its own I/O; NaN if it may not be read or is not counted."""
         if self._denied:
             return _UNREADABLE
         try:

@@ -1,7 +1,7 @@
-"""The share of a CPU that each process uses, and the share of all of them that the host does, some times a second.
+"""The share of a CPU that each process uses, and the share of all CPUs that the host uses, several times a second.
 
-What makes it cheap: of each process its CPU clock is read, and nothing else; the list of processes is read only when
-one was started since; and all of that can be left out while the host is idle, which one small file tells.
+It is cheap: only the CPU clock of each process is read. The list of processes is read only if one was started since.
+All of it can be skipped while the host is idle, which one small file shows.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
     Indices = NDArray[np.intp]
 
 LIST_S: Final = 1.0
-"""How often processes are listed, where some were started. What one did that was started since is told as its mean."""
+"""The time between two listings of new processes, in seconds. A new process has its mean use since the last one."""
 
 COUNT_S: Final = 10.0
-"""How often CPUs are counted: seldom one is taken away or added."""
+"""The time between two counts of the CPUs, in seconds: they seldom change."""
 
-_SLACK_S: Final = 0.1  # readings are not quite so far apart as planned
-_SPARE_CPU: Final = 0.1  # of a CPU: clocks are not read at quite the same moment
+_SLACK_S: Final = 0.1  # readings may be a little closer together than planned
+_SPARE_CPU: Final = 0.1  # per CPU: clocks are not read at exactly the same moment
 _UPTIME, _LOAD, *_ = _FILES = ("uptime", "loadavg", *(f"pressure/{each}" for each in RESOURCES))
 
 
 class Use(NamedTuple):
-    """What processes used since the reading before.
+    """The use of processes since the previous reading.
 
     Attributes:
-        pids: of each row.
-        source: for each row its place in the reading before, -1 where it was not there. Shape (rows,).
-        same: whether the rows are those of the reading before, in the same places.
-        single: u1 (S1, Eq. 1): user and kernel time over time, as a share of one CPU; NaN where there is nothing to
-            compare with. Shape (rows,).
+        pids: the pid of each row.
+        source: the place of each row in the previous reading, -1 for a new one. Shape (rows,).
+        same: whether the rows are those of the previous reading, in the same places.
+        single: u1 (S1, Eq. 1): user and kernel time over time, as a share of one CPU; NaN if there is nothing to
+            compare. Shape (rows,).
 
     """
 
@@ -62,16 +62,16 @@ class Use(NamedTuple):
 class Utilisation:
     """The use of all processes of a machine.
 
-    CPU time is exact to the nanosecond but for threads that run on another core at the moment, of which it is what was
-    known at that core's last scheduler tick, 1 to 10 ms ago. Where the CPU clocks of processes cannot be asked, it is
-    that of `stat`, to 10 ms. A process that was not there at the reading before began at 0.
+    CPU time is exact to the nanosecond, except for threads that are running on another core. There it is that of the
+    core's last scheduler tick, 1 to 10 ms ago. Without CPU clocks of processes it is that of `stat`, exact to 10 ms. A
+    process that was not in the previous reading began at 0.
 
     Args:
-        clock: what times the rates.
-        root: where procfs is mounted.
+        clock: the clock of the rates.
+        root: the mount point of procfs.
 
     Attributes:
-        cpus: how many CPUs there are (S1's n_cpus).
+        cpus: the number of CPUs (S1's n_cpus).
 
     """
 
@@ -83,13 +83,13 @@ class Utilisation:
         self._kernel = Kernel(root)
         self._files = HeldFiles(len(_FILES))
         self._descriptors = [-1] * len(_FILES)
-        # A file system over procfs that shows a container its own times (lxcfs) knows nothing of the host.
+        # A filesystem over procfs that shows a container its own times (lxcfs) does not show the host's.
         self._tells_idle = _is_of(root, "uptime")
-        # And whichever procfs it is read from, it tells the newest id of the reader's own pid namespace.
+        # Whichever procfs it is read from, `loadavg` has the newest id of the reader's own pid namespace.
         self._tells_starts = _is_of(root, "loadavg") and not is_of_another_namespace(root)
         self._idle: tuple[int, float] | None = None
         self._stalled: dict[str, tuple[int, float]] = {}
-        self._entries: set[str] = set()  # those of the last listing, but for processes that have ended since
+        self._entries: set[str] = set()  # those of the last listing, except for processes that have ended since
         self._pids: tuple[int, ...] = ()
         self._clocks: list[int] = []
         self._used_s: Vector = np.zeros(0)
@@ -104,7 +104,7 @@ class Utilisation:
         self._files.release(self._descriptors)
 
     def busy_ratio(self) -> float:
-        """The share of all CPUs that was used since this was asked last, or more; NaN where nobody knows."""
+        """Return the share of all CPUs that was used since the last call, or more; NaN if unknown."""
         now = self._clock.monotonic()
         if now - self._counted_ns >= COUNT_S * 1e9:
             self.cpus, self._counted_ns = _count_cpus(), now
@@ -117,9 +117,9 @@ class Utilisation:
         return 1.0 - (idle_s - before[1]) / ((now - before[0]) / 1e9 * self.cpus)
 
     def pressure_ratio(self, resource: str) -> float:
-        """The share of time in which some task of the host stood still for want of one of `RESOURCES`.
+        """Return the share of time since the last call in which some task of the host stalled on one of `RESOURCES`.
 
-        Since this was asked last; NaN where the kernel does not tell, or there was no time.
+        NaN at the first call, without support by the kernel, or if no time has passed.
         """
         which = f"pressure/{resource}"
         now = self._clock.monotonic()
@@ -134,13 +134,13 @@ class Utilisation:
         return (stalled_s - before[1]) / ((now - before[0]) / 1e9)
 
     def forget(self) -> None:
-        """Let the next reading be a first one."""
+        """Make the next reading a first one."""
         self._entries, self._last_start = set(), b""
         self._set((), [], np.zeros(0))
         self._read_ns = None
 
     def read(self) -> Use:
-        """Read what every process used."""
+        """Read the use of every process."""
         now = self._clock.monotonic()
         listed = self._list(now)
         used_s = self._used(self._pids, self._clocks)
@@ -148,11 +148,11 @@ class Utilisation:
         single = (used_s - self._used_s) / elapsed_s
         source, same, self._read_ns = self._places, True, now
         if listed is not None:
-            # Those that were started since began at 0.
+            # New processes began at 0.
             source, same = listed, False
             since_s = np.where(source >= 0, elapsed_s, max(elapsed_s, self._unlisted_s))
             single *= elapsed_s / since_s
-        # Less than before, or more than there was: another process has the pid of one that ended.
+        # A use below 0, or above that of all CPUs: another process has the pid of one that ended.
         most = self.cpus * (1.0 + _SPARE_CPU)
         if not (single.min(initial=0.0) >= 0.0 and single.max(initial=0.0) <= most and math.isfinite(elapsed_s)):
             source, same, single = self._sorted_out(source, used_s, single, most)
@@ -161,7 +161,7 @@ class Utilisation:
         return Use(self._pids, source, same, single)
 
     def _sorted_out(self, source: Indices, used_s: Vector, single: Vector, most: float) -> tuple[Indices, bool, Vector]:
-        """Leave out those that have ended, and let those that are others begin anew."""
+        """Leave out ended processes, and start from scratch for pids that belong to another process."""
         other = (single < 0.0) | (single > most)
         single[other & (source >= 0)] = np.nan
         source = np.where(other, -1, source)
@@ -179,9 +179,9 @@ class Utilisation:
         self._places = np.arange(len(pids))
 
     def _list(self, now: int) -> Indices | None:
-        """Add the processes that were started since; gives for each its place before, None where there are none.
+        """Add new processes, and return the previous place of each process, -1 for a new one; None without new ones.
 
-        Those that were not there have used nothing so far. Those that have ended are found out when they are asked.
+        A new process has used nothing so far. Ended processes are detected when their clocks are read.
         """
         since_s = (now - self._listed_ns) / 1e9
         if self._read_ns is not None and since_s < LIST_S - _SLACK_S:
@@ -204,7 +204,7 @@ class Utilisation:
         return source
 
     def _used(self, pids: tuple[int, ...], clocks: list[int]) -> Vector:
-        """CPU time of each, in seconds; NaN for one that has ended."""
+        """Return the CPU time of each in seconds; NaN for one that has ended."""
         if not self._kernel.clocks:
             return np.array([self._counted_s(pid) for pid in pids], np.float64)
         ask = time.clock_gettime_ns
@@ -233,7 +233,7 @@ def _count_cpus() -> int:
 
 
 def _is_of(root: str, name: str) -> bool:
-    """Whether a file is of the file system that is mounted there."""
+    """Return whether a file belongs to the filesystem that is mounted at `root`."""
     try:
         return Path(root, name).stat().st_dev == Path(root).stat().st_dev
     except OSError:
