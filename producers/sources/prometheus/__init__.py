@@ -1,1 +1,1 @@
-"""Metrics that applications serve for Prometheus: read from their own pages, or asked of a Prometheus server."""
+"""Metrics that applications serve for Prometheus: read from their own pages, or queried from a Prometheus server."""

@@ -1,4 +1,4 @@
-"""What a Prometheus server's HTTP API answers to a query. Pure.
+"""Answers of a Prometheus server's HTTP API to queries. Pure.
 
 Reference: https://prometheus.io/docs/prometheus/latest/querying/api/
 """
@@ -21,7 +21,7 @@ _SHOWN = 120
 
 
 class AnswerError(Exception):
-    """An answer of another form: what was found and what was expected."""
+    """An unexpected answer: what was found and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class Points:
     values: Sequence[float]
 
     def rate(self, begin: float, end: float) -> float:
-        """How much a counter grew a second, up to its last sample, from the last one that is not after `begin`.
+        """Return the increase of a counter per second, from its last sample at or before `begin` to its last sample.
 
-        Where none came after `begin`, or before it, from the one next to it. NaN of fewer than two, and of a series
-        that has ended: nothing came for more than twice the time that is usual between two.
+        If no sample is after `begin`, it is that of the last two; if all are, that from the first one. NaN for fewer
+        than two samples, and for a series that has ended.
         """
         last = len(self.times) - 1
         if last < 1 or self.has_ended(end):
@@ -44,23 +44,23 @@ class Points:
         return increase(self.values[base:]) / (self.times[last] - self.times[base])
 
     def mean(self, begin: float, end: float) -> float:
-        """The mean of a gauge over (begin, end], or its last value where nothing came in it; NaN where it has ended."""
+        """Return the mean of a gauge over (begin, end], or its last value if it has none there; NaN if it ended."""
         within = [value for at, value in zip(self.times, self.values, strict=True) if begin < at <= end]
         if within:
             return math.fsum(within) / len(within)
         return self.values[-1] if self.values and not self.has_ended(end) else math.nan
 
     def has_ended(self, end: float) -> bool:
-        """Whether the series is over at a time; of one sample nobody can tell."""
+        """Return whether nothing has come for more than twice the mean interval; unknown for one sample, so False."""
         last = len(self.times) - 1
         return last > 0 and end - self.times[last] > 2 * (self.times[last] - self.times[0]) / last
 
 
 def parse_matrix(content: bytes) -> tuple[Mapping[Series, Points], int]:
-    """The series that a range selector found, and how many samples they have together.
+    """Return the series of a range selector, and the number of their samples together.
 
     Raises:
-        AnswerError: the answer is no such thing, or an error.
+        AnswerError: the answer is no matrix, or an error.
 
     """
     found: dict[Series, Points] = {}
@@ -84,10 +84,10 @@ def parse_matrix(content: bytes) -> tuple[Mapping[Series, Points], int]:
 
 
 def parse_number(content: bytes) -> float:
-    """The one number that an expression comes to; NaN where it finds nothing.
+    """Return the one number of an expression; NaN if it finds nothing.
 
     Raises:
-        AnswerError: the answer is no such thing, or an error.
+        AnswerError: the answer is not one number, or an error.
 
     """
     result = _result(content, "vector", "scalar")

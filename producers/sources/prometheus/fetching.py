@@ -1,7 +1,7 @@
-"""One page over HTTP, within bounds of time and size: `fetch` touches the network, and nothing else here does.
+"""One page over HTTP, within bounds of time and size: only `fetch` touches the network here.
 
-Redirects are not followed, so that no password goes to whom it is not meant for; proxies of the environment are not
-used, as by Prometheus itself.
+Redirects are not followed, so that no password goes to another server. Proxies of the environment are not used, as in
+Prometheus itself.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 class FetchError(Exception):
-    """A page could not be had: what was found and what was expected, without the address."""
+    """A page cannot be fetched: what was found and what was expected, without the address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A password or a token: the first line of a file, or what a variable holds; read when it is needed.
+    """A password or a token: the only line of a file, or the value of a variable; read when needed.
 
     Attributes:
-        file: its path, None without one.
+        file: the path of the file, None without one.
         variable: the name of the variable, empty without one.
 
     """
@@ -51,7 +51,7 @@ class Secret:
         return bool(self.file or self.variable)
 
     def read(self) -> str:
-        """The secret. Raises `FetchError` where it is not there."""
+        """Return the secret. Raises `FetchError` if it is missing."""
         if self.file is None:
             if found := os.environ.get(self.variable):
                 return found
@@ -71,17 +71,17 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How pages are had.
+    """The access to pages.
 
     Attributes:
-        timeout_s: a page that is not there after so long cannot be had.
-        max_bytes: one that is larger, as it came or unpacked, likewise.
+        timeout_s: the longest time for a whole page, in seconds.
+        max_bytes: the largest size of a page, as received and unpacked.
         username: for basic authentication with `password`; empty for none.
         password: see `username`.
         token: a bearer token.
-        ca_file: the authorities that vouch for servers, as PEM; None for the usual ones.
-        certificate_file: what is shown to servers, as PEM.
-        key_file: its key; None where it is in the same file.
+        ca_file: the trusted certificate authorities, as PEM; None for the usual ones.
+        certificate_file: the client certificate, as PEM; None for none.
+        key_file: its key; None if it is in the same file.
 
     """
 
@@ -95,7 +95,7 @@ class Access:
     key_file: Path | None = None
 
     def headers(self) -> dict[str, str]:
-        """What says who asks. Raises `FetchError` where a secret is not there."""
+        """Return the headers of authentication. Raises `FetchError` if a secret is missing."""
         if self.token:
             return {"Authorization": f"Bearer {self.token.read()}"}
         if self.username:
@@ -104,7 +104,7 @@ class Access:
         return {}
 
     def context(self) -> ssl.SSLContext:
-        """How TLS is spoken; certificates are read anew, for they expire. Raises `FetchError` for one of no use."""
+        """Return the TLS context. It reads certificates again, since they expire. Raises `FetchError` for bad ones."""
         try:
             context = ssl.create_default_context(cafile=None if self.ca_file is None else str(self.ca_file))
             if self.certificate_file is not None:
@@ -122,8 +122,8 @@ class Fetched:
     """A page.
 
     Attributes:
-        content: unpacked.
-        content_type: as the server calls it.
+        content: the unpacked content.
+        content_type: its type, as the server states it.
 
     """
 
@@ -132,7 +132,7 @@ class Fetched:
 
 
 def fetch(url: str, access: Access, headers: Mapping[str, str], form: Mapping[str, str] | None = None) -> Fetched:
-    """Get a page, or post a form and get what it is answered with. Raises `FetchError`."""
+    """Get a page, or post a form and return the answer. Raises `FetchError`."""
     parts = urllib.parse.urlsplit(url)
     asked = {"User-Agent": AGENT, "Accept-Encoding": "gzip", **headers, **access.headers()}
     body = None
@@ -154,7 +154,7 @@ def fetch(url: str, access: Access, headers: Mapping[str, str], form: Mapping[st
     connected: list[socket.socket] = []
 
     def end() -> None:
-        # The time-out of a socket is for each part that comes: a byte a second would keep us for ever.
+        # The timeout of a socket applies to each part of a page: one byte per second would last forever.
         late.set()
         for held in (*connected, *filter(None, (made.sock,))):
             with suppress(OSError):  # it is closed already
@@ -165,7 +165,7 @@ def fetch(url: str, access: Access, headers: Mapping[str, str], form: Mapping[st
     watchdog.start()
     try:
         made.connect()
-        connected.append(made.sock)  # it forgets the socket once the answer has begun
+        connected.append(made.sock)  # the connection forgets the socket once the answer has begun
         made.request("GET" if body is None else "POST", path, body, asked)
         answer = made.getresponse()
         content = _content(answer, access.max_bytes)
@@ -173,7 +173,7 @@ def fetch(url: str, access: Access, headers: Mapping[str, str], form: Mapping[st
             raise TimeoutError
         return Fetched(content, answer.getheader("Content-Type", ""))
     except FetchError:
-        if late.is_set():  # so that it was we who cut it off
+        if late.is_set():  # the watchdog cut it off
             raise FetchError(in_time) from None
         raise
     except (OSError, http.client.HTTPException, zlib.error, ValueError) as error:
@@ -186,7 +186,7 @@ def fetch(url: str, access: Access, headers: Mapping[str, str], form: Mapping[st
 
 
 def _content(answer: http.client.HTTPResponse, max_bytes: int) -> bytes:
-    """The page, unpacked. Raises `FetchError` where there is none or it is too large, and what reading it raises."""
+    """Return the unpacked page. Raises `FetchError` if there is none or it is too large, and errors of the reading."""
     encoding = answer.getheader("Content-Encoding", "identity").strip().lower()
     if encoding not in {"identity", "", "gzip"}:
         raise FetchError(f"expected a page packed with gzip or not at all, got {encoding[:_TOLD]!r}")
@@ -195,7 +195,7 @@ def _content(answer: http.client.HTTPResponse, max_bytes: int) -> bytes:
     size = came = 0
     while chunk := answer.read1(_CHUNK):
         came += len(chunk)
-        # One byte more than allowed tells that it is too large, however far the rest would unpack.
+        # One byte more than allowed shows that it is too large, however far the rest would unpack.
         part = chunk if unpacking is None else unpacking.decompress(chunk, max_bytes + 1 - size)
         parts.append(part)
         size += len(part)

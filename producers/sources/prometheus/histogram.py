@@ -1,4 +1,4 @@
-"""Quantiles of a histogram with fixed buckets, as PromQL's `histogram_quantile` takes them.
+"""Quantiles of a histogram with fixed buckets, as PromQL's `histogram_quantile` computes them.
 
 Reference: https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile
 """
@@ -22,8 +22,8 @@ class Histogram:
     """Observations by upper bound.
 
     Attributes:
-        bounds: shape (buckets,), growing, the last one infinite.
-        counts: shape (buckets,), how many observations, or how many a second, are not above each bound; never falls.
+        bounds: shape (buckets,), increasing, the last one infinite.
+        counts: shape (buckets,), the number or the rate of observations that are at most each bound; never decreasing.
 
     """
 
@@ -31,16 +31,16 @@ class Histogram:
     counts: NDArray[np.float64]
 
     def quantile(self, q: float) -> float:
-        """The value below which a share `q` lies, in the unit of the bounds; NaN where nothing was observed.
+        """Return the value below which a share `q` lies, in the unit of the bounds; NaN without observations.
 
-        Within a bucket observations are taken to lie evenly; the first one begins at 0 where its bound is positive. A
-        quantile above all finite bounds is the greatest of these, one below a first bound that is not positive is that.
+        Observations count as uniform within a bucket; the first one begins at 0 if its bound is positive. A quantile
+        above all finite bounds is the greatest of these; one below a first bound that is not positive is that bound.
         """
         total = self.counts[-1]
         if len(self.bounds) < 2 or not total > 0 or not 0 <= q <= 1:
             return math.nan
         rank = q * total
-        at = int(np.searchsorted(self.counts[:-1], rank))  # the first bucket that reaches the rank, else the last one
+        at = int(np.searchsorted(self.counts[:-1], rank))  # the first bucket that reaches the rank, or the last one
         if at == len(self.bounds) - 1:
             return float(self.bounds[-2])
         end = float(self.bounds[at])
@@ -52,11 +52,11 @@ class Histogram:
 
 
 def summed(parts: Sequence[Mapping[float, float]]) -> Histogram | None:
-    """The histogram of all together; None where none of them has an infinite bucket and a finite one.
+    """Return the histogram of all parts together; None if no part has an infinite bucket and a finite one.
 
-    Each maps upper bounds to counts. Where bounds differ, as while a new version is rolled out, one that lacks a bound
-    counts there as if its observations lay evenly within its bucket, so that none appears or gets lost; what is beyond
-    its finite bounds counts as infinite.
+    Each part maps upper bounds to counts. Bounds may differ, for example during the rollout of a new version. A part
+    without a bound counts there as if its observations were uniform within its bucket, so that none appears or gets
+    lost. Observations beyond its finite bounds count as infinite.
     """
     whole = [part for part in parts if math.inf in part and len(part) > 1]
     if not whole:

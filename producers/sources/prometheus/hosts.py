@@ -1,9 +1,9 @@
-"""Metrics of instances as frames: of an application's hosts, one each, or of a pool's members, all of them in one.
+"""Metrics of instances as frames: one for each host of an application, or one for all members of a pool.
 
-Pure. A row for each instance, a feature for each series, which is called as Prometheus writes it, without `instance`
-and `job`: `node_load1`, `node_filesystem_avail_bytes{mountpoint="/"}`. Counters become rates, and their names say so:
-`node_cpu_seconds_total` becomes `node_cpu_seconds_per_s{cpu="0",mode="idle"}`. Buckets of histograms, the times at
-which series were created, and metrics that only hold labels (`_info`) are left out.
+Pure. Each instance is a row, and each series a feature with the name of Prometheus, without `instance` and `job`:
+`node_load1`, `node_filesystem_avail_bytes{mountpoint="/"}`. Counters become rates, which their names show:
+`node_cpu_seconds_total` becomes `node_cpu_seconds_per_s{cpu="0",mode="idle"}`. Buckets of histograms, creation times of
+series, and metrics that only hold labels (`_info`) are left out.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from laggard.producers.sources.prometheus.page import Series
 
 LEFT_OUT: Final = ("_bucket", "_created", "_info")
-"""Ends of names of what is no feature."""
+"""Suffixes of names that are no features."""
 
 PLACES: Final = frozenset({"instance", "job"})
-"""Labels that say whose series it is."""
+"""Labels of the origin of a series."""
 
 _MAX_FEATURES: Final = 10_000
 _MAX_CELLS: Final = 4_000_000
@@ -38,12 +38,13 @@ _MAX_KEY: Final = 253
 
 @dataclass(frozen=True, slots=True)
 class InstanceFrames:
-    """What became of series.
+    """The frames of series.
 
     Attributes:
-        frames: one for each instance, in the order of their names; of a pool one, if there are any.
-        unusable: how many series were left out: beyond a bound, or told twice.
-        told: the first reason why.
+        frames: one for each instance, in the order of their names; at most one for a pool.
+        unusable: the number of series left out: without a valid instance, beyond a bound, or duplicates. A feature for
+            which the frame of a pool has no room counts as one.
+        told: the first reason.
 
     """
 
@@ -53,12 +54,12 @@ class InstanceFrames:
 
 
 def is_counter(one: Series, counters: Set[str], names: Set[str]) -> bool:
-    """Whether a series only grows: by the page's own word, by its name, or as a part of a histogram or summary.
+    """Return whether a series only grows: by declaration, by name, or as a part of a histogram or summary.
 
     Args:
-        one: which.
-        counters: names of metrics that are counters whatever they are called.
-        names: all names that are there.
+        one: the series.
+        counters: names of metrics that are counters by declaration.
+        names: all names that are present.
 
     """
     name = one.name
@@ -69,13 +70,13 @@ def is_counter(one: Series, counters: Set[str], names: Set[str]) -> bool:
 
 
 def instance_of(text: str, *, ports: bool) -> str:
-    """The host of an instance: `web-1` of `web-1:9100`, or all of it where ports count."""
+    """Return the host of an instance: `web-1` of `web-1:9100`, or all of it if ports count."""
     host, colon, port = text.rpartition(":")
     return host.strip("[]") if colon and port.isdigit() and not ports and host else text
 
 
 def feature_of(one: Series, *, rate: bool) -> str:
-    """What a series is called as a feature."""
+    """Return the name of a series as a feature."""
     name = f"{one.name.removesuffix('_total')}_per_s" if rate else one.name
     labels = ",".join(
         f"{label}={json.dumps(value, ensure_ascii=False)}" for label, value in one.labels if label not in PLACES
@@ -94,16 +95,16 @@ def instance_frames(
     ports: bool = False,
     max_series: int = 50_000,
 ) -> InstanceFrames:
-    """Frames at `ts` of all series whose labels have an `instance`.
+    """Return the frames at `ts` of all series that have a label `instance`.
 
     Args:
-        key: theirs.
+        key: their key.
         ts: their time, in seconds since the Unix epoch.
-        gauges: by series.
-        rates: of counters, by series and second; NaN where it is not known yet.
+        gauges: the values of gauges by series.
+        rates: the rates of counters per second, by series; NaN if not known yet.
         keyed_by: whether instances are hosts of an application or members of a pool.
         ports: whether ports count.
-        max_series: how many series are used at most; those whose names come last are left out.
+        max_series: the most series; those with the last names are left out.
 
     """
     rows: dict[str, dict[str, float]] = {}
@@ -116,7 +117,7 @@ def instance_frames(
             continue
         instance = instance_of(one.label("instance"), ports=ports)
         if keyed_by == "pool":
-            instance = instance.replace("/", ":")  # what stands between two is a level
+            instance = instance.replace("/", ":")  # a slash separates levels
         feature = feature_of(one, rate=rate)
         wrong = ""
         if not 0 < len(instance) <= _MAX_KEY or not instance.isprintable():
@@ -146,7 +147,7 @@ def instance_frames(
 
 
 def _pool_frame(pool: str, ts: float, rows: Mapping[str, Mapping[str, float]]) -> tuple[Frame, int]:
-    """One frame of all instances, and how many features it has no room for: those that fewest of them have."""
+    """Return one frame of all instances, and the number of its missing features: those of the fewest instances."""
     counts = Counter(feature for row in rows.values() for feature in row)
     most = min(_MAX_FEATURES, _MAX_CELLS // len(rows))
     features = sorted(sorted(counts, key=lambda feature: (-counts[feature], feature))[:most])

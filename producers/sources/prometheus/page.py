@@ -21,7 +21,7 @@ ACCEPT: Final = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
     "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
 )
-"""What we ask for, as Prometheus does."""
+"""The `Accept` header, as Prometheus sends it."""
 
 _OPEN_METRICS: Final = "application/openmetrics-text"
 _END: Final = "# EOF"
@@ -30,7 +30,7 @@ _SHOWN: Final = 120
 
 
 class PageError(Exception):
-    """A page of another form: what was found, where, and what was expected."""
+    """A malformed page: what was found, where, and what was expected."""
 
 
 class Series(NamedTuple):
@@ -40,23 +40,23 @@ class Series(NamedTuple):
     labels: tuple[tuple[str, str], ...]
 
     def label(self, name: str) -> str:
-        """A label's value, empty where it is not there."""
+        """Return the value of a label, empty if it is missing."""
         return next((value for label, value in self.labels if label == name), "")
 
 
 def series(name: str, labels: Mapping[str, str]) -> Series:
-    """The series of this name with these labels; a label that is empty is none."""
+    """Return the series with this name and these labels; empty labels are dropped."""
     return Series(name, tuple(sorted((label, value) for label, value in labels.items() if value)))
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a page says.
+    """The content of a page.
 
     Attributes:
-        samples: by series, the first where there are several.
-        counters: names of metrics that the page calls counters, beside those that end with `_total`.
-        duplicates: how many samples were of a series that was there before.
+        samples: the values by series, the first one of several.
+        counters: names of metrics that the page declares as counters, in addition to those that end with `_total`.
+        duplicates: the number of samples of series that were there before.
 
     """
 
@@ -66,10 +66,10 @@ class Page:
 
 
 def parse_page(content: bytes, content_type: str, wanted: Callable[[str], bool]) -> Page:
-    """The samples of those metrics that are wanted, by name; the lines of others are not looked into.
+    """Parse the samples of the wanted metrics, by name; the lines of others are skipped.
 
     Raises:
-        PageError: the page is cut off, no UTF-8, or has a line that is no sample.
+        PageError: the page is cut off, is no UTF-8, or has a line that is no sample.
 
     """
     try:
@@ -94,13 +94,13 @@ def parse_page(content: bytes, content_type: str, wanted: Callable[[str], bool])
                 one = series(sample.name, sample.labels)
                 duplicates += one in samples
                 samples.setdefault(one, float(sample.value))
-    except Exception as error:  # noqa: BLE001 - on text of another form these parsers raise whatever happens
+    except Exception as error:  # noqa: BLE001 - on malformed text these parsers raise any exception
         raise PageError(_first_wrong(lines, is_open=is_open) or _said(error)) from None
     return Page(samples, counters, duplicates)
 
 
 def _families(text: str, *, is_open: bool) -> Iterable[Metric]:
-    # The library says no types here.
+    # The library has no types here.
     found: Iterable[Metric] = open_metrics(f"{text}{_END}\n") if is_open else prometheus_text(text)  # type: ignore[no-untyped-call]
     return found
 
@@ -108,10 +108,10 @@ def _families(text: str, *, is_open: bool) -> Iterable[Metric]:
 def _wanted_lines(
     text: str, wanted: Callable[[str], bool], *, keep_types: bool
 ) -> tuple[list[tuple[int, str]], frozenset[str]]:
-    """Numbered lines with the samples that are wanted, and names of counters.
+    """Return numbered lines with the wanted samples, and the names of counters.
 
-    With types, each family's stands before its samples. For Prometheus's text they are left out: with them its parser
-    would call counters by names that are not on the page.
+    With types, the type of a family stands before its samples. For Prometheus text they are left out: its parser
+    would rename counters to names that are not on the page.
     """
     found: list[tuple[int, str]] = []
     counters: set[str] = set()
@@ -130,7 +130,7 @@ def _wanted_lines(
             continue
         name = stripped.partition("{")[0].partition(" ")[0].partition("\t")[0]
         if name not in known:
-            # The parser of OpenMetrics looks whether a histogram is whole.
+            # The parser of OpenMetrics checks whether a histogram is complete.
             of_family = keep_types and name.startswith(family)
             known[name] = wanted(name) or (of_family and any(wanted(family + part) for part in _PARTS))
         if known[name] or not name:
@@ -142,7 +142,7 @@ def _wanted_lines(
 
 
 def _first_wrong(lines: Iterable[tuple[int, str]], *, is_open: bool) -> str:
-    """The first line that is wrong in itself; empty where all are right, and only do not fit together."""
+    """Return the first line that is malformed by itself; empty if all lines are valid, but not together."""
     for number, line in lines:
         if line.startswith("#"):
             continue

@@ -1,7 +1,7 @@
-"""Rates of counters between two looks at them, resets included. Pure.
+"""Rates of counters between two readings, resets included. Pure.
 
-What belongs to one histogram or summary is reset together: a program that was started anew may have counted beyond what
-it had in one bucket, and not yet in another.
+The parts of one histogram or summary are reset together: after a restart, one bucket may already be above its earlier
+count, and another not yet.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _PARTS: Final = ("_bucket", "_count", "_sum")
 
 @dataclass(frozen=True, slots=True)
 class Increases:
-    """How much counters have grown.
+    """The increases of counters.
 
     Attributes:
-        by: by series, those that were there before.
-        impossible: series with values that no counter has: negative, infinite or no number. What belongs to the same
-            histogram is left out with them.
+        by: the increases by series, of those that were there before.
+        impossible: series with values that no counter has: negative, infinite or no number. The other parts of their
+            histogram are left out, too.
 
     """
 
@@ -35,10 +35,10 @@ class Increases:
 
 
 def increases(before: Mapping[Series, float], now: Mapping[Series, float]) -> Increases:
-    """From what counters were to what they are.
+    """Return the increases of counters from `before` to `now`.
 
-    A counter that is less than it was has begun anew from 0. One that was not there before tells nothing yet: it may
-    have been counted elsewhere for long. Sums may be negative.
+    A counter below its earlier value has started from 0 again. A new counter has no increase yet: it may have been
+    counted elsewhere for long. Sums may be negative.
     """
     groups: dict[Series, list[Series]] = {}
     for one in now:
@@ -58,12 +58,12 @@ def increases(before: Mapping[Series, float], now: Mapping[Series, float]) -> In
 
 
 def increase(values: Sequence[float]) -> float:
-    """How much a counter grew over the values that it had, from the first to the last."""
+    """Return the increase of a counter over its values, from the first to the last."""
     return sum(after - before if after >= before else after for before, after in pairwise(values))
 
 
 def _group(one: Series) -> Series:
-    """What a series belongs to: all parts of one histogram or summary have the same."""
+    """Return the group of a series: the same for all parts of one histogram or summary."""
     for part in _PARTS:
         if one.name.endswith(part):
             return Series(one.name.removesuffix(part), tuple(label for label in one.labels if label[0] != "le"))

@@ -1,7 +1,7 @@
-"""Rate, errors and duration of requests out of rates of counters, summed over all series that are meant. Pure.
+"""Rate, errors and duration of requests from rates of counters, summed over all selected series. Pure.
 
-The durations are a histogram's or a summary's. Quantiles of a histogram are estimates, as good as its buckets are fine;
-those of a summary cannot be summed, and are told where there is one series of each.
+The durations are those of a histogram or a summary. Quantiles of a histogram are estimates, as fine as its buckets.
+Those of a summary cannot be summed, so they need a single series each.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 class Durations(NamedTuple):
-    """A metric of response times: its name, and how many seconds its unit is."""
+    """A metric of response times: its name, and its unit in seconds."""
 
     name: str
     unit_s: float
 
 
-# What follows another one here is coarser, or of a part of the requests, where a program has both.
+# If a program has several of these, the later ones are coarser, or cover a part of the requests.
 USUAL_DURATIONS: Final = (
     Durations("http_server_request_duration_seconds", 1.0),  # OpenTelemetry, semantic conventions 1.23
     Durations("http_server_requests_seconds", 1.0),  # Micrometer, Spring Boot
@@ -51,7 +51,7 @@ USUAL_DURATIONS: Final = (
     Durations("istio_request_duration_milliseconds", 1e-3),
     Durations("envoy_http_downstream_rq_time", 1e-3),
 )
-"""Names of response times that client libraries and servers use; the first that is there is taken."""
+"""Names of response times in client libraries and servers; the first present one is used."""
 
 USUAL_COUNTERS: Final = (
     "http_requests_total",
@@ -62,10 +62,10 @@ USUAL_COUNTERS: Final = (
     "grpc_server_handled_total",
     "requests_total",
 )
-"""Names of counters of requests, likewise."""
+"""Names of counters of requests; the first present one is used."""
 
 STATUS: Final = ("code", "status", "status_code", "http_status", "http_status_code", "http_response_status_code")
-"""Labels with the status of a response, the first of those that are there."""
+"""Labels with the status of a response; the first present one is used."""
 
 UNITS: Final[Mapping[str, float]] = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 
@@ -83,15 +83,15 @@ _PARTS: Final = ("_bucket", "_count", "_sum")
 
 
 class Red:
-    """Which series tell of requests, and what they tell.
+    """Finds the series of requests, and computes their features.
 
     Parameters:
-        response_time: the histogram or summary. None, or one without a name, for the first usual one that is there,
+        response_time: the histogram or summary. None, or one without a name, for the first usual one that is present,
             which it is from then on.
-        throughput: the counter; None for the histogram's own, or the first usual one that is there.
-        errors: the counter of those that failed; one without a name for those of the throughput that it matches, None
-            for those of the throughput that have such a status.
-        unit: of the response times, one of `UNITS`; empty to go by the end of the name.
+        throughput: the counter; None for that of the histogram, or the first usual one that is present.
+        errors: the counter of failures. One without a name selects among those of the throughput; None selects by a
+            status of 5xx.
+        unit: the unit of the response times, one of `UNITS`; empty to use the suffix of the name.
 
     """
 
@@ -116,7 +116,7 @@ class Red:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all series that it may need."""
+        """The names of all series that it may need."""
         given = (self._throughput, self._errors)
         return tuple(
             dict.fromkeys((*self._own_names(), *(each.name for each in given if each is not None and each.name)))
@@ -124,31 +124,31 @@ class Red:
 
     @property
     def queries(self) -> tuple[str, ...]:
-        """Selectors in PromQL of all series that it may need."""
+        """The selectors in PromQL of all series that it may need."""
         own = Selector() if self._response_time is None else self._response_time
         given = (each.query() for each in (self._throughput, self._errors) if each is not None and each.name)
         return (own.query(self._own_names()), *given)
 
     @property
     def expected(self) -> str:
-        """What has to be there, in words."""
+        """The series that must be present, in words."""
         named = [each.query() for each in (self._response_time, self._throughput) if each is not None and each.name]
         usual = ", ".join(each.name for each in USUAL_DURATIONS[:4])
         return " and ".join(named) or f"response times by a usual name ({usual} ...), or their name in response_time"
 
     def _own_names(self) -> Iterator[str]:
-        """Of the response times, and of counters where none is given."""
+        """Yield the names of the response times, and of counters if none is given."""
         for each in USUAL_DURATIONS if self._durations is None else (self._durations,):
             yield from (each.name + part for part in ("", *_PARTS))
         if self._throughput is None:
             yield from (self._counter,) if self._counter else USUAL_COUNTERS
 
     def features(self, rates: Mapping[Series, float], now: Mapping[Series, float]) -> dict[str, float]:
-        """Features of the performance; none where the metrics are not there.
+        """Return the features of the performance; none without the metrics.
 
         Args:
-            rates: of counters, by series and second.
-            now: values of all series, for the quantiles of summaries.
+            rates: the rates of counters per second, by series.
+            now: the values of all series, for the quantiles of summaries.
 
         """
         names = {one.name for one in rates if self._is_meant(one)}
@@ -173,7 +173,7 @@ class Red:
         return features
 
     def _counts(self, rates: Mapping[Series, float]) -> dict[Series, float]:
-        """Requests whose durations are known, by series: the counts, or the infinite buckets where there are none."""
+        """Return the requests with durations, by series: the counts, or the infinite buckets if there are none."""
         if self._durations is None:
             return {}
         counts = self._part(rates, "_count")
@@ -188,7 +188,7 @@ class Red:
         return self._response_time is None or self._response_time.labels_match(dict(one.labels))
 
     def _part(self, some: Mapping[Series, float], part: str) -> dict[Series, float]:
-        """Those series of the response times whose names end so."""
+        """Return the series of the response times with this suffix."""
         assert self._durations is not None
         name = self._durations.name + part
         return {one: value for one, value in some.items() if one.name == name and self._is_meant(one)}
@@ -240,7 +240,7 @@ def _number(text: str) -> float:
 
 
 def _by_bound(buckets: Mapping[Series, float]) -> Sequence[dict[float, float]]:
-    """Each histogram's counts by upper bound; series whose bound is no number are left out."""
+    """Return the counts of each histogram by upper bound; series whose bound is no number are left out."""
     found: dict[tuple[tuple[str, str], ...], dict[float, float]] = {}
     for one, rate in buckets.items():
         bound = _bound(one)

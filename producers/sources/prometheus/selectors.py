@@ -1,4 +1,4 @@
-"""Selectors of series as PromQL writes them: `http_requests_total{code=~"5..", handler!="/health"}`.
+"""Selectors of series in PromQL: `http_requests_total{code=~"5..", handler!="/health"}`.
 
 Reference: https://prometheus.io/docs/prometheus/latest/querying/basics/#instant-vector-selectors
 """
@@ -27,7 +27,7 @@ _EXPECTED: Final = 'a selector such as http_requests_total{code=~"5..",handler!=
 
 
 class Matcher(NamedTuple):
-    """What a label has to be: `operator` is one of `=`, `!=`, `=~` and `!~`. A label that is not there is empty."""
+    """A condition on a label: `operator` is one of `=`, `!=`, `=~` and `!~`. A missing label is empty."""
 
     label: str
     operator: str
@@ -36,14 +36,14 @@ class Matcher(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Which series are meant.
+    """A selection of series.
 
-    Regular expressions are anchored at both ends, as Prometheus's are. They are Python's, and Prometheus's are RE2's:
-    what both know means the same in both.
+    Regular expressions are anchored at both ends, as in Prometheus. They are Python's, and those of Prometheus are
+    RE2's: syntax that both have means the same.
 
     Attributes:
-        name: of the metric; empty where only labels decide.
-        matchers: of its labels, all of which have to be met.
+        name: the name of the metric; empty if only labels decide.
+        matchers: conditions on its labels, all of which must hold.
 
     """
 
@@ -53,7 +53,7 @@ class Selector:
 
     @classmethod
     def parse(cls, text: str) -> Selector:
-        """The selector that is written so. Raises `ValueError` saying what was expected."""
+        """Parse a selector. Raises `ValueError` that says what was expected."""
         found = _METRIC.fullmatch(text)
         if not found or not (found[1] or found[2]):
             raise ValueError(_EXPECTED)
@@ -72,7 +72,7 @@ class Selector:
         return cls(found[1] or "", tuple(matchers), tuple(map(_pattern, matchers)))
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a series is meant. The name is only looked at where the selector says one."""
+        """Return whether a series is selected. The name only counts if the selector has one."""
         if self.name and name != self.name:
             return False
         return all(
@@ -81,7 +81,7 @@ class Selector:
         )
 
     def labels_match(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels are those that are meant, whatever the name."""
+        """Return whether the labels are selected, whatever the name."""
         return all(
             _met(each, labels.get(each.label, ""), pattern)
             for each, pattern in zip(self.matchers, self._patterns, strict=True)
@@ -89,7 +89,7 @@ class Selector:
         )
 
     def query(self, names: Iterable[str] = ()) -> str:
-        """The selector in PromQL; of these names instead of its own, where some are given."""
+        """Return the selector in PromQL, with these names instead of its own if some are given."""
         told = [f"{each.label}{each.operator}{json.dumps(each.value, ensure_ascii=False)}" for each in self.matchers]
         if names := tuple(names):
             told = [f"{NAME}=~{json.dumps('|'.join(names))}", *(each for each in told if not each.startswith(NAME))]

@@ -1,4 +1,4 @@
-"""A source that asks a Prometheus server, through its HTTP API, for what it has scraped."""
+"""A source that queries a Prometheus server, through its HTTP API, for the metrics that it has scraped."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ _PATH = "/api/v1/query"
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the server answered at the end of an interval: by expression, the answer or why there is none."""
+    """The answers of the server at the end of an interval: by expression, the answer or the reason for none."""
 
     ts: float
     by: Mapping[str, bytes | str]
 
 
 class Server:
-    """What a Prometheus server knows of an application: its performance, metrics of its hosts; or of a pool's members.
+    """Queries a Prometheus server for an application: its performance, metrics of its hosts; or for a pool's members.
 
     Parameters:
-        key: of the application or pool that it is asked about.
-        url: of the server, with the path that it is served under.
-        name: of the source.
-        red: what tells of requests; None for no such.
+        key: the key of the application or pool.
+        url: the address of the server, with the path that it is served under.
+        name: the name of the source.
+        red: finds the series of requests; None for none.
         queries: further features of the performance, each with an expression.
-        metrics: which other series are told; None for none.
-        access: how the server is reached.
-        interval_s: how long an interval is.
-        lookback_s: how long before an interval samples are looked for.
-        ports: whether a port is a part of the name of a host.
-        max_series: how many series of `metrics` are used at most.
-        keyed_by: whether that is an application or a pool, whose members instances are then.
+        metrics: selects the other series; None for none.
+        access: the access to the server.
+        interval_s: the length of an interval, in seconds.
+        lookback_s: the time before an interval from which samples are used, too, in seconds.
+        ports: whether a port is part of the name of a host.
+        max_series: the most series of `metrics`.
+        keyed_by: whether the key is an application or a pool; the instances of a pool are its members.
 
     """
 
@@ -83,14 +83,14 @@ class Server:
         self._begin: float | None = None
 
     def read(self, ts: float) -> Answers:
-        """Ask for everything, one after the other: a server has others to serve."""
+        """Send all queries, one after the other: the server has other clients, too."""
         found: dict[str, bytes | str] = {}
         for expression in dict.fromkeys((*self._of_requests(), *self._of_metrics(), *self._queries.values())):
             found[expression] = self._ask(expression, ts)
         return Answers(ts, found)
 
     def parse(self, read: Answers) -> Taken:
-        """One frame of the performance, and one of each host."""
+        """Return one frame of the performance, and one of each host."""
         troubles: list[Trouble] = []
         begin = read.ts - self._interval_s if self._begin is None else self._begin
         self._begin = read.ts
@@ -111,7 +111,7 @@ class Server:
             frames.append(performance_frame(self.key, read.ts, features))
         metrics, count = self._matrix(read, self._of_metrics(), troubles)
         samples += count
-        if self._red is not None:  # what the performance is made of explains nothing of it
+        if self._red is not None:  # the series of the performance do not explain it
             metrics = {one: points for one, points in metrics.items() if one.name not in self._red.names}
         if metrics:
             names = {one.name for one in metrics}
@@ -135,10 +135,10 @@ class Server:
         return Taken(frames, troubles, 1, int(not failed), samples, unusable)
 
     def published(self) -> None:
-        """Nothing is kept: the server has it."""
+        """Do nothing: the server has the samples."""
 
     def check(self) -> Sequence[Trouble]:
-        """Ask for one number."""
+        """Query one number."""
         answer = self._ask("vector(1)", None)
         if isinstance(answer, str):
             return [Trouble(self._url, answer)]
@@ -149,7 +149,7 @@ class Server:
         return []
 
     def close(self) -> None:
-        """Nothing is open between two questions."""
+        """Do nothing: no connection stays open between two queries."""
 
     def _of_requests(self) -> tuple[str, ...]:
         return () if self._red is None else tuple(each + self._range for each in self._red.queries)
@@ -200,7 +200,7 @@ class Server:
 
 
 def _rates(found: Mapping[Series, Points], begin: float, end: float) -> dict[Series, float]:
-    """Those rates that are known."""
+    """Return the known rates."""
     rates = ((one, points.rate(begin, end)) for one, points in found.items() if not one.label("quantile"))
     return {one: rate for one, rate in rates if not math.isnan(rate)}
 

@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from laggard.producers.sources.prometheus.selectors import Selector
 
 MOST_AT_ONCE: Final = 32
-"""Pages that are read at the same time."""
+"""The most pages that are read at the same time."""
 
 STALE_INTERVALS: Final = 3
-"""A target that was away for longer begins anew: what grew meanwhile is not what grew in an interval."""
+"""After more intervals a target starts from scratch: its increase is not that of one interval."""
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """One page as it came.
+    """One page as received.
 
     Attributes:
-        url: whose.
-        at_s: when it was asked for, on a monotonic clock.
-        found: the page, or why it could not be had.
+        url: its address.
+        at_s: the time of its request, on a monotonic clock.
+        found: the page, or the reason why it is missing.
 
     """
 
@@ -59,27 +59,27 @@ class Scrapes:
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """What a target said last, and when."""
+    """The last counters of a target, and their time."""
 
     at_s: float
     counters: Mapping[Series, float]
 
 
 class Targets:
-    """The pages of an application, as one performance and as metrics of its hosts; or those of a pool's members.
+    """Reads the pages of an application, as one performance and metrics of its hosts; or those of a pool's members.
 
     Parameters:
-        key: of the application or pool whose they are.
-        urls: of the pages.
-        name: of the source.
-        red: what tells of requests; None for no performance.
-        metrics: which other series are told; None for none.
-        access: how pages are had.
-        interval_s: how long an interval is.
-        ports: whether a port is a part of the name of a host.
-        max_series: how many series of `metrics` are used at most.
-        keyed_by: whether that is an application or a pool, whose members instances are then.
-        monotonic: the clock that rates divide by, in seconds.
+        key: the key of the application or pool.
+        urls: the addresses of the pages.
+        name: the name of the source.
+        red: finds the series of requests; None for no performance.
+        metrics: selects the other series; None for none.
+        access: the access to pages.
+        interval_s: the length of an interval, in seconds.
+        ports: whether a port is part of the name of a host.
+        max_series: the most series of `metrics`.
+        keyed_by: whether the key is an application or a pool; the instances of a pool are its members.
+        monotonic: the clock of the rates, in seconds.
 
     """
 
@@ -117,11 +117,11 @@ class Targets:
         self._pending: dict[str, Future[Scrape]] = {}
 
     def read(self, ts: float) -> Scrapes:
-        """Get all pages, at the same time."""
+        """Get all pages at the same time."""
         for url in self._urls:
             if url not in self._pending:
                 self._pending[url] = self._pool.submit(self._scrape, url)
-        # Only a name that is looked for without an answer keeps a page beyond its time; it is not asked for again then.
+        # Only the lookup of a name can take longer than the timeout. Its page is not requested again meanwhile.
         rounds = -(-len(self._urls) // MOST_AT_ONCE)
         wait(self._pending.values(), rounds * self._access.timeout_s + 1.0)
         scrapes = []
@@ -134,7 +134,7 @@ class Targets:
         return Scrapes(ts, scrapes)
 
     def parse(self, read: Scrapes) -> Taken:
-        """One frame of the performance, and one of each host, as far as there are rates yet."""
+        """Return one frame of the performance, and one of each host, once there are rates."""
         troubles: list[Trouble] = []
         rates: dict[Series, float] = {}
         gauges: dict[Series, float] = {}
@@ -194,22 +194,22 @@ class Targets:
         return Taken(frames, troubles, len(self._urls), places, samples, unusable)
 
     def published(self) -> None:
-        """Nothing is kept: what a page counts it goes on to count."""
+        """Do nothing: the counters of pages remain."""
 
     def check(self) -> Sequence[Trouble]:
-        """Get all pages once, beside those of the intervals."""
+        """Get all pages once, in addition to those of the intervals."""
         troubles: list[Trouble] = []
         for url in self._urls:
             self._page(self._scrape(url), troubles)
         return troubles
 
     def close(self) -> None:
-        """Wait for no page any more."""
+        """Stop waiting for pages."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _scrape(self, url: str) -> Scrape:
         at_s = self._monotonic()
-        # What Prometheus says of its own, for servers that hurry then.
+        # Prometheus announces its timeout, too, for servers that respect it.
         asked = {"Accept": ACCEPT, "X-Prometheus-Scrape-Timeout-Seconds": f"{self._access.timeout_s:g}"}
         try:
             return Scrape(url, at_s, fetch(url, self._access, asked))
@@ -233,13 +233,13 @@ class Targets:
         return name in self._needed or (self._metrics is not None and self._metrics.name in {"", name})
 
     def _is_metric(self, one: Series) -> bool:
-        """Whether it is one of the other metrics; what the performance is made of explains nothing of it."""
+        """Return whether it is one of the other metrics; those of the performance do not explain it."""
         chosen = self._metrics
         return chosen is not None and one.name not in self._needed and chosen.matches(one.name, dict(one.labels))
 
 
 def _counters(page: Page, needed: frozenset[str]) -> dict[Series, float]:
-    """What only grows, of what a page says; response times and requests whatever they are called, but for quantiles."""
+    """Return the series of a page that only grow; those of requests count by any name, except for quantiles."""
     names = {one.name for one in page.samples}
     return {
         one: value
@@ -249,12 +249,12 @@ def _counters(page: Page, needed: frozenset[str]) -> dict[Series, float]:
 
 
 def _place(url: str) -> str:
-    """The instance of a target, as Prometheus calls it: `web-1:8000`."""
+    """Return the instance of a target, as in Prometheus: `web-1:8000`."""
     parts = urllib.parse.urlsplit(url)
     return f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
 def _at(one: Series, place: str) -> Series:
-    """The series at its target; what the page itself calls an instance or a job is `exported`, as in Prometheus."""
+    """Return the series at its target; an instance or a job of the page itself is `exported`, as in Prometheus."""
     exported = {f"exported_{label}" if label in {"instance", "job"} else label: value for label, value in one.labels}
     return series(one.name, exported | {"instance": place})
