@@ -1,1 +1,1 @@
-"""Web servers' access logs as performance frames: files are followed, lines parsed, requests gathered in intervals."""
+"""Access logs of web servers as performance frames: files are followed, lines parsed, requests counted by interval."""

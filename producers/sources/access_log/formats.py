@@ -1,10 +1,10 @@
-r"""The languages in which servers say what their access logs hold: nginx's `log_format`, Apache's `LogFormat`.
+r"""The languages in which servers define the lines of access logs: nginx's `log_format`, Apache's `LogFormat`.
 
-Only the time, the status and the duration are read; everything else is passed over, but must be there. A text ends
-where the next literal begins, and a quoted one at a quotation mark that no backslash escapes: nginx writes one inside
-as `\x22`, Apache and nginx's `escape=json` as `\"`.
+Only the time, the status and the duration are read; everything else is skipped, but must be there. A text ends where
+the next literal begins, and a quoted one at a quotation mark that no backslash escapes: nginx writes one inside as
+`\x22`, Apache and nginx's `escape=json` as `\"`.
 
-Both languages are those of the servers' own documentation: ngx_http_log_module and mod_log_config.
+Both languages follow the documentation of the servers: ngx_http_log_module and mod_log_config.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ NAMED: Final = {
     "apache": '%h %l %u %t "%r" %>s %O "%{Referer}i" "%{User-Agent}i" %D',
     "traefik": '%h - %u %t "%r" %>s %b "%{Referer}i" "%{User-agent}i" %k "%{router}n" "%{server}n" %{ms}Tms',
 }
-"""Formats that have a name: nginx's and Apache's combined with the duration behind, and Traefik's "common"."""
+"""Formats with a name: the combined ones of nginx and Apache with the duration at the end, and Traefik's "common"."""
 
 _NUMBER: Final = r"\d{1,15}(?:\.\d{1,9})?"
 _INTEGER: Final = r"-?\d{1,18}"
 _STATUS: Final = r"\d{3}|-"
 _ISO: Final = "%Y-%m-%dT%H:%M:%S%z"
 
-# Alone in its quotation marks, to the first that is not escaped; possessive, so that no line takes long to refuse. The
-# group is not: Python before 3.11.5 matches such ones wrongly, and what it gives back does not match what follows.
+# Text alone in its quotation marks, to the first that is not escaped; possessive, so that a line is rejected fast. The
+# group is not: Python before 3.11.5 matches possessive groups wrongly, and what it gives back cannot match the rest.
 _QUOTED: Final = r'[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*'
 _NGINX_VARIABLE: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 _NGINX_DIRECTIVE: Final = re.compile(r"\s*log_format\s+\S+\s+(?:escape=(\w+)\s+)?(.*?);?\s*", re.DOTALL)
@@ -49,12 +49,12 @@ _FRACTIONS_S: Final = {"msec_frac": 1e-3, "usec_frac": 1e-6}
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """Where a line says when the request was: a number since the epoch, or pieces of a date and a fraction of a second.
+    """The place of the time in a line: a number since the epoch, or pieces of a date and a fraction of a second.
 
     Attributes:
-        number: group and unit in seconds of a number, or None.
-        date: groups of the pieces, and what reads them, or None.
-        fraction: group and unit in seconds of what is to be added, or None.
+        number: the group and the unit in seconds of a number, or None.
+        date: the groups of the pieces, and their reader, or None.
+        fraction: the group and the unit in seconds of a fraction to add, or None.
 
     """
 
@@ -65,7 +65,7 @@ class Time:
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """Where it says how long that took: a group, the unit in seconds, and what reads the number."""
+    """The place of its duration: a group, the unit in seconds, and the function that reads the number."""
 
     group: int
     unit_s: float
@@ -74,14 +74,14 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """What a line is, and where in it are the things that are read. Groups count from 0.
+    """The form of a line, and the places of the values that are read. Groups count from 0.
 
     Attributes:
-        pattern: of a whole line, without its end, for whole blocks too (`re.MULTILINE`).
-        time: when the request was.
-        begins: whether that is when it began.
-        duration: how long it took, or None where the format does not say it.
-        status: group of the status, or None likewise.
+        pattern: the expression of a whole line, without its end, for whole blocks too (`re.MULTILINE`).
+        time: the place of the time of the request.
+        begins: whether that is the time of its beginning.
+        duration: the place of its duration, or None if the format has none.
+        status: the group of the status, or None if the format has none.
         text: the format, for errors.
 
     """
@@ -96,15 +96,15 @@ class TextFormat:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a line: what it is, or "" where it is only passed over; the expression of its text; and its unit.
+    """One field of a line.
 
     Attributes:
-        kind: `number`, `date`, `fraction`, `duration`, `times` (of several upstreams), `status` or "".
-        pattern: without groups; "" for any text.
-        rank: where several fields of a kind are there, the one with the least is read.
-        unit_s: of numbers, in seconds.
-        form: of a date, in strftime's language.
-        ends: of a time, whether it is that of the end.
+        kind: `number`, `date`, `fraction`, `duration`, `times` (of several upstreams), `status` or "" (skipped).
+        pattern: its expression, without groups; "" for any text.
+        rank: of several fields of a kind, the one with the lowest rank is read.
+        unit_s: the unit of a number, in seconds.
+        form: the form of a date, in strftime's language.
+        ends: whether a time is that of the end.
 
     """
 
@@ -117,14 +117,14 @@ class Field:
 
 
 def text_format(said: str, zone: Zone | None = None) -> TextFormat:
-    """The form of lines that a format tells.
+    """Return the form of lines of a format.
 
     Args:
         said: a name of `NAMED`; nginx's or Apache's format; or the whole directive of the server's configuration.
-        zone: of times that do not say their offset.
+        zone: the zone of times without an offset.
 
     Raises:
-        ValueError: it is no format, or says no time; with what was expected.
+        ValueError: it is no format, or has no time; it says what was expected.
 
     """
     said = NAMED.get(said, said)
@@ -141,7 +141,7 @@ def text_format(said: str, zone: Zone | None = None) -> TextFormat:
 
 def _nginx_tokens(said: str) -> Iterator[str | Field]:
     if directive := _NGINX_DIRECTIVE.fullmatch(said):
-        # nginx joins the strings of a directive; a backslash before a quotation mark or itself is taken away.
+        # nginx joins the strings of a directive, and removes a backslash before a quotation mark or itself.
         strings = ("".join(one) for one in _NGINX_STRING.findall(directive[2]))
         said = re.sub(r"\\([\\'\"])", r"\1", "".join(strings))
     end = 0
@@ -193,7 +193,7 @@ def _apache_field(field: str, name: str | None, which: str) -> Field:
             rank = {"us": 0, "ms": 1, "s": 2}[unit]
             return Field("duration", f"{_INTEGER}|-", rank=rank, unit_s=_UNITS_S[unit])
         case "s":
-            # Of an internal redirect the last one is what the client saw.
+            # After an internal redirect, the client saw the last status.
             return Field("status", _STATUS, rank=0 if ">" in which else 1)
     return Field()
 
@@ -211,9 +211,9 @@ def _apache_time(name: str) -> Field:
 
 
 def _joined(tokens: Iterable[str | Field]) -> list[str | Field]:
-    """Literals that follow one another as one, and fields that are passed over likewise.
+    """Join literals that follow one another, and skipped fields likewise.
 
-    Literals come back as the characters of their bytes in UTF-8, since that is what logs are searched as.
+    Literals become the characters of their bytes in UTF-8, since logs are searched as bytes.
     """
     joined: list[str | Field] = []
     for token in tokens:
@@ -269,7 +269,7 @@ def _compiled(tokens: Sequence[str | Field], said: str, zone: Zone | None) -> Te
 
 
 def _time_of(fields: Mapping[int, Field]) -> list[int]:
-    """Which fields say the time: one number, or the pieces of a date and a fraction."""
+    """Return the fields with the time: one number, or the pieces of a date and a fraction."""
     best = _best(fields, "number", "date")
     if best is None:
         raise ValueError("expected a time in the format: $time_local, $time_iso8601 or $msec of nginx, %t of Apache")
@@ -282,13 +282,13 @@ def _time_of(fields: Mapping[int, Field]) -> list[int]:
 
 
 def _best(fields: Mapping[int, Field], *kinds: str) -> int | None:
-    """Of several fields of the same kind, the one that is read."""
+    """Return the field to read among several of these kinds; None if there is none."""
     found = [index for index, field in fields.items() if field.kind in kinds]
     return min(found, key=lambda index: (fields[index].rank, index), default=None)
 
 
 def _any_text(tokens: Sequence[str | Field], index: int) -> str:
-    """The expression of a text that is only passed over."""
+    """Return the expression of a skipped text."""
     if index + 1 == len(tokens):
         return r"[^\n]*"
     before, after = tokens[index - 1] if index else "", tokens[index + 1]
@@ -302,12 +302,12 @@ def _any_text(tokens: Sequence[str | Field], index: int) -> str:
 
 
 def duration_number(text: bytes) -> float:
-    """A number, or NaN for `-`."""
+    """Return the number, or NaN for `-`."""
     return float("nan") if text == b"-" else float(text)
 
 
 def sum_of_upstreams(text: bytes) -> float:
-    """Seconds that all upstreams took that nginx tried for one request: `0.010, 0.020 : 0.005`; NaN where none was."""
+    """Return the seconds of all upstreams that nginx tried for one request: `0.010, 0.020 : 0.005`; NaN without one."""
     numbers = [float(one) for one in re.split(rb"[,: ]+", text) if one and one != b"-"]
     return sum(numbers) if numbers else float("nan")
 

@@ -1,7 +1,7 @@
-"""Requests gathered in intervals of the log's own time: how many, how many failed, and how long they took.
+"""Requests by interval of the log's own time: their number, their failures, and their durations.
 
-An interval holds the requests that ended from its begin on and before its end; intervals begin at multiples of their
-length since the epoch. It is closed once no more of its lines are to be expected; whoever reads the lines says when.
+An interval holds the requests that ended from its beginning on and before its end; intervals begin at multiples of
+their length since the epoch. The reader of the lines closes an interval once no more of its lines are expected.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from laggard.producers.sources.access_log.requests import Requests
 
 EXACT: Final = 1_000_000
-"""Of so many durations in one interval quantiles are exact; of more, those of a random sample of as many."""
+"""The most durations in one interval with exact quantiles; beyond, they are those of a random sample of this size."""
 
 LONGEST_SILENCE: Final = 360
-"""So many empty intervals in a row are told one by one when the log is caught up with; more as a single long one."""
+"""The most empty intervals in a row that are published one by one in a catch-up; more become a single long one."""
 
 _FAILED: Final = 500
 _SWITCHING: Final = 101
 
 
 class Interval(NamedTuple):
-    """One that is closed.
+    """A closed interval.
 
     Attributes:
         ts: its end, in seconds since the Unix epoch.
-        features: by name; of response times NaN where no request has one.
+        features: by name; response times are NaN if no request has one.
         sampled: whether its quantiles are those of a sample.
 
     """
@@ -46,11 +46,11 @@ class Interval(NamedTuple):
 
 
 class Added(NamedTuple):
-    """What became of some requests.
+    """The result of adding requests.
 
     Attributes:
-        late: how many ended in an interval that is closed.
-        ahead: how many ended later than can be.
+        late: the number that ended in a closed interval.
+        ahead: the number that ended later than possible.
         last: the index of the last interval that got one, or None.
 
     """
@@ -61,14 +61,13 @@ class Added(NamedTuple):
 
 
 class Durations:
-    """Of one interval: moments of all, and all of them up to a bound, a uniform random sample beyond it.
+    """The durations of one interval: moments of all, and the values up to a bound, a uniform random sample beyond it.
 
-    The sample is Vitter's algorithm R (ACM TOMS 11(1), 1985), a batch at a time; moments are joined as by Chan et al.
-    (1979).
+    The sample is Vitter's algorithm R (ACM TOMS 11(1), 1985), by batches; moments are joined as by Chan et al. (1979).
 
     Args:
-        seed: of the sample, so that the same lines give the same quantiles.
-        bound: how many are kept.
+        seed: the seed of the sample, so that the same lines give the same quantiles.
+        bound: the most values that are stored.
 
     """
 
@@ -83,11 +82,11 @@ class Durations:
 
     @property
     def sampled(self) -> bool:
-        """Whether some are no longer there."""
+        """Whether some values are no longer stored."""
         return self._kept is not None
 
     def add(self, values: NDArray[np.float64]) -> None:
-        """Some more, in seconds."""
+        """Add durations in seconds."""
         if not len(values):
             return
         mean, count = float(values.mean()), self.count + len(values)
@@ -103,9 +102,9 @@ class Durations:
         self.count = count
 
     def features(self) -> dict[str, float]:
-        """The mean, the standard deviation (of all requests, so divided by their number), and quantiles.
+        """Return the mean, the standard deviation (of all requests, so divided by their number), and quantiles.
 
-        Quantiles are linear between the two nearest (Hyndman and Fan, 1996, definition 7), as numpy's are by default.
+        Quantiles are linear between the two nearest (Hyndman and Fan, 1996, definition 7), the default of numpy.
         """
         if not self.count:
             return dict.fromkeys((MEAN, STANDARD_DEVIATION, *QUANTILES), math.nan)
@@ -118,7 +117,7 @@ class Durations:
         }
 
     def _sample(self) -> None:
-        """Keep no more than the bound from here on."""
+        """Store no more values than the bound from here on."""
         values = np.concatenate(self._pieces)
         self._pieces.clear()
         self._random = np.random.default_rng(self._seed)
@@ -126,14 +125,14 @@ class Durations:
         self._replace(self._kept, values[self._bound :], self._bound)
 
     def _replace(self, kept: NDArray[np.float64], values: NDArray[np.float64], before: int) -> None:
-        """The one that is the n-th takes a random place with the probability bound / n."""
+        """Put the n-th value in a random place with the probability bound / n."""
         places = self._random.integers(0, np.arange(before + 1, before + len(values) + 1))
         taken = places < self._bound
-        kept[places[taken]] = values[taken]  # where two take the same place, the later one has it
+        kept[places[taken]] = values[taken]  # of two values for one place, the later one remains
 
 
 class _Open:
-    """An interval that is not closed yet."""
+    """An interval that is still open."""
 
     def __init__(self, index: int) -> None:
         self.requests = 0
@@ -142,17 +141,17 @@ class _Open:
 
 
 class Intervals:
-    """Gathers requests. Deterministic: the same calls give the same intervals.
+    """Gathers requests by interval. Deterministic: the same calls give the same intervals.
 
     Args:
         interval_s: the length of an interval.
         begin: the first interval begins at the next multiple of `interval_s`.
-        resumed: whether intervals before it were told, so that requests of these are late; else they are of no concern.
-        timed: whether requests say how long they took.
-        statuses: whether they say a status.
+        resumed: whether earlier intervals were published, so that their requests are late; otherwise these are ignored.
+        timed: whether requests have durations.
+        statuses: whether they have a status.
 
     Attributes:
-        until: the end of the last interval that was closed, or the begin of the first one.
+        until: the end of the last closed interval, or the beginning of the first one.
 
     """
 
@@ -168,20 +167,20 @@ class Intervals:
 
     @property
     def until(self) -> float:
-        """See above."""
+        """The end of the last closed interval, or the beginning of the first one."""
         return self._next * self._interval_s
 
     def end_of(self, index: int) -> float:
-        """When an interval ends."""
+        """Return the end of an interval."""
         return (index + 1) * self._interval_s
 
     def add(self, requests: Requests, latest: float) -> Added:
-        """Some requests, in any order; those that ended later than `latest` are left out."""
+        """Add requests, in any order; those that ended later than `latest` are left out."""
         ahead = requests.ts > latest
         index = np.floor(requests.ts / self._interval_s).astype(np.int64)
         late = (index >= self._first) & (index < self._next)
         good = (index >= self._next) & ~ahead
-        # A connection that became a WebSocket's is no response: it lasts for as long as somebody looks at a page.
+        # A connection that became a WebSocket is no response: it lasts for as long as a page stays open.
         timed = good & ~np.isnan(requests.duration_s) & (requests.status != _SWITCHING)
         indices = np.unique(index[good])
         for each in map(int, indices):
@@ -193,7 +192,7 @@ class Intervals:
         return Added(int(late.sum()), int(ahead.sum()), int(indices[-1]) if len(indices) else None)
 
     def close(self, watermark: float) -> Iterator[Interval]:
-        """The intervals that end at or before a time, in order: those of which no more lines are to be expected."""
+        """Close and yield the intervals that end at or before a time, in order: no more of their lines are expected."""
         end = math.floor(watermark / self._interval_s)
         while self._next < end:
             first = min((*self._open, end))
@@ -202,7 +201,7 @@ class Intervals:
             yield self._closed(self._next + length - 1, length)
 
     def skip(self, ts: float) -> None:
-        """Tell nothing of what is before the interval of a time, for nothing is known of it."""
+        """Drop the intervals before that of a time, since nothing is known of them."""
         self._next = max(self._next, math.floor(ts / self._interval_s))
         for index in [index for index in self._open if index < self._next]:
             del self._open[index]

@@ -1,4 +1,4 @@
-"""Lines of JSON, one request a line, as nginx, Caddy, Traefik and Envoy write them, or with fields of any name."""
+"""Lines of JSON, one request each, in the form of nginx, Caddy, Traefik or Envoy, or with fields of any name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 UNITS_S: Final = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-"""What a duration may be counted in."""
+"""The units of a duration."""
 
 _GO_UNITS_S: Final = {**UNITS_S, "µs": 1e-6, "μs": 1e-6, "m": 60.0, "h": 3600.0}  # both letters are used
 _LONGEST_DURATION: Final = 64  # in characters
@@ -25,14 +25,14 @@ _NONE: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class JsonFields:
-    """Which fields of an object say what; a name with dots is a path where there is no field of that name.
+    """The names of the fields of an object; a name with dots is a path if there is no field of that name.
 
     Attributes:
-        time: when the request was: ISO 8601, the Common Log Format, or a number since the epoch.
-        duration: how long it took: a number, in quotation marks or not, or one with its unit, `1.5ms`, as Go writes it.
-        status: of HTTP; it may be missing in a line.
-        unit: of durations without one: `s`, `ms`, `us` or `ns`.
-        begins: whether the time is that of the request's begin.
+        time: the time of the request: ISO 8601, the Common Log Format, or a number since the epoch.
+        duration: its duration: a number, in quotation marks or not, or one with its unit, `1.5ms`, as Go writes it.
+        status: the status of HTTP; a line may lack it.
+        unit: the unit of durations without one: `s`, `ms`, `us` or `ns`.
+        begins: whether the time is that of the request's beginning.
 
     """
 
@@ -44,30 +44,31 @@ class JsonFields:
 
 
 KNOWN: Final = (
-    # Traefik says `time` too, but only to the second.
+    # Traefik has `time`, too, but only to the second.
     JsonFields("StartUTC", "Duration", "DownstreamStatus", "ns", begins=True),
     JsonFields("StartLocal", "Duration", "DownstreamStatus", "ns", begins=True),
-    # Envoy's dictionary as its documentation and Istio have it.
+    # The fields in the documentation of Envoy, and of Istio.
     JsonFields("start_time", "duration", "response_code", "ms", begins=True),
     # Caddy.
     JsonFields("ts", "duration", "status"),
-    # nginx has no form of its own: these are the variables' own names, and those of Elastic's and Loki's examples.
+    # nginx has no form of its own: these are the names of its variables, and those of Elastic's and Loki's examples.
     *(
         JsonFields(time, "request_time", "status")
         for time in ("msec", "time_iso8601", "time_local", "@timestamp", "timestamp", "time", "ts")
     ),
 )
-"""Fields of the usual servers: a line is of the first whose time and duration it has."""
+"""Fields of the usual servers. Of those whose time and duration a line has, it is of the ones of the line before, or of
+the first."""
 
 
 class JsonParser:
     """Parses blocks of lines of JSON.
 
     Args:
-        fields: what says what; by default what is `KNOWN`.
-        zone: of times that do not say their offset.
+        fields: the names of the fields; by default those of `KNOWN`.
+        zone: the zone of times without an offset.
 
-    Raises ValueError for a unit that is not known.
+    Raises ValueError for an unknown unit.
 
     """
 
@@ -90,8 +91,8 @@ class JsonParser:
                 if line and not line.isspace():
                     gathered.add(*self._request(self._decoded(line)))
             return gathered.requests()
-        except (ValueError, RecursionError):  # json's and UTF-8's errors are such, too
-            return self._each(block)  # which says what is wrong where
+        except (ValueError, RecursionError):  # errors of json and UTF-8 are ValueErrors, too
+            return self._each(block)  # it finds the unreadable lines
 
     def _each(self, block: bytes) -> Requests:
         gathered = Gathered()
@@ -103,7 +104,7 @@ class JsonParser:
         return gathered.requests()
 
     def _decoded(self, line: str) -> Any:
-        """What a line is; faster than `json.loads` where it begins and ends without blanks, as nearly all do."""
+        """Decode a line; faster than `json.loads` if it begins and ends without blanks, as nearly all do."""
         if line[0] == "{" and line[-1] == "}":
             found, end = self._decoder.raw_decode(line)
             if end == len(line):
@@ -144,7 +145,7 @@ class JsonParser:
 
 
 def _at(line: Mapping[str, Any], path: str) -> Any:
-    """What is at a field or a path; `_NONE` where nothing is."""
+    """Return the value of a field or a path; `_NONE` if there is none."""
     found = line.get(path, _NONE)
     if found is not _NONE or "." not in path:
         return found
@@ -155,7 +156,7 @@ def _at(line: Mapping[str, Any], path: str) -> Any:
 
 
 def _duration_s(found: Any, fields: JsonFields) -> float:
-    """NaN where the server has none."""
+    """Return a duration in seconds; NaN if the server has none."""
     if type(found) is float and 0 <= found < math.inf:
         return found * UNITS_S[fields.unit]
     if found is None or found in ("", "-"):

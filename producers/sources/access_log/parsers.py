@@ -1,4 +1,4 @@
-"""From what a person says of a log to what reads its lines."""
+"""The parser of a log, by its configuration."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from laggard.producers.sources.access_log.requests import Parser
 
 JSON: Final = "json"
-"""The format of lines that are objects."""
+"""The format of lines that are JSON objects."""
 
 
 def parser_of(said: str, fields: Mapping[str, object], time_zone: str = "") -> Parser:
-    """What reads the lines of a log.
+    """Return the parser of the lines of a log.
 
     Args:
-        said: the format: `json`, or what `text_format` takes.
-        fields: of JSON, the attributes of `JsonFields`; empty for those that are known.
-        time_zone: of times that do not say their offset; empty where all do.
+        said: the format: `json`, or one of `text_format`.
+        fields: for JSON, the attributes of `JsonFields`; empty for the known ones.
+        time_zone: the zone of times without an offset; empty if all have one.
 
     Raises:
-        ValueError: one of them cannot be; with what was expected.
+        ValueError: one of them is invalid; it says what was expected.
 
     """
     zone = Zone(time_zone) if time_zone else None

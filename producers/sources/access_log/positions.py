@@ -1,4 +1,4 @@
-"""How far access logs were read, kept in a file, so that a program that begins again goes on where it was."""
+"""Positions in access logs, stored in a file, so that a restarted program continues where it was."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 HEAD_BYTES: Final = 1024
-"""So much of a file's begin tells it from others; with the times in it, there is no other like it."""
+"""The number of first bytes that identify a file; they contain times, so they are unique."""
 
 
 class Identity(NamedTuple):
-    """What file a name led to. An inode may come again once its file is gone."""
+    """The file that a name led to. An inode may be used again once its file is gone."""
 
     device: int
     inode: int
@@ -25,16 +25,16 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far one file was read.
+    """The position in one file.
 
     Attributes:
-        path: the name it was found by.
-        device: of `Identity`.
-        inode: likewise.
-        offset: all requests before it are in intervals that were told.
-        read: up to there lines were read: what is told already is known by its time, not new and late.
-        head_bytes: how much of the file's begin is known, at most `HEAD_BYTES`.
-        head: its digest.
+        path: the name by which it was found.
+        device: see `Identity`.
+        inode: see `Identity`.
+        offset: the offset before which all requests are in published intervals.
+        read: the offset up to which lines were read; published ones are known by their time, and not late.
+        head_bytes: the number of known first bytes, at most `HEAD_BYTES`.
+        head: the digest of these.
 
     """
 
@@ -49,12 +49,12 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """How far all files of a source were read.
+    """The positions in all files of a source.
 
     Attributes:
         paths: the names and patterns that were followed.
-        until: the end of the last interval that was told, in seconds since the epoch.
-        files: those that are not done with.
+        until: the end of the last published interval, in seconds since the epoch.
+        files: the positions in unfinished files.
 
     """
 
@@ -64,12 +64,12 @@ class Positions:
 
 
 def digest(head: bytes) -> str:
-    """Of a file's begin: the file of positions holds nothing of what is in a log."""
+    """Return the digest of first bytes: the file of positions has no content of a log."""
     return hashlib.blake2b(head, digest_size=16).hexdigest()
 
 
 def load_positions(path: Path) -> Positions | None:
-    """What was kept; None where nothing was. Raises ValueError where it cannot be used, with the reason."""
+    """Load the positions; None if there are none. Raises ValueError, with the reason, if they are unusable."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -83,7 +83,7 @@ def load_positions(path: Path) -> Positions | None:
 
 
 def save_positions(path: Path, positions: Positions) -> None:
-    """Keep them: whatever happens, the file holds either these or what it held before. Raises OSError."""
+    """Save the positions: in any case the file holds either these or its former content. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}.new")
     with beside.open("w", encoding="ascii") as file:

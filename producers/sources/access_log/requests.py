@@ -1,4 +1,4 @@
-"""What a piece of an access log says: requests as arrays, and the lines that could not be read."""
+"""The content of a part of an access log: requests as arrays, and unreadable lines."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TOLD: Final = 3
-"""Of how many unreadable lines of one block it is told what was wrong."""
+"""The most unreadable lines of one block that are reported with the reason."""
 
 
 class Unreadable(NamedTuple):
-    """A line that is no request: where it begins in its block, in bytes, and what was expected."""
+    """A line that is no request: its offset in its block, in bytes, and what was expected."""
 
     offset: int
     reason: str
@@ -28,10 +28,10 @@ class Requests(NamedTuple):
     """The requests of a block of lines, in its order.
 
     Attributes:
-        ts: float64, shape (requests,): when each ended, in seconds since the Unix epoch.
-        duration_s: float64, shape (requests,): how long each took; NaN where the line does not say it.
-        status: int16, shape (requests,): of HTTP; 0 where the line says none.
-        unreadable: how many lines are no requests.
+        ts: float64, shape (requests,): the end of each, in seconds since the Unix epoch.
+        duration_s: float64, shape (requests,): the duration of each; NaN if the line has none.
+        status: int16, shape (requests,): the status of HTTP; 0 if the line has none.
+        unreadable: the number of lines that are no requests.
         told: the first few of them.
 
     """
@@ -44,20 +44,20 @@ class Requests(NamedTuple):
 
 
 class Parser(Protocol):
-    """One form of access logs. It keeps nothing but what makes it faster."""
+    """One form of access logs. Its only state is what makes it faster."""
 
     timed: bool
-    """Whether its lines can say how long requests took."""
+    """Whether its lines can have the duration of requests."""
 
     statuses: bool
-    """Whether they can say a status."""
+    """Whether its lines can have a status."""
 
     def parse(self, block: bytes) -> Requests:
-        """The requests of whole lines, each with its end. Never raises; blank lines are passed over."""
+        """Return the requests of whole lines, each with its end. Never raises; blank lines are skipped."""
 
 
 class Gathered:
-    """Requests and unreadable lines of one block, one by one."""
+    """Collects requests and unreadable lines of one block."""
 
     def __init__(self) -> None:
         self._ts: list[float] = []
@@ -67,19 +67,19 @@ class Gathered:
         self._told: list[Unreadable] = []
 
     def add(self, ts: float, duration_s: float, status: int) -> None:
-        """One request."""
+        """Add a request."""
         self._ts.append(ts)
         self._duration_s.append(duration_s)
         self._status.append(status)
 
     def refuse(self, offset: int, reason: str) -> None:
-        """One line that is none."""
+        """Add a line that is no request."""
         self._unreadable += 1
         if len(self._told) < TOLD:
             self._told.append(Unreadable(offset, reason))
 
     def requests(self) -> Requests:
-        """All of them."""
+        """Return all of them."""
         return Requests(
             np.array(self._ts, dtype=np.float64),
             np.array(self._duration_s, dtype=np.float64),
@@ -90,7 +90,7 @@ class Gathered:
 
 
 def lines_of(block: bytes) -> Sequence[tuple[int, bytes]]:
-    """Offset and text of each line that is not blank, without its end."""
+    """Return the offset and the text of each line that is not blank, without its end."""
     found, offset = [], 0
     for line in block.split(b"\n"):
         text = line.removesuffix(b"\r")
@@ -101,7 +101,7 @@ def lines_of(block: bytes) -> Sequence[tuple[int, bytes]]:
 
 
 def shown(line: bytes, limit: int = 80) -> str:
-    """The beginning of a line, for a person, without secrets such as `?token=...`."""
-    # More than is shown, so that a secret is known as one where it is cut.
+    """Return the beginning of a line, for a person, without secrets such as `?token=...`."""
+    # More than is shown, so that a secret is recognized even where it is cut.
     text = redact(line[: limit + LONGEST].decode("utf-8", "backslashreplace"))
     return repr(text[:limit]) + ("..." if len(text) > limit else "")

@@ -1,4 +1,4 @@
-"""An application's performance out of its access logs."""
+"""The performance of an application from its access logs."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from laggard.producers.sources.access_log.requests import Parser, Requests
 
 AHEAD_S: Final = 60.0
-"""A request that ends so much later than now cannot be; else one wrong line would close all intervals before it."""
+"""The most seconds that a request may end after now. Otherwise one wrong line would close all intervals before it."""
 
 TELL_AGAIN_S: Final = 600.0
-"""So long only the first few lines are told of those that cannot be read; all are counted."""
+"""The seconds for which only the first few unreadable lines are reported; all are counted."""
 
 CHECKED_BYTES: Final = 64 << 10
-"""So much of a log's end is parsed to see whether it is of the form expected."""
+"""The number of bytes at the end of a log that are parsed to check its form."""
 
 
 class Read(NamedTuple):
-    """What one look at the files gave.
+    """The result of one reading of the files.
 
     Attributes:
-        ts: when that was.
-        tailed: what is new.
-        duration_s: how long it took.
+        ts: the time of the reading.
+        tailed: the new content.
+        duration_s: the duration of the reading.
 
     """
 
@@ -47,25 +47,25 @@ class Read(NamedTuple):
 
 
 class AccessLog:
-    """Follows access logs, and tells the performance of each interval once its lines are there.
+    """Follows access logs, and reports the performance of each interval once its lines are there.
 
-    Each request counts in one frame and once, whatever happens to this program, as far as the files allow (see
-    `tail.py`): `state` says up to where requests are in frames that were published. It is written after these; what was
-    published in between is told again with the same sequence, by which readers know it.
+    Each request counts in exactly one frame, even over restarts, if the files allow it (see `tail.py`): `state` has the
+    position up to which requests are in published frames. It is written after these. Frames published in between are
+    published again with the same sequence, by which readers recognize them.
 
-    A frame's time is the log's: the end of an interval in which requests ended. It is told when `grace_s` has passed
-    since then and everything that was written was read; a line that comes later yet is counted as unusable.
+    The time of a frame is that of the log: the end of an interval in which requests ended. It is published when
+    `grace_s` has passed since then and all written lines were read. A line that comes even later counts as unusable.
 
     Args:
-        name: of the source.
-        application: whose requests these are.
-        paths: of the logs: names, and patterns as a shell has them.
-        parser: what reads their lines.
-        state: the file that says how far they were read.
+        name: the name of the source.
+        application: the application of the requests.
+        paths: the logs: names, and patterns as in a shell.
+        parser: the parser of their lines.
+        state: the file of the positions.
         interval_s: the length of intervals.
-        grace_s: so long after an interval's end its lines may come: servers that buffer their logs write late.
+        grace_s: the seconds after the end of an interval in which its lines may come: some servers buffer their logs.
 
-    Raises ValueError where there is no path.
+    Raises ValueError without a path, or for one of a compressed log.
 
     """
 
@@ -100,18 +100,18 @@ class AccessLog:
         self._told_ts, self._told = 0.0, 0
 
     def read(self, ts: float) -> Read:
-        """What the files have more than at the last call. `ts`: now."""
+        """Read the content of the files since the last call. `ts` is the present time."""
         began = time.perf_counter()
         if self._tail is None:
             self._begin(ts)
         assert self._tail is not None
         tailed = self._tail.read(ts)
         if self._saved is None:
-            self._save()  # so that what comes from now on counts
+            self._save()  # so that lines from now on count after a restart, too
         return Read(ts, tailed, time.perf_counter() - began)
 
     def parse(self, read: Read) -> Taken:
-        """The frames of the intervals that are over."""
+        """Return the frames of the intervals that are over."""
         tailed, troubles = read.tailed, [*self._troubles, *read.tailed.troubles]
         self._troubles = []
         assert self._intervals is not None
@@ -120,7 +120,7 @@ class AccessLog:
             samples, bad = self._take(block, read.ts, troubles)
             lines, unusable = lines + samples, unusable + bad
         if not tailed.files:
-            self._intervals.skip(read.ts)  # nobody knows what is done
+            self._intervals.skip(read.ts)  # without a file nothing is known of the requests
         closed = list(self._intervals.close(self._watermark(read.ts)))
         if sampled := sum(each.sampled for each in closed):
             told = (
@@ -138,12 +138,12 @@ class AccessLog:
         )
 
     def published(self) -> None:
-        """Requests of the frames that were given so far need not be read again."""
+        """Save the positions: requests of published frames need not be read again."""
         if self._tail is not None:
             self._save()
 
     def check(self) -> Sequence[Trouble]:
-        """Whether each log can be read, and the last lines of it are of the form expected."""
+        """Check whether each log can be read, and whether any of its last lines has the expected form."""
         troubles: list[Trouble] = []
         for path in self._paths:
             names = matching(path)
@@ -177,7 +177,7 @@ class AccessLog:
         )
 
     def _take(self, block: Block, ts: float, troubles: list[Trouble]) -> tuple[int, int]:
-        """Let the requests of some lines count. Gives how many lines there are, and how many could not be used."""
+        """Count the requests of a block. Return the number of its lines, and of those that are unusable."""
         assert self._intervals is not None
         file, requests = block.file, self._parser.parse(block.lines)
         added = self._intervals.add(requests, ts + AHEAD_S)
@@ -196,7 +196,7 @@ class AccessLog:
         return len(requests.ts) + requests.unreadable, requests.unreadable + added.ahead + late
 
     def _unreadable(self, block: Block, requests: Requests, ts: float) -> list[Trouble]:
-        """The first few lines that are no requests, each with its place; the others only as a number, for a while."""
+        """Return the first few lines that are no requests, each with its place, and the number of the others."""
         if ts - self._told_ts >= TELL_AGAIN_S:
             self._told_ts, self._told = ts, 0
         first = requests.told[: max(0, TOLD - self._told)]
@@ -214,7 +214,7 @@ class AccessLog:
         return f"{late:,} lines were written after their interval was told; {expected}: is the log buffered (grace)?"
 
     def _watermark(self, ts: float) -> float:
-        """No request that ended before it is to come any more."""
+        """Return the time before which no more ended requests are expected."""
         assert self._tail is not None
         reached = [ts if file.exhausted else file.last_ts or 0.0 for file in self._tail.files]
         return min([ts, *reached]) - self._grace_s

@@ -1,13 +1,13 @@
-"""Files that grow are followed by name, through rotation and truncation, by looking at them now and then.
+"""Follows growing files by name, through rotation and truncation, by polling.
 
-What is kept of a file is its inode, how far it was read, and its first bytes. So a file is known again after it was
-renamed (`create` of logrotate, `kill -USR1`), when it was truncated, even where it has grown beyond its old length
-since, and when its inode is another file's. A renamed file is read to its end for as long as somebody may still write
-to it. Of one that was copied and truncated (`copytruncate`) the copy is found by its first bytes and read from where
-the original was left. Compressed files are left alone.
+The state of a file is its inode, its offset, and its first bytes. So a file is recognized after a rename (`create` of
+logrotate, `kill -USR1`) and after a truncation, even if it has grown beyond its old length since. It is not confused
+with another file that has its inode now. A renamed file is read to its end as long as a program may still write to it.
+After a copy and a truncation (`copytruncate`), the copy is found by its first bytes and read from the offset of the
+original. Compressed files are skipped.
 
-What no reader can know: lines written between the copy and the truncation are lost, the server's and everybody's; what
-was rotated away and compressed or deleted while nobody looked is lost, which is told.
+Some lines are lost to any reader. Lines written between the copy and the truncation are lost for the server, too. Lines
+that were rotated away and compressed or deleted while no program followed them are lost, which is reported.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 LONGEST_LINE: Final = 256 << 10
-"""In bytes, with its end; a longer one is passed over. It is also what is read at once."""
+"""The longest line in bytes, with its end; longer ones are skipped. It is also the size of a read."""
 
 BUDGET_BYTES: Final = 4 << 20
-"""What one call reads at most, so that intervals are told while much is caught up with."""
+"""The most bytes that one call reads, so that intervals are published during a long catch-up."""
 
 LINGER_S: Final = 300.0
-"""So long a file that is no longer called so is read on: workers that end gracefully write to it still."""
+"""The seconds for which a renamed file without growth is followed: workers that end gracefully still write to it."""
 
 MAX_FILES: Final = 256
-"""How many files are followed at once."""
+"""The most files that are followed at once."""
 
 _REMEMBERED: Final = 64
 _COMPRESSED: Final = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".Z", ".zip")
 _ROTATION: Final = r"[.\-_]\d[\d.\-_T]*"
-_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # else a named pipe would be waited for
+_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # otherwise opening a named pipe would wait
 
 
 class Block(NamedTuple):
     """Whole lines of a file.
 
     Attributes:
-        file: whose.
-        offset: where they begin, in bytes.
+        file: their file.
+        offset: the offset at which they begin, in bytes.
         lines: each with its end.
-        known: whether they were read before, by a program that has ended since.
+        known: whether an earlier program read them.
 
     """
 
@@ -64,16 +64,16 @@ class Block(NamedTuple):
 
 
 class Tailed(NamedTuple):
-    """What is new in all files.
+    """The new content of all files.
 
     Attributes:
-        blocks: in the order in which they are to be parsed.
-        troubles: what is not as it should be.
-        expected: how many names and patterns there are.
-        found: of how many of them there is a file that can be read.
-        files: how many are followed, those that were renamed included.
-        skipped: how many lines were too long.
-        more: whether there is more to be read at once.
+        blocks: in the order for parsing.
+        troubles: the present troubles.
+        expected: the number of names and patterns.
+        found: the number of these with a readable file.
+        files: the number of followed files, renamed ones included.
+        skipped: the number of lines that were too long.
+        more: whether there is more to read at once.
 
     """
 
@@ -87,22 +87,22 @@ class Tailed(NamedTuple):
 
 
 class Followed:
-    """One file.
+    """One followed file.
 
     Attributes:
-        path: what it was found by.
-        identity: which file it is.
-        offset: what is before it was read, in bytes; the begin of a line.
-        passed_over: how much of that line is already, where it is too long.
-        seen: up to there it was read by a program that has ended since.
-        exhausted: whether all whole lines that were there at the last look were read.
-        last_ts: when the last request ended that was read from it; None before there is one.
-        pending: of what was read, from which offset on there are requests in intervals that are not told, with the end
-            of the last of them; in the order of offsets. For whoever parses.
+        path: the name by which it was found.
+        identity: its device and inode.
+        offset: the offset up to which it was read, in bytes; the beginning of a line.
+        passed_over: the number of bytes of that line that were skipped, if it is too long.
+        seen: the offset up to which an earlier program read it.
+        exhausted: whether all whole lines of the last poll were read.
+        last_ts: the end of the latest request that was read from it; None before the first.
+        pending: offsets from which lines have requests in unpublished intervals, each with the end of the last of these
+            intervals; in the order of offsets. Maintained by the parsing source.
         named: whether a path still leads to it.
         head: its first bytes.
-        looked: its size and the time of its last change, at the last look.
-        still_since: since when it is called something else and has not grown.
+        looked: its size and the time of its last change, at the last poll.
+        still_since: the time since which it has another name and has not grown; None otherwise.
 
     """
 
@@ -123,13 +123,13 @@ class Followed:
         self.still_since: float | None = None
 
     def safe_offset(self, until: float) -> int:
-        """All requests before it are in intervals that end at or before a time."""
+        """Return the offset before which all requests are in intervals that end at or before a time."""
         while self.pending and self.pending[0][1] <= until:
             self.pending.popleft()
         return self.pending[0][0] if self.pending else self.offset
 
     def position(self, until: float) -> Position:
-        """How far it was read, where intervals were told until a time."""
+        """Return its position, given the end of the last published interval."""
         kept = digest(self.head)
         return Position(self.path, *self.identity, self.safe_offset(until), self.offset, len(self.head), kept)
 
@@ -142,10 +142,10 @@ class Tail:
     """Follows files.
 
     Args:
-        paths: names, and patterns as a shell has them.
-        positions: where to go on.
-        known: of which of the paths that is; what another one leads to when it is first looked at is begun at its end,
-            what comes later at its begin.
+        paths: names, and patterns as in a shell.
+        positions: the positions at which to resume.
+        known: the paths that had been followed. A file that another path leads to at the first call is read from its
+            end; later ones from their beginning.
 
     """
 
@@ -154,18 +154,18 @@ class Tail:
         self._positions = tuple(positions)
         self._known = frozenset(known)
         self._files: dict[Identity, Followed] = {}
-        self._done: dict[Identity, bytes] = {}  # what was read to its end and is called something else now
+        self._done: dict[Identity, bytes] = {}  # the first bytes of renamed files that were read to their end
         self._begun = False
         self._troubles: list[Trouble] = []
         self._skipped = 0
 
     @property
     def files(self) -> Sequence[Followed]:
-        """All that are followed."""
+        """All followed files."""
         return tuple(self._files.values())
 
     def read(self, ts: float) -> Tailed:
-        """What was written since the last call. `ts`: now."""
+        """Read the content since the last call. `ts` is the present time."""
         self._troubles, self._skipped = [], 0
         if not self._begun:
             self._resume()
@@ -187,13 +187,13 @@ class Tail:
             self._forget(file)
 
     def _resume(self) -> None:
-        """Go on where another program was."""
+        """Resume where an earlier program was."""
         for position in self._positions:
             if any(fnmatch.fnmatchcase(position.path, path) or position.path == path for path in self._paths):
                 self._resume_one(position)
 
     def _resume_one(self, position: Position) -> None:
-        """Follow a file that was read before, whatever it is called now, or else a copy of what it was."""
+        """Follow a file that was read before, whatever its name now, or a copy of its former content."""
         paths = [position.path, *(entry.path for entry in _beside(position.path))]
         own = [path for path in paths if _is(path, position)]
         restored = [position.path] if position.head_bytes and _begins_as(position.path, position) else []
@@ -213,7 +213,7 @@ class Tail:
         )
 
     def _look(self, file: Followed) -> None:
-        """Notice that it was truncated, or that another was written over it."""
+        """Detect that it was truncated, or that another file was written over it."""
         now = os.fstat(file.descriptor)
         looked = now.st_size, now.st_mtime_ns
         if looked == file.looked:
@@ -229,20 +229,20 @@ class Tail:
         self._take_rest(position, file)
 
     def _take_rest(self, position: Position, truncated: Followed) -> None:
-        """Of a file that was truncated, read what its copy has beyond what was read."""
+        """Read the rest of a truncated file from its copy."""
         pending, truncated.pending = truncated.pending, deque()
         for path in _copies(position):
             file = self._open(path, position.offset, called=position.path)
             if file is None:
                 continue
             if os.fstat(file.descriptor).st_size >= position.offset and self._add(file):
-                # What is not told yet of what was read is to be read again from there, if need be.
+                # After a restart, lines in unpublished intervals are read again from the copy.
                 file.pending, file.last_ts = pending, truncated.last_ts
                 return
             file.close()
 
     def _find(self, path: str) -> bool:
-        """Follow what a name or a pattern leads to; whether there is something that can be read."""
+        """Follow the files of a name or a pattern; return whether one of them is readable."""
         found = [self._find_one(name, path) for name in matching(path)]
         if not found:
             self._tell(path, "expected a file that this pattern matches")
@@ -261,12 +261,12 @@ class Tail:
         return True
 
     def _find_new(self, name: str, *, begun_at_end: bool) -> bool:
-        """Follow a file that was not there before under any name."""
+        """Follow a file that is new under any name; return whether it is readable."""
         file = self._open(name, 0)
         if file is None:
             return False
         if self._copied(file):
-            file.close()  # its original may be truncated next; then what the copy has more is read
+            file.close()  # its original may be truncated next; then the rest of the copy is read
             return True
         if begun_at_end:
             file.offset = _last_line_end(file.descriptor)
@@ -279,7 +279,7 @@ class Tail:
         return True
 
     def _take_between(self, left: Followed, current: Followed) -> None:
-        """Follow what had a file's name after it and before the one that has it now."""
+        """Follow the files that had a file's name after it and before the present one."""
         begun = os.fstat(left.descriptor).st_mtime_ns
         between: list[tuple[int, Followed]] = []
         for name in _rotated(left.path):
@@ -297,11 +297,11 @@ class Tail:
                 file.close()
 
     def _copied(self, file: Followed) -> bool:
-        """Whether it begins like one that is followed already."""
+        """Return whether it begins like a file that is already followed."""
         return bool(file.head) and any(other.head.startswith(file.head) for other in self.files)
 
     def _open(self, path: str, offset: int, seen: int = 0, called: str = "") -> Followed | None:
-        """A file at an offset, under its own name or what it was called; None where it cannot be read."""
+        """Open a file at an offset, under its own name or its former one; None if it is unreadable."""
         try:
             descriptor = os.open(path, _FLAGS)
         except OSError as error:
@@ -323,7 +323,7 @@ class Tail:
         return True
 
     def _blocks(self) -> Iterator[Block]:
-        """What is new: first in the file that is furthest behind, so that none gets far ahead of the others."""
+        """Yield the new lines, first of the file that is furthest behind, so that none gets far ahead of the others."""
         left = BUDGET_BYTES
         for file in sorted(self.files, key=lambda each: -1.0 if each.last_ts is None else each.last_ts):
             file.exhausted = file.looked[0] <= file.offset
@@ -342,11 +342,11 @@ class Tail:
                     file.offset += len(lines)
 
     def _wanted(self, file: Followed) -> int:
-        """What was read before ends with a block, so that it is known which lines those are."""
+        """Return the size of the next read. Lines that an earlier program read end with a block."""
         return min(LONGEST_LINE, file.seen - file.offset) if file.offset < file.seen else LONGEST_LINE
 
     def _lines(self, file: Followed, data: bytes, wanted: int) -> bytes:
-        """The whole lines of what was read; none where it ends within its first one."""
+        """Return the whole lines of the data; none if it ends within its first one."""
         if file.passed_over:
             end = data.find(b"\n") + 1
             file.passed_over += end or len(data)
@@ -357,7 +357,7 @@ class Tail:
         lines = data[: data.rfind(b"\n") + 1]
         if not lines and len(data) == wanted:
             if wanted < LONGEST_LINE:
-                file.seen = 0  # it was written anew since; the next look takes more
+                file.seen = 0  # it was written again since; the next read is longer
             else:
                 self._skipped += 1
                 self._tell(
@@ -367,7 +367,7 @@ class Tail:
         return lines
 
     def _retire(self, file: Followed, ts: float) -> Iterator[Block]:
-        """Leave a file that is called something else and does not grow any more; its last line may lack its end."""
+        """Leave a renamed file that no longer grows; its last line may lack its end."""
         if file.named or not file.exhausted:
             file.still_since = None
             return
@@ -394,18 +394,18 @@ class Tail:
 
 
 def compressed(name: str) -> bool:
-    """Whether a file is of those that are left alone."""
+    """Return whether a file is compressed, by its name."""
     return name.endswith(_COMPRESSED)
 
 
 def matching(path: str) -> Sequence[str]:
-    """The files that a name or a pattern means, whether they are there or not."""
-    names = sorted(glob.glob(path)) if glob.has_magic(path) else [path]  # noqa: PTH207 - names as they are told
+    """Return the uncompressed files that match a pattern, or a name, whether it exists or not."""
+    names = sorted(glob.glob(path)) if glob.has_magic(path) else [path]  # noqa: PTH207 - names as they are given
     return [name for name in names if not compressed(name)]
 
 
 def _beside(path: str) -> Iterator[os.DirEntry[str]]:
-    """The other files in the folder of a file."""
+    """Yield the other uncompressed files in the folder of a file."""
     with suppress(OSError), os.scandir(Path(path).parent) as entries:
         for entry in entries:
             if entry.name != Path(path).name and not compressed(entry.name):
@@ -413,10 +413,10 @@ def _beside(path: str) -> Iterator[os.DirEntry[str]]:
 
 
 def _copies(position: Position) -> Iterator[str]:
-    """Files that begin as the one that was read, of those beside it whose names begin as its own does.
+    """Yield files that begin like the one that was read, of those next to it whose names begin like its own.
 
-    Others are not even opened: to close a file gives up all locks that this process has on it, and the embedded bus may
-    lie beside a log.
+    Other files are not even opened: closing a file drops all locks of this process on it, and the embedded bus may be
+    next to a log.
     """
     named = Path(position.path).stem
     for entry in _beside(position.path) if position.head_bytes else ():
@@ -425,7 +425,7 @@ def _copies(position: Position) -> Iterator[str]:
 
 
 def _begins_as(path: str, position: Position) -> bool:
-    """Whether a file's first bytes are those that were known."""
+    """Return whether a file has the known first bytes."""
     try:
         descriptor = os.open(path, _FLAGS)
     except OSError:
@@ -440,7 +440,7 @@ def _begins_as(path: str, position: Position) -> bool:
 
 
 def _is(path: str, position: Position) -> bool:
-    """Whether a file is the one that was read, whatever it is called now."""
+    """Return whether a file is the one that was read, whatever its name now."""
     try:
         now = Path(path).stat()
     except OSError:
@@ -449,14 +449,14 @@ def _is(path: str, position: Position) -> bool:
 
 
 def _rotated(path: str) -> Iterator[str]:
-    """What logrotate and others call a file when they rename it: `access.log.1`, `access.log-20261122`, and so on."""
+    """Yield the names of a file after rotation by logrotate and others: `access.log.1`, `access.log-20261122`, etc."""
     name, stem, extension = (re.escape(part) for part in (Path(path).name, Path(path).stem, Path(path).suffix))
     rotated = re.compile(f"{name}{_ROTATION}|{stem}{_ROTATION}{extension}")
     return (entry.path for entry in _beside(path) if rotated.fullmatch(entry.name))
 
 
 def _last_line_end(descriptor: int) -> int:
-    """Where the last whole line of a file ends; the end of the file where a line is too long to tell."""
+    """Return the end of the last whole line of a file; the end of the file if a line is too long to find it."""
     size = os.fstat(descriptor).st_size
     begin = max(0, size - LONGEST_LINE)
     found = os.pread(descriptor, LONGEST_LINE, begin).rfind(b"\n") + 1

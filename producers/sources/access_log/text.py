@@ -19,10 +19,10 @@ _NO_STATUS: Final = b"-"
 class TextParser:
     """Parses blocks of lines of one `TextFormat`.
 
-    A block in which every line is as it should be is searched by one call; any other line by line.
+    A block in which every line is valid is searched by one call; any other block line by line.
 
     Args:
-        form: what a line is.
+        form: the form of the lines.
 
     """
 
@@ -30,7 +30,7 @@ class TextParser:
         self.timed = form.duration is not None
         self.statuses = form.status is not None
         self._form = form
-        self._only = form.pattern.groups == 1  # then `findall` gives no tuples
+        self._only = form.pattern.groups == 1  # then `findall` returns no tuples
 
     def parse(self, block: bytes) -> Requests:
         """See `Parser`."""
@@ -39,7 +39,7 @@ class TextParser:
             try:
                 return self._all([(one,) for one in found] if self._only else found)
             except ValueError:
-                pass  # one of them has no such moment: which, is said below
+                pass  # one of them is invalid, and `_each` finds it
         return self._each(block)
 
     def _all(self, found: Sequence[tuple[bytes, ...]]) -> Requests:
@@ -51,7 +51,7 @@ class TextParser:
         if form.duration is not None:
             read = form.duration.number
             texts = columns[form.duration.group]
-            # Nearly always there is none without a number, and float alone is the fastest.
+            # Nearly always all of them are numbers, and float alone is the fastest.
             plain = read is duration_number and b"-" not in texts
             duration_s = np.array(list(map(float if plain else read, texts)), dtype=np.float64)
             duration_s *= form.duration.unit_s

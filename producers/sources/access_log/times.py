@@ -1,4 +1,4 @@
-"""Times as servers write them: the Common Log Format's, ISO 8601, strftime's, and numbers since the epoch."""
+"""Times as servers write them: Common Log Format, ISO 8601, forms of strftime, and numbers since the epoch."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MONTHS: Final = {
     )
 }
 CLF: Final = "%d/%b/%Y:%H:%M:%S %z"
-"""The Common Log Format's, in strftime's language."""
+"""The Common Log Format, in strftime's language."""
 
 END: Final = 253402300800.0
-"""Of the year 9999, the last that `datetime` knows, in seconds since the epoch."""
+"""The end of the year 9999, the last that `datetime` knows, in seconds since the epoch."""
 
 _MAX_REMEMBERED: Final = 4096
 
-# One field of strftime -> the expression of its text. `%b` in English: servers write logs in the locale "C".
+# Regular expressions by field of strftime. `%b` is in English: servers write logs in the locale "C".
 _FIELDS: Final = {
     "Y": r"\d{4}",
     "y": r"\d{2}",
@@ -56,24 +56,24 @@ _SHORT: Final = {
     "n": "\n",
     "t": "\t",
 }
-_NO_MOMENT: Final = {"a", "Z"}  # a day of the week says nothing more; a zone's abbreviation is no offset
+_NO_MOMENT: Final = {"a", "Z"}  # a day of the week adds nothing; a zone's abbreviation is no offset
 _ISO: Final = re.compile(
     r"(\d{4})[-/](\d{2})[-/](\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,12}))? ?(Z|z|[+-]\d{2}(?::?\d{2})?)?"
 )
 _CLF: Final = re.compile(r"(\d{2})/([A-Za-z]{3})/(\d{4}):(\d{2}):(\d{2}):(\d{2}) ([+-]\d{4})")
-# Numbers since the epoch have a unit that their size tells: 1e11 s is the year 5138, 1e11 ms is 1973.
+# The size of a number since the epoch shows its unit: 1e11 s is the year 5138, 1e11 ms is 1973.
 _UNITS: Final = ((1e11, 1.0), (1e14, 1e-3), (1e17, 1e-6), (1e20, 1e-9))
 
 
 class Zone:
-    """What turns the fields of a time without an offset into seconds since the epoch.
+    """The time zone of times without an offset.
 
-    Where the zone's clock goes back, the hour that comes twice is read as its first: such a log does not tell which.
+    If the clock of the zone goes back, the repeated hour is read as its first: such a log does not distinguish them.
 
     Args:
-        name: of the IANA database, as `Europe/Paris`; `UTC`; or `local` for this machine's.
+        name: a name of the IANA database, such as `Europe/Paris`; `UTC`; or `local` for that of this machine.
 
-    Raises ValueError for a zone that is not known.
+    Raises ValueError for an unknown zone.
 
     """
 
@@ -91,7 +91,7 @@ class Zone:
                 raise ValueError(f"{expected}, got {name!r}") from error
 
     def offset_s(self, year: int, month: int, day: int, hour: int, minute: int) -> float:
-        """How far the zone's clock was ahead of UTC, in seconds."""
+        """Return the lead of the zone's clock over UTC, in seconds."""
         there = dt.datetime(year, month, day, hour, minute, tzinfo=self._zone)
         if self._zone is None:
             there = there.astimezone()
@@ -100,13 +100,13 @@ class Zone:
 
 
 class StrftimeReader:
-    """Reads a time in a form that strftime's language tells, possibly in several pieces of a line.
+    """Reads a time in forms of strftime, possibly from several pieces of a line.
 
     Args:
-        forms: strftime's, of each piece.
-        zone: where none of them says the offset.
+        forms: the form of each piece.
+        zone: the zone if no form has the offset.
 
-    Raises ValueError where a form says no moment, or holds a field that cannot be read back.
+    Raises ValueError if the forms define no moment, or one has a field that cannot be read back.
 
     Attributes:
         patterns: the expression of each piece, without groups, for bytes as text in ASCII.
@@ -128,7 +128,7 @@ class StrftimeReader:
             )
 
     def seconds(self, pieces: tuple[bytes, ...]) -> float:
-        """Since the epoch. Raises ValueError for a moment that there is not, as the 30th of February."""
+        """Return seconds since the epoch. Raises ValueError for a moment that does not exist, such as 30 February."""
         found = self._remembered.get(pieces)
         if found is None:
             if len(self._remembered) >= _MAX_REMEMBERED:
@@ -146,7 +146,7 @@ class StrftimeReader:
 
 
 def read_time(text: str, zone: Zone | None) -> float:
-    """Seconds since the epoch of ISO 8601, of the Common Log Format, or of a number. Raises ValueError."""
+    """Read seconds since the epoch from ISO 8601, the Common Log Format, or a number. Raises ValueError."""
     if match := _ISO.fullmatch(text):
         year, month, day, hour, minute, second, fraction, offset = match.groups()
         date = {"Y": year, "m": month, "d": day, "H": hour, "M": minute, "S": second}
@@ -163,7 +163,7 @@ def read_time(text: str, zone: Zone | None) -> float:
 
 
 def since_epoch(number: float) -> float:
-    """Seconds of a number of s, ms, us or ns since the epoch, whichever it can be. Raises ValueError."""
+    """Return the seconds of a number of s, ms, us or ns since the epoch, by its size. Raises ValueError."""
     for limit, unit_s in _UNITS:
         if 0 < number < limit:
             return number * unit_s
@@ -179,7 +179,7 @@ def _says_moment(fields: set[str]) -> bool:
 
 
 def expression(form: str, *, grouped: bool) -> str:
-    """That of a text in a form of strftime's: with a group for each field, or with none.
+    """Return the regular expression of a form of strftime: with a group for each field, or with none.
 
     Raises ValueError for a field that cannot be read back.
     """
@@ -214,7 +214,7 @@ def _offset_s(text: str) -> float:
 
 
 def _moment(fields: Mapping[str, str], zone: Zone | None) -> float:
-    """Seconds since the epoch; a leap second, 23:59:60, is the first of the next minute, as in POSIX."""
+    """Return seconds since the epoch; a leap second, 23:59:60, is the first of the next minute, as in POSIX."""
     if "s" in fields:
         return float(fields["s"])
     year = int(fields["Y"]) if "Y" in fields else _century(int(fields["y"]))
@@ -242,5 +242,5 @@ def _moment(fields: Mapping[str, str], zone: Zone | None) -> float:
 
 
 def _century(year: int) -> int:
-    """POSIX: 69 to 99 are of the 20th century."""
+    """Return the year of two digits, as in POSIX: 69 to 99 are of the 20th century."""
     return year + (1900 if year >= 69 else 2000)
