@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STDIN = "-"
 CHUNK = 1 << 16
 LONGEST_LINE = MAX_RECORD_BYTES
-"""In bytes."""
+"""The longest line in bytes."""
 
 COMPRESSED_CHUNK = 1 << 12
 """Small, because Zstandard may make 128 KiB of four bytes."""
@@ -42,21 +42,21 @@ class Line(NamedTuple):
 
 
 class TooLong(NamedTuple):
-    """The place of a line that is too long to be read, and its length in bytes."""
+    """The number of a line that is too long to be read, and its length in bytes."""
 
     number: int
     length: int
 
 
 class Placed(NamedTuple):
-    """A record and where it was read: `day.jsonl:17`."""
+    """A record and its place: `day.jsonl:17`."""
 
     place: str
     record: Received
 
 
 class Decompressor(Protocol):
-    """What zlib and zstandard agree on."""
+    """The common interface of zlib and zstandard."""
 
     @property
     def eof(self) -> bool:
@@ -64,10 +64,10 @@ class Decompressor(Protocol):
 
     @property
     def unused_data(self) -> bytes:
-        """What follows that end."""
+        """The data after that end."""
 
     def decompress(self, data: bytes, /) -> bytes:
-        """The next piece."""
+        """Return the next piece."""
 
 
 class UnreadableError(Exception):
@@ -79,8 +79,8 @@ class Recording:
 
     Attributes:
         name: as the user gave it; `-` is the standard input.
-        size: in bytes as stored; None where nobody knows, as for a pipe.
-        bytes_read: how many of them were read so far.
+        size: its stored size in bytes; None if unknown, as for a pipe.
+        bytes_read: the number of stored bytes that were read so far.
 
     """
 
@@ -89,10 +89,10 @@ class Recording:
 
         Args:
             name: a path, or `-`.
-            stream: what is read in the place of the standard input.
+            stream: replaces the standard input.
 
         Raises:
-            UnreadableError: when it cannot be opened.
+            UnreadableError: it cannot be opened.
 
         """
         self.name = name
@@ -118,10 +118,10 @@ class Recording:
             self._stream.close()
 
     def lines(self) -> Iterator[Line | TooLong]:
-        """Every line that is not blank.
+        """Yield every line that is not blank.
 
         Raises:
-            UnreadableError: where the data is cut off, damaged, or the device fails; all lines before were given.
+            UnreadableError: the data is cut off or damaged, or the device fails; all lines before were yielded.
 
         """
         number, pieces, length = 0, list[bytes](), 0
@@ -142,7 +142,7 @@ class Recording:
             raise UnreadableError(f"{self.name}:{number + 1}: cannot be read any further: {error}") from error
 
     def records(self, report: Callable[[str], None]) -> Iterator[Placed]:
-        """The record of each line; what is none is reported, with its place and what was expected."""
+        """Yield the record of each line; a line without one is reported, with its place and what was expected."""
         try:
             for line in self.lines():
                 place = f"{self.name}:{line.number}"
@@ -169,13 +169,13 @@ class Recording:
             yield Line(number, text)
 
     def _read(self) -> bytes:
-        """The next piece as stored: what is there, without waiting for more."""
+        """Read the next piece as stored, without waiting for more than there is."""
         data = self._stream.read1(CHUNK)
         self.bytes_read += len(data)
         return data
 
     def _chunks(self) -> Iterator[bytes]:
-        """The content, decompressed where its first bytes say that it is compressed."""
+        """Yield the content, decompressed if its first bytes show that it is compressed."""
         head = self._stream.read(len(ZSTANDARD))
         self.bytes_read += len(head)
         opened: Callable[[], Decompressor]
@@ -191,7 +191,7 @@ class Recording:
         yield from self._decompressed(head, opened)
 
     def _decompressed(self, head: bytes, opened: Callable[[], Decompressor]) -> Iterator[bytes]:
-        """All members of a compressed file, one after the other."""
+        """Yield the content of all members of a compressed file, one after the other."""
         member = opened()
         data = head
         while data:
@@ -207,9 +207,9 @@ class Recording:
 
 
 def merged(recordings: Iterable[Recording], report: Callable[[str], None]) -> Iterator[Placed]:
-    """The records of several recordings by time: the next is always the earliest of those that come next in each.
+    """Merge the records of several recordings by time: the next is always the earliest of the next ones of each.
 
-    Within a recording the order stays as it is; at the same time, the recording that was named first goes first. One
+    Within a recording the order stays the same. At equal times, the recording that was named first goes first. One
     record of each is held in memory.
     """
     return heapq.merge(*(each.records(report) for each in recordings), key=lambda placed: placed.record.ts)

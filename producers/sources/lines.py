@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 STANDARD_INPUT: Final = "-"
 
 BUDGET_BYTES: Final = 4 << 20
-"""So much is read at once of a pipe, so that what was read is told before the rest is read."""
+"""The most bytes that are read of a pipe at once, so that they are published before the rest is read."""
 
 MOST_TOLD: Final = 5
-"""So many lines that cannot be used are told of one read; the others are counted."""
+"""The most unusable lines of one read that are reported; the others are counted."""
 
 _READ_BYTES: Final = 64 << 10
 
@@ -34,10 +34,10 @@ class Lines(NamedTuple):
     """Whole lines.
 
     Attributes:
-        name: where they are from.
-        first: what the first one is called: its number from 1 on in a pipe, its offset in bytes in a file.
-        text: the lines, each with its end but for the last one of an input that has ended.
-        numbered: whether lines are called by number.
+        name: the name of their input.
+        first: the place of the first one: its number from 1 on in a pipe, its offset in bytes in a file.
+        text: the lines, each with its end except for the last one of an input that has ended.
+        numbered: whether their places are numbers.
 
     """
 
@@ -48,15 +48,15 @@ class Lines(NamedTuple):
 
 
 class ReadLines(NamedTuple):
-    """What is new.
+    """New lines.
 
     Attributes:
         lines: in order.
-        troubles: what is not as it should be.
-        expected: how many files there should be.
-        places: how many there are.
-        too_long: how many lines were passed over.
-        more: whether there is more to be read at once.
+        troubles: the present troubles.
+        expected: the number of expected files.
+        places: the number of readable ones.
+        too_long: the number of lines that were skipped.
+        more: whether there is more to read at once.
 
     """
 
@@ -69,19 +69,19 @@ class ReadLines(NamedTuple):
 
 
 class JsonLines:
-    """Frames of an application or a pool, as `laggard replay` reads them; others are counted, told and passed over.
+    """Reads frames of an application or a pool, as `laggard replay` does; other records are counted, reported and skipped.
 
-    A file is followed by name, through rotation; what is in it at the first start is left alone. `state` says how far
-    it was read: what comes twice because this program was killed has the same sequence and is known by it. What is in a
-    pipe when this program ends is lost, or its writer's to write again.
+    A file is followed by name, through rotation; its content before the first start is skipped. `state` has the
+    position. Lines that are read again because this program was killed have the same sequence, by which they are
+    recognized. The content of a pipe at the end of this program is lost, unless its writer writes it again.
 
     Parameters:
-        key: whose frames are read.
-        path: of the file or the named pipe; `-` for standard input.
-        name: of the source.
-        state: the file that says how far a file was read.
+        key: the key of the frames.
+        path: the path of the file or the named pipe; `-` for standard input.
+        name: the name of the source.
+        state: the file of the position.
         standard_input: its descriptor.
-        keyed_by: whether that is an application or a pool.
+        keyed_by: whether the key is an application or a pool.
 
     Attributes:
         finished: whether standard input has ended.
@@ -111,13 +111,13 @@ class JsonLines:
         self._troubles: list[Trouble] = []
 
     def read(self, ts: float) -> ReadLines:
-        """All whole lines that are there and were not read before, up to a bound."""
+        """Read all new whole lines, up to a bound."""
         if self._pipe is None and self._tail is None:
             self._begin()
         if self._tail is not None:
             found = self._tail.read(ts)
             if self._saved is None:
-                self._save()  # so that what comes from now on counts
+                self._save()  # so that lines from now on count after a restart, too
             lines = [Lines(each.file.path, each.offset, each.lines, numbered=False) for each in found.blocks]
             troubles = (*self._troubles, *found.troubles)
             self._troubles = []
@@ -129,7 +129,7 @@ class JsonLines:
         return read
 
     def parse(self, read: ReadLines) -> Taken:
-        """One frame for each line."""
+        """Return one frame for each line."""
         frames: list[Frame] = []
         troubles = list(read.troubles)
         samples = unusable = read.too_long
@@ -145,12 +145,12 @@ class JsonLines:
         return Taken(frames, troubles, read.expected, read.places, samples, unusable, read.more)
 
     def published(self) -> None:
-        """What was read need not be read again."""
+        """Save the position: the lines need not be read again."""
         if self._tail is not None:
             self._save()
 
     def check(self) -> Sequence[Trouble]:
-        """Whether there is a file or a pipe that may be read."""
+        """Check whether there is a readable file or pipe."""
         if self._path == STANDARD_INPUT:
             return []
         names = [name for name in matching(self._path) if Path(name).exists()]
@@ -178,7 +178,7 @@ class JsonLines:
         except OSError:
             found = None
         if found is not None and stat.S_ISFIFO(found.st_mode):
-            # With a writer of our own it never ends, whoever comes and goes.
+            # With a writer of our own it never ends, even when other writers leave.
             self._pipe = Pipe(os.open(self._path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC), self._path, ends=False)
             return
         try:
@@ -206,20 +206,20 @@ class JsonLines:
         if not isinstance(record, Frame) or record.keyed_by != self.keyed_by or record.key != self.key:
             got = f"one of {record.keyed_by} {record.key!r}" if isinstance(record, Frame) else "another record"
             raise RecordError(place, "", f"a frame of the {self.keyed_by} {self.key!r}", got)
-        # A number that is the same when the line is read again.
+        # The sequence must be the same when the line is read again.
         return replace(record, sequence=int(record.ts * 1000)) if record.sequence == UNNUMBERED else record
 
 
 class Pipe:
-    """Lines out of a descriptor, without waiting for more than there is.
+    """Reads lines from a descriptor, without waiting for more than there is.
 
     Parameters:
-        descriptor: of a pipe, or of whatever standard input is.
-        name: what it is called in errors.
-        ends: whether it is over when its writers have gone, and the descriptor another one's.
+        descriptor: the descriptor of a pipe, or of standard input.
+        name: its name in errors.
+        ends: whether it ends when its writers have gone, and another owner closes the descriptor.
 
     Attributes:
-        ended: whether it is over.
+        ended: whether it has ended.
 
     """
 
@@ -235,7 +235,7 @@ class Pipe:
         self._passing_over = False
 
     def read(self) -> ReadLines:
-        """Whole lines, up to the budget."""
+        """Read whole lines, up to the budget."""
         parts = [self._rest]
         size, more = len(self._rest), True
         while size < BUDGET_BYTES:
@@ -257,7 +257,7 @@ class Pipe:
             size += len(part)
         text, too_long = self._whole(b"".join(parts))
         first, self._number = self._number, self._number + text.count(b"\n") + too_long
-        # A line that is passed over stands before what follows it.
+        # A skipped line stands before the lines that follow it.
         troubles = [
             Trouble(f"{self._name}:{first}", f"expected a line of at most {LONGEST_LINE:,} bytes", lasting=False)
         ]
@@ -265,12 +265,12 @@ class Pipe:
         return ReadLines(lines, troubles if too_long else (), too_long=too_long, more=more)
 
     def close(self) -> None:
-        """Close what is our own."""
+        """Close the descriptor if it is our own."""
         if not self._ends:
             os.close(self._descriptor)
 
     def _whole(self, text: bytes) -> tuple[bytes, int]:
-        """The whole lines, and how many were found to be too long; the rest is kept."""
+        """Return the whole lines, and the number of lines that were too long; the rest is stored."""
         too_long = 0
         if self._passing_over:
             end = text.find(b"\n") + 1
@@ -286,7 +286,7 @@ class Pipe:
 
 
 def _each(lines: Lines) -> Iterator[tuple[str, bytes]]:
-    """Each line that is not blank, with what it is called."""
+    """Yield each line that is not blank, with its place."""
     at = lines.first
     for line in lines.text.split(b"\n"):
         if line.strip():

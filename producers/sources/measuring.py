@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from laggard.producers.host.agent import Queue, Stop
 
 SAY_AGAIN_S: Final = 600.0
-"""The same trouble is said so often at most."""
+"""The least time between two reports of the same trouble, in seconds."""
 
 MOST_SAID: Final = 5
-"""So many troubles that are not about a place as a whole are said in that time of a source; the others are counted."""
+"""The most troubles with a part of a place that are logged of a source in that time; the others are counted."""
 
 CLOSING_S: Final = 8.0
-"""So long the end waits for sources that are just reading."""
+"""The time for which the end waits for sources that are being read, in seconds."""
 
 _LOOK_S: Final = 0.5
 _TURN_S: Final = 5.0
-"""A source that waits for its time shows so often that it does."""
+"""The longest wait between two turns of a source, in seconds: turns show that it is alive."""
 
 _logger = logging.getLogger(__name__)
 
 Publish = Callable[[Sequence[Frame]], bool]
-"""Where frames go; gives whether all that were given so far will arrive, whatever happens to this program."""
+"""Publishes frames; returns whether all frames so far will arrive, whatever happens to this program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +46,17 @@ class Timed:
 
 
 class Measuring:
-    """Reads sources, and publishes what they tell and what they say of themselves (scope `source`).
+    """Reads sources, and publishes their frames and frames about the sources themselves (scope `source`).
 
-    An error of one source is logged and counted, and it is read again at its next interval. A source that has finished
-    is read no more; when all have, so has the run.
+    An error of one source is logged and counted, and the source is read again at its next interval. A finished source
+    is no longer read; the run ends when all have finished.
 
     Args:
-        publish: takes frames; called by one thread at a time. What it raises is logged and counted, and those frames
-            are lost.
-        sources: each with its interval.
-        clock: what tells the time.
-        queue: what `publish` puts records into, for what sources say of themselves.
+        publish: publishes frames; called by one thread at a time. Its exceptions are logged and counted, and those
+            frames are lost.
+        sources: the sources, each with its interval.
+        clock: the clocks of ticks and frames.
+        queue: the queue of `publish`, for the features of the sources themselves.
 
     """
 
@@ -74,26 +74,26 @@ class Measuring:
 
     @property
     def frames(self) -> int:
-        """How many frames of applications and pools were published."""
+        """The number of published frames of applications and pools."""
         return sum(each.frames for each in self._runs)
 
     @property
     def failing(self) -> int:
-        """How many sources have trouble now."""
+        """The number of sources with an unreadable place at the last read."""
         return sum(each.failing for each in self._runs)
 
     @property
     def turns(self) -> int:
-        """How often the loops of sources have turned: it stays the same only where all of them hang."""
+        """The number of turns of all loops of sources: it only stays the same if all of them hang."""
         return sum(each.turns for each in self._runs)
 
     @property
     def has_read(self) -> bool:
-        """Whether each source was read once."""
+        """Whether each source was read at least once."""
         return all(each.reads for each in self._runs)
 
     def run(self, stop: Stop) -> None:
-        """Read until stopped, or until nothing can come any more, and close all sources."""
+        """Read until stopped, or until all sources have finished, and close them."""
         threads = [
             threading.Thread(target=each.run, args=(self._stop,), name=f"source {each.place}", daemon=True)
             for each in self._runs
@@ -120,14 +120,14 @@ class Measuring:
 
 
 class SourceRun:
-    """One source as it runs.
+    """One running source.
 
     Attributes:
-        place: application or pool, and name, for the log.
-        frames: how many frames of it were published.
-        reads: how often it was read.
-        turns: how often it was read, or has waited for a while for its time.
-        failing: whether something of it could not be read at the last time.
+        place: its application or pool, and its name, for the log.
+        frames: the number of its published frames.
+        reads: the number of its reads.
+        turns: the number of its reads and its waits.
+        failing: whether a place was unreadable at the last read.
 
     """
 
@@ -163,7 +163,7 @@ class SourceRun:
             self.source.close()
 
     def tick(self) -> bool:
-        """Read and publish once; gives whether there is more to be read at once."""
+        """Read and publish once; return whether there is more to read at once."""
         ts = self._timeline.now()
         begun = self._clock.monotonic()
         try:
@@ -213,16 +213,16 @@ class SourceRun:
 
 
 class Troubles:
-    """Says troubles in the log: of a place when it begins, again after a while, and when it is over; of parts a few."""
+    """Logs troubles: of a place when they begin, again after a while, and when they end; of parts a few."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lasting: dict[str, tuple[str, int]] = {}  # by place what is wrong, and when that was said
-        self._parts: set[str] = set()  # of which something was said lately
+        self._lasting: dict[str, tuple[str, int]] = {}  # by place, the trouble and the time of its last report
+        self._parts: set[str] = set()  # the parts with a recent report
         self._parts_since = clock.monotonic()
 
     def tell(self, troubles: Sequence[Trouble]) -> None:
-        """Say what is new of the troubles of one read."""
+        """Log the new troubles of one read."""
         now = self._clock.monotonic()
         lasting = {each.place: each.told for each in troubles if each.lasting}
         for place in self._lasting.keys() - lasting.keys():

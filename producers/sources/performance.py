@@ -1,9 +1,9 @@
-"""What a source of an application's performance, or of a pool's members, is, and the words that it uses.
+"""The interface of sources of an application's performance, or of a pool's members, and its names.
 
-A source is asked once an interval: `read` touches the outside (a socket, a file) and raises nothing, for what failed is
-a part of what it gives; `parse` makes frames of that and touches nothing but the source's own memory, so that the same
-reads in the same order give the same frames. The time of a frame is the end of its interval; the interval begins at the
-frame before.
+A source is read once an interval. `read` touches the outside (a socket, a file) and raises nothing: failures are a part
+of its result. `parse` makes frames of that and touches nothing but the source's own memory, so that the same reads in
+the same order give the same frames. The time of a frame is the end of its interval; the interval begins at the frame
+before.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.frame import KeyedBy
 
 PERFORMANCE: Final = "performance"
-"""The scope of frames with one row, called like the application, whose features are its performance."""
+"""The scope of frames with one row, named like the application, whose features are its performance."""
 
 SOURCE: Final = "source"
-"""The scope of frames in which sources tell of themselves, a row for each, with `SOURCE_FEATURES`."""
+"""The scope of frames about the sources themselves, a row for each, with `SOURCE_FEATURES`."""
 
 THROUGHPUT: Final = "throughput_per_s"
 ERRORS: Final = "errors_per_s"
@@ -37,7 +37,7 @@ QUANTILES: Final[Mapping[str, float]] = {
     "response_time_p95_s": 0.95,
     "response_time_p99_s": 0.99,
 }
-"""Features of a performance frame, by these names where a source can tell them. Others are free."""
+"""Names of features of a performance frame, if a source has them. Other names are free."""
 
 SOURCE_FEATURES: Final = (
     "expected_places",
@@ -50,26 +50,25 @@ SOURCE_FEATURES: Final = (
     "waiting_records",
     "dropped_records",
 )
-"""What a source says of itself.
+"""The features of a source itself.
 
-`expected_places` how many targets or files it was to read in this interval, and `read_places` how many it could;
-`read_duration_s` how long that took; `samples` how many values or lines it read. Since the program began:
-`unusable_samples` how many of these could not be used, for they were no text of the form expected, not possible, or
-beyond a bound; `failures` how often a place could not be read; `publish_failures` how often its frames could not be
-published. `waiting_records` and `dropped_records`, of all sources of the program together, how many records have not
-arrived yet, and how many were lost.
+`expected_places` is the number of targets or files to read in this interval, and `read_places` the number of readable
+ones; `read_duration_s` is the duration of the read; `samples` is the number of values or lines that it read. Since the
+program began: `unusable_samples` is the number of these that were malformed, impossible, or beyond a bound; `failures`
+counts unreadable places; `publish_failures` counts failures to publish its frames. For all sources of the program
+together: `waiting_records` is the number of records that have not arrived yet, and `dropped_records` that of lost ones.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something of the outside that is not as it should be.
+    """An external problem.
 
     Attributes:
-        place: what it is about: `http://web-1:8000/metrics`, `/var/log/nginx/access.log:17`.
-        told: what is wrong and what was expected, one line without the place.
-        lasting: whether the place itself cannot be used, so that it is worth a word when that is over; else it is about
-            a part of what was read.
+        place: its place: `http://web-1:8000/metrics`, `/var/log/nginx/access.log:17`.
+        told: the problem and what was expected, one line without the place.
+        lasting: whether the place itself is unusable, so that its recovery is reported, too; otherwise it concerns a
+            part of the content.
 
     """
 
@@ -80,16 +79,16 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What came of one read.
+    """The result of one read.
 
     Attributes:
         frames: in the order of their times.
-        troubles: at most some for each place: what is left unsaid is counted all the same.
-        expected: how many places were to be read.
-        places: how many of them were.
-        samples: values or lines that were read.
-        unusable: how many of these were not used because something was wrong with them.
-        more: whether there is more to be read at once.
+        troubles: at most some for each place: the others are counted, too.
+        expected: the number of places to read.
+        places: the number of places that were read.
+        samples: the number of values or lines that were read.
+        unusable: the number of these that were unusable.
+        more: whether there is more to read at once.
 
     """
 
@@ -106,52 +105,52 @@ Read = TypeVar("Read")
 
 
 class Source(Protocol[Read]):
-    """What tells of one application or pool. Used by one thread."""
+    """A source of one application or pool. Used by one thread."""
 
     @property
     def name(self) -> str:
-        """What it is called in the log and in `SOURCE` frames: unique among the sources of an application or pool."""
+        """Its name in the log and in `SOURCE` frames: unique among the sources of an application or pool."""
 
     @property
     def keyed_by(self) -> KeyedBy:
-        """What it tells of: an application or a pool."""
+        """The kind of its key: an application or a pool."""
 
     @property
     def key(self) -> str:
-        """Which one."""
+        """The name of the application or pool."""
 
     @property
     def finished(self) -> bool:
-        """Whether nothing can ever come any more, as of a standard input that has ended."""
+        """Whether no more data can come, as from a standard input that has ended."""
 
     def read(self, ts: float) -> Read:
-        """Read what there is now, at the end of an interval.
+        """Read the present data, at the end of an interval.
 
         Args:
-            ts: now, in seconds since the Unix epoch; greater than at the last call.
+            ts: the present time, in seconds since the Unix epoch; greater than at the last call.
 
         """
 
     def parse(self, read: Read) -> Taken:
-        """What was read, as frames; their sequences, if any, are such that what is parsed twice has the same ones."""
+        """Return the read data as frames; their sequences, if any, are the same when data is parsed twice."""
 
     def published(self) -> None:
-        """All frames that were given so far will arrive, whatever happens to this program."""
+        """Note that all frames so far will arrive, whatever happens to this program."""
 
     def check(self) -> Sequence[Trouble]:
-        """Look whether each place can be reached, for `laggard doctor`; nothing that is read by it is lost."""
+        """Check whether each place can be reached, for `laggard doctor`, without losing data."""
 
     def close(self) -> None:
         """Close all files and sockets."""
 
 
 def performance_frame(application: str, ts: float, features: Mapping[str, float]) -> Frame:
-    """A performance frame for the interval that ends at `ts`; NaN for what is not known in it.
+    """Return a performance frame for the interval that ends at `ts`; NaN for unknown features.
 
-    Its sequence is the time in milliseconds, so that the frame of an interval that is told again is known again.
+    Its sequence is the time in milliseconds, so that a repeated frame of an interval is recognized.
 
     Raises:
-        RecordError: a name is none.
+        RecordError: a name is invalid.
 
     """
     layout = make_layout((application,), (application,), features)
