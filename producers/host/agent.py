@@ -50,16 +50,16 @@ AGENT_FEATURES = (
 )
 """The features of the agent itself.
 
-`cpu_ratio` is the CPU time of its threads since the last tick, publishing included, as a share of one core;
-`memory_rss_bytes` is that of its program; `tick_duration_s` is the time to read everything, `publish_duration_s` the
-time to publish the frames of the last tick; `read_errors` is the number of malformed texts and failed readings
-at this tick; `publish_failures` is the number of failed publishings since the agent began; `waiting_records` is the
-number of its records that have not arrived yet, and `dropped_records` the number that were lost since it began, if
-known; `missed_ticks` is the number of skipped ticks since the last one; `clock_offset_s` is the lead of its time over
-the wall clock (see `Timeline`); `suspended_s` is the time for which the machine was suspended since the last tick;
-`diagnosed_processes` is the number of processes in diagnosis now; `diagnosis_cpu_ratio` is the CPU time of diagnoses,
-of their triggers and of their helper programs since the last tick, as a share of one core; `diagnosis_failures` is the
-number of their failures since the agent began; `pools` is the number of pools, `pool_members` the number of their
+`cpu_ratio` is the CPU time of its threads since the last tick, publishing included, as a share of one core.
+`memory_rss_bytes` is that of its program. `tick_duration_s` is the time to read everything, `publish_duration_s` the
+time to publish the frames of the last tick. `read_errors` is the number of malformed texts and failed readings at this
+tick. `publish_failures` is the number of failed publishings since the agent began. `waiting_records` is the number of
+its records that have not arrived yet, and `dropped_records` the number that were lost since it began, if known.
+`missed_ticks` is the number of skipped ticks since the last one. `clock_offset_s` is the lead of its time over the wall
+clock (see `Timeline`). `suspended_s` is the time for which the machine was suspended since the last tick.
+`diagnosed_processes` is the number of processes in diagnosis now. `diagnosis_cpu_ratio` is the CPU time of diagnoses,
+of their triggers and of their helper programs since the last tick, as a share of one core. `diagnosis_failures` is the
+number of their failures since the agent began. `pools` is the number of pools, `pool_members` the number of their
 members, and `pool_members_left_out` the number of members beyond a bound.
 """
 

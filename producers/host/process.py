@@ -89,9 +89,9 @@ class Process(Task):
 
     Wait, timeslices and switches are summed over all threads; what a thread did between the last tick and its end is
     lost. The block-I/O delay is that of the first thread, since the kernel has no other. I/O is that of the process
-    itself, without the I/O of an ended child, which the kernel adds when the process waits for it. With several threads
-    the two cannot be separated, so I/O is missing (NaN) at that tick. The sum of CPU time is exact (see `CpuTime`);
-    without CPU clocks of processes, it is exact only for processes with one thread.
+    itself. The I/O of an ended child, which the kernel adds when the process waits for it, is left out. With several
+    threads the two cannot be separated, so I/O is missing (NaN) at that tick. The sum of CPU time is exact (see
+    `CpuTime`); without CPU clocks of processes, it is exact only for processes with one thread.
 
     Attributes:
         pid: its process id.

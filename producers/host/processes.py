@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 SHARED = ("cpu_quota_throttled_ratio", "io_pressure_ratio", "memory_pressure_ratio", "cpus")
 """Features beyond the process itself. The share of periods in which the CPU quota of its control group, or of one above
 that, was used up, 0 without a quota. The share of time in which some task of its control group waited for I/O, or
-memory, if it may have been one of its own, otherwise 0. The number of online CPUs."""
+memory; 0 if it cannot have been one of its own. The number of online CPUs."""
 
 logger = logging.getLogger(__name__)
 

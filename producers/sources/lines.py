@@ -69,7 +69,9 @@ class ReadLines(NamedTuple):
 
 
 class JsonLines:
-    """Reads frames of an application or a pool, as `laggard replay` does; other records are counted, reported and skipped.
+    """Reads frames of an application or a pool, as `laggard replay` does.
+
+    Other records are counted, reported and skipped.
 
     A file is followed by name, through rotation; its content before the first start is skipped. `state` has the
     position. Lines that are read again because this program was killed have the same sequence, by which they are

@@ -1,9 +1,8 @@
 """The interface of sources of an application's performance, or of a pool's members, and its names.
 
 A source is read once an interval. `read` touches the outside (a socket, a file) and raises nothing: failures are a part
-of its result. `parse` makes frames of that and touches nothing but the source's own memory, so that the same reads in
-the same order give the same frames. The time of a frame is the end of its interval; the interval begins at the frame
-before.
+of its result. `parse` makes frames of that and only touches the source's own memory. So the same reads in the same
+order give the same frames. The time of a frame is the end of its interval; the interval begins at the frame before.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ _SEPARATORS: Final = " -_.:#/@"
 _DIGITS: Final = "0123456789"
 _HEAD: Final = 7
 _ABBREVIATION: Final = ".."
-"""Java from 19 on shortens names longer than the 15 bytes of the kernel to their first 7 and their last 6, with this in
-between (HotSpot, os::Linux::set_native_thread_name)."""
+"""The kernel stores 15 bytes of a name. Java from 19 on shortens longer ones to their first 7 and their last 6, with
+this in between (HotSpot, os::Linux::set_native_thread_name)."""
 
 
 def part(name: str) -> str:

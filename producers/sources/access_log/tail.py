@@ -1,10 +1,10 @@
 """Follows growing files by name, through rotation and truncation, by polling.
 
 The state of a file is its inode, its offset, and its first bytes. So a file is recognized after a rename (`create` of
-logrotate, `kill -USR1`) and after a truncation, even if it has grown beyond its old length since. It is not confused
-with another file that has its inode now. A renamed file is read to its end as long as a program may still write to it.
-After a copy and a truncation (`copytruncate`), the copy is found by its first bytes and read from the offset of the
-original. Compressed files are skipped.
+logrotate, `kill -USR1`). A truncation is detected even if the file has grown beyond its old length since. A file is not
+confused with another one that has its inode now. A renamed file is read to its end as long as a program may still write
+to it. After a copy and a truncation (`copytruncate`), the copy is found by its first bytes and read from the offset of
+the original. Compressed files are skipped.
 
 Some lines are lost to any reader. Lines written between the copy and the truncation are lost for the server, too. Lines
 that were rotated away and compressed or deleted while no program followed them are lost, which is reported.
