@@ -111,7 +111,7 @@ class ProcessTable:
         root: the mount point of procfs.
         families: grows whenever a process starts, ends, gets another parent or calls exec.
         tick_s: the seconds of a clock tick.
-        unreadable_files: the number of files that may not be read, at the last tick; a hidden process counts as one.
+        unreadable_files: the number of missing or forbidden files at the last tick; a hidden process counts as one.
         read_errors: the number of malformed texts, unresponsive processes and descriptor shortages at the last tick.
 
     """
