@@ -1,4 +1,4 @@
-"""A partition that a member has, with its state, and what of it waits for a commit."""
+"""A partition of a member, with its states, and its results that wait for a commit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 _MOST_GAPS: Final = 1000
-"""So many places where offsets are missing are remembered until somebody looks; more of them are holes, not losses."""
+"""The most gaps between offsets that are remembered until `Lookout` checks them; more of them are holes, not losses."""
 
 _logger = logging.getLogger(__name__)
 
@@ -27,9 +27,9 @@ class Waiting(NamedTuple):
     """A record that was processed and is not committed yet.
 
     Attributes:
-        polled_at: when it was polled, on the monotonic clock.
-        ts: when it was made, seconds since the Unix epoch; None where its time tells something else.
-        key: the record's.
+        polled_at: the time of its poll, on the monotonic clock.
+        ts: the time at which it was made, seconds since the Unix epoch; None if its time has another meaning.
+        key: its key.
 
     """
 
@@ -39,7 +39,7 @@ class Waiting(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Offsets that a reader expected and did not get: `start` to `stop`, exclusive."""
+    """Missing offsets that a reader expected: `start` to `stop`, exclusive."""
 
     start: int
     stop: int
@@ -50,9 +50,9 @@ class Part:
     """The part of a commit that comes from one partition.
 
     Attributes:
-        offset: the first one not yet processed.
-        outputs: those of all tasks, in order.
-        snapshots: those of all tasks.
+        offset: the first unprocessed one.
+        outputs: the outputs of all tasks, in order.
+        snapshots: the snapshots of all tasks.
         given: the number of outputs of each task.
 
     """
@@ -64,7 +64,7 @@ class Part:
 
 
 def commit_of(parts: Mapping[Partition, Part]) -> Commit:
-    """One transaction of what several partitions put into it."""
+    """Return one transaction of the parts of several partitions."""
     return Commit(
         {partition: part.offset for partition, part in parts.items()},
         [output for part in parts.values() for output in part.outputs],
@@ -74,15 +74,15 @@ def commit_of(parts: Mapping[Partition, Part]) -> Commit:
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A partition that a member has.
+    """A partition of a member.
 
     Attributes:
-        name: of the group, for the log.
-        tasks: what processes its records, with the states.
-        committed: up to where they are committed.
-        waiting: those beyond that, in order.
-        gaps: where offsets were missing, until `Lookout` has looked what they were.
-        passed: up to where it was committed that no record follows; 0 if it was not.
+        name: the name of the group, for the log.
+        tasks: its tasks, with the states.
+        committed: the committed offset, at most the position of the tasks.
+        waiting: the processed records that are not committed, in order.
+        gaps: the gaps between offsets that `Lookout` has not checked yet.
+        passed: the highest committed offset, also after markers of transactions; 0 without one.
 
     """
 
@@ -95,16 +95,16 @@ class Held:
 
     @property
     def pending(self) -> bool:
-        """Whether something was processed and is not committed."""
+        """Whether processed records are not committed."""
         return self.tasks.position != self.committed
 
     def process(self, record: Incoming, now: float) -> None:
-        """Take the next record, polled `now`."""
+        """Process the next record, polled at the time `now`."""
         position = self.tasks.position
         if record.offset > position:
             self.gaps.append(Gap(position, record.offset))
         elif record.offset < position:
-            # Whoever consumes goes on with the oldest record then; of those that come again, nothing is done twice.
+            # The consumer continues with the oldest record then. Repeated records have no second effect.
             _logger.warning(
                 "%s on %s[%d] goes on at %d after %d: the topic was created anew, or its brokers have lost records",
                 self.name, *record.partition, record.offset, position,
@@ -115,7 +115,7 @@ class Held:
         self.waiting.append(Waiting(now, record.ts if made else None, record.key))
 
     def part(self, topics: Topics) -> Part | None:
-        """What is to be committed now; None where there is nothing. What it gives is not given again."""
+        """Remove and return the part to commit now; None without one."""
         snapshots = self.tasks.snapshots()
         if not (self.pending or snapshots):
             return None

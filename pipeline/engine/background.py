@@ -1,4 +1,4 @@
-"""What a member wants to know of the bus now and then, asked in a thread of its own: a call may take long."""
+"""Periodic checks of a member's partitions on the bus, in a thread of its own: a call may take long."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _logger = logging.getLogger(__name__)
 
 
 class Lookout:
-    """Keeps the lag of the partitions that a member has, and counts the records that it missed.
+    """Updates the lag of a member's partitions, and counts the records that it missed.
 
-    Offsets may have holes, so that neither is a difference of offsets alone. Missed is what lies below the oldest
-    offset that is still there. There is no lag where nothing can be read between the position and the end.
+    Offsets may have holes, so neither is a difference of offsets alone. Offsets in a gap are missed records if they are
+    below the oldest available one. There is no lag if nothing can be read between the position and the end.
 
     Parameters:
-        bus: where they are.
-        group: whose member, for the log.
-        held: the member's partitions, as they are at each moment.
-        recovering: those of which the state is not there yet, each with the committed offset.
-        counted: where the tasks on a partition count.
+        bus: the bus of the partitions.
+        group: the name of the member's group, for the log.
+        held: the member's partitions at any moment.
+        recovering: returns the partitions in recovery, each with the committed offset.
+        counted: returns the counters of the tasks on a partition.
 
     """
 
@@ -48,14 +48,14 @@ class Lookout:
         self._held = held
         self._recovering = recovering
         self._counted = counted
-        self._seen: dict[Partition, tuple[int, int]] = {}  # the position and the end when it was last looked at
-        self._empty_to: dict[Partition, int] = {}  # from the position to here there is nothing to read
-        self._looking = threading.Lock()  # who closes looks too, perhaps while the thread does
+        self._seen: dict[Partition, tuple[int, int]] = {}  # the position and the end at the last check
+        self._empty_to: dict[Partition, int] = {}  # nothing can be read from the position to here
+        self._looking = threading.Lock()  # `close` checks, too, perhaps while the thread does
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Look now and then from here on."""
+        """Check the partitions once a second from here on."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=f"{self._group} lookout", daemon=True)
             self._thread.start()
@@ -65,17 +65,17 @@ class Lookout:
             try:
                 self.look()
             except Exception:
-                # Without this thread lag and losses would stand still, and nobody would know.
+                # If this thread ended, lag and losses would freeze without notice.
                 _logger.exception("%s cannot look at its partitions", self._group)
 
     def look(self) -> None:
-        """Look at all partitions once. What the bus cannot say now is left as it was."""
+        """Check all partitions once. Values that the bus cannot provide now do not change."""
         with self._looking:
             self._look()
 
     def _look(self) -> None:
         all_held, recovering = dict(self._held), dict(self._recovering())
-        # Before the bounds, or what is deleted in between would make a hole look like a loss.
+        # Before the bounds are read: otherwise a deletion in between would make a hole look like a loss.
         gaps = {partition: len(held.gaps) for partition, held in all_held.items()}
         for partition, (oldest, end) in self._bounds(sorted(all_held.keys() | recovering.keys())):
             if self._stopped.is_set():
@@ -91,11 +91,11 @@ class Lookout:
             counted.lag_records = lag
 
     def _bounds(self, partitions: Sequence[Partition]) -> Iterator[tuple[Partition, tuple[int, int]]]:
-        """What the bus can say now; who reads and commits says what is wrong."""
+        """Yield the bounds that the bus can provide now; reads and commits report the errors."""
         try:
             yield from self._bus.all_bounds(partitions).items()
         except BusError:
-            # Perhaps it is only the leader of one of them that is away.
+            # Perhaps only the leader of one of them is unavailable.
             for partition in partitions:
                 with suppress(BusError):
                     yield partition, self._bus.bounds(partition)
@@ -119,11 +119,11 @@ class Lookout:
             self._tell(partition, 0 if empty else max(0, end - committed))
 
     def _is_empty(self, partition: Partition, start: int, stop: int) -> bool:
-        """Whether there is nothing to read: nothing came since the last look, though there are offsets for it."""
+        """Return whether there is nothing to read: no record has come since the last check, despite these offsets."""
         return next(iter(self._bus.read(partition, start, stop)), None) is None
 
     def close(self) -> None:
-        """Stop looking, after a last look at what was not looked at yet."""
+        """Stop, after a last check if there are unchecked gaps."""
         if self._thread is not None and any(held.gaps for held in tuple(self._held.values())):
             self.look()
         self._stopped.set()

@@ -28,14 +28,14 @@ def going_on(bus: Bus, topics: Topics, stages: Sequence[Stage], partition: Parti
     Results that slower former groups had not published are lost. Nothing is published twice.
 
     Args:
-        bus: where the offsets are.
+        bus: the bus with the offsets.
         topics: the names of the groups.
-        stages: those of the group.
-        partition: of which.
+        stages: the stages of the group.
+        partition: the partition.
         committed: the group's own offset; at most that of the oldest record before its first commit.
 
     Raises:
-        BusUnavailable: ask again later.
+        BusUnavailable: call again later.
 
     """
     groups = former_groups(topics, stages)

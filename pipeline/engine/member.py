@@ -1,16 +1,16 @@
 """A member of a group: polls its partitions, runs the tasks of the group's stages on each of them, and commits.
 
-What tasks give out waits until their partition's offset goes with it into one transaction. A commit that the bus could
-not take for now is tried again as it is, before anything else is read. Partitions of it that were fenced are taken out:
-what was done on them is void, and their states are recovered from what is committed.
+Outputs of tasks wait until they go into one transaction with the offset of their partition. If the bus is unavailable
+for a commit, the same commit is retried before anything else is read. Fenced partitions are removed from it: the work
+on them is void, and their states are recovered from what is committed.
 
-A partition that comes is paused, recovered in a thread beside (`Recoverer`), and goes on from the committed offset.
-Meanwhile the member keeps polling and working on those that it has, so that a long recovery costs it neither time nor
-its place in the group.
+A new partition is paused, recovered in another thread (`Recoverer`), and continues at the committed offset. Meanwhile
+the member polls and processes its other partitions, so that a long recovery costs it neither time nor its place in the
+group.
 
-Memory: each stage's states of each partition that the member has or recovers (see `states`), with `Pace.poll_records`
-records and what they led to since the last commit, of at most `Pace.commit_records` records and one poll; one
-partition's snapshots as bytes while it is loaded; and with a standby the states of each partition that it has not.
+Memory: each stage's states of each partition that the member has or recovers (see `states`); `Pace.poll_records`
+records; the results since the last commit, of at most `Pace.commit_records` records and one poll; the snapshots of one
+partition as bytes while they are loaded; and with a standby the states of all other partitions.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 RECOVERING_S: Final = 0.05
-"""How long a poll waits for records while a recovery may come to its end."""
+"""The time that a poll waits for records while a recovery may end, in seconds."""
 
 IDLE_S: Final = 1.0
-"""So long after its last commit a member that reads nothing commits that nothing is there."""
+"""The time since its last commit after which a member that reads nothing commits its read positions, in seconds."""
 
 SAID_AFTER: Final = 5
-"""So many attempts to begin a recovery may fail before it is said: some do while a group hands partitions over."""
+"""The number of failures to begin a recovery after which it is logged: some are normal during a rebalance."""
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How much is done at once.
+    """The amounts of work done at once.
 
     Attributes:
-        commit_s: commits are at least so far apart; what comes after a pause is committed at once.
-        commit_records: ... unless so many records wait for one.
-        poll_records: so many records are read at once, and are in memory together.
+        commit_s: the least time between commits, in seconds; records after a pause are committed at once.
+        commit_records: ... unless this number of records waits for a commit.
+        poll_records: the most records that are read at once, and are in memory together.
 
     """
 
@@ -68,21 +68,21 @@ class Pace:
 
 
 class Member:
-    """A member of the group of one or more stages. Its methods are for one thread, but for `recovering`.
+    """A member of the group of one or more stages. Its methods are for one thread, except for `recovering`.
 
     Parameters:
-        bus: where everything is; its topics have been created.
-        stages: what it runs: those of one group, which read one topic.
+        bus: the bus, with its topics created.
+        stages: the stages of the group, which read one topic.
         topics: the names of the topics.
         new_tasks: makes their tasks for a partition, without any state.
-        pace: how much is done at once.
-        standby: whether to keep the states of partitions warm that other members have.
-        telemetry: where to count.
+        pace: the amounts of work done at once.
+        standby: whether to replicate the states of other members' partitions.
+        telemetry: its counters.
         clock: seconds on a clock that never steps.
         wall_clock: seconds since the Unix epoch, for latencies only.
 
     Attributes:
-        name: of the group, without the prefix.
+        name: the name of the group, without the prefix.
 
     """
 
@@ -111,8 +111,8 @@ class Member:
         self._subscription: Subscription | None = None
         self._joined = False
         self._held: dict[Partition, Held] = {}
-        self._lost: dict[Partition, Backoff] = {}  # ours, but without a state, until it is held
-        self._parts: dict[Partition, Part] = {}  # of the commit that is to be tried again
+        self._lost: dict[Partition, Backoff] = {}  # assigned, without a state yet
+        self._parts: dict[Partition, Part] = {}  # of the commit that has not succeeded yet
         self._committed_at = -math.inf
         self._remembering = [stage for stage in self._stages if stage.remembers]
         warm = (
@@ -125,7 +125,7 @@ class Member:
         return partition in self._held or partition in self._lost
 
     def recovering(self) -> dict[str, int]:
-        """What is to be done until all states are what they were, with the records left; empty when nothing is."""
+        """Return the groups and partitions to recover, with the number of records left; empty without any."""
         if not self._joined:
             return {self.name: 1}
         return {
@@ -140,14 +140,14 @@ class Member:
         return [self._telemetry.task(stage.name, partition) for stage in self._stages]
 
     def step(self, timeout_s: float) -> bool:
-        """Read what is there, waiting at most `timeout_s` for it, process and commit it.
+        """Read records, waiting at most `timeout_s` for them, process and commit them.
 
         Returns:
-            Whether there was anything: then there may be more.
+            Whether there were any: then there may be more.
 
         Raises:
             BusUnavailable: nothing is lost; call again later.
-            BusError: a topic is missing, or something else that trying again does not mend.
+            BusError: a topic is missing, or another error that a retry does not fix.
 
         """
         subscription = self._subscription
@@ -176,11 +176,11 @@ class Member:
         return busy
 
     def _patience_s(self, timeout_s: float) -> float:
-        """How long to wait for records."""
+        """Return the time to wait for records, in seconds."""
         if self._pending():
             timeout_s = min(timeout_s, max(0.0, self._committed_at + self._pace.commit_s - self._clock()))
         if self._lost:
-            # Without any state there is nothing to do with records: it is the recovery that is waited for.
+            # Without any state no record can be processed: `_recover` waits for a recovery instead.
             timeout_s = 0.0 if self._recoverer.working and not self._held else min(timeout_s, RECOVERING_S)
         return timeout_s
 
@@ -197,12 +197,12 @@ class Member:
                 counted.assignments += 1
         now = self._clock()
         for record in polled.records:
-            # Without a state it is read again after the recovery.
+            # A record without a state is read again after the recovery.
             if (held := self._held.get(record.partition)) is not None:
                 held.process(record, now)
 
     def _drop(self, partition: Partition) -> None:
-        """Give up what there is of a partition's states."""
+        """Drop the states of a partition, and its recovery."""
         self._recoverer.drop(partition)
         if (held := self._held.pop(partition, None)) is not None:
             held.tasks.lost()
@@ -210,19 +210,19 @@ class Member:
                 counted.lost()
 
     def _lose(self, partition: Partition) -> None:
-        """The partition is ours, but its states have to be recovered from what is committed."""
+        """Drop the states of an assigned partition, to recover them from what is committed."""
         self._lost[partition] = Backoff()
         self._drop(partition)
 
     def _recover(self, subscription: Subscription) -> None:
-        """Begin the recoveries that are due, and go on with the partitions whose recovery has come to its end."""
+        """Begin the recoveries that are due, and resume the partitions whose recovery has ended."""
         for partition, backoff in self._lost.items():
             if partition not in self._recoverer and backoff.at <= self._clock():
                 try:
                     subscription.pause(partition)
                     self._recoverer.begin(partition, self._start(subscription, partition))
                 except BusUnavailable as error:
-                    # The others go on: perhaps it is only this partition's leader that is away.
+                    # Continue with the others: perhaps only the leader of this partition is unavailable.
                     self._telemetry.retries += 1
                     backoff.failed(self._clock())
                     if backoff.failures == SAID_AFTER:
@@ -257,11 +257,11 @@ class Member:
         return start
 
     def start(self) -> None:
-        """Bring lag and missed records up to date from here on, in a thread of their own."""
+        """Update lag and missed records from here on, in a thread of its own."""
         self._lookout.start()
 
     def look(self) -> None:
-        """Bring lag and missed records up to date now."""
+        """Update lag and missed records now."""
         self._lookout.look()
 
     # Committing.
@@ -275,7 +275,7 @@ class Member:
         return sum(len(held.waiting) for held in self._held.values()) >= self._pace.commit_records
 
     def _pass_over(self, subscription: Subscription) -> None:
-        """Commit that nothing but markers of transactions follows, so that who watches the group's lag sees none."""
+        """Commit positions after markers of transactions, so that monitoring shows no lag of the group."""
         ends = {partition: subscription.position(partition) for partition in self._held}
         self._parts = {
             partition: Part(end)
@@ -285,12 +285,12 @@ class Member:
         self._try_commit(subscription)
 
     def _prepare(self) -> None:
-        """Put what waits into one commit."""
+        """Prepare one commit of all that waits."""
         parts = ((partition, held.part(self._topics)) for partition, held in self._held.items())
         self._parts = {partition: part for partition, part in parts if part is not None}
 
     def _try_commit(self, subscription: Subscription) -> None:
-        """Commit what was prepared, if anything was. Raises BusUnavailable with the commit kept."""
+        """Commit the prepared parts, if any. Raises BusUnavailable, after which the same commit can be retried."""
         while self._parts:
             began = self._clock()
             try:
@@ -307,7 +307,7 @@ class Member:
                     self._count(self._held[partition], part, self._committed_at - began)
 
     def _void(self, fenced: Fenced) -> tuple[Partition, ...]:
-        """The partitions of the commit that are void."""
+        """Return the fenced partitions of the commit."""
         return tuple(fenced.partitions & self._parts.keys() if fenced.partitions else ()) or tuple(self._parts)
 
     def _count(self, held: Held, part: Part, took_s: float) -> None:
@@ -330,7 +330,7 @@ class Member:
         held.tasks.refresh()
 
     def finish(self) -> None:
-        """Commit all that was processed, with the states of all keys. Raises BusUnavailable; call again then."""
+        """Commit all processed records, with the states of all keys. Raises BusUnavailable; call again then."""
         subscription = self._subscription
         if subscription is None:
             return
@@ -343,7 +343,7 @@ class Member:
                 return
 
     def close(self) -> None:
-        """Leave the group. What was not committed is processed again by the next member."""
+        """Leave the group. The next member processes uncommitted records again."""
         self._recoverer.close()
         self._lookout.close()
         try:

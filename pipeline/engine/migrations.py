@@ -1,13 +1,13 @@
-"""Snapshots of other versions of laggard: where they are, and how older ones become today's.
+"""Snapshots of other versions of laggard: their names, and the migration of older ones.
 
-A snapshot has two versions: that of its form, which includes what a task keeps of a key (`snapshots.VERSION`), and that
-of the operator's own state (`state_version`). Whoever raises one of them adds a pure function that makes the new state
-of an old one, or has it rebuilt from the input where that cannot be.
+A snapshot has two versions: that of its form, which includes a task's state of a key (`snapshots.VERSION`), and that of
+the operator's own state (`state_version`). A change that raises one of them adds a pure function that migrates an older
+state. If that is impossible, the state is rebuilt from the input.
 
-Both together number its *generation*, and each generation has a name of its own on the bus: `gaussian`, `gaussian.2`.
-So a newer laggard overwrites nothing that an older one wrote. Going back to the older one finds its snapshots as they
-were at the upgrade and replays the input from there; going forward again finds the newer ones likewise. Of all that a
-version can read it takes the generation that has got furthest; one newer than itself it never looks at.
+Both together give the number of its *generation*, and each generation has a name of its own on the bus: `gaussian`,
+`gaussian.2`. So a newer laggard overwrites nothing that an older one wrote. A downgrade finds the snapshots from before
+the upgrade, and replays the input from there. A second upgrade likewise finds the newer ones. A version uses the
+generation with the highest offset that it can read. It never reads newer ones than its own.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _logger = logging.getLogger(__name__)
 
 
 def snapshot_name(operator: str, generation: int) -> str:
-    """What a bus knows the snapshots of a generation by: in the place of the operator's name."""
+    """Return the name of a generation's snapshots on a bus, in place of the operator's name."""
     return operator if generation == 1 else f"{operator}.{generation}"
 
 
 def newest_snapshots(
     bus: Bus, stage: Stage, partition: Partition, at_or_before: int | None = None
 ) -> Sequence[Snapshot]:
-    """A stage's snapshots, see `Bus.snapshots`: those of one generation, this version's or an older one's."""
+    """Return a stage's snapshots of one generation, this version's or an older one's; see `Bus.snapshots`."""
     newest = bus.snapshots(stage.snapshots, partition, at_or_before)
     for generation in range(stage.generation - 1, 0, -1):
         try:
@@ -53,15 +53,15 @@ def newest_snapshots(
 
 
 def _reach(snapshots: Sequence[Snapshot]) -> int:
-    """Up to where these are all that there is: the input position of the last commit after which none was due."""
+    """Return the offset up to which these are complete: that of the last commit after which none was due."""
     return max((snapshot.offset for snapshot in snapshots if snapshot.key == BASE_KEY), default=-1)
 
 
 def migrate(state: dict[str, Any], stage: Stage, place: str) -> bool:
-    """Bring the operator's part of a key's state up to date, in place; gives whether it was older.
+    """Migrate the operator's part of a key's state to this version, in place. Return whether it was older.
 
     Raises:
-        SnapshotError: it is another operator's, a newer version's, or one that no migration leads on from.
+        SnapshotError: it is another operator's, or of a newer version, or a migration is missing.
 
     """
     if state["operator"] != stage.name:

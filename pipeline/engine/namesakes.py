@@ -1,8 +1,7 @@
-"""Two agents that publish as one host: a cloned machine, a copied configuration.
+"""Detects two agents that publish as one host: a cloned machine, a copied configuration.
 
-What is usual would be learned of a mixture that there is nowhere, and nobody would know why. An agent's records carry a
-name that each run of it draws by lot. An agent that was started anew has another one, and the old one is never seen
-again; two that run side by side take turns.
+The baseline would be that of a mixture of two hosts, without a visible cause. An agent's records carry a random name of
+its run. A restarted agent has a new one, and the old one never returns. The names of two parallel agents alternate.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus import Incoming
 
 RUN_HEADER: Final = "laggard-run"
-"""Of an agent's records on a bus on the network: the name of its run."""
+"""The header with the name of the run, in an agent's records on a network bus."""
 
 BESIDE: Final = frozenset({TRACE_SCOPE})
-"""Scopes of what runs beside an agent, as its host: each has runs of its own."""
+"""The scopes of programs that run beside an agent and publish as its host: each has runs of its own."""
 
 RETURNS: Final = 3
-"""So often a run has to come back: what one had on the way when it was stopped may come after the next one's."""
+"""The number of returns of former runs that counts as evidence: records in flight at a restart may cause one."""
 
 MAX_KEYS: Final = 10_000
-"""So many are watched; with more of them it begins anew."""
+"""The most keys that are watched; with more, the detection restarts from scratch."""
 
 _FORMER: Final = 4
 
 
 class Namesakes:
-    """Watches the runs of each key's agents. For one thread at a time; holds a few names for each of `MAX_KEYS`."""
+    """Watches the runs of each key's agents. For one thread at a time; stores a few names for each of `MAX_KEYS`."""
 
     def __init__(self) -> None:
         self._now: dict[str, bytes] = {}
@@ -39,7 +38,7 @@ class Namesakes:
         self._returns: dict[str, int] = {}
 
     def found(self, record: Incoming) -> bool:
-        """Look at the next record; gives whether it is now known that its key has more than one agent. Told once."""
+        """Check the next record. Return True once per key, as soon as it is known to have more than one agent."""
         run = next((value for name, value in record.headers if name == RUN_HEADER), None)
         now = self._now.get(record.key)
         if run is None or run == now:

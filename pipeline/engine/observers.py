@@ -1,4 +1,4 @@
-"""Who looks on while tasks work: metrics, progress, `--scores`."""
+"""Observers of the work of tasks: metrics, progress, `--scores`."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Wants to see what comes; called in the task's thread, and not for replayed records. Here nothing is done."""
+    """An observer of tasks, called in the task's thread, and not for replayed records. This one does nothing."""
 
     def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:
-        """The operator answered to a frame; `anomalies` are those of its stream after it."""
+        """Observe the scores of a frame; `anomalies` are those of its stream after it."""
 
     def predicted(self, prediction: PredictionOutput) -> None:
-        """A model of an application's performance said what an interval should have been."""
+        """Observe the prediction of a model of an application's performance for an interval."""
 
     def modelled(self, application: str, models: Mapping[str, Model], built: Sequence[Model]) -> None:
-        """An interval was learned: these are the present models, by performance metric; `built` are new."""
+        """Observe the learning of an interval: the present models by performance metric; `built` are new."""
 
     def compared(self, operator: str, pool: str, members: int, deviations: Sequence[Deviation]) -> None:
-        """The members of a pool were compared: so many are there at this tick; the worst deviations stand first."""
+        """Observe a comparison of a pool: its number of members at this tick, and their deviations, worst first."""
 
     def requested(self, operator: str, request: Request, judged: Judged, cluster: str) -> None:
-        """A request was judged; `cluster` is the name of those that are alike, empty where it is normal."""
+        """Observe a judged request; `cluster` is the name of the cluster of similar ones, empty for a normal one."""
 
     def received(self, frame: Frame) -> None:
-        """A frame came that the operator does not want."""
+        """Observe a frame that the operator does not use."""
 
     def marked(self, operator: str, mark: Mark) -> None:
-        """A live mark came, for the first time."""
+        """Observe a live mark at its first arrival."""
 
     def lost(self, operator: str, keys: Iterable[str]) -> None:
-        """The worker has no state of these keys any more: another one has them, or it has to recover them."""
+        """Observe the loss of the states of these keys: another worker has them, or this one must recover them."""
 
     def joined(self, keyed_by: KeyedBy, key: str, incidents: Sequence[Incident], opened: int) -> None:
-        """The incidents of a key are others now, or it is this worker that joins them from now on.
+        """Observe a change of the incidents of a key, or that this worker joins them from now on.
 
         Args:
-            keyed_by: what `key` names.
+            keyed_by: the kind of `key`.
             key: the host, application, pool or service.
-            incidents: those that are open, each as its last record says.
-            opened: how many live ones are new; none where the worker only begins to join them.
+            incidents: the open ones, each as in its last record.
+            opened: the number of new live ones; 0 if the worker only begins to join them.
 
         """
 
     def dismissed(self, keyed_by: KeyedBy, key: str) -> None:
-        """A person said that a live incident of a key was none."""
+        """Observe feedback that a live incident of a key was none."""
 
     def parted(self, keys: Iterable[str]) -> None:
-        """The worker joins the incidents of these keys no more: another one does, or it has to recover them."""
+        """Observe that another worker joins the incidents of these keys now, or that this one must recover them."""

@@ -1,4 +1,4 @@
-"""What a task or an agent finds, as records of the topics that other people's tools read."""
+"""Results of tasks and agents as records of the topics that third-party tools read."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ CLOUD_EVENT_HEADERS: Final = {
     "ce_dataschema": "The id of the value's JSON Schema, which has its major version: `urn:laggard:anomaly:1`.",
     "content-type": f"Always `{CONTENT_TYPE}`.",
 }
-"""Of a record that is a CloudEvent 1.0 in the binary content mode of the Kafka protocol binding, and what they say."""
+"""The headers of a CloudEvent 1.0 (Kafka protocol binding, binary content mode), and their meaning."""
 DEAD_LETTER_HEADERS: Final = "laggard-"
-"""So the headers of a dead letter begin: `reason`, `operator`, and where it was: `topic`, `partition`, `offset`.
+"""The prefix of a dead letter's headers: `reason`, `operator`, and its place: `topic`, `partition`, `offset`.
 
-Where the record is larger than any topic takes, as what others compress can be, `bytes` says how large, and the value
-is its beginning.
+A record that its producer compressed may be larger than any topic accepts. Then `bytes` is its size, its key and value
+are cut, and long headers are left out.
 """
 
 MAX_LETTER_BYTES: Final = 8_000_000
-"""Of a dead letter's key, value and headers together: below the `max.message.bytes` of laggard's topics on Kafka."""
+"""The most bytes of a dead letter's key, value and headers: below `max.message.bytes` of laggard's topics on Kafka."""
 
 _BEGINNING_BYTES: Final = 100_000
-"""What is kept of a value that is too large."""
+"""The length to which the key and the value of a larger one are cut, and the most bytes of its headers."""
 
 
 def outgoing(output: Output, topics: Topics) -> Outgoing:
-    """The record of an output: JSON with the headers of a CloudEvent; a frame; a dead letter's bytes as they were."""
+    """Return the record of an output: a CloudEvent with JSON, a frame, or the original bytes of a dead letter."""
     match output:
         case Rekeyed(frame, live):
             recorded = () if live else ((REPLAY_HEADER, b""),)
@@ -85,7 +85,7 @@ def outgoing(output: Output, topics: Topics) -> Outgoing:
             event_id = derived_id(output.kind, output.id, output.change)
             topic, key, source = ANOMALIES, output.key, output.operator
         case Progress() | Incident():
-            # The id of an anomaly, and of an incident, is that of several records.
+            # Several records share the id of an anomaly or an incident.
             event_id = derived_id(output.kind, output.id, output.number)
             source = output.operator if isinstance(output, Progress) else INCIDENTS
             topic, key = ANOMALIES, output.key
@@ -94,13 +94,13 @@ def outgoing(output: Output, topics: Topics) -> Outgoing:
 
 
 def outgoing_diagnosis(diagnosis: Diagnosis, topic: str) -> Outgoing:
-    """The record of a diagnosis, for the topic of this full name.
+    """Return the record of a diagnosis, for the topic with this full name.
 
     Raises:
-        RecordError: it is none, or too large; see `write_diagnosis`.
+        RecordError: it is invalid, or too large; see `write_diagnosis`.
 
     """
-    # The id of a diagnosis is that of several records.
+    # Several records share the id of a diagnosis.
     event_id = derived_id(diagnosis.kind, diagnosis.id, diagnosis.progress, diagnosis.ts)
     headers = _headers(diagnosis, event_id, "/laggard/diagnosis")
     return Outgoing(topic, diagnosis.host, write_diagnosis(diagnosis).encode(), diagnosis.ts, headers)
@@ -111,7 +111,7 @@ def _headers(
     event_id: str,
     source: str,
 ) -> tuple[tuple[str, bytes], ...]:
-    """CloudEvents 1.0, Kafka protocol binding, binary content mode."""
+    """Return the headers of CloudEvents 1.0, Kafka protocol binding, binary content mode."""
     headers = {
         "ce_specversion": "1.0",
         "ce_id": event_id,
@@ -138,7 +138,7 @@ def _dead_letter(letter: DeadLetter, topics: Topics) -> Outgoing:
     size += sum(len(name.encode()) + len(content) for name, content in theirs)
     if size > MAX_LETTER_BYTES:
         told["bytes"] = str(size)
-        # Whichever of them it was: a producer's key and headers are hardly ever longer than this.
+        # Any of them may be too large, but a producer's key and headers are hardly ever longer than this.
         key, value = key[:_BEGINNING_BYTES], value[:_BEGINNING_BYTES]
         theirs = theirs if sum(len(name) + len(content) for name, content in theirs) <= _BEGINNING_BYTES else ()
     headers = [(DEAD_LETTER_HEADERS + name, text.encode(errors="backslashreplace")) for name, text in told.items()]

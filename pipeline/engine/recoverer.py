@@ -1,7 +1,7 @@
-"""Recovers the tasks of a member in a thread beside its own, so that it keeps polling and working meanwhile.
+"""Recovers the tasks of a member in another thread, while the member continues to poll and process.
 
-One recovery at a time: it is work for a processor, and two at once would both be there only when the second of them is
-now. What a recovery gives depends on the committed offset alone, never on when it runs.
+One recovery runs at a time. Recoveries are CPU-bound: two at once would both end only when the second one ends now.
+The result of a recovery depends on the committed offset alone, never on the time at which it runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """A partition whose tasks are to be brought to the committed offset."""
+    """The recovery of a partition's tasks up to the committed offset."""
 
     committed: int
     stopped: threading.Event = field(default_factory=threading.Event)
@@ -41,15 +41,15 @@ class _Job:
 
 
 class Recoverer:
-    """Recovers tasks, each as soon as those before it are done; all methods are for the member's thread.
+    """Recovers the tasks of one partition after the other; its methods are for the member's thread.
 
-    While there is none to recover, it keeps the standby's states warm in the same thread.
+    Without a recovery to do, it updates the standby's states in the same thread.
 
     Parameters:
-        bus: where snapshots and input are.
-        group: whose, for the log.
+        bus: the bus with snapshots and input.
+        group: the name of the group, for the log.
         new_tasks: makes the tasks of a partition without any state.
-        standby: may have states that are nearly there.
+        standby: the standby, which may have states that are nearly recovered.
         clock: seconds on a clock that never steps.
 
     """
@@ -72,18 +72,18 @@ class Recoverer:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"{group} recovery")
         self._warming: Future[None] | None = None
         self._warm_at = -math.inf
-        self._cold = threading.Event()  # something else is to be done than keeping states warm
+        self._cold = threading.Event()  # interrupts the standby
 
     def __contains__(self, partition: Partition) -> bool:
         return partition in self._jobs
 
     def under_way(self) -> Iterable[tuple[Partition, int]]:
-        """The partitions and their committed offsets; may be asked by any thread."""
+        """Return the partitions and their committed offsets; for any thread."""
         return [(partition, job.committed) for partition, job in tuple(self._jobs.items())]
 
     @property
     def working(self) -> bool:
-        """Whether a recovery is under way: some may only wait for the bus."""
+        """Whether a recovery is under way, unlike those that wait for the bus."""
         return any(job.future is not None for job in self._jobs.values())
 
     def begin(self, partition: Partition, committed: int) -> None:
@@ -93,7 +93,7 @@ class Recoverer:
         self._submit()
 
     def drop(self, partition: Partition) -> None:
-        """Forget a partition; a recovery of it that is under way ends at the next record."""
+        """Forget a partition; a running recovery of it ends at the next record."""
         if (job := self._jobs.pop(partition, None)) is not None:
             job.stopped.set()
 
@@ -105,7 +105,7 @@ class Recoverer:
                 job.future = self._executor.submit(self._recover, partition, job)
 
     def _recover(self, partition: Partition, job: _Job) -> Tasks | None:
-        """In the thread beside: the tasks, or None where it was stopped."""
+        """Recover tasks, in the other thread; return None if stopped."""
         stopped = job.stopped.is_set
         if job.recovery is None and self._standby is not None:
             job.recovery = self._standby.take(partition)
@@ -118,10 +118,10 @@ class Recoverer:
         return None
 
     def recovered(self) -> Iterator[tuple[Partition, int, Tasks]]:
-        """The partitions that are there: each with the committed offset and the tasks; again until it is dropped.
+        """Yield the recovered partitions, each with the committed offset and the tasks, until they are dropped.
 
         Raises:
-            BusError: a recovery failed, and to try again would not help.
+            BusError: a recovery failed, and a retry does not help.
 
         """
         for partition, job in tuple(self._jobs.items()):
@@ -137,7 +137,7 @@ class Recoverer:
                 job.backoff.failed(self._clock())
                 job.future = None
             else:
-                assert tasks is not None  # it is stopped only when it is taken out of the jobs
+                assert tasks is not None  # a job is stopped only when it leaves the jobs
                 if job.backoff.pause_s:
                     _logger.warning("%s on %s[%d] goes on: the bus is there again", self._group, *partition)
                     job.backoff.went_well()
@@ -145,7 +145,7 @@ class Recoverer:
         self._submit()
 
     def take_retries(self) -> int:
-        """How often a recovery was tried again because the bus was unavailable, since this was asked last."""
+        """Return the number of retries since the last call, because the bus was unavailable."""
         retries, self._retries = self._retries, 0
         return retries
 
@@ -153,7 +153,7 @@ class Recoverer:
         """Let the standby follow, once a second.
 
         Raises:
-            BusError: the standby failed, and to try again would not help.
+            BusError: the standby failed, and a retry does not help.
 
         """
         now = self._clock()
@@ -166,12 +166,12 @@ class Recoverer:
         self._warming = self._executor.submit(self._standby.advance, self._cold.is_set)
 
     def wait(self, timeout_s: float) -> None:
-        """Until a recovery is done, or so long."""
+        """Wait until a recovery is done, at most for this time."""
         if futures := [job.future for job in self._jobs.values() if job.future is not None]:
             wait(futures, timeout_s, FIRST_COMPLETED)
 
     def close(self) -> None:
-        """End all of it."""
+        """End the recoveries, the standby and the thread."""
         for partition in tuple(self._jobs):
             self.drop(partition)
         self._cold.set()

@@ -1,4 +1,4 @@
-"""Recovery: the state of a task as it was at the committed offset, from snapshots and from the input after them."""
+"""Recovery: the state of a task at the committed offset, from snapshots and from the input after them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Recoveries:
     """Brings all tasks of a group on a partition to the committed offset, one after the other; see `Recovery`.
 
     Parameters:
-        bus: where snapshots and input are.
-        tasks: new.
+        bus: the bus with snapshots and input.
+        tasks: new tasks.
 
     Attributes:
-        tasks: the same.
+        tasks: the tasks.
 
     """
 
@@ -71,19 +71,19 @@ class Recoveries:
 class Recovery:
     """Brings a new task to the committed offset: loads its snapshots, replays the input after them, withholds outputs.
 
-    A key whose snapshot cannot be used is learned again from all of its records that are still there. Input that was
-    deleted before it could be replayed is counted, and the task goes on without it; both are said in the log.
+    A key with an unusable snapshot is learned again from all of its remaining records. Input that was deleted before
+    its replay is counted, and the task continues without it. Both are logged.
 
-    What `advance` has reached it need not do again: it may follow a group whose offset grows, as a standby does, and
-    goes on after the bus was unavailable for a while.
+    Each call of `advance` continues where the last one ended. So a recovery can follow a group whose offset grows, as a
+    standby does, and continue after the bus was unavailable.
 
     Parameters:
-        bus: where snapshots and input are.
-        task: new; not to be used for anything else before `finish`.
+        bus: the bus with snapshots and input.
+        task: a new task; not to be used for anything else before `finish`.
 
     Attributes:
-        task: the same.
-        position: the next offset to be replayed; -1 before the snapshots are loaded.
+        task: the task.
+        position: the next offset to replay; -1 before the snapshots are loaded.
         had_snapshots: whether the bus had any for this task.
         joins: whether other tasks of the group had some. A task without snapshots is then new: it has missed no input.
 
@@ -101,22 +101,22 @@ class Recovery:
 
     @property
     def usable(self) -> bool:
-        """Whether to call `advance` again can bring it further; else a new recovery of a new task has to."""
+        """Whether `advance` can make progress; otherwise a new recovery of a new task is needed."""
         return self.position >= 0 or not self._begun
 
     def advance(self, committed: int, stopped: Callable[[], bool]) -> bool:
-        """Go on to the committed offset.
+        """Continue to the committed offset.
 
         Args:
-            committed: the first offset that was not processed yet.
-            stopped: asked before each record; True ends it.
+            committed: the first unprocessed offset.
+            stopped: called before each record; True ends the call.
 
         Returns:
-            Whether it is there. If not, it was stopped; or, no longer usable, it has to begin anew, because the offset
-            was set back or because input that it did not see has been deleted since it loaded the snapshots.
+            Whether it is there. If not, it was stopped, or it is no longer usable: the offset was set back, or input
+            that it had not read was deleted since it loaded the snapshots.
 
         Raises:
-            BusUnavailable: for now; try again, if it is usable.
+            BusUnavailable: call again later, if it is usable.
 
         """
         if not self.task.stage.remembers:
@@ -137,13 +137,13 @@ class Recovery:
         return there
 
     def _load(self, committed: int, stopped: Callable[[], bool]) -> bool:
-        """Load the snapshots, and set the position to where the replay begins. Gives False when it was stopped."""
+        """Load the snapshots, and set the position to the beginning of the replay. Return False if stopped."""
         task = self.task
         snapshots = self._snapshots(committed)
         oldest = min(self._bus.bounds(task.partition)[0], committed)
         self._begun = True
         loaded = task.states.load(snapshots)
-        # What is in a key's snapshot is passed over below, so that to begin too early is never wrong.
+        # Records in their key's snapshot are skipped below, so that an early beginning is never wrong.
         self.had_snapshots = bool(snapshots)
         without_base = oldest if snapshots or self.joins else 0
         start = without_base if loaded.base is None else loaded.base
@@ -183,7 +183,7 @@ class Recovery:
             newest = newest_snapshots(self._bus, task.stage, task.partition)
             if all(snapshot.offset <= committed for snapshot in newest):
                 return newest
-            # The group's offset was set back. Which keys have no snapshot from before it, the base does not know.
+            # The group's offset was set back. The base does not cover keys without a snapshot from before it.
             earlier = newest_snapshots(self._bus, task.stage, task.partition, committed)
             return [snapshot for snapshot in earlier if snapshot.key != BASE_KEY]
         except (DamagedRecord, DamagedSnapshot) as error:
@@ -193,13 +193,13 @@ class Recovery:
     def _replay_to(self, committed: int, stopped: Callable[[], bool]) -> bool:
         if not self._replay(self._records(self.position, committed), committed, stopped):
             return False
-        # Offsets may have holes: the last record need not stand before the committed offset.
+        # Offsets may have holes: the last record need not be just before the committed offset.
         self.position = committed
         self.task.telemetry.recovery_left_records = 0
         return True
 
     def _records(self, start: int, stop: int, key: str | None = None) -> Iterator[Incoming]:
-        """The records that can be read; one that is damaged became a dead letter when it was processed."""
+        """Yield the readable records: a damaged one became a dead letter when it was processed."""
         while True:
             try:
                 yield from self._bus.read(self.task.partition, start, stop, key)
@@ -209,14 +209,14 @@ class Recovery:
                 return
 
     def _records_of(self, keys: Sequence[str], start: int, stop: int) -> Iterator[Incoming]:
-        """The records of some keys, in one pass however many they are."""
+        """Return the records of some keys, in one pass for any number of keys."""
         if len(keys) == 1:
             return self._records(start, stop, keys[0])
         wanted = frozenset(keys)
         return (record for record in self._records(start, stop) if record.key in wanted)
 
     def _replay(self, records: Iterator[Incoming], committed: int, stopped: Callable[[], bool]) -> bool:
-        """Take the records that are not in their key's snapshot; gives whether it came to the end."""
+        """Replay the records that are not in their key's snapshot. Return whether it has reached the end."""
         telemetry, saved, follows = self.task.telemetry, self._saved, self.position >= 0
 
         def unsaved() -> Iterator[Incoming]:
@@ -235,11 +235,11 @@ class Recovery:
         return not stopped()
 
     def follow(self) -> None:
-        """The task is where its owner is, and does from here on what that does, but for what it gives out."""
+        """Mark the task as level with its owner: from here on it does the same, with outputs withheld."""
         self.task.states.follow()
 
     def finish(self) -> None:
-        """Make the task one that goes on by itself from where `advance` has come."""
+        """Make the task ready to run from the offset that `advance` has reached."""
         self.task.states.loaded(self.position)
         self.task.position = self.position
         self.task.telemetry.recovery_seconds = self._took_s

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 IDLE_S = 0.5
-"""How long a member waits for records before the runner looks whether it should stop."""
+"""The time that a member waits for records before the runner checks whether to stop, in seconds."""
 
 TURN_S = 0.05
-"""How long each of several members waits for records where none had any: meanwhile the others are not asked."""
+"""The time that each of several members waits for records if none had any, in seconds: the others wait for it."""
 
 STOPPING_S = 5.0
-"""How long a clean stop may try to commit when the bus is unavailable."""
+"""The time that a clean stop may retry to commit while the bus is unavailable, in seconds."""
 
 _logger = logging.getLogger(__name__)
 
 
 class _Turn:
-    """A member and when it is its turn again: while the bus is unavailable, after ever longer pauses."""
+    """A member and the time of its next turn: while the bus is unavailable, pauses become longer."""
 
     def __init__(self, member: Member) -> None:
         self.member = member
@@ -53,28 +53,28 @@ class _Turn:
 
 
 class Runner:
-    """Reads, processes and commits until it is told to stop.
+    """Reads, processes and commits until it is stopped.
 
-    Results are exactly-once: outputs, snapshots and offsets go into one transaction, and whatever happens between two
-    of them (an error, kill -9, another member taking over) leads back to the state at the last one. While the bus is
-    unavailable, what was to be done is tried again. In normal operation nothing is logged.
+    Results are exactly-once. Outputs, snapshots and offsets go into one transaction. An error, kill -9 or a rebalance
+    between two transactions leads back to the state of the last one. While the bus is unavailable, operations are
+    retried. Normal operation logs nothing.
 
     Parameters:
-        bus: its topics have been created.
-        stages: the operators, and what joins their anomalies.
+        bus: the bus, with its topics created.
+        stages: the operators, and the stages that join their anomalies.
         topics: the names of the topics.
-        snapshot_records: how many records of a key are between two of its snapshots.
-        max_keys: how many keys of a task have a state; beyond that, the one heard least recently is given up.
-        live: whether outputs are about the present, see `Task`.
-        standby: whether to keep the states of partitions warm that other workers have, see `Standby`.
-        observers: who wants to see frames and scores, in the runner's thread.
-        telemetry: where to count; given where an observer shows it too.
-        pace: how much is done at once.
+        snapshot_records: the most records of a key between two of its snapshots.
+        max_keys: the most keys of a task with a state; beyond, the least recently active one is dropped.
+        live: whether outputs are about the present, see `RecordTask`.
+        standby: whether to replicate the states of other workers' partitions, see `Standby`.
+        observers: the observers of frames and scores, called in the runner's thread.
+        telemetry: its counters; given if an observer shows them, too.
+        pace: the amounts of work done at once.
         clock: seconds on a clock that never steps.
         wall_clock: seconds since the Unix epoch, for latencies only.
 
     Attributes:
-        telemetry: what is counted; may be read from any thread.
+        telemetry: its counters; may be read from any thread.
 
     """
 
@@ -124,22 +124,22 @@ class Runner:
         self._busy = False
 
     def recovering(self) -> dict[str, int]:
-        """What is left to be done until all states are what they were; empty when the runner is ready."""
+        """Return the groups and partitions to recover, with the records left; empty when the runner is ready."""
         left: dict[str, int] = {}
         for turn in self._turns:
             left |= turn.member.recovering()
         return left
 
     def look(self) -> None:
-        """Bring lag and missed records up to date now; while it runs this is done once a second."""
+        """Update lag and missed records now; `run` does so once a second."""
         for turn in self._turns:
             turn.member.look()
 
     def run(self, stop: threading.Event) -> None:
-        """Run until `stop` is set; then commit what was processed, with the states, and leave.
+        """Run until `stop` is set; then commit the processed records, with the states, and leave.
 
         Raises:
-            BusError: something that trying again does not mend. What is committed stays right.
+            BusError: an error that a retry does not fix. Committed results remain valid.
 
         """
         try:
@@ -156,7 +156,7 @@ class Runner:
                     _logger.warning("%s could not leave its group: %s", turn.member.name, error)
 
     def step(self, stop: threading.Event) -> None:
-        """Let each member whose turn it is do what is there to do; where nothing was, wait for a moment for it."""
+        """Let each member that is due do its work; if there was none, wait a moment for it."""
         began = self._clock()
         ready = [turn for turn in self._turns if turn.backoff.at <= began]
         if not ready:

@@ -1,11 +1,11 @@
 """Snapshots as bytes: plain data and arrays as MessagePack, compressed by zstandard. Never pickle.
 
 A snapshot is one zstandard frame around one MessagePack map: `v`, the version of this form, and `state`; other fields
-are passed over. An array is an extension of type 1 that holds `[dtype, shape, bytes]`, little-endian, in C order.
+are ignored. An array is an extension of type 1 that holds `[dtype, shape, bytes]`, little-endian, in C order.
 
-Whatever the bytes are, reading takes no more memory than three times `MAX_STATE_BYTES`, and some 90 bytes for each of
-`MAX_ITEMS`. All that is declared is checked before anything is made of it: an item of one byte takes up to 88, and a
-list whose header says that it is long takes its memory at once.
+For any bytes, reading needs at most three times `MAX_STATE_BYTES` of memory, and about 90 bytes for each of
+`MAX_ITEMS`. Declared sizes are checked before anything is allocated: an item of one byte needs up to 88, and a list
+allocates the length in its header at once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     """Makes a newer version's state of an older one's; a pure function, which may take its argument apart."""
 
 VERSION: Final = 2
-"""Of the form, and of what a task keeps of a key and of a stream. See `migrations.py` before it is raised."""
+"""The version of the form, and of a task's state of a key and of a stream. See `migrations.py` before raising it."""
 
 
 def _without_offsets(state: dict[str, Any]) -> dict[str, Any]:
-    """Make a state of form 2 of one of form 1, which had offsets in it. Counts of records go on from the offset."""
+    """Migrate a state of form 1, which contained offsets, to form 2. Counts of records continue from the offset."""
     if "base" in state:
         return {"base": state["base"], "counted": state["base"]}
     for stream in state["streams"].values():
@@ -44,16 +44,16 @@ def _without_offsets(state: dict[str, Any]) -> dict[str, Any]:
 
 
 MIGRATIONS: Final[Mapping[int, Migration]] = {1: _without_offsets}
-"""By an older version, what makes the next version's state of it."""
+"""The migrations to the next version, by the older version."""
 
 BASE_KEY: Final = ""
 """The key of the snapshot that holds the base, see `states`; no record that has a state has this key."""
 
 MAX_STATE_BYTES: Final = 128 << 20
-"""Of a state before compression."""
+"""The most bytes of a state before compression."""
 
 MAX_ITEMS: Final = 1 << 20
-"""Numbers, texts, lists, maps and arrays of a state; an array is one. What laggard writes has less than 10,000."""
+"""The most numbers, texts, lists, maps and arrays of a state; an array is one. States of laggard have under 10,000."""
 
 MAX_DEPTH: Final = 32
 MAX_DIMENSIONS: Final = 8
@@ -68,19 +68,19 @@ _NO_ARRAY: Final = "expected an array as dtype, shape and bytes"
 
 
 class SnapshotError(ValueError):
-    """A state that cannot be written, or bytes that are no snapshot of this form; says where and what was expected."""
+    """An invalid state, or bytes that are not a snapshot of this form, with the place and the expected content."""
 
 
 def encode_state(state: Mapping[str, Any], most_bytes: int = MAX_STATE_BYTES) -> bytes:
-    """A state as bytes: the same state always gives the same bytes.
+    """Return a state as bytes: the same state always gives the same bytes.
 
     Args:
         state: dictionaries with text keys, lists, tuples (which come back as lists), text, bytes, booleans, None,
             integers of 64 bits, floats, and arrays of booleans, integers and floats.
-        most_bytes: how long the result may be.
+        most_bytes: the most bytes of the result.
 
     Raises:
-        SnapshotError: something else is in it, and the message says where; or it is too much.
+        SnapshotError: the state contains something else, at the place in the message, or is too large.
 
     """
     packed = msgpack.packb({"v": VERSION, "state": _plain(state, "state", MAX_DEPTH)}, use_bin_type=True)
@@ -94,24 +94,24 @@ def encode_state(state: Mapping[str, Any], most_bytes: int = MAX_STATE_BYTES) ->
 
 
 def decode_state(value: bytes, place: str) -> dict[str, Any]:
-    """The state that was encoded, bit for bit; see `read_state`."""
+    """Return an encoded state, bit for bit; see `read_state`."""
     return read_state(value, place)[0]
 
 
 def read_state(value: bytes, place: str) -> tuple[dict[str, Any], bool]:
-    """The state that was encoded, and whether it was of an older form. Its arrays are copies that may be written to.
+    """Return an encoded state, and whether it was of an older form. Its arrays are writable copies.
 
     Args:
         value: any bytes.
-        place: where they come from, for errors: `snapshot gaussian counters[0] 'web-1'@1042`.
+        place: their origin, for errors: `snapshot gaussian counters[0] 'web-1'@1042`.
 
     Raises:
-        SnapshotError: they are no snapshot of this form.
+        SnapshotError: they are not a snapshot of this form or an older one.
 
     """
     try:
         size = zstandard.get_frame_parameters(value).content_size
-        # A frame without its size in the header answers a huge number here, and was not written by `encode_state`.
+        # The size of a frame without one in its header is a huge number. `encode_state` does not write such frames.
         if size > MAX_STATE_BYTES:
             raise SnapshotError(f"{place}: expected at most {MAX_STATE_BYTES:,} bytes, the header says {size:,}")
         packed = zstandard.ZstdDecompressor(max_window_size=MAX_STATE_BYTES).decompress(value, max_output_size=size)
@@ -120,7 +120,7 @@ def read_state(value: bytes, place: str) -> tuple[dict[str, Any], bool]:
     try:
         _check_items(packed)
         read = msgpack.unpackb(packed, raw=False, strict_map_key=True, ext_hook=_array, max_ext_len=len(packed))
-    except Exception as error:  # noqa: BLE001 - msgpack raises many kinds, BufferError and MemoryError among them
+    except Exception as error:  # noqa: BLE001 - msgpack raises many kinds, such as BufferError and MemoryError
         raise SnapshotError(f"{place}: expected MessagePack: {str(error) or type(error).__name__}") from None
     if not isinstance(read, dict) or not isinstance(read.get("v"), int):
         raise SnapshotError(f"{place}: expected a map with the version of its form")
@@ -131,7 +131,7 @@ def read_state(value: bytes, place: str) -> tuple[dict[str, Any], bool]:
         return _migrated(state, read["v"], place), read["v"] < VERSION
     except SnapshotError:
         raise
-    except Exception as error:  # noqa: BLE001 - a migration expects what that version wrote
+    except Exception as error:  # noqa: BLE001 - a migration expects a state that this version wrote
         raise SnapshotError(f"{place}: expected a state of form {read['v']}: {type(error).__name__}: {error}") from None
 
 
@@ -147,12 +147,12 @@ def _migrated(state: dict[str, Any], version: int, place: str) -> dict[str, Any]
 
 
 def state_bytes(value: bytes) -> int:
-    """The size of an encoded state before compression."""
+    """Return the size of an encoded state before compression."""
     return int(zstandard.get_frame_parameters(value).content_size)
 
 
 def _plain(value: Any, path: str, depth: int) -> Any:
-    """The same with arrays as extensions. Raises SnapshotError naming the part that is no plain data."""
+    """Return the value with arrays as extensions. Raises SnapshotError that names a part that is not plain data."""
     match value:
         case None | bool() | str() | bytes() | float():
             return value
@@ -186,22 +186,22 @@ def _extension(array: np.ndarray[Any, Any], path: str) -> msgpack.ExtType:
 
 
 def _check_items(packed: bytes) -> None:
-    """Raise where this is not one whole value, or one of too many items; makes nothing of it."""
+    """Raise for an incomplete value, or for one of too many items, without building it."""
     if len(packed) > MAX_ITEMS:
         if not _are_few(packed):
             raise ValueError(f"expected one value of at most {MAX_ITEMS:,} items")
         return
-    # It is too short to have more, if each is there.
+    # A complete value of this length cannot have more items.
     unpacker = msgpack.Unpacker(max_buffer_size=len(packed), read_size=1)
     unpacker.feed(packed)
     unpacker.skip()
 
 
 def _are_few(packed: bytes) -> bool:
-    """Whether this is one whole MessagePack value of at most `MAX_ITEMS` items."""
+    """Return whether this is one whole MessagePack value of at most `MAX_ITEMS` items."""
     at, left = 0, 1
     for seen in range(MAX_ITEMS):
-        if not left or left > min(len(packed) - at, MAX_ITEMS - seen):  # each has a byte at least
+        if not left or left > min(len(packed) - at, MAX_ITEMS - seen):  # each has at least one byte
             break
         head = packed[at]
         at += 1
@@ -223,7 +223,7 @@ def _are_few(packed: bytes) -> bool:
 
 
 _HEADS: Final = (
-    (0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0),  # none, what is never used, false and true
+    (0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0),  # nil, unused, false and true
     (1, 0, 0), (2, 0, 0), (4, 0, 0),  # bytes
     (1, 1, 0), (2, 1, 0), (4, 1, 0),  # extensions
     (0, 4, 0), (0, 8, 0),  # floats
@@ -233,14 +233,14 @@ _HEADS: Final = (
     (1, 0, 0), (2, 0, 0), (4, 0, 0),  # text
     (2, 0, 1), (4, 0, 1), (2, 0, 2), (4, 0, 2),  # lists and maps
 )  # fmt: skip
-"""By the first byte of an item, from 0xC0 on: of how many bytes its length is, what follows
-beside, and how many items each of it is."""
+"""By the first byte of an item, from 0xC0 on: the bytes of its length field, the further bytes, and the number of items
+for each unit of the length."""
 
 
 def _array(code: int, data: bytes) -> np.ndarray[Any, Any]:
     if code != _ARRAY:
         raise ValueError(f"expected extension {_ARRAY}, got {code}")
-    # The head alone is read so: what is behind it may be long, and is no MessagePack but for its own length.
+    # Only the head is unpacked: the data behind it may be long, and is raw after its length field.
     unpacker = msgpack.Unpacker(read_size=_HEAD_BYTES, max_buffer_size=_HEAD_BYTES, max_str_len=3)
     unpacker.feed(data[:_HEAD_BYTES])
     if unpacker.read_array_header() != 3 or (name := unpacker.unpack()) not in _DTYPES:

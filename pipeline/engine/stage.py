@@ -1,7 +1,7 @@
-"""A stage: what reads a topic, keeps a state for each key, and publishes; and its task, one stage on one partition.
+"""A stage reads a topic, has a state for each key, and publishes; its task is the stage on one partition.
 
-An operator is a stage, and so is what joins anomalies to incidents. What all tasks have in common is here: where they
-are in the input, what they give out until somebody takes it, how what cannot be used is refused, and replay.
+Operators are stages, and so is the one that joins anomalies to incidents. This module has the common parts of all
+tasks: their position, their outputs until they are taken, the rejection of unusable records, and replay.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 SNAPSHOT_RECORDS: Final = 200
 MAX_KEYS: Final = 1024
-"""Keys of one task: a host of 300 processes takes about 1 MB."""
+"""The most keys of one task: a host of 300 processes needs about 1 MB."""
 
 LONGEST_REASON: Final = 1000
 MOST_TOLD: Final = 20
-"""States of a task that cannot be used, of which the log has the reason."""
+"""The most unusable states of a task that are logged with the reason."""
 
 FAR_AHEAD_S: Final = 3600.0
-"""A frame or a request that is further ahead of the time of its record is refused."""
+"""A frame or a request that is further ahead of the time of its record, in seconds, is rejected."""
 
 REPLAY_HEADER: Final = "laggard-replay"
-"""A record with this header was recorded earlier: what comes of it is not live. Its value does not matter."""
+"""The header of a record that was recorded earlier: its results are not live. The value does not matter."""
 
 NOT_SHOWN: Final = "%s cannot show what came of %r"
 
@@ -50,7 +50,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that could not be used, as it was received, and why."""
+    """An unusable record as it was received, and the reason."""
 
     operator: str
     record: Incoming
@@ -59,7 +59,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Rekeyed:
-    """A frame for those who read another topic, made of one of this."""
+    """A frame for another topic, made from one of this topic."""
 
     frame: Frame
     live: bool
@@ -69,14 +69,14 @@ Output = Published | Rekeyed | DeadLetter
 
 
 class TaskOptions(TypedDict, total=False):
-    """How a task does its work; each of it has a default.
+    """The options of a task; each has a default.
 
     Keys:
-        snapshot_records: how many records of a key are between two of its snapshots.
-        max_keys: how many keys have a state at most.
+        snapshot_records: the most records of a key between two of its snapshots.
+        max_keys: the most keys with a state.
         live: whether outputs are about the present.
-        observers: who wants to see what comes of the records.
-        telemetry: where to count.
+        observers: the observers of its results.
+        telemetry: its counters.
     """
 
     snapshot_records: int
@@ -87,18 +87,17 @@ class TaskOptions(TypedDict, total=False):
 
 
 class Stage(ABC):
-    """What reads a topic: an operator as it is wired, or what joins anomalies.
+    """A reader of a topic: an operator with its settings, or one that joins anomalies.
 
     Attributes:
-        name: in settings, groups, snapshots and outputs: `gaussian`.
-        topic: what it reads.
-        state_version: of the form of its state.
-        migrations: by an older version of its state, what makes the next version's of it. A version that is not there
-            is rebuilt from the input.
-        writes: where its results go, beside the dead letters.
-        remembers: whether what it makes of a record depends on earlier ones; else it has no states, and no snapshots.
-        leads: whether it is the one of those that read its topic that tells what is the same for all of them: records
-            that nobody can use, and feedback.
+        name: its name in settings, groups, snapshots and outputs: `gaussian`.
+        topic: the topic that it reads.
+        state_version: the version of the form of its state.
+        migrations: by an older version of its state, the migration to the next version. A state of a missing version is
+            rebuilt from the input.
+        writes: the topics of its results, in addition to the dead letters.
+        remembers: whether its results depend on earlier records; otherwise it has no states and no snapshots.
+        leads: whether it is the one stage of its topic that reports for all of them: unusable records, and feedback.
 
     """
 
@@ -114,12 +113,12 @@ class Stage(ABC):
 
     @property
     def generation(self) -> int:
-        """Of its snapshots: grows with the version of their form and with that of the state, see `migrations.py`."""
+        """The generation of its snapshots: it grows with the versions of form and state, see `migrations.py`."""
         return snapshots.VERSION + self.state_version - 1
 
     @property
     def snapshots(self) -> str:
-        """What a bus knows its snapshots by."""
+        """The name of its snapshots on a bus."""
         return snapshot_name(self.name, self.generation)
 
     @abstractmethod
@@ -128,22 +127,22 @@ class Stage(ABC):
 
 
 class StageTask(ABC):
-    """One stage on one partition. Records in, outputs and snapshots out; knows no bus and no clock.
+    """One stage on one partition: records in, outputs and snapshots out, without a bus or a clock.
 
     Parameters:
-        stage: which.
-        partition: where the records come from.
-        states: of all keys, without any.
-        observers: who wants to see what comes of the records.
-        telemetry: where to count.
+        stage: the stage.
+        partition: the input partition.
+        states: the states of all keys, empty.
+        observers: the observers of its results.
+        telemetry: its counters.
 
     Attributes:
-        stage: which.
-        partition: where the records come from.
-        position: the first offset that was not processed.
-        outputs: what came out, until somebody takes it.
-        states: of all keys.
-        telemetry: where it counts.
+        stage: the stage.
+        partition: the input partition.
+        position: the first unprocessed offset.
+        outputs: the outputs until they are taken.
+        states: the states of all keys.
+        telemetry: its counters.
 
     """
 
@@ -166,10 +165,10 @@ class StageTask(ABC):
         self._failures = 0
 
     def process(self, record: Incoming) -> bool:
-        """Take the next record: whatever it is, the task can go on after it.
+        """Process the next record. The task can continue after any record.
 
         Returns:
-            Whether its time is when it was made: a mark's is the moment that it asks about.
+            Whether its time is that at which it was made: a mark's is the moment that it asks about.
 
         """
         self._pass(record)
@@ -187,16 +186,16 @@ class StageTask(ABC):
 
     @contextmanager
     def _setting_aside(self, key: str) -> Iterator[list[str]]:
-        """Give the state of a key up where it raises, so that the key learns anew: it would raise at each record.
+        """Drop the state of a key that raises, so that it learns from scratch: it would raise at each record.
 
         Yields:
-            Where the reason is put.
+            The list that gets the reason.
 
         """
         failed: list[str] = []
         try:
             yield failed
-        except Exception as error:  # noqa: BLE001 - a state that somebody else wrote may raise anything
+        except Exception as error:  # noqa: BLE001 - a third-party state may raise anything
             failed.append(f"{type(error).__name__}: {error}")
             self.states.set_aside(key, self.position)
             if self._counts is self.telemetry and self._failures < MOST_TOLD:
@@ -207,26 +206,26 @@ class StageTask(ABC):
 
     @abstractmethod
     def _process(self, record: Incoming) -> bool:
-        """Take a record, which is counted; see `process`."""
+        """Process a counted record; see `process`."""
 
     def _pass(self, record: Incoming) -> None:
-        """Note that the next record has come."""
+        """Advance past the next record."""
         self.position = record.offset + 1
         self.states.counted += 1
 
     def skip(self, record: Incoming) -> None:
-        """Pass over a record that is in its key's state already."""
+        """Skip a record that is already in its key's state."""
         self._pass(record)
         self.states.skipped(record.key)
 
     def damaged_record(self, offset: int, reason: str) -> None:
-        """Pass over a record that the bus could not read."""
+        """Skip a record that the bus could not read."""
         self.position = offset + 1
         self._counts.records += 1
         self._refuse_for_all(Incoming(self.partition, offset, "", b"", 0.0), reason)
 
     def _refuse_for_all(self, record: Incoming, reason: str) -> None:
-        """Refuse what nobody who reads this topic can use: one of them tells it."""
+        """Reject a record that no reader of this topic can use: only one of them reports it."""
         if self.stage.leads:
             self._refuse(record, reason)
 
@@ -239,21 +238,21 @@ class StageTask(ABC):
             try:
                 tell(observer)
             except Exception:
-                # It only looks on: what it misses changes no result.
+                # A failure of an observer must not change results.
                 _logger.exception(NOT_SHOWN, type(observer).__name__, key)
 
     def _place(self, record: Incoming) -> str:
         return f"{self.partition.topic}[{self.partition.number}]@{record.offset}"
 
     def found(self) -> None:  # noqa: B027 - most have nothing to do
-        """Tell the observers that the state is there: the worker goes on with it from here."""
+        """Notify the observers that the state is ready: the worker continues with it from here."""
 
     @abstractmethod
     def lost(self) -> None:
-        """Tell the observers that this state is given up."""
+        """Notify the observers that this state is dropped."""
 
     def refresh(self) -> None:
-        """Bring the telemetry of the states up to date."""
+        """Update the telemetry of the states."""
         self.telemetry.keys = len(self.states)
         self.telemetry.state_bytes = self.states.state_bytes
         self.telemetry.keys_evicted += self.states.evicted
@@ -261,7 +260,7 @@ class StageTask(ABC):
         self.states.evicted = self.states.failed = 0
 
     def replay(self, records: Iterable[Incoming]) -> None:
-        """Take records that were processed before: nothing is counted or shown, and what comes of them is withheld."""
+        """Process earlier records again: nothing is counted or observed, and outputs are withheld."""
         observers, self._observers = self._observers, ()
         self._counts = TaskTelemetry(self.stage.name, self.partition.topic, self.partition.number)
         try:
@@ -273,11 +272,11 @@ class StageTask(ABC):
 
 
 class RecordTask(StageTask):
-    """One stage on one partition of frames, marks and what else `records` has; parameters as those of `StageTask`.
+    """One stage on one partition of frames, marks and other `records`; parameters as those of `StageTask`.
 
     Parameters:
         live: whether outputs are about the present. It is an argument, not a comparison with a clock, so that the same
-            input gives the same outputs; records with the replay header are never live.
+            input gives the same outputs. Records with the replay header are never live.
 
     """
 
@@ -296,7 +295,7 @@ class RecordTask(StageTask):
         self._decoder = Decoder()
 
     def share(self, decoder: Decoder) -> None:
-        """Use a decoder that other tasks use for the same records."""
+        """Share a decoder with other tasks that process the same records."""
         self._decoder = decoder
 
     def _process(self, record: Incoming) -> bool:
@@ -306,7 +305,7 @@ class RecordTask(StageTask):
             self._refuse_for_all(record, str(error))
             return not recorded_earlier(record)
         if isinstance(received, Frame | Request) and 0.0 < record.ts < received.ts - FAR_AHEAD_S:
-            # Whatever came after it would be late.
+            # All later records would be late.
             expected = f"a time of at most an hour after the record's own, {record.ts!r}"
             self._refuse_for_all(record, f"{self._place(record)}: expected {expected}, got {received.ts!r}")
             return False
@@ -314,21 +313,21 @@ class RecordTask(StageTask):
         return isinstance(received, Frame) and not recorded_earlier(record)
 
     def receive(self, record: Incoming, received: Received) -> None:
-        """Take the next record, which is decoded already."""
+        """Process the next record, which is already decoded."""
         self._pass(record)
         self._receive(record, received)
 
     @abstractmethod
     def _receive(self, record: Incoming, received: Received) -> None:
-        """Take a record that is decoded and counted."""
+        """Process a decoded record, after the position has advanced past it."""
 
     def finish(self) -> None:
-        """Give out what waited for more: nothing will come. For recorded data; on a bus something always may."""
+        """Publish results that wait for more input, for recorded data: on a bus more may always come."""
 
     def _is_live(self, record: Incoming) -> bool:
         return self._live and not recorded_earlier(record)
 
 
 def recorded_earlier(record: Incoming) -> bool:
-    """Whether a record was recorded before it came to where it is."""
+    """Return whether a record was recorded earlier, by its header."""
     return bool(record.headers) and any(name == REPLAY_HEADER for name, _ in record.headers)

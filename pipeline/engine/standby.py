@@ -1,11 +1,10 @@
-"""Standby: the states of partitions that other members have, kept warm by replay.
+"""Standby: replicas of the states of other members' partitions, updated by replay.
 
-A standby does what a recovery does, only earlier: it loads the snapshots and replays the input up to what the
-partition's owner has committed, again and again, with outputs withheld and nothing saved. When the partition comes to
-this member, what is left to be replayed is what was committed in the last second.
+A standby is an early recovery. It loads the snapshots, and repeatedly replays the input up to the offset that the
+partition's owner has committed. Outputs are withheld, and nothing is saved. When the partition is assigned to this
+member, only the records that were committed in the last second are left to replay.
 
-It costs as much processor time and memory as having the partition, for each partition of the group's topic that
-this member has not.
+Each partition of the group's topic that this member does not have costs as much CPU time and memory as one that it has.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ if TYPE_CHECKING:
 
 EVERY_S: Final = 1.0
 CONFIRM_EVERY_S: Final = 300.0
-"""How often the standby looks which snapshots the owner has saved meanwhile."""
+"""The time between two checks for snapshots that the owner has saved, in seconds."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Standby:
-    """States of partitions that other members have; for one thread at a time.
+    """The states of other members' partitions; for one thread at a time.
 
     Parameters:
-        bus: where snapshots and input are.
-        group: whose committed offsets are followed.
+        bus: the bus with snapshots and input.
+        group: the group whose committed offsets are followed.
         topic: the topic's full name.
         new_tasks: makes the tasks of a partition without any state.
-        mine: whether a partition is this member's now.
+        mine: returns whether a partition is this member's now.
         clock: seconds on a clock that never steps.
 
     """
@@ -63,7 +62,7 @@ class Standby:
         self._confirmed_at: dict[Partition, float] = {}
 
     def take(self, partition: Partition) -> Recoveries | None:
-        """What there is of a partition; it is not followed any more."""
+        """Stop following a partition, and return its recoveries; None without usable ones."""
         recovery = self._recoveries.pop(partition, None)
         if recovery is None:
             return None
@@ -72,10 +71,10 @@ class Standby:
         return recovery if recovery.usable else None
 
     def advance(self, stopped: Callable[[], bool]) -> None:
-        """Follow each partition's owner to where it is now, or until it is stopped.
+        """Follow the owner of each partition to its present offset, or until stopped.
 
         Raises:
-            BusError: to try again would not help.
+            BusError: an error that a retry does not fix.
 
         """
         try:
@@ -103,7 +102,7 @@ class Standby:
                 task.telemetry.standby_left_records = committed - task.telemetry.standby_position
 
     def _confirm(self, recovery: Recoveries) -> None:
-        """Look which snapshots the owner has saved, so that what is in them need not be replayed a second time."""
+        """Note the snapshots that the owner has saved, so that their records need not be replayed a second time."""
         partition, now = recovery.tasks.partition, self._clock()
         if now - self._confirmed_at.get(partition, now - CONFIRM_EVERY_S) >= CONFIRM_EVERY_S:
             self._confirmed_at[partition] = now

@@ -1,22 +1,22 @@
-"""The states of a task's keys: which there are, when each is saved, and where a replay has to begin.
+"""The states of a task's keys: their snapshots, the limits on their number, and the beginning of a replay.
 
-A snapshot of a key is taken after so many of its records, in different keys at different records, so that few fall
-together; after fewer where there are many keys, so that a recovery has not much more than `REPLAY_RECORDS` to replay.
-Distances are counted in records, not in seconds, so that a task that was interrupted takes the same snapshots as one
-that was not. They are not counted in offsets either: those of Kafka have holes, where transactions end. So a state
-depends on the records alone, and equal states have equal bytes. Beside the snapshots the *base* is saved, the first
-offset that is not in some key's snapshot, with the number of records before it: replay begins there, and goes on
-counting. A key that has fallen silent is saved once more, so that it does not hold the base back.
+Each key is saved after a number of its records, different keys at different records, so that few snapshots are due at
+once. The number is lower with many keys, so that a recovery replays not much more than `REPLAY_RECORDS`. Distances are
+counted in records, not in seconds, so that an interruption of the task does not change its snapshots. They are not
+counted in offsets, since those of Kafka have holes where transactions end. So a state depends on the records alone,
+and equal states have equal bytes. The *base* is saved with the snapshots: the first offset that is not in the snapshot
+of its key, and the number of records before it. A replay begins there, and continues the count. A silent key is saved
+once more, so that it does not hold the base back.
 
-Of more than `max_keys` keys the one heard least recently is given up, and so is one that was silent for too long; a
-snapshot without content tells that to a later recovery. Where a key is told of by somebody who waits for how that ends,
-it is noted when the key falls silent. All of it follows from the records alone; what changes a key at the record of
-another one is in that very commit, so that a replay, which may begin behind that record, finds it done.
+If there are more than `max_keys` keys, the least recently active one is dropped. So is a key that was silent for too
+long. An empty snapshot marks this for later recoveries. If the state of a key awaits further records, the silence of
+the key is detected. All of this depends on the records alone. A change to a key at the record of another one is in the
+same commit as that record, since a replay may begin after it.
 
 Memory: `max_keys` states, each with an operator for each scope (see there; for `gaussian` 176 bytes per row and
-feature), with the newest frame of each and the 256 sequence numbers last seen; snapshots that wait for a
-commit, of which there are as many as fell due since the last one; and what the task's decoder remembers of names. A
-recovery holds the partition's newest snapshots as bytes beside the states that it makes of them.
+feature), the newest frame of each scope, and the last 256 sequence numbers; the snapshots that have become due since
+the last commit; and the names in the task's decoder. A recovery also holds the newest snapshots of the partition as
+bytes.
 """
 
 from __future__ import annotations
@@ -48,31 +48,31 @@ if TYPE_CHECKING:
     from laggard.pipeline.engine.stage import Stage
 
 GIVEN_UP: Final = b""
-"""The content of the snapshot that says that a key has no state any more."""
+"""The content of the snapshot of a key whose state was dropped."""
 
 MAX_SNAPSHOT_BYTES: Final = 48 << 20
-"""A bus takes values of 64 MiB."""
+"""The most bytes of a snapshot: a bus accepts values of up to 64 MiB."""
 
 MAX_TAKEN_BYTES: Final = 8 << 20
-"""A commit is to be short: what is beyond goes into the next one."""
+"""A commit with this many bytes of snapshots takes no more, so that commits are short: the next one does."""
 
 REPLAY_RECORDS: Final = 25_000
-"""Between two snapshots of all keys there are at most about so many records."""
+"""About the most records of a partition between two snapshots of all keys ..."""
 
 FEWEST_RECORDS: Final = 10
-"""... unless a key would have to be saved after fewer than so many of its own."""
+"""... except if a key would be saved after fewer of its own records than this."""
 
 FORGOTTEN_RECORDS: Final = 100_000
-"""A key that was silent while all keys had so many records each is given up: at 5 s ticks after some two days."""
+"""A key that was silent for this number of records per key is dropped: after about two days at 5 s ticks."""
 
 SILENT_RECORDS: Final = 200
-"""A key has fallen silent when all keys had so many records each meanwhile, beside the time that has passed: one other
-key's clock, which may be wrong, is not enough."""
+"""A key counts as silent only after this number of records per key, in addition to the time: the clock of a single
+other key may be wrong."""
 
 _MOST_RECORDS: Final = 1 << 53
 
 _SILENT_ROUNDS: Final = 4
-"""A key that was not saved while all keys together had records for so many rounds of snapshots has fallen silent."""
+"""A key with unsaved records is saved as silent after the records of this number of rounds of snapshots of all keys."""
 
 _logger = logging.getLogger(__name__)
 
@@ -81,8 +81,8 @@ class KeyState(Protocol):
     """The state of one key.
 
     Attributes:
-        records: how many records of the key have changed it.
-        heard: how many records of the partition came before the last of them; see `States.counted`.
+        records: the number of records of the key that have changed it.
+        heard: the number of records of the partition before the last of these; see `States.counted`.
 
     """
 
@@ -91,17 +91,17 @@ class KeyState(Protocol):
 
     @property
     def ts(self) -> float:
-        """The time that it is of, seconds since the Unix epoch; 0 where there is none."""
+        """The time of the state, seconds since the Unix epoch; 0 without one."""
 
     @property
     def awaited_until(self) -> float:
-        """Until when it is waited for more of the key, seconds since the Unix epoch; infinite where nothing waits."""
+        """The time until which further records of the key are awaited, seconds since the Unix epoch; or infinity."""
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
 
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
 
 
 State = TypeVar("State", bound=KeyState)
@@ -112,8 +112,8 @@ class _Place:
     """A place in the partition.
 
     Attributes:
-        offset: of a record.
-        counted: how many records come before it.
+        offset: the offset of a record.
+        counted: the number of records before it.
 
     """
 
@@ -123,10 +123,10 @@ class _Place:
 
 @dataclass(slots=True)
 class _Unsaved(_Place):
-    """Where a key's first record is that is not in its snapshot, or some place before that.
+    """The place of a key's first record that is not in its snapshot, or a place before that.
 
     Attributes:
-        last: the offset of its last record.
+        last: the offset of the key's last record.
 
     """
 
@@ -135,13 +135,13 @@ class _Unsaved(_Place):
 
 @dataclass(slots=True)
 class Loaded:
-    """What a task's snapshots gave.
+    """The result of loading a task's snapshots.
 
     Attributes:
-        base: where the replay begins; None where no snapshot tells it.
+        base: the offset at which the replay begins; None without a snapshot of it.
         saved: by key, the first offset that is not in its state.
-        damaged: by key, why its snapshot could not be used.
-        migrated: how many were of an older version.
+        damaged: by key, the reason for which its snapshot is unusable.
+        migrated: the number of snapshots of older versions.
 
     """
 
@@ -152,16 +152,16 @@ class Loaded:
 
 
 def _time_of(keyed: KeyState) -> float:
-    """The time of a state, for its snapshot; 0 where it has none that can be told."""
+    """Return the time of a state, for its snapshot; 0 without a valid one."""
     try:
         ts = float(keyed.ts)
-    except Exception:  # noqa: BLE001 - of a state that somebody else wrote
+    except Exception:  # noqa: BLE001 - a third-party state may raise anything
         return 0.0
     return ts if 0.0 <= ts <= MAX_TS else 0.0
 
 
 def _base_of(snapshot: Snapshot, place: str) -> tuple[int, int]:
-    """Where the replay begins, and how many records come before. Raises `SnapshotError` where that cannot be."""
+    """Return the beginning of the replay, and the number of records before it. Raises `SnapshotError` if invalid."""
     state = decode_state(snapshot.value, place)
     base, counted = state["base"], state["counted"]
     if not (type(base) is type(counted) is int and 0 <= counted <= base <= snapshot.offset):
@@ -174,16 +174,16 @@ class States(Generic[State]):
     """The states of one task.
 
     Parameters:
-        stage: whose they are.
-        partition: whose keys these are.
-        empty: makes the state of a key of which nothing was heard.
-        snapshot_records: how many records of a key are between two of its snapshots, at most.
-        max_keys: how many keys may have a state.
+        stage: the stage of the task.
+        partition: the input partition of the task.
+        empty: makes the state of a new key.
+        snapshot_records: the most records of a key between two of its snapshots.
+        max_keys: the most keys with a state.
 
     Attributes:
-        counted: how many records of the partition came so far, each once: the measure of all distances.
-        evicted: how many keys were given up.
-        failed: how many of them were set aside.
+        counted: the number of records of the partition so far, each counted once: the measure of all distances.
+        evicted: the number of dropped keys.
+        failed: the number of these that were set aside.
         state_bytes: the size of the newest snapshots of all keys, before compression.
 
     """
@@ -201,14 +201,14 @@ class States(Generic[State]):
         self._empty = empty
         self._snapshot_records = self._every = snapshot_records
         self._max_keys = max_keys
-        self._keys: dict[str, State] = {}  # the one heard least recently first
-        self._unsaved: dict[str, _Unsaved] = {}  # of the keys that have records beyond their snapshots; the least first
+        self._keys: dict[str, State] = {}  # the least recently active first
+        self._unsaved: dict[str, _Unsaved] = {}  # of keys with records after their snapshots; the lowest first
         self._passed: list[_Place] = []  # places that a standby has passed
-        self._relearned: set[str] = set()  # keys of which it is not known when they were heard last
+        self._relearned: set[str] = set()  # keys whose last record is unknown
         self._sizes: dict[str, int] = {}
         self._unsavable: set[str] = set()
         self._to_save: list[str] = []  # keys whose snapshots are damaged or of an older generation
-        self._awaited: dict[str, None] = {}  # keys of which something has to end; the one heard least recently first
+        self._awaited: dict[str, None] = {}  # keys whose further records are awaited; the least recently active first
         self._due: deque[Snapshot] = deque()
         self._at_once: list[Snapshot] = []  # for the next commit, whatever its size
         self._replaying = False
@@ -218,15 +218,15 @@ class States(Generic[State]):
         return len(self._keys)
 
     def keys(self) -> tuple[str, ...]:
-        """All keys that have a state, the one heard least recently first."""
+        """Return all keys with a state, the least recently active first."""
         return tuple(self._keys)
 
     def get(self, key: str) -> State | None:
-        """The state of a key, None where it has none."""
+        """Return the state of a key; None without one."""
         return self._keys.get(key)
 
     def open(self, key: str, offset: int) -> State:
-        """The state of a key; a new one, in the place of the key heard least recently, where it has none."""
+        """Return the state of a key. A new one replaces that of the least recently active key if there are too many."""
         keyed = self._keys.get(key)
         if keyed is None:
             while len(self._keys) >= self._max_keys:
@@ -249,24 +249,24 @@ class States(Generic[State]):
             self._save_at_once(self._snapshot(key, offset, _time_of(keyed), GIVEN_UP))
 
     def set_aside(self, key: str, position: int) -> None:
-        """Give a key up whose state cannot be used: nothing of it is told or saved."""
+        """Drop a key with an unusable state, which `take_gone` does not yield."""
         if key in self._keys:
             self._give_up(key, position)
             self._gone = [each for each in self._gone if each[0] != key]
             self.failed += not self._replaying
 
     def _save_at_once(self, snapshot: Snapshot) -> None:
-        # What was due of the key must not come after this.
+        # An earlier snapshot of the key must not follow this one.
         self._due = deque(each for each in self._due if each.key != snapshot.key)
         self._at_once.append(snapshot)
 
     def take_gone(self) -> Iterator[tuple[str, State]]:
-        """The keys that were given up since this was asked last, with their states."""
+        """Yield the keys that were dropped since the last call, with their states."""
         while self._gone:
             yield self._gone.pop(0)
 
     def heard(self, key: str, offset: int) -> None:
-        """A record changed the state of a key: note it, and save the key if it is its turn."""
+        """Note that a record changed the state of a key, and save the key if it is due."""
         keyed = self._keys[key] = self._keys.pop(key)
         keyed.records += 1
         keyed.heard = self.counted - 1
@@ -278,39 +278,39 @@ class States(Generic[State]):
             self._save(key, offset + 1)
 
     def _space(self) -> None:
-        """Say how many records of a key are between two of its snapshots, with as many keys as there are.
+        """Set the number of records of a key between two of its snapshots, by the number of keys.
 
-        In halves, so that a key whose turn it was is not passed over when there is one key more or less.
+        It changes by a factor of two, so that a key is not skipped when there is one key more or less.
         """
         self._every = self._snapshot_records
         while self._every * len(self._keys) > REPLAY_RECORDS and self._every >= 2 * FEWEST_RECORDS:
             self._every //= 2
 
     def look_after_silent(self, position: int) -> None:
-        """Save the key whose records have waited longest for it, and give up the one heard least recently.
+        """Save the key whose records have waited longest for it, and drop the least recently active one.
 
-        Each only if that is too long ago. Called after each record, with the first offset that was not processed.
+        Each only if that is too long ago. Called after each record, with the first unprocessed offset.
         """
         if self._saving and self._unsaved:
             key, unsaved = next(iter(self._unsaved.items()))
             if self.counted - unsaved.counted > _SILENT_ROUNDS * self._every * len(self._keys):
                 self._save(key, position)
-        # What is given up goes into the same commit as the record that it was given up at: a replay finds it done.
+        # The key is dropped in the same commit as the record that causes it: a replay finds it done.
         if self._keys and not self._replaying:
             key, keyed = next(iter(self._keys.items()))
             if self.counted - keyed.heard > FORGOTTEN_RECORDS * len(self._keys):
                 self._give_up(key, position)
 
     def silent(self, ts: float) -> tuple[str, State] | None:
-        """A key that has fallen silent while it is waited for more of it: of those the one heard least recently.
+        """Return the least recently active key whose further records are awaited, if it has fallen silent.
 
-        Whoever asks changes its state so that nothing waits any more, and calls `silenced`.
+        The caller changes its state so that nothing is awaited any more, and calls `silenced`.
 
         Args:
-            ts: the time of the newest record, of whatever key, seconds since the Unix epoch.
+            ts: the time of the newest record of any key, seconds since the Unix epoch.
 
         Returns:
-            The key and its state; None where there is none, and in a replay, whose snapshots have it.
+            The key and its state; None without such a key, and in a replay, whose snapshots have the change.
 
         """
         if self._replaying or not self._awaited:
@@ -322,14 +322,14 @@ class States(Generic[State]):
         return key, keyed
 
     def silenced(self, key: str, position: int) -> None:
-        """The state of a key was changed at another key's record, before this position."""
+        """Save a silent key, whose state was changed at another key's record, before this position."""
         del self._awaited[key]
         self._unsaved.pop(key, None)
         if self._saving and (snapshot := self._encoded(key, position)) is not None:
             self._save_at_once(snapshot)
 
     def save_all(self, position: int) -> None:
-        """Save every key that has records beyond its snapshot."""
+        """Save every key with records after its snapshot."""
         for key in list(self._unsaved):
             self._save(key, position)
 
@@ -339,16 +339,16 @@ class States(Generic[State]):
             self._due.append(snapshot)
 
     def _encoded(self, key: str, position: int) -> Snapshot | None:
-        """A snapshot of a key; None where it cannot be saved."""
+        """Return a snapshot of a key; None if it cannot be saved."""
         keyed = self._keys[key]
         told = {"operator": self._stage.name, "state_version": self._stage.state_version}
         try:
             value = encode_state({**told, **keyed.snapshot()}, MAX_SNAPSHOT_BYTES)
         except SnapshotError as error:
-            # Such a key is learned anew after a restart; it must not keep the others from being saved.
+            # Such a key is learned from scratch after a restart. It must not prevent the others from being saved.
             self._tell_unsavable(key, error)
             return None
-        except Exception as error:  # noqa: BLE001 - of a state that somebody else wrote
+        except Exception as error:  # noqa: BLE001 - a third-party state may raise anything
             self._tell_unsavable(key, error)
             self.set_aside(key, position)
             return None
@@ -366,7 +366,7 @@ class States(Generic[State]):
         return Snapshot(self._stage.snapshots, self._partition, key, offset, ts, value)
 
     def take(self, position: int) -> list[Snapshot]:
-        """The snapshots that are due, for the commit up to this position; some, if all are too much for one."""
+        """Remove and return the due snapshots, or as many as fit, for the commit up to this position."""
         taken, self._at_once = self._at_once, []
         size = 0
         while self._due and size < MAX_TAKEN_BYTES:
@@ -383,11 +383,11 @@ class States(Generic[State]):
         return self._snapshot(BASE_KEY, position, ts, value)
 
     def whole(self, position: int, ts: float) -> list[Snapshot]:
-        """Snapshots of all that there is, as it is at this position: a recovery begins with them, and replays nothing.
+        """Return snapshots of the whole state at this position, from which a recovery replays nothing.
 
         Args:
             position: the first offset that is not in them.
-            ts: their time where they have none of their own, seconds since the Unix epoch.
+            ts: the time of the base, seconds since the Unix epoch.
 
         """
         found = (self._encoded(key, position) for key in tuple(self._keys))
@@ -397,7 +397,7 @@ class States(Generic[State]):
     # Recovery.
 
     def load(self, snapshots: Iterable[Snapshot]) -> Loaded:
-        """Take over the newest snapshots of all keys. Nothing is given up until `follow`, or saved until `loaded`."""
+        """Restore the newest snapshots of all keys. `follow` allows dropping silent keys, and `loaded` saving."""
         self._replaying = True
         self._saving = False
         loaded = Loaded()
@@ -420,10 +420,10 @@ class States(Generic[State]):
                     if snapshot.operator != self._stage.snapshots:
                         self._to_save.append(snapshot.key)
                 loaded.saved[snapshot.key] = snapshot.offset
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with one of them, the others are loaded
+            except Exception as error:  # noqa: BLE001 - one bad snapshot must not prevent loading the others
                 loaded.damaged[snapshot.key] = f"{place}: {type(error).__name__}: {error}"[:LONGEST_REASON]
         for key, keyed in self._keys.items():
-            # Of an older form there may be offsets in the place of counts, which are ahead of these.
+            # States of an older form may have offsets in place of counts, which are ahead of them.
             if loaded.base is None or (key in former and keyed.heard >= self.counted):
                 self._lose_track(key)
         self.state_bytes = sum(self._sizes.values())
@@ -431,19 +431,19 @@ class States(Generic[State]):
         return loaded
 
     def _lose_track(self, key: str) -> None:
-        """Take a key for heard just before the replay: when it was is not known."""
+        """Assume that a key was active just before the replay, since the place of its last record is unknown."""
         self._keys[key].heard = self.counted - 1
         self._relearned.add(key)
 
     def relearned(self, key: str, counted: int) -> None:
-        """A key whose snapshot is damaged was learned from its own records alone; `counted` is as it was before."""
+        """Note that a key with a damaged snapshot was learned from its records, and reset the count to `counted`."""
         self.counted = counted
         if key in self._keys:
             self._lose_track(key)
             self._to_save.append(key)
 
     def skipped(self, key: str) -> None:
-        """The replay has come past a record that is in its key's state."""
+        """Note that the replay has passed a record that is in its key's state."""
         if key in self._relearned:
             self._keys[key].heard = self.counted - 1
 
@@ -457,7 +457,7 @@ class States(Generic[State]):
         return keyed
 
     def follow(self) -> None:
-        """The replay has come to where keys may be given up by what follows: nobody has done so yet."""
+        """Allow keys to be dropped from here on: the replay has reached records whose effects are in no snapshot."""
         if self._replaying:
             self._replaying = False
             self._relearned.clear()
@@ -469,11 +469,11 @@ class States(Generic[State]):
         self._unsaved = dict(sorted(self._unsaved.items(), key=lambda item: item[1].offset))
 
     def confirm(self, saved: Mapping[str, int], position: int) -> None:
-        """Note the snapshots that somebody else has saved meanwhile.
+        """Note the snapshots that another member has saved.
 
         Args:
-            saved: by key, the first offset that is not in it.
-            position: where the replay is.
+            saved: by key, the first offset that is not in its snapshot.
+            position: the position of the replay.
 
         """
         for key in self._unsaved.keys() & saved.keys():
@@ -481,7 +481,7 @@ class States(Generic[State]):
             if unsaved.last < saved[key]:
                 del self._unsaved[key]
                 continue
-            for place in self._passed:  # there it is known how many records came before
+            for place in self._passed:  # the number of records before these is known
                 if unsaved.offset < place.offset <= saved[key]:
                     unsaved.offset, unsaved.counted = place.offset, place.counted
         self._sort_unsaved()
@@ -490,10 +490,10 @@ class States(Generic[State]):
         self._passed = [each for each in self._passed if each.offset > least]
 
     def loaded(self, position: int) -> None:
-        """The replay is over, and has come to this position: from here on, states are saved.
+        """End the replay at this position: from here on, states are saved.
 
-        What an older version saved is saved anew at once, for a generation of snapshots has to hold all keys; so is
-        what had a damaged snapshot.
+        Snapshots of an older version are saved again at once, since a generation of snapshots must contain all keys. So
+        are keys with a damaged snapshot.
         """
         self.follow()
         self._saving = True

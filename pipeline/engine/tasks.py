@@ -26,8 +26,8 @@ class Tasks:
         tasks: one or more, all at the same position.
 
     Attributes:
-        each: the same, in their order.
-        outputs: those of all tasks, until `take`.
+        each: the tasks in their order.
+        outputs: the outputs of all tasks, until `take`.
 
     """
 
@@ -48,7 +48,7 @@ class Tasks:
 
     @property
     def position(self) -> int:
-        """The first offset that was not processed."""
+        """The first unprocessed offset."""
         return self.each[0].position
 
     def process(self, record: Incoming) -> bool:
@@ -60,7 +60,7 @@ class Tasks:
         return made
 
     def damaged_record(self, offset: int, reason: str) -> None:
-        """Pass over a record that the bus could not read."""
+        """Skip a record that the bus could not read."""
         for task in self.each:
             task.damaged_record(offset, reason)
         self._gather()
@@ -88,23 +88,23 @@ class Tasks:
             task.states.save_all(task.position)
 
     def found(self) -> None:
-        """Tell the observers that the states are there."""
+        """Notify the observers that the states are ready."""
         for task in self.each:
             task.found()
 
     def lost(self) -> None:
-        """Tell the observers that the states are given up."""
+        """Notify the observers that the states are dropped."""
         for task in self.each:
             task.lost()
 
     def refresh(self) -> None:
-        """Bring the telemetry of the states up to date."""
+        """Update the telemetry of the states."""
         for task in self.each:
             task.refresh()
 
 
 class _Once(Decoder):
-    """Decodes a record once for several tasks that ask for it in turn."""
+    """Decodes a record once for several tasks in turn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class _Once(Decoder):
         self._found: Received | RecordError | None = None
 
     def decode(self, value: bytes, place: str) -> Received:
-        """The record that was encoded, see `Decoder`."""
+        """Return the decoded record, see `Decoder`."""
         if value is not self._value or place != self._place:
             try:
                 self._found = super().decode(value, place)
@@ -127,7 +127,7 @@ class _Once(Decoder):
 
 
 def grouped(stages: Sequence[Stage], topics: Topics) -> list[tuple[Stage, ...]]:
-    """The stages of each group, in their order."""
+    """Return the stages of each group, in their order."""
     groups: dict[str, list[Stage]] = {}
     for stage in stages:
         groups.setdefault(topics.group(stage.name), []).append(stage)

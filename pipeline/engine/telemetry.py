@@ -1,7 +1,7 @@
-"""What the runner counts: of each task its records, what became of them, and how long that took.
+"""The counters of the runner: the records of each task, their results, and durations.
 
-Plain numbers, each written by one thread at a time: that of the member, or of its recovery while the task is not there
-yet. Any other thread may read them at any time.
+Plain numbers, each written by one thread at a time: that of the member, of its recovery or of its lookout. Any other
+thread may read them at any time.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ COMMIT_BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 
 
 
 class Example(NamedTuple):
-    """One record of many.
+    """One record as an example of many.
 
     Attributes:
-        key: the record's.
+        key: its key.
         ts: its time, seconds since the Unix epoch.
-        seconds: how long it took.
+        seconds: its duration.
 
     """
 
@@ -35,13 +35,13 @@ class Example(NamedTuple):
 
 
 class Distribution:
-    """Durations counted by size.
+    """A histogram of durations.
 
     Attributes:
         bounds: upper bounds of the buckets in seconds, inclusive, ascending.
-        counts: one for each bound, and one for what is above the last.
+        counts: one for each bound, and one for durations above the last.
         total: the sum of all durations, in seconds.
-        examples: of each of `counts` the newest that was given with its record; None where there is none.
+        examples: the newest record of each bucket; None without one.
 
     """
 
@@ -52,7 +52,7 @@ class Distribution:
         self.examples: list[Example | None] = [None] * len(self.counts)
 
     def add(self, seconds: float, times: int = 1) -> int:
-        """Count a duration; gives its place in `counts`. What a clock that steps makes negative counts as 0."""
+        """Count a duration, and return its place in `counts`. A negative one, from a clock that steps, counts as 0."""
         seconds = max(seconds, 0.0)
         place = bisect_left(self.bounds, seconds)
         self.counts[place] += times
@@ -60,7 +60,7 @@ class Distribution:
         return place
 
     def add_record(self, key: str, ts: float, seconds: float) -> None:
-        """Count the duration of a record, which becomes the example of its size."""
+        """Count the duration of a record, which becomes the example of its bucket."""
         self.examples[self.add(seconds)] = Example(key, ts, max(seconds, 0.0))
 
 
@@ -70,41 +70,41 @@ def _latency() -> Distribution:
 
 @dataclass(slots=True, eq=False)
 class TaskTelemetry:
-    """Of one operator on one partition. Counters count since this process began; replayed records are not in them.
+    """The counters of one operator on one partition, since this process began. Replayed records do not count.
 
     Attributes:
         operator: the operator's name.
         topic: the topic's full name.
         partition: its number.
-        records: records read, whatever became of them.
-        record_bytes: their values' bytes.
-        duplicates: records that came a second time and changed nothing.
-        late: frames older than their stream's last one; each is a dead letter too.
-        clocks_set_back: streams that were begun anew, because their producer's clock had been far ahead.
-        namesakes: keys of which more than one agent publishes, since this process has their partition.
-        dead_letters: records that could not be used.
+        records: records read, used or not.
+        record_bytes: the bytes of their values.
+        duplicates: repeated records, which changed nothing.
+        late: frames older than the last one of their stream; each is also a dead letter.
+        clocks_set_back: streams that were restarted from scratch, because their producer's clock had been far ahead.
+        namesakes: keys with more than one publishing agent, since this process has their partition.
+        dead_letters: unusable records.
         missed_records: records that retention deleted before they were read.
-        anomalies: anomalies that were committed.
-        outputs: records that were committed to other topics, whatever they are.
+        anomalies: detected anomalies.
+        outputs: records committed to other topics.
         commits: transactions.
-        snapshots: snapshots committed.
+        snapshots: committed snapshots.
         snapshot_bytes: their bytes.
-        snapshots_migrated: snapshots of an older version that were loaded.
-        snapshots_unusable: snapshots that could not be used, so that the state was learned from the input again, and
-            states that failed at a record, so that they are learned anew.
-        keys_evicted: keys whose state was given up because there were too many, or because they fell silent.
-        assignments: how often the partition came to this process.
-        revocations: how often it went away from it.
+        snapshots_migrated: loaded snapshots of an older version.
+        snapshots_unusable: unusable snapshots, whose state was learned again from the input, and states that failed and
+            are learned from scratch.
+        keys_evicted: keys whose state was dropped: there were too many, they fell silent, or the state failed.
+        assignments: assignments of the partition to this process.
+        revocations: revocations of the partition from this process.
         lag_records: gauge: records on the bus that are not committed yet.
-        recovery_left_records: gauge: records to be replayed until the state is again what it was.
-        keys: gauge: keys that have a state.
+        recovery_left_records: gauge: records left to replay until the state is recovered.
+        keys: gauge: keys with a state.
         state_bytes: gauge: the newest snapshots of all keys, before compression.
-        latency_seconds: from a record's own time to the commit of what came out of it.
-        processing_seconds: from the poll that brought a record to the same commit.
-        commit_duration_seconds: how long commits took.
-        recovery_seconds: gauge: how long the last recovery took.
-        standby_position: gauge: the first offset that is not in the standby's state; 0 where there is none.
-        standby_left_records: gauge: what the partition's owner has committed and is not in that state.
+        latency_seconds: from a record's own time to the commit of its results.
+        processing_seconds: from the poll of a record to the same commit.
+        commit_duration_seconds: durations of commits.
+        recovery_seconds: gauge: the duration of the last recovery.
+        standby_position: gauge: the first offset that is not in the standby's state; 0 without one.
+        standby_left_records: gauge: records that the partition's owner has committed and that are not in that state.
 
     """
 
@@ -141,17 +141,17 @@ class TaskTelemetry:
     standby_left_records: int = 0
 
     def lost(self) -> None:
-        """The task has gone to somebody else: its gauges are theirs now."""
+        """Reset the gauges of a task that this process does not have any more."""
         self.lag_records = self.recovery_left_records = self.keys = self.state_bytes = 0
         self.recovery_seconds = 0.0
 
 
 class Telemetry:
-    """Of all tasks that this process has had.
+    """The counters of all tasks that this process has had.
 
     Attributes:
-        retries: how often something was tried again because the bus was unavailable.
-        fenced: how often a commit was refused because another member had taken partitions over.
+        retries: retries because the bus was unavailable.
+        fenced: commits that were rejected because another member had taken over partitions.
 
     """
 
@@ -161,12 +161,12 @@ class Telemetry:
         self._tasks: dict[tuple[str, Partition], TaskTelemetry] = {}
 
     def task(self, operator: str, partition: Partition) -> TaskTelemetry:
-        """The numbers of a task; they go on where they were when it comes back."""
+        """Return the counters of a task. They continue if it comes back."""
         found = self._tasks.get((operator, partition))
         if found is None:
             found = self._tasks[operator, partition] = TaskTelemetry(operator, partition.topic, partition.number)
         return found
 
     def tasks(self) -> tuple[TaskTelemetry, ...]:
-        """All tasks, in the order in which they came."""
+        """Return the counters of all tasks, in the order of their first assignment."""
         return tuple(self._tasks.values())
