@@ -1,8 +1,8 @@
-"""The contract of a bus: what both the embedded one and Kafka can do, and nothing that only one of them can.
+"""The contract of a bus: the operations that both the embedded one and Kafka support.
 
-A topic has partitions; a partition is a log of records with growing offsets; all records of one key are in one
-partition, in the order they were appended. A *group* is one operator's readers: each partition is read by one member
-at a time. A commit is one transaction of outputs, snapshots and input offsets: all of it, or none.
+A topic has partitions. A partition is a log of records with growing offsets. All records of one key are in one
+partition, in the order they were appended. A *group* is the readers of one or more operators: one member at a time
+reads a partition. A commit is one transaction of outputs, snapshots and input offsets: all of it, or none.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class BusError(Exception):
-    """A bus could not do what was asked; the message says which bus, what was asked and what to do."""
+    """An operation of a bus failed; the message has the bus, the operation and what to do."""
 
 
 class BusUnavailable(BusError):  # noqa: N818 - named for what it says
-    """For now: locked, full or unreachable. Nothing was changed; the same call may succeed later."""
+    """The bus is locked, full or unreachable. Nothing was changed; the same call may succeed later."""
 
 
 class Partition(NamedTuple):
@@ -35,7 +35,7 @@ class Fenced(BusError):  # noqa: N818 - the field's word
     """Another member owns the partitions or has committed since: this member's work on them since its commit is void.
 
     Attributes:
-        partitions: which of the commit's; of the others the same commit may be tried again without them. None: all.
+        partitions: the fenced ones, without which the same commit may be retried; None for all.
 
     """
 
@@ -45,11 +45,11 @@ class Fenced(BusError):  # noqa: N818 - the field's word
 
 
 class DamagedRecord(BusError):  # noqa: N818 - named for what it is
-    """A stored record that no longer is what was appended. A poll tells it once and goes on after it.
+    """A stored record that differs from the appended one. A poll raises it once and continues after it.
 
     Attributes:
-        partition: where it is.
-        offset: its place there.
+        partition: its partition.
+        offset: its offset.
 
     """
 
@@ -60,22 +60,22 @@ class DamagedRecord(BusError):  # noqa: N818 - named for what it is
 
 
 class DamagedSnapshot(BusError):  # noqa: N818 - named for what it is
-    """A stored snapshot that no longer is what was saved; the message says which."""
+    """A stored snapshot that differs from the saved one; the message says which."""
 
 
 class Refused(BusError):  # noqa: N818 - the field's word
-    """A record itself will never be taken, on whatever day: it is too large, or its key or time is none.
+    """A record that will never be accepted: it is too large, or its key or time is invalid.
 
-    Of several records at once, one at least is so, and nothing is committed; a bus on the network may have appended
-    others of them already.
+    This applies to at least one of several records, and nothing is committed. A network bus may already have appended
+    some of the others.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """A topic as laggard wants it.
+    """The specification of a topic.
 
-    `retention_s` bounds the age of records, None for ever; `compacted` keeps at least the newest record of each key.
+    `retention_s` bounds the age of records, None for no bound. `compacted` keeps at least the newest one of each key.
     """
 
     name: str
@@ -85,7 +85,7 @@ class TopicSpec:
 
 
 class Null(bytes):
-    """No value, as a broker may have it: not the same as one without any bytes. It compares like that one."""
+    """A missing value, as brokers may have: it differs from an empty one, but compares equal to it."""
 
     __slots__ = ()
 
@@ -93,18 +93,19 @@ class Null(bytes):
 NULL: Final = Null()
 
 SNAPSHOTS: Final = "snapshots."
-"""The topic of an operator's snapshots is named so, and then as the operator, on a bus that keeps them in a topic."""
+"""The part before the operator in the name of the topic of its snapshots, on a bus that stores them in a topic."""
 
 MOST_AHEAD_S: Final = 3000.0
-"""A record that is dated further ahead of this machine's clock is brought near; what it is about says its own time.
+"""The most seconds that a record may be dated ahead of this machine's clock. More are reduced to that; the content has
+its own time.
 
-Brokers refuse what is dated an hour ahead of theirs (`message.timestamp.after.max.ms`).
+Brokers reject records that are dated an hour ahead of their clock (`message.timestamp.after.max.ms`).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A record to append. `ts` is the event's time, seconds since the Unix epoch, and what `offset_at` searches."""
+    """A record to append. `ts` is the event's time, seconds since the Unix epoch, which `offset_at` searches."""
 
     topic: str
     key: str
@@ -130,7 +131,7 @@ class Snapshot:
     """An operator's state of one key at an input position.
 
     `offset` is the first input offset that is *not* in the state: replay starts there. `ts` is the time of the last
-    record that is.
+    record in it.
     """
 
     operator: str
@@ -143,7 +144,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One transaction: the input is read up to `offsets` (exclusive), this came out of it, these are the states."""
+    """One transaction: the processed input up to `offsets` (exclusive), its outputs, and the states."""
 
     offsets: Mapping[Partition, int]
     outputs: Sequence[Outgoing] = ()
@@ -152,7 +153,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """What a poll brought: first partitions that are gone, then partitions that are new, then records."""
+    """The result of a poll: first revoked partitions, then assigned ones, then records."""
 
     revoked: frozenset[Partition] = frozenset()
     assigned: frozenset[Partition] = frozenset()
@@ -164,46 +165,46 @@ class Subscription(ABC):
 
     @abstractmethod
     def poll(self, timeout_s: float, max_records: int = 500) -> Polled:
-        """Wait at most `timeout_s` for news.
+        """Wait at most `timeout_s` for records or changes of the assignment.
 
         Records of a partition come in order, from the position that `seek` set (after an assignment: the committed
-        offset, or the beginning). A call now and then keeps the membership alive. A poll that revokes or assigns
-        partitions brings no records and does not wait, so that what it tells can be acted on, and `seek` called, first.
+        offset, or the beginning). Regular calls keep the membership alive. A poll that revokes or assigns partitions
+        returns no records and does not wait, so that the caller can handle the change, and `seek`, first.
         """
 
     @abstractmethod
     def seek(self, partition: Partition, offset: int) -> None:
-        """Read on from this offset, or from the oldest record where it has been deleted already."""
+        """Continue at this offset, or at the oldest record if it was deleted."""
 
     @abstractmethod
     def pause(self, partition: Partition) -> None:
-        """Bring no records of this partition until `resume`; `poll` goes on keeping the membership alive."""
+        """Return no records of this partition until `resume`; `poll` still keeps the membership alive."""
 
     @abstractmethod
     def resume(self, partition: Partition) -> None:
-        """Bring records of this partition again, from where it was paused or from where `seek` went meanwhile."""
+        """Return records of this partition again, from where it was paused, or from a later `seek`."""
 
     @abstractmethod
     def committed(self, partition: Partition) -> int:
-        """The group's committed offset: the first one not yet processed; 0 where nothing was committed."""
+        """Return the group's committed offset, the first unprocessed one; before any commit 0 or the oldest one."""
 
     @abstractmethod
     def commit(self, commit: Commit) -> None:
         """Commit all of it in one transaction, or nothing.
 
         Raises:
-            Fenced: partitions are not this member's any more; drop their states and go on polling.
-            BusUnavailable: nothing was committed; the same commit may be tried again.
+            Fenced: partitions are not this member's any more; drop their states and continue to poll.
+            BusUnavailable: nothing was committed; the same commit may be retried.
 
         """
 
-    def position(self, partition: Partition) -> int | None:  # noqa: ARG002 - elsewhere there are records only
-        """Where it reads on, behind what is no record; None where that is not known, or is the last record's end."""
+    def position(self, partition: Partition) -> int | None:  # noqa: ARG002 - other logs contain only records
+        """Return the read position after items that are not records; None if unknown, or just after the last record."""
         return None
 
     @property
     def joined(self) -> bool:
-        """Whether the group has told this member what is its own, be it nothing: so far it has been asked only."""
+        """Whether the group has assigned this member its partitions, possibly none."""
         return True
 
     @abstractmethod
@@ -215,61 +216,62 @@ class Bus(ABC):
     """A set of topics. Safe to use from several threads; several processes may open the same one."""
 
     knows_keys: ClassVar[bool] = True
-    """Whether `keys` answers without reading the topic."""
+    """Whether `keys` does not read the topic."""
 
     @abstractmethod
     def create(self, topics: Iterable[TopicSpec]) -> None:
-        """Create what is missing. What is there already stays as it is."""
+        """Create missing topics. Existing ones do not change."""
 
-    def require(self, topics: Iterable[str], operators: Iterable[str]) -> None:  # noqa: ARG002 - kept beside topics here
+    def require(self, topics: Iterable[str], operators: Iterable[str]) -> None:  # noqa: ARG002 - no topics here
         """Raise BusError unless there are these topics, and places for these operators' snapshots.
 
-        For whoever is about to commit to them: later it would be in the middle of the work.
+        It is called before the first commit, which would otherwise fail in the middle of the work.
         """
         for topic in topics:
             self.partitions(topic)
 
     @abstractmethod
     def append(self, records: Sequence[Outgoing]) -> None:
-        """Append in order. When it returns, they survive a crash of this process.
+        """Append in order. When it returns, the records survive a crash of this process.
 
-        Raises BusUnavailable when it could not for now. A bus on the network cannot always know whether they arrived:
-        appended again they may be there twice, and readers tell the second by its sequence number. What raises another
-        BusError has appended nothing. Raises Refused for a record that no trying again helps.
+        Raises BusUnavailable for a temporary failure. A network bus cannot always know whether the records arrived. If
+        they are appended again, there may be duplicates, which readers detect by the sequence number. After another
+        BusError nothing was appended; a network bus may have appended some of several records. Raises Refused for a
+        record that no retry helps.
         """
 
     @abstractmethod
     def partitions(self, topic: str) -> Sequence[Partition]:
-        """All partitions of a topic. Raises BusError for one that does not exist."""
+        """Return all partitions of a topic. Raises BusError for one that does not exist."""
 
     @abstractmethod
     def partition_of(self, topic: str, key: str) -> Partition:
-        """Where the records of this key are."""
+        """Return the partition of this key's records."""
 
     @abstractmethod
     def bounds(self, partition: Partition) -> tuple[int, int]:
-        """The oldest offset still there and the one that the next record will get."""
+        """Return the oldest available offset, and that of the next record."""
 
     def all_bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, tuple[int, int]]:
-        """The bounds of several partitions."""
+        """Return the bounds of several partitions."""
         return {partition: self.bounds(partition) for partition in partitions}
 
     @abstractmethod
     def offset_at(self, partition: Partition, ts: float) -> int:
-        """The first offset whose record has this time or a later one; the end where there is none."""
+        """Return the first offset whose record has this time or a later one; the end without one."""
 
     @abstractmethod
     def read(
         self, partition: Partition, start: int, stop: int | None = None, key: str | None = None
     ) -> Iterator[Incoming]:
-        """Records from `start` (inclusive) to `stop` (exclusive, default: the end now), outside of any group.
+        """Yield records from `start` (inclusive) to `stop` (exclusive, default: the end now), outside of any group.
 
         With `key` only the records of that key.
         """
 
     @abstractmethod
     def keys(self, topic: str) -> Sequence[str]:
-        """The keys of the records that are still there, sorted."""
+        """Return the keys of the available records, sorted."""
 
     @abstractmethod
     def subscribe(self, group: str, topics: Sequence[str]) -> Subscription:
@@ -277,18 +279,18 @@ class Bus(ABC):
 
     @abstractmethod
     def committed(self, group: str, partition: Partition) -> int:
-        """The offset that the group has committed, 0 where there is none."""
+        """Return the offset that the group has committed, 0 without one."""
 
     @abstractmethod
     def snapshots(self, operator: str, partition: Partition, at_or_before: int | None = None) -> Sequence[Snapshot]:
-        """The newest snapshot of each key; with `at_or_before` the newest whose offset is not beyond that.
+        """Return the newest snapshot of each key; with `at_or_before`, the newest one with at most that offset.
 
-        A bus that keeps only the newest may answer a question about the past with nothing. Raises DamagedSnapshot or
-        DamagedRecord for what cannot be read any more.
+        A bus that stores only the newest may return nothing for the past. Raises DamagedSnapshot or DamagedRecord for
+        unreadable ones.
         """
 
     def snapshot_offsets(self, operator: str, partition: Partition) -> Mapping[str, int]:
-        """By key, the offset of the newest snapshot: for whoever asks again and again and needs no state."""
+        """Return the offset of the newest snapshot by key, for repeated checks that need no state."""
         return {snapshot.key: snapshot.offset for snapshot in self.snapshots(operator, partition)}
 
     @abstractmethod
@@ -299,17 +301,17 @@ class Bus(ABC):
         offsets: Mapping[Partition, int],
         snapshots: Sequence[Snapshot] = (),
     ) -> None:
-        """Let a group begin anew: forget these operators' snapshots of the partitions, then set the group's offsets.
+        """Reset a group: delete these operators' snapshots of the partitions, then set the group's offsets.
 
-        Where snapshots are given, which are of those partitions and operators, they are there instead of the old ones.
+        Given snapshots, of these partitions and operators, replace the old ones.
 
-        Nobody may be working on them. A bus that knows its members refuses with BusError while there are some; on one
-        that does not, those that there are will find themselves fenced.
+        No member may be working on them. A bus that knows its members raises BusError while there are any. On another
+        bus they will be fenced.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what was opened."""
+        """Close everything that was opened."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,10 +1,10 @@
-"""The SQLite file below the embedded bus: opening it, its connections and transactions, and what its errors mean.
+"""The SQLite file of the embedded bus: opening it, its connections and transactions, and the meaning of its errors.
 
-Durability: WAL with `synchronous=NORMAL`. A transaction that was acknowledged survives kill -9 of any process. A power
-failure or a crash of the kernel may take the last few with it, but only whole ones and only from the end: records,
-offsets, snapshots and outputs are in the same file and go back together, so results stay exactly-once. The price of
-`FULL` is one fsync for each transaction (tests/benchmarks/bus.py prints both), and an fsync waits for everybody's disk
-writes: laggard would be slowest, and would load the disk most, on just the machine that it is to diagnose.
+Durability: WAL with `synchronous=NORMAL`. An acknowledged transaction survives kill -9 of any process. A power failure
+or a kernel crash may lose the last few, but only whole ones and only from the end. Records, offsets, snapshots and
+outputs are in the same file and go back together, so results stay exactly-once. `FULL` costs one fsync per transaction
+(tests/benchmarks/bus.py prints both), and an fsync waits for the disk writes of all processes. So laggard would be
+slowest, and would load the disk most, on exactly the machine that it must diagnose.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from laggard.pipeline.trusted import Untrusted, check_beside, check_folder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-APPLICATION_ID: Final = 0x6C676764  # "lggd", in the file's header: what `file` and we know it by
+APPLICATION_ID: Final = 0x6C676764  # "lggd" in the file's header, by which `file` and laggard identify it
 SCHEMA_VERSION: Final = 1
 
 SCHEMA: Final = """
@@ -64,13 +64,13 @@ _MAKING: Final = threading.Lock()
 
 
 class DamagedFile(BusError):  # noqa: N818 - named for what it is
-    """The file is no SQLite file, or its content contradicts itself: nothing in it can be relied on."""
+    """The file is not an SQLite file, or its content is inconsistent: nothing in it is reliable."""
 
 
 class Database:
-    """One SQLite file with a pool of connections, for several threads; other processes may have it open as well.
+    """One SQLite file with a pool of connections, for several threads; other processes may have it open, too.
 
-    Writes of this process queue on a lock, which is fair, and meet other processes' at SQLite's own, which polls.
+    Writes of this process queue on a fair lock. Writes of several processes queue on SQLite's lock, which polls.
     """
 
     def __init__(self, path: Path, max_bytes: int, busy_timeout_s: float) -> None:
@@ -87,20 +87,20 @@ class Database:
             self._idle.append(self._connect())
 
     def _make_file(self) -> None:
-        """A new folder and a new file are for their owner alone: command lines may be private.
+        """Create a missing folder and file for their owner alone: command lines may be private.
 
-        A file that is there is not opened. POSIX takes all locks of a process on a file away when it closes any
-        descriptor of that file (fcntl(2)), so also those by which SQLite knows that others have it open: the next
-        process to close it would take itself for the last one, and delete the write-ahead log that we write to.
+        An existing file is not opened. When a process closes any descriptor of a file, POSIX releases all of its locks
+        on that file (fcntl(2)). These include the locks by which SQLite detects that others have it open. The next
+        process to close it would assume to be the last one, and delete the write-ahead log that is still written to.
         """
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             real = Path(os.path.realpath(self.path))  # a loop of links is an error below
             for folder in {self.path.parent, real.parent}:  # it may be a link
                 check_folder(folder)
-            for end in ("", "-wal", "-shm", "-journal"):  # SQLite believes what it finds under these names
+            for end in ("", "-wal", "-shm", "-journal"):  # SQLite trusts files with these names
                 check_beside(real.with_name(f"{real.name}{end}"))
-            with _MAKING:  # nobody here may lock the file before we have closed it
+            with _MAKING:  # no thread may lock the file before it is closed here
                 try:
                     os.close(os.open(real, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
                 except FileExistsError:
@@ -119,7 +119,7 @@ class Database:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.path))
 
     def _connect(self) -> sqlite3.Connection:
-        """A new connection; makes the tables in a new file."""
+        """Return a new connection; create the tables in a new file."""
         self._make_file()
         connection = sqlite3.connect(
             self.path, timeout=self._busy_timeout_s, isolation_level=None, check_same_thread=False
@@ -134,9 +134,9 @@ class Database:
         return connection
 
     def _version(self, connection: sqlite3.Connection) -> int:
-        """Of the tables; 0 for a file without content. Raises BusError when the content is somebody else's."""
+        """Return the version of the tables; 0 for an empty file. Raises BusError for the content of others."""
         alone = not connection.in_transaction
-        if alone:  # somebody else may be making the tables: all of it is of one moment
+        if alone:  # another process may be creating the tables: read one consistent view
             connection.execute("BEGIN")
         try:
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -156,11 +156,11 @@ class Database:
 
     def _make_tables(self, connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
-        # Lets a file that has to become smaller give pages back; otherwise freed pages are only used again.
+        # Allows the file to shrink; otherwise freed pages are only reused.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("BEGIN IMMEDIATE")
         try:
-            if self._version(connection) == 0:  # nobody else was faster
+            if self._version(connection) == 0:  # no other process was faster
                 for statement in SCHEMA.split(";\n"):
                     if statement:
                         connection.execute(statement)
@@ -180,7 +180,7 @@ class Database:
         connection.execute(f"PRAGMA max_page_count={self.max_pages}")
 
     def _enter_wal(self, connection: sqlite3.Connection) -> None:
-        """Changing the mode wants the file alone and does not wait for that by itself."""
+        """Change to WAL mode, which needs exclusive access to the file, and does not wait for it by itself."""
         deadline = time.monotonic() + self._busy_timeout_s
         while True:
             try:
@@ -199,12 +199,12 @@ class Database:
 
     @property
     def max_pages(self) -> int:
-        """What the file itself may have, beside its write-ahead log and that one's index."""
+        """The most pages of the file itself, without its write-ahead log and the index of that."""
         return (self.max_bytes - self.wal_bytes - _INDEX_BYTES) // PAGE_BYTES
 
     @contextmanager
     def connection(self, asked: str) -> Iterator[sqlite3.Connection]:
-        """A connection of one's own for a moment; SQLite's errors come out as the bus's. `asked` is for the message."""
+        """Yield an exclusive connection, and raise SQLite's errors as those of the bus. `asked` is for the message."""
         if self._closed:
             raise BusError(f"{self.path}: cannot {asked}: the bus is closed")
         if self._process != os.getpid():
@@ -225,7 +225,7 @@ class Database:
 
     @contextmanager
     def reading(self, asked: str) -> Iterator[sqlite3.Connection]:
-        """One consistent view. Keep it short: an old view keeps the write-ahead log from starting over."""
+        """Yield one consistent view. Keep it short: an old view prevents the write-ahead log from restarting."""
         with self.connection(asked) as connection:
             connection.execute("BEGIN")
             yield connection
@@ -233,7 +233,7 @@ class Database:
 
     @contextmanager
     def writing(self, asked: str) -> Iterator[sqlite3.Connection]:
-        """One transaction: all that is done in it, or nothing when it raises."""
+        """Yield one transaction, which commits everything, or nothing if it raises."""
         if not self._writing.acquire(timeout=self._busy_timeout_s):
             raise BusUnavailable(f"{self.path}: cannot {asked}: this process is still writing; try again")
         try:
@@ -253,22 +253,22 @@ class Database:
             self._writing.release()
 
     def _tidy(self, connection: sqlite3.Connection) -> None:
-        """Give pages back where the bound was lowered, and cut the log.
+        """Free pages if the bound was lowered, and cut the log.
 
-        The transaction stands: nothing that fails here may look as if it did not, and the next one tries again.
+        The transaction is committed: a failure here must not look like a failure of it, and the next one tries again.
         """
         with suppress(sqlite3.Error):
             (length,) = connection.execute("PRAGMA page_count").fetchone()
             if length > self.max_pages:
                 # Not `execute`: it takes one step, and each step frees one page.
                 connection.executescript(f"PRAGMA incremental_vacuum({min(length - self.max_pages, _VACUUM_PAGES)})")
-                # It was not taken as long as the file was longer.
+                # SQLite did not accept it while the file was longer.
                 connection.execute(f"PRAGMA max_page_count={self.max_pages}")
             if self._wal_size() > self.wal_bytes // 2:
                 self._cut_wal(connection)
 
     def shrink(self) -> None:
-        """Give free pages back to the disk, some at a time, where they are many."""
+        """Return free pages to the disk, some at a time, if there are many."""
         with suppress(BusError), self.connection("give pages back") as connection:
             (free,) = connection.execute("PRAGMA freelist_count").fetchone()
             if free > 2 * _VACUUM_PAGES:
@@ -281,7 +281,7 @@ class Database:
             return 0
 
     def _cut_wal(self, connection: sqlite3.Connection) -> None:
-        """Start the log over where the checkpoints that happen by themselves could not: a reader was in the way."""
+        """Restart the log if automatic checkpoints could not, because of a reader."""
         connection.execute(f"PRAGMA busy_timeout={_CHECKPOINT_WAIT_MS}")
         with suppress(sqlite3.Error):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -293,7 +293,7 @@ class Database:
             self._close_idle()
 
     def close(self) -> None:
-        """Close what is idle; what is in use closes itself when it is given back."""
+        """Close idle connections; used ones are closed when they are returned."""
         self._closed = True
         self._close_idle()
 
@@ -314,7 +314,7 @@ class Database:
             raise self._meaning(error, asked) from error
 
     def _meaning(self, error: sqlite3.Error, asked: str) -> BusError:
-        """SQLite's error as a sentence that says what to do."""
+        """Return SQLite's error as one of the bus, which says what to do."""
         where = f"{self.path}: cannot {asked}"
         match _code(error):
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
@@ -352,7 +352,7 @@ class Database:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """The primary result code; 0 for an error of the Python module itself."""
+    """Return the primary result code; 0 for an error of the Python module itself."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 

@@ -1,7 +1,7 @@
 """The bus for one machine: topics, offsets and snapshots in one SQLite file, with nothing to install.
 
 Several processes may have it open at once: an agent appending, a worker committing, `why` reading. Its size is bounded
-by bytes and by age, the oldest goes first (see `trimming`); what the file survives is said in `database`.
+by bytes and by age, and the oldest is deleted first (see `trimming`). For the durability of the file see `database`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _CHUNK_RECORDS: Final = 500
 _NO_BOUND: Final = (1 << 63) - 1
 _EXPIRE_EVERY_S: Final = 10.0
 _EXPIRE_BATCH: Final = 256
-_TRANSACTION_PAGES: Final = 16  # what any transaction changes beside: inner pages of trees, the map of pages
-_ROW_BYTES: Final = 128  # what a record takes beside its value: its row, its part of two indexes
+_TRANSACTION_PAGES: Final = 16  # changed by any transaction: inner pages of trees, the map of pages
+_ROW_BYTES: Final = 128  # of a record in addition to its value: its row, its part of two indexes
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +46,21 @@ class EmbeddedBus(Bus):
     """The bus in one SQLite file.
 
     Args:
-        path: the file; it and its folder are made, for their owner alone, when they are missing.
-        max_bytes: of the file and its write-ahead log together, at least 1 MiB. The oldest records and snapshots make
-            room; the newest snapshots and compacted records stay, and when they alone fill it, writes are refused.
-        retention_s: the longest that a record or a snapshot stays after it was appended; None leaves it to the
-            topics' own `retention_s` and to `max_bytes`. Not for compacted topics and newest snapshots.
+        path: the file; it and its folder are created if missing, for their owner alone.
+        max_bytes: the most bytes of the file and its write-ahead log, at least 1 MiB. The oldest records and snapshots
+            are deleted for new ones. The newest snapshots and compacted records stay, and if they alone fill the file,
+            writes are rejected.
+        retention_s: the longest time that a record or a snapshot stays after it was appended, in seconds; None leaves
+            it to the topics' own `retention_s` and to `max_bytes`. Not for compacted topics and newest snapshots.
         clock: seconds since the Unix epoch, for ages only.
-        busy_timeout_s: how long to wait for another process that writes before `BusUnavailable`.
+        busy_timeout_s: the time to wait for another writing process before `BusUnavailable`, in seconds.
 
-    Groups: the newest subscriber takes all partitions of its topics over, at once and without asking; what it took
-    them from finds out at its next poll or commit. A member that died therefore needs no clearing away. When a member
-    leaves by `close`, one that was there before it gets the partitions back.
+    Groups: the newest subscriber takes over all partitions of its topics, at once. The earlier member detects this at
+    its next poll or commit. So a member that died needs no cleanup. When a member leaves by `close`, an earlier one
+    gets the partitions back.
 
     Offsets of a partition never repeat. Retention moves `bounds`: a reader whose position is below the first of them
-    has missed records, and goes on with the oldest that is there.
+    has missed records, and continues with the oldest available one.
 
     """
 
@@ -74,7 +75,7 @@ class EmbeddedBus(Bus):
     ) -> None:
         if max_bytes < MIN_BYTES:
             raise BusError(f"{path}: expected a bound of at least {MIN_BYTES} bytes, got {max_bytes}")
-        self.path = path.absolute()  # connections are opened later too, wherever the process then stands
+        self.path = path.absolute()  # connections are opened later, too, from any working directory
         self.database = Database(self.path, max_bytes, busy_timeout_s)
         self._retention_s = retention_s
         self._clock = clock
@@ -84,7 +85,7 @@ class EmbeddedBus(Bus):
     # Topics.
 
     def create(self, topics: Iterable[TopicSpec]) -> None:
-        """Create what is missing, all or nothing."""
+        """Create missing topics, all or none."""
         specs = list(topics)
         for spec in specs:
             if spec.partitions < 1:
@@ -103,15 +104,15 @@ class EmbeddedBus(Bus):
                     )
 
     def partitions(self, topic: str) -> Sequence[Partition]:
-        """All partitions of a topic."""
+        """Return all partitions of a topic."""
         return [Partition(topic, number) for number in range(len(self._topic(topic).ids))]
 
     def partition_of(self, topic: str, key: str) -> Partition:
-        """Where this key is: as Kafka's default partitioner says."""
+        """Return the partition of this key, by Kafka's default partitioner."""
         return Partition(topic, partition_number(key, len(self._topic(topic).ids)))
 
     def keys(self, topic: str) -> Sequence[str]:
-        """Sorted; from a table of keys, not from the records."""
+        """Return the sorted keys, from a table of keys, not from the records."""
         found: list[str] = []
         ids = self._topic(topic).ids
         with self.database.reading("list keys") as connection:
@@ -122,7 +123,7 @@ class EmbeddedBus(Bus):
         return sorted(found)
 
     def _topic(self, name: str) -> _Topic:
-        """Topics neither change nor go, so that each is looked up once."""
+        """Return a topic. Topics neither change nor disappear, so that each is looked up once."""
         known = self._topics.get(name)
         if known is not None:
             return known
@@ -138,7 +139,7 @@ class EmbeddedBus(Bus):
         return topic
 
     def partition_id(self, partition: Partition) -> int:
-        """The partition's number in the file. Raises BusError for one that does not exist."""
+        """Return the partition's id in the file. Raises BusError for one that does not exist."""
         ids = self._topic(partition.topic).ids
         if not 0 <= partition.number < len(ids):
             raise BusError(
@@ -150,7 +151,7 @@ class EmbeddedBus(Bus):
     # Writing.
 
     def append(self, records: Sequence[Outgoing]) -> None:
-        """One transaction."""
+        """Append in one transaction."""
         packed = self.pack(records)
         if not packed:
             return
@@ -159,7 +160,7 @@ class EmbeddedBus(Bus):
         self.tell()
 
     def pack(self, records: Sequence[Outgoing]) -> list[PackedRecord]:
-        """Check and compress records, before the file is locked for them."""
+        """Check and compress records, before the file is locked."""
         return [self._pack(record) for record in records]
 
     def _pack(self, record: Outgoing) -> PackedRecord:
@@ -197,7 +198,7 @@ class EmbeddedBus(Bus):
         records: Sequence[PackedRecord],
         snapshots: Sequence[tuple[Snapshot, bytes]],
     ) -> None:
-        """Write records, and snapshots with their packed values, in the transaction that is open; trims first."""
+        """Trim, then write records, and snapshots with their packed values, in the open transaction."""
         now = self._clock()
         sizes = [len(record.value) + len(record.headers or "") for record in records]
         sizes += [len(packed) for _, packed in snapshots]
@@ -213,7 +214,7 @@ class EmbeddedBus(Bus):
         )
 
     def _trim(self, connection: sqlite3.Connection, now: float, sizes: Sequence[int]) -> None:
-        # A clock that steps back must not put retention off until it is there again.
+        # A clock that steps back must not suspend retention.
         if abs(now - self._expired_at) >= _EXPIRE_EVERY_S:
             most = max(_EXPIRE_BATCH, 2 * len(sizes))
             if expire(connection, now, self._retention_s, most) < most:
@@ -221,7 +222,7 @@ class EmbeddedBus(Bus):
         # Short values share a page; a long one fills whole pages.
         pages = sum((size + _ROW_BYTES) / PAGE_BYTES + (size > PAGE_BYTES // 4) for size in sizes)
         needed = math.ceil(pages) + _TRANSACTION_PAGES
-        # Until the next checkpoint the new pages are in the log too.
+        # Until the next checkpoint the new pages are in the log, too.
         allowed = self.database.max_pages - max(0, needed - self.database.wal_bytes // PAGE_BYTES // 2)
         if needed > allowed:
             raise Refused(
@@ -230,7 +231,7 @@ class EmbeddedBus(Bus):
         make_room(connection, needed, allowed)
 
     def discard(self, partition: Partition, before: int) -> None:
-        """Delete a partition's records before an offset, for whoever needs each record once; the file shrinks."""
+        """Delete a partition's records before an offset, for readers that need each record once; the file shrinks."""
         identity = self.partition_id(partition)
         with self.database.writing("discard") as connection:
             discard(connection, identity, before)
@@ -243,13 +244,13 @@ class EmbeddedBus(Bus):
     # Reading.
 
     def bounds(self, partition: Partition) -> tuple[int, int]:
-        """The oldest offset still there and the next one."""
+        """Return the oldest available offset, and the next one."""
         identity = self.partition_id(partition)
         with self.database.reading("look at a partition") as connection:
             return bounds(connection, identity)
 
     def offset_at(self, partition: Partition, ts: float) -> int:
-        """By halving; a record that is late by its time is found where the order of arrival says."""
+        """Return the first offset by bisection, in the order of arrival also for late records."""
         identity = self.partition_id(partition)
         with self.database.reading("look for a time") as connection:
             return offset_at(connection, identity, ts)
@@ -257,13 +258,13 @@ class EmbeddedBus(Bus):
     def read(
         self, partition: Partition, start: int, stop: int | None = None, key: str | None = None
     ) -> Iterator[Incoming]:
-        """In steps of a few MB; what is trimmed meanwhile is passed over. Raises DamagedRecord."""
+        """Yield records in steps of a few MB; meanwhile trimmed ones are skipped. Raises DamagedRecord."""
         identity = self.partition_id(partition)
         _, end = self.bounds(partition)
         return self._read(partition, identity, max(0, start), end if stop is None else min(stop, end), key)
 
     def _read(self, partition: Partition, identity: int, start: int, stop: int, key: str | None) -> Iterator[Incoming]:
-        """Step by step, so that no view of the file is held open between the steps."""
+        """Yield records in steps, so that no view of the file stays open between them."""
         while start < stop:
             with self.database.reading("read") as connection:
                 rows = fetch(connection, identity, start, stop, most=_CHUNK_RECORDS, key=key)
@@ -274,7 +275,7 @@ class EmbeddedBus(Bus):
             start = rows[-1][0] + 1
 
     def snapshots(self, operator: str, partition: Partition, at_or_before: int | None = None) -> Sequence[Snapshot]:
-        """Sorted by key. Those of the past are there as long as retention lets them."""
+        """Return snapshots sorted by key. Those of the past remain until retention deletes them."""
         identity = self.partition_id(partition)
         with self.database.reading("read snapshots") as connection:
             rows = connection.execute(
@@ -300,7 +301,7 @@ class EmbeddedBus(Bus):
         return found
 
     def snapshot_offsets(self, operator: str, partition: Partition) -> Mapping[str, int]:
-        """From the index alone."""
+        """Return the offsets from the index alone."""
         identity = self.partition_id(partition)
         with self.database.reading("read the offsets of snapshots") as connection:
             return dict(
@@ -313,11 +314,11 @@ class EmbeddedBus(Bus):
     # Groups.
 
     def subscribe(self, group: str, topics: Sequence[str]) -> Subscription:
-        """Take the partitions of these topics over from whoever has them."""
+        """Take over the partitions of these topics from their present member."""
         return EmbeddedSubscription(self, group, [each for topic in topics for each in self.partitions(topic)])
 
     def committed(self, group: str, partition: Partition) -> int:
-        """The group's committed offset."""
+        """Return the group's committed offset."""
         identity = self.partition_id(partition)
         with self.database.reading("read a group's offset") as connection:
             row = connection.execute(
@@ -332,7 +333,7 @@ class EmbeddedBus(Bus):
         offsets: Mapping[Partition, int],
         snapshots: Sequence[Snapshot] = (),
     ) -> None:
-        """In one transaction. A member that is there all the same loses its partitions."""
+        """Reset a group in one transaction. A member that is still there loses its partitions."""
         packed = self.pack_snapshots(snapshots)
         identities = {partition: self.partition_id(partition) for partition in offsets}
         with self.database.writing("reset a group") as connection:
@@ -349,6 +350,6 @@ class EmbeddedBus(Bus):
         self.tell()
 
     def close(self) -> None:
-        """Close the file. Calls that are under way still end; polls that wait raise BusError."""
+        """Close the file. Running calls still end; waiting polls raise BusError."""
         self.database.close()
         self.tell()

@@ -1,6 +1,6 @@
-"""The logs of the embedded bus: how a partition's records lie in the SQLite file.
+"""The logs of the embedded bus: the records of partitions in the SQLite file.
 
-All functions work in the transaction that is open on the connection; `partition` is the partition's id in the file.
+All functions work in the open transaction of the connection; `partition` is the partition's id in the file.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus import Partition
 
 OFFSET_BITS: Final = 40
-"""A record's id is its partition's id and its offset in this many bits: the whole partition in order, in one tree."""
+"""A record's id is its partition's id, then its offset in this many bits: a partition is one range of the tree."""
 
 FETCH_BYTES: Final = 8 << 20
-"""What one fetch brings at most, in bytes of values, unless a single record is longer."""
+"""The most bytes of values in one fetch, unless a single record is longer."""
 
 
 def first_id(partition: int) -> int:
-    """The id of a partition's offset 0; the ids of its records lie from here to the next partition's."""
+    """Return the id of a partition's offset 0; the ids of its records range from here to the next partition's."""
     return partition << OFFSET_BITS
 
 
@@ -45,7 +45,7 @@ class PackedRecord:
 
 
 class StoredRecord(NamedTuple):
-    """A record as it lies in the file."""
+    """A record in the file."""
 
     offset: int
     key: str
@@ -56,7 +56,7 @@ class StoredRecord(NamedTuple):
 
 
 def insert(connection: sqlite3.Connection, records: Sequence[PackedRecord], now: float) -> None:
-    """Append in order. In a compacted topic the key's earlier record goes at once."""
+    """Append in order. In a compacted topic the key's earlier record is deleted at once."""
     logs: dict[int, tuple[int, float]] = {}
     keys: dict[tuple[int, str], int] = {}
     rows = []
@@ -96,7 +96,7 @@ def _key_id(connection: sqlite3.Connection, partition: int, key: str) -> int:
 
 
 def bounds(connection: sqlite3.Connection, partition: int) -> tuple[int, int]:
-    """The oldest offset still there and the one that the next record will get."""
+    """Return the oldest available offset, and that of the next record."""
     (end,) = connection.execute("SELECT next_offset FROM partitions WHERE id = ?", (partition,)).fetchone()
     first = first_id(partition)
     oldest = connection.execute(
@@ -106,10 +106,10 @@ def bounds(connection: sqlite3.Connection, partition: int) -> tuple[int, int]:
 
 
 def offset_at(connection: sqlite3.Connection, partition: int, ts: float) -> int:
-    """The first offset whose record has this time or a later one; the end where there is none."""
+    """Return the first offset whose record has this time or a later one; the end without one."""
     first = first_id(partition)
     oldest, end = bounds(connection, partition)
-    # `newest_ts` never falls: halve until the first record up to which this time or a later one was seen.
+    # `newest_ts` never decreases: bisect to the first record where it has reached this time.
     low, high = oldest, end
     while low < high:
         middle = (low + high) // 2
@@ -120,7 +120,7 @@ def offset_at(connection: sqlite3.Connection, partition: int, ts: float) -> int:
             high = middle
         else:
             low = middle + 1
-    # That record is it, unless the time was seen in one that is gone by now.
+    # This is the record, unless the time was that of a deleted one.
     found = connection.execute(
         "SELECT id FROM records WHERE id >= ? AND id < ? AND ts >= ? ORDER BY id LIMIT 1",
         (first + low, first + end, ts),
@@ -137,10 +137,10 @@ def fetch(
     most: int,
     key: str | None = None,
 ) -> list[StoredRecord]:
-    """At most so many records from `start` on and before `stop`; of one key where it is given."""
+    """Return at most `most` records from `start` on and before `stop`; only those of `key` if given."""
     first = first_id(partition)
     last = first_id(partition + 1) if stop is None else first + stop
-    # Without a key the tree is walked; with one its index is, and no other key's record is touched.
+    # Without a key this scans the tree; with one, the index of the key, without reading records of others.
     only = "" if key is None else "AND r.key = (SELECT id FROM keys WHERE partition = :partition AND key = :key)"
     rows = connection.execute(
         "SELECT r.id - :first, k.key, r.ts, r.size, r.headers, r.value FROM records AS r "  # noqa: S608 - constants
@@ -160,7 +160,7 @@ def fetch(
 
 
 def incoming(partition: Partition, stored: StoredRecord) -> Incoming:
-    """The record as it was appended. Raises DamagedRecord where the file's bytes cannot be that."""
+    """Return the record as it was appended. Raises DamagedRecord for invalid bytes in the file."""
     try:
         value = unpack(stored.value, stored.size)
         headers = () if stored.headers is None else _headers(stored.headers)
@@ -170,7 +170,7 @@ def incoming(partition: Partition, stored: StoredRecord) -> Incoming:
 
 
 def pack_headers(headers: Sequence[tuple[str, bytes]]) -> str | None:
-    """Headers as they are stored: JSON, each byte of a value as the character of that number."""
+    """Return headers in their stored form: JSON, with each byte of a value as the character of that number."""
     return json.dumps([(name, value.decode("latin-1")) for name, value in headers]) if headers else None
 
 

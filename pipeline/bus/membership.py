@@ -1,4 +1,4 @@
-"""Members of the embedded bus's groups: who reads which partition, up to where, and who no longer may commit."""
+"""Members of the embedded bus's groups: their partitions, their positions, and fencing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class EmbeddedSubscription(Subscription):
         self._watch = Watch(bus.path)
 
     def poll(self, timeout_s: float, max_records: int = 500) -> Polled:
-        """News of the partitions first, then records. A DamagedRecord is told once, after the records before it."""
+        """Return changes of the assignment first, then records. Raises a DamagedRecord once, after earlier records."""
         deadline = time.monotonic() + timeout_s
         while True:
             polled = self._poll_now(max_records)
@@ -61,7 +61,7 @@ class EmbeddedSubscription(Subscription):
         if free:
             mine |= self._take(free)
             offsets = self._read_offsets()
-        # Only now that nothing can fail any more: what is changed here is told once.
+        # Only now that nothing can fail any more: these changes are returned once.
         for partition in revoked:
             del self._positions[partition]
             self._paused.discard(partition)
@@ -71,7 +71,7 @@ class EmbeddedSubscription(Subscription):
         return Polled(revoked=revoked, assigned=assigned)
 
     def _progress(self, connection: sqlite3.Connection) -> tuple[dict[Partition, str | None], dict[Partition, int]]:
-        """The member that holds each of the group's partitions, and what is committed of each."""
+        """Return the member and the committed offset of each of the group's partitions."""
         rows = {
             identity: (member, offset)
             for identity, member, offset in connection.execute(
@@ -88,7 +88,7 @@ class EmbeddedSubscription(Subscription):
             return self._progress(connection)[1]
 
     def _take(self, free: Iterable[Partition]) -> set[Partition]:
-        """Those of the partitions that a member has left and nobody else took before us."""
+        """Claim partitions that a member has left. Return those that no other member claimed first."""
         taken = set()
         with self._bus.database.writing("take partitions over") as connection:
             for partition in free:
@@ -101,7 +101,7 @@ class EmbeddedSubscription(Subscription):
         return taken
 
     def _fetch(self, connection: sqlite3.Connection, max_records: int) -> list[Incoming]:
-        """New records, each time beginning with another partition, so that a busy one does not starve the others."""
+        """Return new records, beginning with another partition each time, so that a busy one does not starve others."""
         partitions = [partition for partition in self._positions if partition not in self._paused]
         records: list[Incoming] = []
         self._turn += 1
@@ -115,7 +115,7 @@ class EmbeddedSubscription(Subscription):
                     record = incoming(partition, stored)
                 except DamagedRecord:
                     if records:
-                        return records  # the next poll tells
+                        return records  # the next poll raises
                     self._positions[partition] = stored.offset + 1
                     raise
                 records.append(record)
@@ -123,17 +123,17 @@ class EmbeddedSubscription(Subscription):
         return records
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Read on from this offset."""
+        """Continue at this offset."""
         self._check_assigned("seek in", partition)
         self._positions[partition] = max(0, offset)
 
     def pause(self, partition: Partition) -> None:
-        """Bring no records of this partition."""
+        """Return no records of this partition."""
         self._check_assigned("pause", partition)
         self._paused.add(partition)
 
     def resume(self, partition: Partition) -> None:
-        """Bring records of this partition again."""
+        """Return records of this partition again."""
         self._check_assigned("resume", partition)
         self._paused.discard(partition)
 
@@ -142,11 +142,11 @@ class EmbeddedSubscription(Subscription):
             raise BusError(f"group {self._group}: cannot {what} {partition}: it is not assigned to this member")
 
     def committed(self, partition: Partition) -> int:
-        """The group's committed offset."""
+        """Return the group's committed offset."""
         return self._bus.committed(self._group, partition)
 
     def commit(self, commit: Commit) -> None:
-        """All of it, or nothing."""
+        """Commit all of it, or nothing."""
         bus = self._bus
         packed = bus.pack(commit.outputs)
         snapshots = bus.pack_snapshots(commit.snapshots)
@@ -167,7 +167,7 @@ class EmbeddedSubscription(Subscription):
             bus.tell()
 
     def close(self) -> None:
-        """Leave; a member that was there before gets the partitions back."""
+        """Leave the group; an earlier member gets the partitions back."""
         if self._left:
             return
         self._left = True

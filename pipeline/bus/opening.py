@@ -1,4 +1,4 @@
-"""From a setting to a bus."""
+"""Opens the bus that a setting names."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def open_bus(
 ) -> Bus:
     """Open the bus that a setting names: a path or `embedded:PATH` for the embedded one, `kafka://b1,b2:9093`.
 
-    `max_bytes` and `retention_s` bound an embedded bus; `kafka` says all about Kafka but the brokers, which the name
-    gives. Raises BusError for what is no such name, and what opening the bus raises.
+    `max_bytes` and `retention_s` bound an embedded bus; `kafka` has the options of Kafka except for the brokers, which
+    are in the name. Raises BusError for an invalid name, and the errors of opening the bus.
     """
     name = str(url_or_path)
     scheme, separator, rest = name.partition(":")
-    # Here, so that naming a bus does not load the code of those that are not used.
+    # Imported here, so that the code of unused buses is not loaded.
     if is_kafka(name):
         try:
             options = replace(kafka or KafkaOptions(), bootstrap=servers_of(name))

@@ -1,4 +1,4 @@
-"""Which partition a key belongs to, as Kafka's own clients decide it."""
+"""The partition of a key, as Kafka's own clients compute it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MIX = 0x5BD1E995
 
 
 def murmur2(key: bytes) -> int:
-    """32-bit MurmurHash2 with the seed of Kafka's default partitioner, unsigned.
+    """Return the 32-bit MurmurHash2 with the seed of Kafka's default partitioner, unsigned.
 
     Source: Austin Appleby, MurmurHash2 (public domain); `org.apache.kafka.common.utils.Utils.murmur2`.
     """
@@ -29,9 +29,9 @@ def murmur2(key: bytes) -> int:
 
 @lru_cache(maxsize=65536)
 def partition_number(key: str, partitions: int) -> int:
-    """The partition of `key` in a topic of that many, from 0. A single partition needs no hash.
+    """Return the partition of `key` in a topic of this many, from 0. A single partition needs no hash.
 
-    A lone surrogate is a byte that is no UTF-8, which another client may have written.
+    A lone surrogate stands for a byte that is not UTF-8, which another client may have written.
     """
     if partitions == 1:
         return 0

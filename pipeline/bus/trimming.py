@@ -1,7 +1,7 @@
-"""What leaves the embedded bus, and when: by age, and by size with the oldest first.
+"""Deletion from the embedded bus: by age, and by size with the oldest first.
 
-What never leaves: the newest snapshot of each operator, partition and key, and the records of compacted topics, of
-which each key has one. Everything runs inside of a write that is under way, in small batches, so that no write is long.
+The newest snapshot of each operator, partition and key is never deleted, nor are the records of compacted topics, which
+have one per key. Everything runs inside a write that is under way, in small batches, so that no write is long.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _BATCH: Final = 64
-_MOST: Final = 2048  # what one transaction deletes to become smaller, so that a lowered bound is met by and by
+_MOST: Final = 2048  # deletions of one transaction for size, so that a lowered bound is reached step by step
 
-# A snapshot that a newer one of the same key stands beside.
+# Snapshots with a newer one of the same key.
 _SUPERSEDED: Final = """
 SELECT id, appended, length(value) FROM snapshots AS s WHERE next_offset < (
     SELECT max(next_offset) FROM snapshots AS n WHERE n.operator = s.operator AND n.partition = s.partition
@@ -28,10 +28,10 @@ SELECT id, appended, length(value) FROM snapshots AS s WHERE next_offset < (
 
 
 def expire(connection: sqlite3.Connection, now: float, retention_s: float | None, most: int) -> int:
-    """Delete what has been there for longer than its topic's retention or the bus's. Returns how many.
+    """Delete records and snapshots beyond the retention of their topic or of the bus. Return the number of these.
 
-    Age counts from when a record was appended, as with Kafka's log-append time: a producer whose clock is wrong can
-    neither make the history vanish nor keep it for ever.
+    Age counts from the time of appending, like Kafka's log-append time. So a producer with a wrong clock can neither
+    delete the history nor preserve it forever.
     """
     deleted = 0
     topics = connection.execute(
@@ -55,9 +55,9 @@ def discard(connection: sqlite3.Connection, partition: int, before: int) -> None
 
 
 def make_room(connection: sqlite3.Connection, pages: int, max_pages: int) -> None:
-    """Delete the oldest, whatever topic it is of, until so many pages fit.
+    """Delete the oldest records and snapshots of any topic until this number of pages fits.
 
-    When there is nothing left that may go, SQLite's own bound on the file refuses the write.
+    If nothing more may be deleted, SQLite's own bound on the file rejects the write.
     """
     deleted = 0
     while deleted < _MOST:
@@ -75,7 +75,7 @@ def _used_pages(connection: sqlite3.Connection) -> int:
 
 
 def _delete_oldest(connection: sqlite3.Connection, excess: int) -> int:
-    """A batch of what was appended first, only as far as no other log has anything older and as bytes are wanted."""
+    """Delete a batch from the log with the oldest item, up to the oldest one of other logs, and only enough bytes."""
     heads: list[tuple[float, int | None]] = [
         (appended, partition)
         for partition, appended in connection.execute(
@@ -99,9 +99,9 @@ def _delete_oldest(connection: sqlite3.Connection, excess: int) -> int:
 def _delete_records(
     connection: sqlite3.Connection, partition: int, until: float, most: int, excess: float = math.inf
 ) -> int:
-    """Delete a partition's oldest records that were appended until then: so many or, if that is fewer, so many bytes.
+    """Delete a partition's oldest records that were appended by `until`: at most `most`, and only `excess` bytes.
 
-    What lies before such a record is older than it whatever its time says: the clock has stepped since.
+    Records before such a one are older, even with a later time: the clock has stepped since.
     """
     first = first_id(partition)
     rows = connection.execute(
@@ -132,7 +132,7 @@ def _delete_snapshots(connection: sqlite3.Connection, until: float, most: int, e
 
 
 def _enough(rows: Sequence[tuple[int, float, int]], excess: float) -> int:
-    """How many of the rows, of which the third column is their length, free so many bytes."""
+    """Return how many of the rows, with their length in the third column, free this number of bytes."""
     for count, row in enumerate(rows, 1):
         excess -= row[2]
         if excess <= 0:

@@ -51,7 +51,7 @@ GIVEN_UP: Final = b""
 """The content of the snapshot of a key whose state was dropped."""
 
 MAX_SNAPSHOT_BYTES: Final = 48 << 20
-"""The most bytes of a snapshot: a bus accepts values of up to 64 MiB."""
+"""The most bytes of a snapshot: the embedded bus accepts values of up to 64 MiB."""
 
 MAX_TAKEN_BYTES: Final = 8 << 20
 """A commit with this many bytes of snapshots takes no more, so that commits are short: the next one does."""
