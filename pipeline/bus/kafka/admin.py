@@ -1,4 +1,4 @@
-"""What is asked of the brokers outside of reading and writing: topics, offsets, groups. Always by kafka-python."""
+"""Requests to the brokers other than reading and writing: topics, offsets, groups. Always through kafka-python."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus.kafka.options import KafkaOptions
 
 SETTLING_S: Final = 1.0
-"""So long what is being committed at this moment is waited for."""
+"""The time to wait for commits in progress, in seconds."""
 
 _SETTLING_STEP_S: Final = 0.01
 _RETRY_S: Final = 0.05
@@ -38,11 +38,11 @@ T = TypeVar("T")
 
 
 class FoundCluster(NamedTuple):
-    """What brokers there are.
+    """The brokers of a cluster.
 
     Attributes:
-        brokers: how many.
-        version: of Kafka, as far as what they offer tells it.
+        brokers: the number of brokers.
+        version: the version of Kafka, derived from the requests that they support.
 
     """
 
@@ -51,23 +51,23 @@ class FoundCluster(NamedTuple):
 
 
 class Admin:
-    """Asks the brokers. Safe to use from several threads; connects when it is first asked.
+    """Sends requests to the brokers. Safe to use from several threads; connects on first use.
 
-    Every call takes a few seconds at most, and raises BusUnavailable when the brokers did not answer by then, BusError
-    when they refused.
+    Every call takes a few seconds at most. It raises BusUnavailable if the brokers have not answered by then, and
+    BusError if they reject it.
     """
 
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
         self._lock = threading.Lock()
-        self._connecting = threading.Lock()  # a lock of its own: whoever closes does not wait for a connection
+        self._connecting = threading.Lock()  # a lock of its own, so that `close` does not wait for a connection
         self._client: AdminClient | None = None
         self._closed = False
 
     # Topics.
 
     def create(self, specs: Iterable[TopicSpec]) -> None:
-        """Create those that do not exist, and wait until they can be used."""
+        """Create missing topics, and wait until they can be used."""
         wanted = {spec.name: spec for spec in reversed(list(specs))}
         for spec in wanted.values():
             if spec.partitions < 1:
@@ -96,20 +96,20 @@ class Admin:
         self._ask(asked, lambda client: client.wait_for_topics(missing, milliseconds(self._options.request_timeout_s)))
 
     def replication(self) -> int:
-        """On how many brokers a new topic is."""
+        """Return the number of replicas of a new topic."""
         if self._options.replication is not None:
             return self._options.replication
         cluster = self._ask("list the brokers", lambda client: client.describe_cluster())
         return replication_of(None, len(cluster["brokers"]))
 
     def describe(self, topics: Iterable[str]) -> dict[str, FoundTopic | None]:
-        """The topics as they are; None for one that this user may not see. Those that do not exist are left out."""
+        """Return the topics as they are; None for one that this user may not see. Missing ones are left out."""
         names = sorted(set(topics))
         asked = f"describe the topics {', '.join(names)}"
         return self._ask(asked, lambda client: client.found(names)) if names else {}
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """How many partitions each of the topics has; those that do not exist are left out."""
+        """Return the number of partitions of each topic; missing ones are left out."""
         names = sorted(set(topics))
         if not names:
             return {}
@@ -128,7 +128,7 @@ class Admin:
         return self._ask(f"look up the topics {', '.join(names)}", ask)
 
     def max_record_bytes(self, topic: str) -> int:
-        """The largest record that the topic takes. The documented limit where this user may not see it."""
+        """Return the largest record that the topic accepts; the documented limit if this user may not see it."""
 
         def ask(client: AdminClient) -> int:
             resource = ConfigResource(ConfigResourceType.TOPIC, topic, ["max.message.bytes"])
@@ -143,7 +143,7 @@ class Admin:
             return MAX_RECORD_BYTES
 
     def cluster(self) -> FoundCluster:
-        """What brokers there are."""
+        """Return the brokers of the cluster."""
 
         def ask(client: AdminClient) -> FoundCluster:
             brokers = client.describe_cluster()["brokers"]
@@ -153,13 +153,13 @@ class Admin:
         return self._ask("describe the cluster", ask)
 
     def topic_operations(self, topics: Iterable[str]) -> dict[str, frozenset[str]]:
-        """What this user may do with each of these topics, in the words of Kafka's API: `READ`, `DESCRIBE_CONFIGS`."""
+        """Return this user's operations on each of these topics, in the words of Kafka: `READ`, `DESCRIBE_CONFIGS`."""
         names = sorted(set(topics))
         found = self._ask("ask for this user's rights", lambda client: client.describe_topics(names))
         return {topic["name"]: frozenset(topic.get("authorized_operations") or ()) for topic in found}
 
     def group_operations(self, group: str) -> frozenset[str] | None:
-        """What this user may do with the group: nothing where that may not be asked, None where there is no group."""
+        """Return this user's operations on the group: none if that is hidden, None without a group."""
 
         def ask(client: AdminClient) -> frozenset[str] | None:
             found = client.group(group)
@@ -176,11 +176,11 @@ class Admin:
     # Offsets.
 
     def bounds(self, partition: Partition) -> tuple[int, int]:
-        """The oldest offset still there, and the one after the last that is committed."""
+        """Return the oldest available offset, and the one after the last committed record."""
         return self.all_bounds([partition])[partition]
 
     def all_bounds(self, partitions: Collection[Partition]) -> dict[Partition, tuple[int, int]]:
-        """The same of several partitions, in two questions."""
+        """Return the bounds of several partitions, in two requests."""
         if not partitions:
             return {}
         asked = f"look at {named(partitions)}"
@@ -192,9 +192,9 @@ class Admin:
         return {Partition(*at): (min(oldest[at].offset, end[at].offset), end[at].offset) for at in every}
 
     def settled_end(self, partition: Partition) -> int:
-        """The end of what is committed, once what is being committed at this moment is.
+        """Return the end of committed records, after commits in progress.
 
-        That a transaction is committed is told before all partitions know. One that stays open is not waited for.
+        A transaction is reported as committed before all partitions know. The wait for an open one is `SETTLING_S`.
         """
         asked = f"look at {partition.topic}[{partition.number}]"
         at = {TopicPartition(*partition): OffsetSpec.LATEST}
@@ -207,7 +207,7 @@ class Admin:
             time.sleep(_SETTLING_STEP_S)
 
     def offset_at(self, partition: Partition, ts: float) -> int | None:
-        """The first offset whose record has this time or a later one, None where there is none."""
+        """Return the first offset whose record has this time or a later one; None without one."""
         at = TopicPartition(*partition)
         spec = max(0, math.ceil(ts * 1000))
         asked = f"look for a time in {partition.topic}[{partition.number}]"
@@ -215,12 +215,12 @@ class Admin:
         return None if found < 0 else int(found)
 
     def offsets(self, group: str, partitions: Iterable[Partition], *, stable: bool = False) -> Offsets:
-        """What the group has committed; with `stable` not of partitions that a transaction is about to move."""
+        """Return the group's committed offsets; with `stable`, without those that an open transaction may change."""
         wanted = list(partitions)
         return self._ask(f"read the offsets of group {group}", lambda client: client.committed(group, wanted, stable))
 
     def settled_offset(self, group: str, partition: Partition) -> Offset | None:
-        """What the group has committed, once what is being committed at this moment is; None for nothing yet."""
+        """Return the group's committed offset, after commits in progress; None without one."""
         deadline = time.monotonic() + SETTLING_S
         while True:
             found = self.offsets(group, [partition], stable=True)
@@ -231,7 +231,7 @@ class Admin:
             time.sleep(_SETTLING_STEP_S)
 
     def set_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
-        """Commit these offsets in the place of a group that has no members. Raises BusError where it has some."""
+        """Commit these offsets for a group without members. Raises BusError if it has any."""
 
         def ask(client: AdminClient) -> None:
             wanted = {TopicPartition(*partition): OffsetAndMetadata(at, "", -1) for partition, at in offsets.items()}
@@ -251,7 +251,7 @@ class Admin:
     # Groups.
 
     def client_ids(self, group: str) -> frozenset[str]:
-        """The client ids of the group's members: those that are alive, as far as the brokers know."""
+        """Return the client ids of the group's members that the brokers consider alive."""
 
         def ask(client: AdminClient) -> frozenset[str]:
             return frozenset(member["client_id"] for member in client.group(group)["members"])
@@ -259,7 +259,7 @@ class Admin:
         return self._ask(f"list the members of group {group}", ask)
 
     def reachable(self, timeout_s: float) -> bool:
-        """Whether a broker answers within so long."""
+        """Return whether a broker answers within this time."""
         try:
             self._ask("ask the brokers", lambda client: client.describe_topics([]), timeout_s)
         except BusError:
@@ -267,14 +267,14 @@ class Admin:
         return True
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._closed = True
         self._discard()
 
-    # How it is asked.
+    # Requests.
 
     def _ask(self, asked: str, ask: Callable[[AdminClient], T], timeout_s: float | None = None) -> T:
-        """Ask, again and again as long as what is wrong may pass: a leader or a coordinator that moves."""
+        """Send a request, and retry it on temporary errors: a leader or a coordinator that moves."""
         deadline = time.monotonic() + (self._options.request_timeout_s if timeout_s is None else timeout_s)
         while True:
             try:
@@ -282,7 +282,7 @@ class Admin:
             except BusError:
                 raise
             except Exception as error:
-                # What kafka-python remembers of the brokers may be what is wrong.
+                # The metadata that kafka-python has cached may be the cause.
                 self._discard()
                 raised = explained(error, asked, self._options)
                 if not isinstance(raised, BusUnavailable) or time.monotonic() + _RETRY_S >= deadline:

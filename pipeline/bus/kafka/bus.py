@@ -1,4 +1,4 @@
-"""The bus on Kafka: topics, offsets, snapshots and groups at the brokers that its location names."""
+"""The bus on Kafka: topics, offsets, snapshots and groups at the brokers in its location."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class KafkaBus(Bus):
     """The bus on Kafka.
 
     Args:
-        options: where the brokers are and how they are reached. Nothing is connected before something is asked: brokers
-            that cannot be reached are BusUnavailable then.
+        options: the brokers, and how to reach them. The bus connects on first use: unreachable brokers raise
+            BusUnavailable then.
 
-    Readers see what is committed; the end of a partition is the end of that. Times are whole milliseconds, and none is
-    before 1970. Groups share partitions by Kafka's cooperative-sticky protocol; what a member does about those that
-    died is said in `members`. The past of a snapshot is there until the topic is compacted.
+    Readers see committed records; the end of a partition is the end of these. Times are whole milliseconds, and none is
+    before 1970. Groups share partitions by Kafka's cooperative-sticky protocol; for members that died see `claims`. Old
+    snapshots are available until the topic is compacted.
 
     """
 
@@ -60,7 +60,7 @@ class KafkaBus(Bus):
 
     @property
     def client(self) -> Client:
-        """What members and readers use."""
+        """The client of members and readers."""
         with self._lock:
             if self._client is None:
                 self._client = client_of(self.options)
@@ -69,20 +69,20 @@ class KafkaBus(Bus):
     # Topics.
 
     def create(self, topics: Iterable[TopicSpec]) -> None:
-        """Create what is missing."""
+        """Create missing topics."""
         self.admin.create(topics)
 
     def partitions(self, topic: str) -> Sequence[Partition]:
-        """All partitions of a topic, as many as it had when it was first asked for."""
+        """Return all partitions of a topic, as many as at the first request."""
         return [Partition(topic, number) for number in range(self._count(topic))]
 
     def require(self, topics: Iterable[str], operators: Iterable[str]) -> None:
-        """Snapshots have a topic for each operator."""
+        """Raise BusError unless there are these topics, and one for the snapshots of each operator."""
         for topic in (*topics, *(chunks.topic_of(self.options.prefix, operator) for operator in operators)):
             self._count(topic)
 
     def partition_of(self, topic: str, key: str) -> Partition:
-        """Where the records of this key are: as Kafka's default partitioner says."""
+        """Return the partition of this key's records, by Kafka's default partitioner."""
         return Partition(topic, partition_number(key, self._count(topic)))
 
     def _count(self, topic: str) -> int:
@@ -106,7 +106,7 @@ class KafkaBus(Bus):
         topic, number = partition
         if 0 <= number < self._count(topic):
             return
-        # A topic may have got more partitions since, of which the brokers learn one after the other.
+        # A topic may have more partitions now, of which the brokers learn one after the other.
         deadline = time.monotonic() + SETTLING_S
         while not 0 <= number < self._ask_count(topic):
             if number < 0 or time.monotonic() > deadline:
@@ -117,18 +117,18 @@ class KafkaBus(Bus):
             time.sleep(_STEP_S)
 
     def keys(self, topic: str) -> Sequence[str]:
-        """Sorted. Reads the whole topic: no broker knows its keys."""
+        """Return the sorted keys. Reads the whole topic: no broker knows its keys."""
         return sorted({record.key for partition in self.partitions(topic) for record in self.read(partition, 0)})
 
     # Writing.
 
     def append(self, records: Sequence[Outgoing]) -> None:
-        """Return when all are on as many brokers as their topics ask for."""
+        """Append records, and return when all are on as many brokers as their topics require."""
         if packed := self.pack(records):
             self._appender.append(packed, f"append to {', '.join(sorted({record.topic for record in packed}))}")
 
     def pack(self, records: Sequence[Outgoing]) -> list[Raw]:
-        """The records for their partitions. Raises BusError for one that cannot be sent, before any is."""
+        """Return the records for their partitions. Raises BusError for one that cannot be sent, before any is."""
         return [self._pack(record) for record in records]
 
     def _pack(self, record: Outgoing) -> Raw:
@@ -138,7 +138,7 @@ class KafkaBus(Bus):
             packed = raw(record, count)
         except Refused as error:
             raise Refused(f"{location(self.options)}: a record for {topic}: {error}") from error
-        if packed.size > DEFAULT_BYTES:  # only then is it worth asking the topic for its limit
+        if packed.size > DEFAULT_BYTES:  # smaller ones fit into any topic
             limit = self._limits.get(topic)
             if limit is None:
                 limit = self._limits[topic] = self.admin.max_record_bytes(topic)
@@ -150,24 +150,24 @@ class KafkaBus(Bus):
         return packed
 
     def append_raw(self, records: Sequence[Raw], asked: str) -> None:
-        """Append records that are ready to be sent; for what the contract has no words for."""
+        """Append records that are ready to be sent, for uses beyond the contract."""
         self._appender.append(records, asked)
 
     # Reading.
 
     def bounds(self, partition: Partition) -> tuple[int, int]:
-        """The oldest offset still there, and the one after the last that is committed."""
+        """Return the oldest available offset, and the one after the last committed record."""
         self.check(partition)
         return self.admin.bounds(partition)
 
     def all_bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, tuple[int, int]]:
-        """In two questions, however many there are."""
+        """Return the bounds of any number of partitions, in two requests."""
         for partition in partitions:
             self.check(partition)
         return self.admin.all_bounds(partitions)
 
     def offset_at(self, partition: Partition, ts: float) -> int:
-        """By the broker's own index of times."""
+        """Return the offset from the broker's own index of times."""
         self.check(partition)
         found = self.admin.offset_at(partition, ts)
         return self.admin.bounds(partition)[1] if found is None else found
@@ -175,7 +175,7 @@ class KafkaBus(Bus):
     def read(
         self, partition: Partition, start: int, stop: int | None = None, key: str | None = None
     ) -> Iterator[Incoming]:
-        """Batch by batch; what is deleted meanwhile is passed over. Raises DamagedRecord."""
+        """Yield records batch by batch; meanwhile deleted ones are skipped. Raises DamagedRecord."""
         oldest, end = self.bounds(partition)
         if stop is None or stop > end:
             end = self.admin.settled_end(partition)
@@ -230,17 +230,17 @@ class KafkaBus(Bus):
         reader.close()
 
     def snapshots(self, operator: str, partition: Partition, at_or_before: int | None = None) -> Sequence[Snapshot]:
-        """Sorted by key. Reads all that the partition of the operator's snapshot topic holds."""
+        """Return snapshots sorted by key. Reads the whole partition of the operator's snapshot topic."""
         place = self._snapshots_of(operator, partition)
         return [] if place is None else chunks.newest(self.read(place, 0), operator, partition, at_or_before)
 
     def snapshot_offsets(self, operator: str, partition: Partition) -> Mapping[str, int]:
-        """Without keeping a state in memory."""
+        """Return the offsets without storing a state in memory."""
         place = self._snapshots_of(operator, partition)
         return {} if place is None else chunks.newest_offsets(self.read(place, 0), partition)
 
     def _snapshots_of(self, operator: str, partition: Partition) -> Partition | None:
-        """Where the snapshots of this input partition are; None where the operator has no topic for them."""
+        """Return the partition with the snapshots of this input partition; None without a topic for them."""
         self.check(partition)
         topic = chunks.topic_of(self.options.prefix, operator)
         count = self._counts.get(topic) or self.admin.partition_counts([topic]).get(topic)
@@ -260,7 +260,7 @@ class KafkaBus(Bus):
         return member
 
     def committed(self, group: str, partition: Partition) -> int:
-        """The group's committed offset."""
+        """Return the group's committed offset."""
         self.check(partition)
         offset = self.admin.settled_offset(group, partition)
         return 0 if offset is None else offset.offset
@@ -272,14 +272,14 @@ class KafkaBus(Bus):
         offsets: Mapping[Partition, int],
         snapshots: Sequence[Snapshot] = (),
     ) -> None:
-        """Refused while the group has members. Reads what the partitions of the snapshot topics hold."""
+        """Reset a group; raises BusError while it has members. Reads the partitions of the snapshot topics."""
         for partition in offsets:
             self.check(partition)
         reset(self, group, tuple(operators), offsets, snapshots)
 
     def close(self) -> None:
-        """Give the connections back; members that are left leave their groups."""
-        # One of librdkafka's that nobody closed would keep the process from ending.
+        """Close the connections; remaining members leave their groups."""
+        # An open member of librdkafka would prevent the process from ending.
         for member in tuple(self._members):
             member.close()
         with self._lock:
@@ -292,11 +292,11 @@ class KafkaBus(Bus):
 
 
 def client_of(options: KafkaOptions) -> Client:
-    """The client that the options ask for; `auto` is librdkafka where it is installed. Raises BusError."""
+    """Return the client of the options; `auto` is librdkafka if it is installed. Raises BusError."""
     installed = find_spec("confluent_kafka") is not None
     if options.client == "librdkafka" and not installed:
         raise BusError(f"kafka.client is librdkafka, which is not installed; {installing('librdkafka')}")
-    # Here, so that a client that is not used is not loaded either.
+    # Imported here, so that an unused client is not loaded.
     if installed and options.client != "kafka-python":
         from laggard.pipeline.bus.kafka.librdkafka import Librdkafka  # noqa: PLC0415
 

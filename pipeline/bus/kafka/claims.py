@@ -1,9 +1,9 @@
-"""What a member does before it works on a partition that it was given: it makes sure that its predecessor is gone.
+"""Claims of new partitions: before a member works on one, it makes sure that its predecessor has no access any more.
 
-A member that died in a transaction would hold up everybody who reads what it wrote, until the brokers abort that
-transaction by its age. And one that only slept could wake up and end it. So the text beside each committed offset
-begins with the transactional id of the member that committed it, which is its client id too: where no member of
-the group has that id any more, the successor takes it. That aborts what was open, and the old one commits no more.
+A member that died in a transaction would block all readers of its outputs, until the brokers abort that transaction by
+its age. A suspended member could wake up and end it. So the metadata of each committed offset begins with the
+transactional id of the member that committed it, which is also its client id. If no member of the group has that id any
+more, the successor takes it over. That aborts the open transaction, and the old member commits no more.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 def settled_offsets(
     admin: Admin, commits: Commits, group: str, partitions: Collection[Partition]
 ) -> Mapping[Partition, int]:
-    """Where to go on in each of the partitions, once nobody else can commit there any more.
+    """Return the offset at which to continue each partition, once no other member can commit there any more.
 
-    Partitions in which a living member is about to end a transaction are left out: ask again. Where nothing was
-    committed yet it is the oldest record.
+    Partitions in which a living member is about to end a transaction are left out: call again. Before the first commit
+    the offset is that of the oldest record.
     """
-    # One that died may have had this very id: a static member's is the same after a restart.
+    # A dead member may have had the same id: that of a static member survives a restart.
     commits.take()
     found = admin.offsets(group, partitions).committed
     owners = {owner_of(offset.metadata) for offset in found.values()} - {commits.identity}
-    # The text is anybody's to write: nothing but this group's own ids is taken.
+    # Other programs may have written the metadata: only ids of this group are taken over.
     strangers = {owner for owner in owners if owner.startswith(f"{group}-")}
     if strangers:
         for dead in sorted(strangers - admin.client_ids(group)):

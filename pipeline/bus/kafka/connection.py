@@ -1,4 +1,4 @@
-"""How kafka-python is tuned, whatever it is used for."""
+"""The settings of kafka-python for all of its uses."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus.kafka.options import KafkaOptions
 
 RETRY_BACKOFF_MS: Final = 10
-"""Transactions back to back wait for each other's end: with kafka-python's own 100 ms some take 107 ms instead of 5."""
+"""Consecutive transactions wait for each other's end: with kafka-python's own 100 ms some take 107 ms instead of 5."""
 
 RECONNECT_MAX_MS: Final = 1000
-"""A broker that is back is found within so long."""
+"""The time within which a returned broker is found, in milliseconds."""
 
 _SCHEME: Final = "laggard-direct"
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def kafka_python(options: KafkaOptions, client_id: str = "laggard") -> dict[str, Any]:
-    """What every client of kafka-python is made with. Raises BusError for files of the options that cannot be used."""
+    """Return the settings of every kafka-python client. Raises BusError for unusable files in the options."""
     quiet()
     return kafka_python_security(options) | {
         "bootstrap_servers": list(options.bootstrap),
@@ -43,9 +43,9 @@ def kafka_python(options: KafkaOptions, client_id: str = "laggard") -> dict[str,
 
 
 class _Closing(KafkaNetSocket):  # type: ignore[misc] # kafka-python has no types
-    """Closes a socket that could not be connected, which kafka-python leaves to the garbage collector.
+    """Closes a socket that could not connect, which kafka-python leaves to the garbage collector.
 
-    kafka-python takes it for the proxies of this scheme; it connects directly.
+    kafka-python uses this class for proxies of its scheme; it connects directly.
     """
 
     SCHEMES = (_SCHEME,)
@@ -60,10 +60,10 @@ class _Closing(KafkaNetSocket):  # type: ignore[misc] # kafka-python has no type
 
 
 class _Network(KafkaNetClient):  # type: ignore[misc] # kafka-python has no types
-    """Closes the sockets that requests still wait for, which kafka-python leaves to the garbage collector."""
+    """Closes the sockets of pending requests, which kafka-python leaves to the garbage collector."""
 
     def close(self, node_id: Any = None) -> None:
-        """Close, and discard what is not sent yet."""
+        """Close, and discard unsent requests."""
         transports = [connection.transport for connection in list(self._manager._conns.values())]  # noqa: SLF001 - see above
         super().close(node_id)
         if node_id is None:
@@ -73,7 +73,7 @@ class _Network(KafkaNetClient):  # type: ignore[misc] # kafka-python has no type
 
 
 def connected(make: Callable[..., T], settings: Mapping[str, Any]) -> T:
-    """Make a client of kafka-python, which connects; what it opened is given back where that fails."""
+    """Make a kafka-python client, which connects; if that fails, close what it opened."""
     opened: list[_Network] = []
 
     def network(**configs: Any) -> _Network:
@@ -90,14 +90,14 @@ def connected(make: Callable[..., T], settings: Mapping[str, Any]) -> T:
 
 
 def milliseconds(seconds: float) -> int:
-    """Whole milliseconds, at least one."""
+    """Return whole milliseconds, at least one."""
     return max(1, round(seconds * 1000))
 
 
 def quiet() -> None:
-    """Keep the client's warnings off a user's terminal: what they mean for laggard is said by its own errors.
+    """Hide the client's warnings from a user's terminal: laggard's own errors report their effects.
 
-    Whoever sets the level of the logger `kafka` beforehand gets them.
+    If the level of the logger `kafka` was set beforehand, they are logged.
     """
     logger = logging.getLogger("kafka")
     if logger.level == logging.NOTSET:

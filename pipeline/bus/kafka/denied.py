@@ -1,4 +1,4 @@
-"""What a user may not do: who that is at the brokers, and which rule is missing."""
+"""Missing permissions of a user: the user's name at the brokers, and the missing ACL."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _LACKS: Mapping[type[Exception], str] = {
     kafka_errors.TopicAuthorizationFailedError: "a topic of it, to read or to write",
     kafka_errors.GroupAuthorizationFailedError: "the group",
     kafka_errors.TransactionalIdAuthorizationFailedError: "the transactional id",
-    # Who may write to some topic may also number what he writes.
+    # A user who may write to any topic may also write idempotently.
     kafka_errors.ClusterAuthorizationFailedError: "any topic to write to",
 }
 
-# kafka-python tells some only in the text of an error of another kind: `Unexpected error in ...: [Error 29] ...`
+# kafka-python reports some only in the text of another error: `Unexpected error in ...: [Error 29] ...`
 _CODE = re.compile(r"\[Error (\d+)\]")
 _TOPICS = re.compile(r"TopicAuthorizationFailedError(?:: |\()\{?([\w.' ,-]+)")
 
 
 class Denied(BusError):  # noqa: N818 - named for what it says
-    """The brokers do not let this user do what was asked: a rule is missing."""
+    """The brokers do not allow this user the operation: an ACL is missing."""
 
 
 def denied(error: BaseException, options: KafkaOptions) -> str | None:
-    """What is missing, where brokers refused something for want of an ACL; None for another error."""
-    # A transaction that has failed gives the error that it failed with beside its own.
+    """Return the missing permission if brokers rejected something for lack of an ACL; None for another error."""
+    # The error of a failed transaction has the original error among its arguments.
     kind = next((kind for kind in _LACKS for each in (error, *error.args) if isinstance(each, kind)), None)
     if kind is None and (code := _CODE.search(str(error))):
         kind = kafka_errors.for_code(int(code[1]))
@@ -45,7 +45,7 @@ def denied(error: BaseException, options: KafkaOptions) -> str | None:
 
 
 def user_of(options: KafkaOptions) -> str:
-    """Who this is to the brokers, in words."""
+    """Return the name of this user at the brokers, in words."""
     if options.sasl == "oauthbearer":
         return "the user of the token"
     if options.sasl != "none":

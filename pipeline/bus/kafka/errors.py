@@ -1,4 +1,4 @@
-"""What went wrong at a broker, in laggard's words: which brokers, what was asked, what to do. Never a secret."""
+"""Errors of brokers in laggard's words: which brokers, which operation, what to do. Never a secret."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 class Outdated(Exception):  # noqa: N818 - named for what it says
-    """The group has moved on since this member looked: nothing was committed. Rejoin, then try again."""
+    """The group has a newer generation than this member: nothing was committed. Rejoin, then retry."""
 
 
 class Displaced(Exception):  # noqa: N818
-    """Somebody has taken this member's transactional id over: all that it had open is void."""
+    """Another producer has taken over this member's transactional id: its open transaction is void."""
 
 
 class Unresolved(Exception):  # noqa: N818
-    """Nobody has answered whether the transaction was committed."""
+    """There was no answer whether the transaction was committed."""
 
 
 class Expelled(BusError):  # noqa: N818
-    """The group knows another member of this member's name (static membership): this one is void, and has to join anew.
+    """The group has another member of this member's name (static membership): this one is void, and must rejoin.
 
-    That is another worker of the same name; or this one itself, when the answer to its joining was lost.
+    That is another worker of the same name; or this one itself, if the answer to its joining was lost.
     """
 
 
@@ -53,17 +53,17 @@ _UNAVAILABLE = (
 
 
 def location(options: KafkaOptions) -> str:
-    """The brokers as a bus's location names them."""
+    """Return the brokers in the form of a bus's location."""
     return "kafka://" + ",".join(options.bootstrap)
 
 
 def named(partitions: Iterable[Partition]) -> str:
-    """Partitions for a person: `laggard.counters[3]`."""
+    """Return partitions in readable form: `laggard.counters[3]`."""
     return ", ".join(f"{topic}[{number}]" for topic, number in sorted(partitions))
 
 
 def explained(error: BaseException, asked: str, options: KafkaOptions) -> BusError:  # noqa: PLR0911 - a table
-    """The error as the bus raises it; `asked` says what could not be done: `append to laggard.counters`."""
+    """Return the error as the bus raises it; `asked` is the failed operation: `append to laggard.counters`."""
     if isinstance(error, BusError):
         return error
     where = f"{location(options)}: cannot {asked}"
@@ -89,14 +89,14 @@ def explained(error: BaseException, asked: str, options: KafkaOptions) -> BusErr
             )
         case kafka_errors.UnsupportedVersionError():
             return BusError(f"{where}: expected brokers of Kafka 2.5 or newer ({_reason(error)})")
-        # kafka-python has no better one for a producer that cannot go on; another one may.
+        # kafka-python has no better one for a producer that cannot continue; another producer may.
         case _ if isinstance(error, _UNAVAILABLE) or type(error) is kafka_errors.KafkaError:
             return BusUnavailable(f"{where} for now: {_reason(error)}")
     return BusError(f"{where}: {_reason(error)}")
 
 
 def unreachable(error: Exception, asked: str, options: KafkaOptions) -> BusError:
-    """Why the first connection could not be made; looks at the brokers once more to find out."""
+    """Return the reason for the failure of the first connection; checks the brokers once more to find it."""
     raised = explained(error, asked, options)
     if isinstance(raised, BusUnavailable):
         why = why_unreachable(options)

@@ -1,4 +1,4 @@
-"""The seam on kafka-python: members of groups and readers; its transactions are in `kafka_python_producer`."""
+"""kafka-python as a client: members of groups and readers; its transactions are in `kafka_python_producer`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus.kafka.options import KafkaOptions
 
 MAX_POLL_S: Final = 60.0
-"""A member that has not polled for so long is taken out of its group; the others of a rebalance wait for it so long."""
+"""The time without a poll after which a member is removed from its group, in seconds. Rebalances wait for it, too."""
 
 _LOOK_S: Final = 0.05
 
@@ -37,11 +37,11 @@ class KafkaPython:
         self._options = options
 
     def join(self, group: str, topics: Sequence[str], client_id: str) -> KafkaPythonMember:
-        """Become a member."""
+        """Join a group."""
         return KafkaPythonMember(self._options, group, topics, client_id)
 
     def transactions(self, transactional_id: str) -> KafkaPythonTransactions:
-        """Take the transactional id."""
+        """Take over the transactional id."""
         return KafkaPythonTransactions(self._options, transactional_id)
 
     def reader(self) -> KafkaPythonReader:
@@ -74,7 +74,7 @@ class KafkaPythonMember:
             raise explained(error, f"join group {group}", options) from error
 
     def poll(self, timeout_s: float, max_records: int) -> Polled:
-        """Wait at most so long for news or records."""
+        """Wait at most `timeout_s` for changes of the assignment or records."""
         try:
             batches = self._consumer.poll_until(self._news.is_there, timeout_s, max_records)
         except kafka_errors.FencedInstanceIdError as error:
@@ -89,34 +89,34 @@ class KafkaPythonMember:
         return Polled(*self._news.take(), _records(batches))
 
     def news(self) -> Polled:
-        """What rebalances gave and took."""
+        """Return the changes of rebalances."""
         return Polled(*self._news.take())
 
     def position(self, partition: Partition) -> int | None:
-        """Where it goes on."""
+        """Return the read position."""
         here = self._here([partition])
         return self._consumer.position_now(here[0]) if here else None
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Go on at this offset."""
+        """Continue at this offset."""
         for at in self._here([partition]):
             self._consumer.seek(at, offset)
 
     def pause(self, partitions: Iterable[Partition]) -> None:
-        """Bring no records of these."""
+        """Return no records of these."""
         self._consumer.pause(*self._here(partitions))
 
     def resume(self, partitions: Iterable[Partition]) -> None:
-        """Bring records of these again."""
+        """Return records of these again."""
         self._consumer.resume(*self._here(partitions))
 
     def _here(self, partitions: Iterable[Partition]) -> list[TopicPartition]:
-        """Those that are assigned at this moment: the next poll tells of the others."""
+        """Return those that are assigned now: the next poll reports the loss of the others."""
         assigned = self._consumer.assignment()
         return [at for partition in partitions if (at := TopicPartition(*partition)) in assigned]
 
     def membership(self) -> Membership | None:
-        """The membership now. Until the end of a rebalance was noticed, not all that it took may have been told."""
+        """Return the present membership; None during a rebalance, whose losses may not have been reported yet."""
         if self._consumer.is_joining:
             return None
         metadata = self._consumer.group_metadata()
@@ -138,7 +138,7 @@ class KafkaPythonReader:
         self._partition: Partition | None = None
 
     def fetch(self, partition: Partition, position: int, timeout_s: float) -> tuple[Sequence[Incoming], int]:
-        """Records from this position on, and the position after them."""
+        """Return records from this position on, and the position after them."""
         at = TopicPartition(*partition)
         try:
             if partition != self._partition:
@@ -161,10 +161,10 @@ class KafkaPythonReader:
             raise explained(error, f"read {partition.topic}[{partition.number}]", self._options) from error
 
     def rest(self) -> None:
-        """Nothing to do: it fetches when it is polled."""
+        """Do nothing: it fetches only when it is polled."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Close everything."""
         self._consumer.give_back()
 
 

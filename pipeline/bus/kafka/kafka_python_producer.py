@@ -1,4 +1,4 @@
-"""kafka-python's producer, with an end to every wait: transactions, and appending."""
+"""kafka-python's producer, with a limit on every wait: transactions, and appending."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _producer(options: KafkaOptions, asked: str, client_id: str, **settings: Any
 
 
 class KafkaPythonTransactions:
-    """One transactional id."""
+    """The transactions of one transactional id."""
 
     def __init__(self, options: KafkaOptions, transactional_id: str) -> None:
         self._options = options
@@ -116,26 +116,26 @@ class KafkaPythonTransactions:
     def _abort(self, deadline: float) -> None:
         try:
             self._producer.abort_by(max(deadline, time.monotonic() + _CLOSE_S))
-        except Exception:  # noqa: BLE001 - whatever it is, the next one with this id ends what is open
+        except Exception:  # noqa: BLE001 - the next producer with this id ends the open transaction
             self.broken = True
 
     def close(self) -> None:
-        """Give everything back."""
+        """Close everything."""
         self._producer.give_back()
 
 
 class Appender:
-    """Appends records at least once, in order. Safe to use from several threads; connects when it is first used."""
+    """Appends records at least once, in order. Safe to use from several threads; connects on first use."""
 
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
         self._lock = threading.Lock()
-        self._connecting = threading.Lock()  # a lock of its own: whoever closes does not wait for a connection
+        self._connecting = threading.Lock()  # a lock of its own, so that `close` does not wait for a connection
         self._producer: _Producer | None = None
         self._closed = False
 
     def append(self, records: Sequence[Raw], asked: str) -> None:
-        """Return when all are on as many brokers as the topic asks for."""
+        """Append records, and return when all are on as many brokers as the topic requires."""
         producer = self._connected(asked)
         deadline = time.monotonic() + self._options.request_timeout_s + _CLOSE_S
         try:
@@ -143,7 +143,7 @@ class Appender:
             for future in sent:
                 future.get(timeout=max(0.0, deadline - time.monotonic()))
         except Exception as error:
-            # What waits in it must not follow later, behind what is appended again.
+            # Its queued records must not be sent later, after they are appended again.
             self._discard(producer)
             if isinstance(error, kafka_errors.KafkaTimeoutError):
                 waited = f"the brokers have not acknowledged it for {self._options.request_timeout_s:g} s"
@@ -183,7 +183,7 @@ class Appender:
         producer.give_back()
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         with self._lock:
             self._closed = True
             producer, self._producer = self._producer, None
@@ -192,20 +192,20 @@ class Appender:
 
 
 class _Producer(KafkaProducer):  # type: ignore[misc] # kafka-python has no types
-    """kafka-python's, whose own waits for the end of a transaction have no end."""
+    """kafka-python's producer, whose own waits for the end of a transaction have no limit."""
 
     def send_raw(self, record: Raw) -> Any:
-        """Send; gives its future."""
+        """Send a record, and return its future."""
         topic, partition, key, value, ts_ms, headers = record
         return self.send(topic, value, key, headers, partition, ts_ms)
 
     def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], token: object, deadline: float) -> None:
-        """Put a group's offsets into the transaction."""
+        """Add a group's offsets to the transaction."""
         result = self._transaction_manager.send_offsets_to_transaction(dict(offsets), token)
         self._wait(result, deadline, "no answer to the offsets of a transaction")
 
     def flush_by(self, deadline: float) -> None:
-        """Wait until all that was sent is there, or failed."""
+        """Wait until all sent records have arrived, or failed."""
         self.flush(timeout=max(0.001, deadline - time.monotonic()))
 
     def commit_by(self, deadline: float) -> None:
@@ -227,7 +227,7 @@ class _Producer(KafkaProducer):  # type: ignore[misc] # kafka-python has no type
         return isinstance(self._transaction_manager.last_error, _FENCED)
 
     def give_back(self) -> None:
-        """Close without waiting for what is open."""
+        """Close without waiting for an open transaction."""
         self._sender.force_close()
         self._sender.join(_CLOSE_S)
         with suppress(Exception):

@@ -1,6 +1,6 @@
-"""The seam on librdkafka: members of groups and readers; its transactions are in `librdkafka_producer`.
+"""librdkafka as a client: members of groups and readers; its transactions are in `librdkafka_producer`.
 
-librdkafka fetches ahead in threads of its own, outside of Python: what a poll takes is there already.
+librdkafka prefetches in threads of its own, outside of Python: a poll returns records that have already arrived.
 """
 
 # ruff: noqa: SLF001 - the codes of librdkafka's own errors begin with an underscore
@@ -51,11 +51,11 @@ class Librdkafka:
         self._options = options
 
     def join(self, group: str, topics: Sequence[str], client_id: str) -> LibrdkafkaMember:
-        """Become a member."""
+        """Join a group."""
         return LibrdkafkaMember(self._options, group, topics, client_id)
 
     def transactions(self, transactional_id: str) -> LibrdkafkaTransactions:
-        """Take the transactional id."""
+        """Take over the transactional id."""
         return LibrdkafkaTransactions(self._options, transactional_id)
 
     def reader(self) -> LibrdkafkaReader:
@@ -83,24 +83,24 @@ class LibrdkafkaMember:
         self._membership: Membership | None = None
         self._revoked: set[Partition] = set()
         self._assigned: set[Partition] = set()
-        self._here: set[Partition] = set()  # all that are assigned now
+        self._here: set[Partition] = set()  # all assigned ones
         self._paused: set[Partition] = set()
         self._faults: deque[BusError] = deque()  # to be raised by the next polls
-        self._passed: dict[Partition, int] = {}  # after damage, where it goes on
+        self._passed: dict[Partition, int] = {}  # the next positions after damaged records
         self._ends: dict[Partition, int] = {}  # of partitions that were read to their end
         self._consumer.subscribe(
             list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
 
-    # What a rebalance gives and takes: librdkafka tells it inside of `poll`, and waits for the answer.
+    # Changes of a rebalance: librdkafka reports them inside `poll`, and waits for these callbacks.
 
     def _on_assign(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
-        """Every rebalance ends with this, also one that gives nothing."""
-        # Taken here and nowhere else: a membership newer than the partitions that were told could commit to some that
-        # are somebody else's by now.
+        """Hold new partitions. Every rebalance ends with this call, also one without any."""
+        # The membership is read only here: one newer than the reported partitions could commit to some that belong to
+        # another member by now.
         self._membership = _membership(consumer.consumer_group_metadata())
-        # At an absolute offset, though `seek` sets another one later. The end is a logical one: librdkafka asks brokers
-        # for it, and may return to it after the seek, past unread records:
+        # At an absolute offset, though `seek` sets another one later. The end is a logical one: librdkafka requests it
+        # from brokers, and may return to it after the seek, past unread records:
         # https://github.com/confluentinc/librdkafka/issues/2256
         consumer.incremental_assign([TopicPartition(at.topic, at.partition, 0) for at in assigned])
         if assigned:
@@ -118,7 +118,7 @@ class LibrdkafkaMember:
             self._here.discard(partition)
             self._paused.discard(partition)
             if partition in self._assigned:
-                self._assigned.discard(partition)  # nobody was told of it yet
+                self._assigned.discard(partition)  # not reported yet
             else:
                 self._revoked.add(partition)
 
@@ -129,7 +129,7 @@ class LibrdkafkaMember:
     # Reading.
 
     def poll(self, timeout_s: float, max_records: int) -> Polled:
-        """Wait at most so long for news or records."""
+        """Wait at most `timeout_s` for changes of the assignment or records."""
         self._raise_fault()
         deadline = time.monotonic() + timeout_s
         records: list[Incoming] = []
@@ -147,7 +147,7 @@ class LibrdkafkaMember:
         return Polled(*self._news(), tuple(records))
 
     def news(self) -> Polled:
-        """What rebalances gave and took: librdkafka tells it inside of `poll` alone."""
+        """Return the changes of rebalances, which librdkafka reports only inside `poll`."""
         return Polled(*self._news())
 
     def _news(self) -> tuple[frozenset[Partition], frozenset[Partition]]:
@@ -160,7 +160,7 @@ class LibrdkafkaMember:
         error = message.error()
         if error is None or error.code() in DAMAGED:
             partition = partition_of(message)
-            # After damage it is read anew from there: this would come, or be told, a second time.
+            # After damage it is read again from there: this would be reported a second time.
             if self._is_damaged(partition):
                 return
             if error is None:
@@ -171,7 +171,7 @@ class LibrdkafkaMember:
                 except DamagedRecord as damaged:
                     self._pass_over(damaged)
             else:
-                # It is a batch of records; librdkafka names the first of it, whichever it was to read.
+                # The error is one of a batch; librdkafka names its first record, whichever one was to be read.
                 offset = max(offset_of(message), self._passed.get(partition, 0))
                 self._pass_over(DamagedRecord(partition, offset, error.str()))
         elif error.code() == KafkaError._PARTITION_EOF:
@@ -187,29 +187,29 @@ class LibrdkafkaMember:
         self._faults.append(damaged)
 
     def _raise_fault(self) -> None:
-        """Raise what was found between records that were returned."""
+        """Raise an error that was found between returned records."""
         for fault in self._faults:
             if not (isinstance(fault, DamagedRecord) and fault.partition in self._paused):
                 self._faults.remove(fault)
                 raise fault
 
     def _forget(self, partition: Partition) -> None:
-        """What was damaged in this partition is not of interest any more."""
+        """Forget the damaged records and the end of a partition."""
         self._passed.pop(partition, None)
         self._ends.pop(partition, None)
         kept = [each for each in self._faults if not (isinstance(each, DamagedRecord) and each.partition == partition)]
         self._faults = deque(kept)
 
     def position(self, partition: Partition) -> int | None:
-        """Where it goes on: librdkafka tells where it has found the end, behind all that is there."""
+        """Return the end of the partition that librdkafka has reported, after all of its content; None without one."""
         return self._ends.get(partition)
 
     def _is_damaged(self, partition: Partition) -> bool:
-        """Whether damage is to be told of a partition, which is read anew behind it."""
+        """Return whether a damaged record of a partition is to be raised: it is read again after that."""
         return any(isinstance(fault, DamagedRecord) and fault.partition == partition for fault in self._faults)
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Go on at this offset."""
+        """Continue at this offset."""
         if partition in self._here:
             self._forget(partition)
             self._seek(partition, offset)
@@ -220,7 +220,7 @@ class LibrdkafkaMember:
             try:
                 self._consumer.seek(TopicPartition(*partition, offset))
             except KafkaException as error:
-                # A partition that was assigned a moment ago is not ready yet.
+                # A newly assigned partition is not ready yet.
                 if code_of(error) != KafkaError._STATE or time.monotonic() > deadline:
                     raise self._told(error) from error
                 time.sleep(0.001)
@@ -228,13 +228,13 @@ class LibrdkafkaMember:
                 return
 
     def pause(self, partitions: Iterable[Partition]) -> None:
-        """Bring no records of these."""
+        """Return no records of these."""
         if paused := self._here.intersection(partitions):
             self._ask(self._consumer.pause, [TopicPartition(*partition) for partition in paused])
             self._paused |= paused
 
     def resume(self, partitions: Iterable[Partition]) -> None:
-        """Bring records of these again."""
+        """Return records of these again."""
         if resumed := self._here.intersection(partitions):
             self._ask(self._consumer.resume, [TopicPartition(*partition) for partition in resumed])
             self._paused -= resumed
@@ -246,7 +246,7 @@ class LibrdkafkaMember:
             raise self._told(error) from error
 
     def membership(self) -> Membership | None:
-        """The membership as of the last rebalance that `poll` has told."""
+        """Return the membership as of the last rebalance that `poll` has reported."""
         return self._membership
 
     def _told(self, error: KafkaException) -> BusError:
@@ -267,9 +267,9 @@ _MAGIC: Final = b"CGMDv2:"
 
 
 def _membership(metadata: bytes) -> Membership | None:
-    """What librdkafka writes of a membership: its mark, the generation as 32 bits, group, member and instance.
+    """Parse librdkafka's form of a membership: its mark, the generation as 32 bits, group, member and instance.
 
-    It gives the generation in no other way.
+    There is no other access to the generation.
     """
     if not metadata.startswith(_MAGIC):
         raise AssertionError(f"expected a membership that begins with {_MAGIC!r}, got {metadata!r}")

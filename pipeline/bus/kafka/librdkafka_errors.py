@@ -1,4 +1,4 @@
-"""librdkafka's settings, and its errors in the words that the rest of the Kafka bus has for them: kafka-python's."""
+"""librdkafka's settings, and its errors as those of kafka-python, which the rest of the Kafka bus uses."""
 
 # ruff: noqa: SLF001 - the codes of librdkafka's own errors begin with an underscore
 
@@ -45,7 +45,7 @@ _OWN: Final = {
 
 
 def settings(options: KafkaOptions, client_id: str) -> dict[str, Any]:
-    """What every client of librdkafka is made with. Raises BusError for files of the options that cannot be used."""
+    """Return the settings of every librdkafka client. Raises BusError for unusable files in the options."""
     return librdkafka_security(options) | {
         "bootstrap.servers": ",".join(options.bootstrap),
         "client.id": client_id,
@@ -55,13 +55,13 @@ def settings(options: KafkaOptions, client_id: str) -> dict[str, Any]:
         "allow.auto.create.topics": False,
         "statistics.interval.ms": 0,
         "logger": _quiet(),
-        # Given no function, librdkafka writes these to the standard error.
+        # Without a function, librdkafka writes these to standard error.
         "error_cb": lambda _: None,
     }
 
 
 def translated(error: Exception) -> Exception:
-    """The error of kafka-python that says the same as one of librdkafka; any other as it is."""
+    """Return the error of kafka-python for one of librdkafka; any other unchanged."""
     match error:
         case KafkaException(args=[KafkaError() as said, *_]):
             code = said.code()
@@ -74,7 +74,7 @@ def translated(error: Exception) -> Exception:
 
 
 def code_of(error: Exception) -> int | None:
-    """The code of an error of librdkafka; None for any other."""
+    """Return the code of an error of librdkafka; None for any other."""
     match error:
         case KafkaException(args=[KafkaError() as said, *_]):
             return said.code()
@@ -82,12 +82,12 @@ def code_of(error: Exception) -> int | None:
 
 
 def told(error: Exception, asked: str, options: KafkaOptions) -> BusError:
-    """The error as the bus raises it."""
+    """Return the error as the bus raises it."""
     return explained(translated(error), asked, options)
 
 
 def _quiet() -> logging.Logger:
-    """Keeps the client's warnings off a user's terminal; whoever sets the level of the logger beforehand gets them."""
+    """Return a logger that hides the client's warnings from a user's terminal, unless its level was set beforehand."""
     logger = logging.getLogger("confluent_kafka")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.CRITICAL + 1)

@@ -43,11 +43,11 @@ _OUTDATED: Final = frozenset(
 )
 
 _PURGED: Final = frozenset((KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE))
-"""Of records that were given up for another error."""
+"""The errors of records that were dropped because of another error."""
 
 
 class LibrdkafkaTransactions:
-    """One transactional id."""
+    """The transactions of one transactional id."""
 
     def __init__(self, options: KafkaOptions, transactional_id: str) -> None:
         self._options = options
@@ -56,7 +56,7 @@ class LibrdkafkaTransactions:
         config: dict[str, Any] = settings(options, transactional_id) | {
             "transactional.id": transactional_id,
             "transaction.timeout.ms": ends_ms,
-            # Not sooner, or what a slow line takes in time for its transaction would fail before that.
+            # Not sooner: otherwise a record on a slow line would fail, though in time for its transaction.
             "message.timeout.ms": ends_ms,
             "message.max.bytes": MAX_RECORD_BYTES + OVERHEAD_BYTES,
             "batch.size": DEFAULT_BYTES,
@@ -66,7 +66,7 @@ class LibrdkafkaTransactions:
         asked = f"take the transactional id {transactional_id}"
         try:
             self._producer = Producer(config)
-            # With a connection at hand the coordinator is found at once; else librdkafka tries again in half a second.
+            # With a connection the coordinator is found at once; otherwise librdkafka retries after half a second.
             self._producer.list_topics(ANY_TOPIC, options.request_timeout_s)
             self._producer.init_transactions(options.request_timeout_s)
         except Exception as error:
@@ -84,7 +84,7 @@ class LibrdkafkaTransactions:
         deadline = time.monotonic() + timeout_s
         try:
             self._send(records, offsets, membership, deadline)
-        except Exception as error:  # noqa: BLE001 - whatever it is, what is open has to end
+        except Exception as error:  # noqa: BLE001 - after any error the open transaction must end
             self._abort(error, group)
         try:
             self._producer.commit_transaction(_left(deadline))
@@ -103,7 +103,7 @@ class LibrdkafkaTransactions:
         membership: Membership,
         deadline: float,
     ) -> None:
-        """Begin a transaction, and put everything into it; when it returns, the brokers have it."""
+        """Begin a transaction, and add everything to it; when it returns, the brokers have it."""
         failed: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, _: object) -> None:
@@ -121,7 +121,7 @@ class LibrdkafkaTransactions:
             self._send_offsets(positions, membership, deadline)
             waiting = producer.flush(_left(deadline))
         except Exception:
-            # A record that was refused ends the transaction, and the offsets fail of that.
+            # A rejected record ends the transaction, which makes the offsets fail.
             producer.poll(0)
             if failed and failed[0].code() not in _PURGED:
                 raise KafkaException(failed[0]) from None
@@ -132,10 +132,10 @@ class LibrdkafkaTransactions:
             raise kafka_errors.KafkaTimeoutError(f"{waiting} records were not sent in time")
 
     def _send_offsets(self, positions: list[TopicPartition], membership: Membership, deadline: float) -> None:
-        """Put the offsets into the transaction.
+        """Add the offsets to the transaction.
 
-        When the group's coordinator goes, librdkafka may wait in this call for ever, whatever time it was given
-        (confluentinc/librdkafka#5456, #5511): it is left to itself then, and another producer takes over.
+        When the group's coordinator disappears, librdkafka may wait in this call forever, despite the timeout
+        (confluentinc/librdkafka#5456, #5511). Then the call is abandoned, and another producer takes over.
         """
         raised: list[Exception] = []
         producer: Any = self._producer
@@ -143,7 +143,7 @@ class LibrdkafkaTransactions:
         def send() -> None:
             try:
                 producer.send_offsets_to_transaction(positions, membership.token, _left(deadline))
-            except Exception as error:  # noqa: BLE001 - raised again by who waits
+            except Exception as error:  # noqa: BLE001 - raised again by the waiting thread
                 raised.append(error)
 
         sending = threading.Thread(target=send, name="offsets of a transaction", daemon=True)
@@ -156,10 +156,10 @@ class LibrdkafkaTransactions:
             raise raised[0]
 
     def _abort(self, error: Exception, group: str) -> NoReturn:
-        """End what is open, so that nothing of it is committed; then say what the error means."""
+        """Abort the open transaction, so that nothing of it is committed; then raise the error in the bus's form."""
         try:
             self._producer.abort_transaction(_ABORT_S)
-        except Exception:  # noqa: BLE001 - whatever it is, the next one with this id ends what is open
+        except Exception:  # noqa: BLE001 - the next producer with this id ends the open transaction
             self.broken = True
         code = code_of(error)
         if code in _OUTDATED:
@@ -169,7 +169,7 @@ class LibrdkafkaTransactions:
         raise told(error, f"commit a transaction of group {group}", self._options) from error
 
     def close(self) -> None:
-        """Give everything back."""
+        """Close everything."""
         with suppress(Exception):
             self._producer.purge(blocking=False)
 

@@ -1,4 +1,4 @@
-"""Reading partitions outside of any group through librdkafka."""
+"""Reads partitions outside of any group through librdkafka."""
 
 # ruff: noqa: SLF001 - the codes of librdkafka's own errors begin with an underscore
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _AT_ONCE: Final = 500
 
 _FETCH_WAIT_MS: Final = 20
-"""What is read is there. The next partition waits for the answer about the last one's end."""
+"""The time that brokers wait for records, in ms: those to read exist, and the next partition waits for this answer."""
 
 
 class LibrdkafkaReader:
@@ -39,17 +39,17 @@ class LibrdkafkaReader:
 
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
-        # librdkafka wants the name of a group, which is never joined: what is read is assigned.
+        # librdkafka needs the name of a group, which is never joined: partitions are assigned explicitly.
         own = {
             "group.id": f"{options.prefix}readers",
             "enable.partition.eof": True,
             "fetch.wait.max.ms": _FETCH_WAIT_MS,
         }
         self._consumer = consumer_of(options, "open a reader", "laggard", own)
-        self._at: tuple[Partition, int] | None = None  # what the consumer goes on with
+        self._at: tuple[Partition, int] | None = None  # where the consumer continues
 
     def fetch(self, partition: Partition, position: int, timeout_s: float) -> tuple[Sequence[Incoming], int]:
-        """Records from this position on, and the position after them."""
+        """Return records from this position on, and the position after them."""
         try:
             if self._at != (partition, position):
                 self._consumer.assign([TopicPartition(*partition, position)])
@@ -62,7 +62,7 @@ class LibrdkafkaReader:
         return records, after
 
     def _fetch(self, partition: Partition, position: int, deadline: float) -> tuple[list[Incoming], int, bool]:
-        """The same, and whether the consumer goes on there by itself."""
+        """Fetch like `fetch`, and also return whether the consumer continues there by itself."""
         records: list[Incoming] = []
         after = position
         while True:
@@ -75,26 +75,26 @@ class LibrdkafkaReader:
                     except DamagedRecord:
                         if not records:
                             raise
-                        return records, after, False  # it is met again from there on, and told then
+                        return records, after, False  # the next call meets it again, and raises it
                     after = offset_of(message) + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
                     after = max(after, offset_of(message))
                 elif error.code() in DAMAGED:
                     if not records:
                         raise DamagedRecord(partition, max(position, offset_of(message)), error.str())
-                    return records, after, False  # it is met again from there on, and told then
+                    return records, after, False  # the next call meets it again, and raises it
                 elif not passing(error) and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
                     raise KafkaException(error)
             if after != position or not left:
                 return records, after, True
 
     def rest(self) -> None:
-        """Fetch nothing until it is asked for: librdkafka would go on with what comes."""
+        """Fetch nothing until the next call of `fetch`: librdkafka would continue to fetch."""
         self._at = None
         with suppress(KafkaException):
             self._consumer.unassign()
 
     def close(self) -> None:
-        """Give everything back."""
+        """Close everything."""
         with suppress(Exception):
             self._consumer.close()

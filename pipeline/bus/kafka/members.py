@@ -1,4 +1,4 @@
-"""A member of a group on Kafka: what is the same whichever client it uses."""
+"""A member of a group on Kafka: the common part for all clients."""
 
 from __future__ import annotations
 
@@ -22,31 +22,30 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus.kafka.wire import Raw
 
 SETTLE_S: Final = 30.0
-"""A group that has not handed partitions out for so long is not going to without somebody's help."""
+"""The time without an assignment after which a group does not settle without help, in seconds."""
 
 COMMIT_S: Final = 10.0
-"""So long a commit waits for the end of a rebalance; then it may be tried again."""
+"""The time that a commit waits for the end of a rebalance, in seconds; then it may be retried."""
 
 MOST_EXPULSIONS: Final = 2
 EXPULSIONS_S: Final = 60.0
-"""A static member that was expelled so often in this time has a namesake: it gives way."""
+"""A static member with this number of expulsions in this time, in seconds, has a namesake: it gives way."""
 
 _STEP_S: Final = 0.05
 _LEAST_PROBE_S: Final = 0.5
-"""So long a new connection may take before there counts to be no broker: over a long line with TLS it is some time."""
+"""The least time for a new connection before brokers count as unreachable, in seconds: TLS over a long line is slow."""
 
 
 class KafkaSubscription(Subscription):
     """One member of a group; for one thread at a time.
 
-    A partition that is new is *claimed* before anything is read from it or committed to it: see `claims`. A commit that
-    comes while the group rebalances waits for the end of that, and is made when its partitions are still this member's.
+    A new partition is *claimed* before anything is read from it or committed to it: see `claims`. A commit during a
+    rebalance waits for the end of it, and is made if its partitions are still this member's.
 
-    What this member believes to own may have been claimed by another one without a word: clients have been seen that
-    were taken out of their group, joined anew, and told of no loss. The claim of the other one has fenced this member's
-    transactional id, but only until this one takes the id anew. So a claim is good for one session of the id, and for
-    one member id. In any other a commit first looks whether the last offset of its partitions is still this member's
-    own; if not they are lost.
+    Another member may have claimed partitions of this one without notice: some clients have been removed from their
+    group, have rejoined, and have reported no loss. The other claim has fenced this member's transactional id, but only
+    until this one takes the id again. So a claim is valid for one session of the id, and for one member id. In any
+    other, a commit first checks whether this member committed the last offset of its partitions. If not, they are lost.
     """
 
     def __init__(self, bus: KafkaBus, group: str, topics: Sequence[str]) -> None:
@@ -60,31 +59,31 @@ class KafkaSubscription(Subscription):
         self._identity = identity
         self._member = bus.client.join(group, topics, identity)
         self._void: Expelled | None = None
-        self._expelled: list[float] = []  # when
+        self._expelled: list[float] = []  # the times of expulsions
         self._left = False
-        self._mine: set[Partition] = set()  # as told by `poll`
+        self._mine: set[Partition] = set()  # as reported by `poll`
         self._unclaimed: set[Partition] = set()
         self._paused: set[Partition] = set()
-        self._wanted: dict[Partition, int] = {}  # where to read on in those that are not claimed yet
-        self._offsets: dict[Partition, int] = {}  # committed by this member, or found when it claimed
-        self._sure: dict[Partition, tuple[int, str]] = {}  # by session and member: nobody else has claimed it
-        self._revoked: set[Partition] = set()  # not told yet
+        self._wanted: dict[Partition, int] = {}  # read positions of unclaimed partitions
+        self._offsets: dict[Partition, int] = {}  # committed by this member, or found by its claim
+        self._sure: dict[Partition, tuple[int, str]] = {}  # the session and member id for which its claim is valid
+        self._revoked: set[Partition] = set()  # not reported yet
         self._assigned: set[Partition] = set()
-        self._held: list[Incoming] = []  # came together with news
+        self._held: list[Incoming] = []  # came together with changes
         self._chunks: dict[tuple[Partition, str, str], int] = {}  # of snapshots with more than one
-        self._ended: Commit | None = None  # its outcome was found out after it had been given up
+        self._ended: Commit | None = None  # was committed, which was found out after it had raised
         self._trying: Commit | None = None
         self._heard_at = time.monotonic()
 
     @property
     def joined(self) -> bool:
-        """Whether the group has told this member what is its own."""
+        """Whether the group has assigned this member its partitions."""
         return self._member.membership() is not None
 
     # Reading.
 
     def poll(self, timeout_s: float, max_records: int = 500) -> Polled:
-        """News of the partitions first, then records.
+        """Return changes of the assignment first, then records.
 
         Raises BusUnavailable when no broker has answered for a while, or the group does not settle.
         """
@@ -99,7 +98,7 @@ class KafkaSubscription(Subscription):
             return Polled(records=tuple(records))
         while True:
             left = max(0.0, deadline - time.monotonic())
-            # What is still to be claimed must not wait for the whole time.
+            # Outstanding claims must not wait for the whole time.
             polled = self._ask(min(left, _STEP_S) if self._unclaimed else left, max_records)
             self._note(polled)
             if self._revoked or self._assigned:
@@ -113,7 +112,7 @@ class KafkaSubscription(Subscription):
             self._claim(self._unclaimed)
 
     def _ask(self, timeout_s: float, max_records: int) -> Polled:
-        """What the client has; a member that is void joins anew, and has lost all."""
+        """Poll the client; an expelled member rejoins, and has lost everything."""
         if self._void is None:
             try:
                 return self._member.poll(timeout_s, max_records)
@@ -131,7 +130,7 @@ class KafkaSubscription(Subscription):
         return Polled()
 
     def _note(self, polled: Polled) -> None:
-        """Remember what the client tells, until `poll` tells it."""
+        """Store changes from the client until `poll` reports them."""
         if polled.records or polled.assigned or polled.revoked:
             self._heard_at = time.monotonic()
         for partition in polled.revoked:
@@ -156,7 +155,7 @@ class KafkaSubscription(Subscription):
         return Polled(revoked=revoked, assigned=assigned)
 
     def _probe(self, timeout_s: float) -> None:
-        """After a silence, find out whether there is a broker at all."""
+        """Check after a silence whether any broker is reachable."""
         now = time.monotonic()
         silent_s = now - self._heard_at
         if silent_s < self._options.request_timeout_s:
@@ -172,14 +171,14 @@ class KafkaSubscription(Subscription):
             )
 
     def position(self, partition: Partition) -> int | None:
-        """Where it reads on."""
+        """Return the read position."""
         if partition not in self._mine - self._unclaimed - self._revoked - self._paused:
             return None
         waits = any(record.partition == partition for record in self._held)
         return None if waits else self._member.position(partition)
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Read on from this offset."""
+        """Continue at this offset."""
         self._check_assigned("seek in", partition)
         self._held = [record for record in self._held if record.partition != partition]
         if partition in self._unclaimed:
@@ -188,7 +187,7 @@ class KafkaSubscription(Subscription):
             self._member.seek(partition, max(0, offset))
 
     def pause(self, partition: Partition) -> None:
-        """Bring no records of this partition."""
+        """Return no records of this partition."""
         self._check_assigned("pause", partition)
         self._paused.add(partition)
         held = [record.offset for record in self._held if record.partition == partition]
@@ -198,14 +197,14 @@ class KafkaSubscription(Subscription):
             self._member.pause([partition])
 
     def resume(self, partition: Partition) -> None:
-        """Bring records of this partition again."""
+        """Return records of this partition again."""
         self._check_assigned("resume", partition)
         self._paused.discard(partition)
         if partition not in self._unclaimed | self._revoked:
             self._member.resume([partition])
 
     def committed(self, partition: Partition) -> int:
-        """The group's committed offset; of a partition of this member once it has claimed it."""
+        """Return the group's committed offset; a partition of this member is claimed first."""
         self._check_open("look at an offset")
         self._settle()
         if partition not in self._mine:
@@ -223,7 +222,7 @@ class KafkaSubscription(Subscription):
     # Claiming.
 
     def _claim(self, wanted: Iterable[Partition]) -> None:
-        """Claim those that can be now; the rest stays unclaimed. Raises BusUnavailable."""
+        """Claim those that can be claimed now; the others stay unclaimed. Raises BusUnavailable."""
         membership = self._member.membership()
         self._note(self._member.news())
         partitions = set(wanted) - self._revoked
@@ -236,7 +235,7 @@ class KafkaSubscription(Subscription):
         try:
             self._commits.run((), offsets, membership)
         except (Outdated, Displaced):
-            return  # the next poll tells what changed
+            return  # the next poll reports the change
         self._heard_at = time.monotonic()
         self._offsets |= offsets
         self._sure |= dict.fromkeys(offsets, (session, membership.member))
@@ -247,7 +246,7 @@ class KafkaSubscription(Subscription):
                 self._member.resume([partition])
 
     def _unclaim(self, partitions: Iterable[Partition]) -> None:
-        """Look at their committed offsets anew: whether the last one was committed is not known."""
+        """Require new claims, to read the committed offsets again: the outcome of the last commit is unknown."""
         partitions = set(partitions) & self._mine - self._revoked
         self._member.pause(partitions)
         self._unclaimed |= partitions
@@ -256,7 +255,7 @@ class KafkaSubscription(Subscription):
     # Committing.
 
     def commit(self, commit: Commit) -> None:
-        """All of it, or nothing."""
+        """Commit all of it, or nothing."""
         self._check_open("commit")
         touched = {*commit.offsets, *(snapshot.partition for snapshot in commit.snapshots)}
         for partition in touched:
@@ -274,7 +273,7 @@ class KafkaSubscription(Subscription):
         deadline = time.monotonic() + COMMIT_S
         while True:
             membership = self._member.membership()
-            # Only now: the coordinator takes offsets of any partition from a member of the right generation.
+            # Only now: the coordinator accepts offsets of any partition from a member of the right generation.
             self._note(self._member.news())
             self._check_held(touched)
             if membership is None or touched & self._unclaimed:
@@ -308,14 +307,14 @@ class KafkaSubscription(Subscription):
         self._heard_at = time.monotonic()
         self._offsets |= {partition: offset for partition, offset in offsets.items() if partition in self._mine}
         for snapshot in commit.snapshots:
-            # Of one chunk nothing is left over.
+            # A single chunk has no others to delete later.
             if (count := chunks.chunk_count(snapshot)) > 1:
                 self._chunks[_place(snapshot)] = count
             else:
                 self._chunks.pop(_place(snapshot), None)
 
     def _check_held(self, touched: set[Partition]) -> None:
-        """Raise Fenced for partitions that this member does not have, or had lost in between."""
+        """Raise Fenced for partitions that this member does not have, or lost in between."""
         lost = frozenset(touched - (self._mine - self._revoked))
         if lost:
             raise Fenced(
@@ -323,12 +322,12 @@ class KafkaSubscription(Subscription):
             )
 
     def _doubtful(self, touched: set[Partition], membership: Membership) -> set[Partition]:
-        """Those that another member may have claimed since this one did."""
+        """Return those that another member may have claimed since this one did."""
         self._commits.take()
         return {each for each in touched if self._sure.get(each) != (self._commits.session, membership.member)}
 
     def _assure(self, doubtful: set[Partition], membership: Membership) -> None:
-        """Find out whether another member has claimed these; such are lost, and given by the group anew."""
+        """Check whether another member has claimed these; report those as lost, and as assigned again."""
         found = self._bus.admin.offsets(self._group, doubtful, stable=True)
         lost = set()
         for partition in doubtful - set(found.unstable):
@@ -354,7 +353,7 @@ class KafkaSubscription(Subscription):
     def _advance(
         self, membership: Membership | None, touched: set[Partition], deadline: float, *, outdated: bool = False
     ) -> None:
-        """A step towards the end of a rebalance, or of a claim. What it brings waits for the next poll."""
+        """Take a step towards the end of a rebalance, or of a claim. The next poll reports its changes."""
         if membership is not None and not outdated:
             self._claim(touched & self._unclaimed)
             if touched & self._unclaimed - self._revoked:
@@ -374,7 +373,7 @@ class KafkaSubscription(Subscription):
             self._member.resume(reading - self._revoked)
 
     def _settle(self) -> None:
-        """Find the outcome of a commit that nobody had answered. Raises BusUnavailable."""
+        """Find the outcome of an unanswered commit. Raises BusUnavailable."""
         if not self._commits.unresolved:
             return
         was_committed = self._commits.resolve()
@@ -419,7 +418,7 @@ def _place(snapshot: Snapshot) -> tuple[Partition, str, str]:
 
 
 def _same(commit: Commit, ended: Commit) -> bool:
-    """Whether this is the commit that has ended, or what is left of it after some of its partitions were lost."""
+    """Return whether this is the commit that has ended, or the rest of it after some of its partitions were lost."""
     if not commit.offsets:
         return commit == ended
     return commit.offsets.items() <= ended.offsets.items()

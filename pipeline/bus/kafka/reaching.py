@@ -1,9 +1,9 @@
-"""Why no broker can be reached: asked step by step over a connection of its own, because no client says it.
+"""Finds why no broker can be reached, step by step over a connection of its own, since no client reports it.
 
-kafka-python loses what a broker says when it refuses a password (the answer comes together with the end of the
-connection), librdkafka logs it; both go on trying until a time-out. So when a client has failed, this looks: is the
-name known, does the port answer, does it speak TLS, are the certificates believed, is the user, and can the brokers be
-reached under the addresses that they tell.
+kafka-python loses a broker's reason for rejecting a password (the answer comes together with the end of the
+connection), librdkafka logs it; both retry until a timeout. So when a client has failed, this checks each step: is the
+name known, does the port answer, does it speak TLS, are the certificates trusted, is the user accepted, and can the
+brokers be reached under the addresses that they advertise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus.kafka.options import KafkaOptions
 
 ANSWER_S = 3.0
-"""How long each step may take."""
+"""The time limit of each step, in seconds."""
 
 _LOOKED_AT = 8
 _ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
@@ -38,14 +38,14 @@ _BAD_CERTIFICATE = ("BAD_CERTIFICATE", "CERTIFICATE_REQUIRED", "UNKNOWN_CA", "CE
 
 
 class Closed(Exception):  # noqa: N818 - named for what it says
-    """The broker ended the connection instead of answering."""
+    """The broker closed the connection instead of answering."""
 
 
 def why_unreachable(options: KafkaOptions) -> BusError | None:
-    """Why none of the brokers to ask first can be used; None where one can.
+    """Return why none of the bootstrap brokers can be used; None if one can.
 
-    BusUnavailable is for what passes by itself, BusError for what has to be mended: a password, a certificate, a
-    setting. The message says what was refused, by whom, and which setting to look at.
+    BusUnavailable is for temporary causes, BusError for those that need a fix: a password, a certificate, a setting.
+    The message says what was rejected, by which broker, and which setting to check.
     """
     found: list[BusError] = []
     for server in options.bootstrap:
@@ -55,7 +55,7 @@ def why_unreachable(options: KafkaOptions) -> BusError | None:
             found.append(error)
         else:
             return None
-    # One that answers and refuses says more than one that is away.
+    # The answer of a broker that rejects says more than an unreachable broker.
     return next((error for error in found if not isinstance(error, BusUnavailable)), found[0])
 
 
@@ -64,9 +64,9 @@ class Conversation:
 
     Parameters:
         server: `host:port`.
-        context: of TLS; None for none.
+        context: the TLS context; None without TLS.
 
-    Raises what opening it raises: OSError, ssl.SSLError.
+    Raises the errors of opening it: OSError, ssl.SSLError.
     """
 
     def __init__(self, server: str, context: ssl.SSLContext | None) -> None:
@@ -81,7 +81,7 @@ class Conversation:
                 raise
 
     def ask(self, request: Any) -> Any:
-        """The answer. Raises Closed, OSError or ssl.SSLError."""
+        """Send a request, and return the answer. Raises Closed, OSError or ssl.SSLError."""
         self._protocol.send_request(request)
         self._socket.sendall(self._protocol.send_bytes())
         while True:
@@ -92,18 +92,18 @@ class Conversation:
                 return answer
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         self._socket.close()
 
 
 def split(server: str) -> tuple[str, int]:
-    """Host and port of `host:port`; an IPv6 address stands in brackets."""
+    """Return host and port of `host:port`; an IPv6 address is in brackets."""
     host, _, port = server.rpartition(":")
     return host.strip("[]"), int(port)
 
 
 def _try(options: KafkaOptions, server: str) -> None:
-    """Connect, authenticate and ask for the brokers. Raises BusError."""
+    """Connect, authenticate and request the list of brokers. Raises BusError."""
     context = tls_context(options) if options.security == "tls" else None
     try:
         with contextlib.closing(Conversation(server, context)) as talk:
@@ -117,7 +117,7 @@ def _try(options: KafkaOptions, server: str) -> None:
         raise _tls_trouble(options, server, error) from None
     except (Closed, ConnectionResetError, BrokenPipeError):
         if options.sasl == "oauthbearer" and (ago_s := _expired_s(options)) > 0:
-            # Of such a token a broker says nothing.
+            # A broker does not report an expired token.
             raise _refusal(options, server, f"it expired {ago_s:.0f} s ago") from None
         raise BusUnavailable(f"{server}: ends the connection without an answer; is it starting or stopping?") from None
     except socket.gaierror as error:
@@ -138,9 +138,9 @@ def _try(options: KafkaOptions, server: str) -> None:
 
 
 def _greet(options: KafkaOptions, server: str, talk: Conversation) -> None:
-    """The first question is allowed to everybody, so its failure is about the connection."""
+    """Send the first request, which needs no permission: its failure is one of the connection."""
     try:
-        # Version 0 is what every broker answers.
+        # Every broker supports version 0.
         talk.ask(ApiVersionsRequest(version=0))
     except Exception:
         if options.security == "plaintext" and _speaks_tls(server):
@@ -163,7 +163,7 @@ def _speaks_tls(server: str) -> bool:
 
 
 def _tls_trouble(options: KafkaOptions, server: str, error: ssl.SSLError) -> BusError:
-    """What went wrong with TLS, and at which setting to look."""
+    """Return the error of TLS, with the setting to check."""
     if isinstance(error, ssl.SSLCertVerificationError):
         name, said = split(server)[0], error.verify_message
         if "mismatch" in said or "not valid for" in said:
@@ -183,7 +183,7 @@ def _tls_trouble(options: KafkaOptions, server: str, error: ssl.SSLError) -> Bus
 
 
 def _authenticate(options: KafkaOptions, server: str, talk: Conversation) -> None:
-    """Say who this is. Raises BusError with what the broker says to it."""
+    """Authenticate. Raises BusError with the broker's answer."""
     mechanism = options.sasl.upper()
     answer = talk.ask(SaslHandshakeRequest(mechanism=mechanism, version=1))
     problem = for_code(answer.error_code)
@@ -204,12 +204,12 @@ def _authenticate(options: KafkaOptions, server: str, talk: Conversation) -> Non
         except (ValueError, KeyError):  # SCRAM: the broker cannot prove that it knows the password
             raise BusError(f"{server}: does not prove that it knows {options.username}; look at bus.location") from None
         if options.sasl == "oauthbearer" and not said.is_done():
-            # What a broker says of a token comes in an answer of its own; the next one only ends the conversation.
+            # A broker rejects a token in an answer of its own; the next one only ends the exchange.
             raise _refusal(options, server, answer.auth_bytes.decode(errors="replace"))
 
 
 def _expired_s(options: KafkaOptions) -> float:
-    """For how long the token has been no good; below 0 for one that is, or does not say."""
+    """Return the time since the token expired, in seconds; below 0 for a valid one, or without an expiry time."""
     expires = expiry(tokens_of(options).token().value)
     return -1.0 if expires is None else time.time() - expires
 
@@ -226,7 +226,7 @@ def _refusal(options: KafkaOptions, server: str, said: str) -> BusError:
 
 
 def _look_round(options: KafkaOptions, server: str, talk: Conversation) -> None:
-    """Ask for the brokers' own addresses: all that follows goes there."""
+    """Request the brokers' advertised addresses, and check them: all later connections use these."""
     try:
         answer = talk.ask(MetadataRequest(topics=[], version=4, allow_auto_topic_creation=False))
     except (Closed, ConnectionResetError):
@@ -251,7 +251,7 @@ def _look_round(options: KafkaOptions, server: str, talk: Conversation) -> None:
 
 
 def _offered(options: KafkaOptions, server: str) -> str:
-    """The mechanisms that the broker offers, as `kafka.sasl` names them; empty where it tells none."""
+    """Return the mechanisms that the broker offers, as in `kafka.sasl`; empty if it lists none."""
     context = tls_context(options) if options.security == "tls" else None
     with contextlib.suppress(Closed, OSError), contextlib.closing(Conversation(server, context)) as talk:
         answer = talk.ask(SaslHandshakeRequest(mechanism="NONE", version=1))

@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER: from a file that something else renews, or for client credentials from a token endpoint."""
+"""Tokens for OAUTHBEARER: from a file that another program renews, or for client credentials from a token endpoint."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus.kafka.options import KafkaOptions
 
 ANSWER_S = 5.0
-"""A token endpoint that has not answered for so long has failed."""
+"""The time without an answer after which a token endpoint has failed, in seconds."""
 
 UNKNOWN_LIFETIME_S = 300.0
-"""How long a token is taken to be valid that does not say so itself."""
+"""The assumed lifetime of a token that does not state its own, in seconds."""
 
 _RENEW_AT = 0.8
 _MAX_BYTES = 1 << 20
@@ -33,7 +33,7 @@ _SAID = 200
 
 
 class Token(NamedTuple):
-    """A token; `expires` is in seconds since the Unix epoch. Its text does not show it."""
+    """A token; `expires` is in seconds since the Unix epoch. Its `repr` hides the value."""
 
     value: str
     expires: float
@@ -43,18 +43,18 @@ class Token(NamedTuple):
 
 
 class Tokens(ABC):
-    """Where tokens come from. Safe to use from several threads."""
+    """A source of tokens. Safe to use from several threads."""
 
     @abstractmethod
     def token(self) -> Token:
-        """One that is valid. Raises BusError saying which setting to look at, BusUnavailable where it may come yet."""
+        """Return a valid token. Raises BusError that names the setting to check; BusUnavailable if a retry may help."""
 
 
 class FileTokens(Tokens):
-    """A file that something else renews; it is read each time.
+    """A file that another program renews; it is read each time.
 
     Parameters:
-        path: of the file: nothing but the token.
+        path: the file, which contains only the token.
 
     """
 
@@ -62,7 +62,7 @@ class FileTokens(Tokens):
         self._path = path
 
     def token(self) -> Token:
-        """What the file holds now."""
+        """Return the present token in the file."""
         try:
             value = self._path.read_text("ascii").strip()
         except OSError as error:
@@ -75,14 +75,14 @@ class FileTokens(Tokens):
 
 
 class FetchedTokens(Tokens):
-    """Client credentials at a token endpoint (RFC 6749, section 4.4); a token is used for most of its lifetime.
+    """Tokens for client credentials (RFC 6749, section 4.4); a token is used for most of its lifetime.
 
     Parameters:
-        url: the endpoint.
-        client: its id there.
-        secret: its secret there.
-        scope: what is asked for; empty for nothing.
-        ca_file: authorities that vouch for the endpoint, beside those that the system trusts.
+        url: the token endpoint.
+        client: the client's id.
+        secret: the client's secret.
+        scope: the requested scope; empty for none.
+        ca_file: certificate authorities for the endpoint, in addition to those that the system trusts.
 
     """
 
@@ -105,7 +105,7 @@ class FetchedTokens(Tokens):
         self._renew_at = 0.0
 
     def token(self) -> Token:
-        """The one there is, or a new one."""
+        """Return the present token, or a new one."""
         with self._lock:
             if time.time() >= self._renew_at:
                 self._token = self._fetch()
@@ -133,7 +133,7 @@ class FetchedTokens(Tokens):
         return Token(value, time.time() + lifetime_s)
 
     def _refused(self, error: urllib.error.HTTPError) -> NoReturn:
-        """Say why, in the words of the endpoint where it has some (RFC 6749, section 5.2)."""
+        """Raise an error with the endpoint's reason, if it gives one (RFC 6749, section 5.2)."""
         try:
             answer = json.loads(error.read(_MAX_BYTES))
             said = f": {answer['error']} {answer.get('error_description', '')}"[:_SAID].rstrip()
@@ -148,21 +148,21 @@ class FetchedTokens(Tokens):
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
-    """A secret is sent to nobody but whom the settings name."""
+    """Follows no redirects: a secret is sent only to the address in the settings."""
 
     def redirect_request(self, *_: object) -> None:
-        """Follow none."""
+        """Follow no redirect."""
 
 
 def tokens_of(options: KafkaOptions) -> Tokens:
-    """Where these options say that tokens come from."""
+    """Return the source of tokens in these options."""
     if options.token_file is not None:
         return FileTokens(options.token_file)
     return FetchedTokens(options.token_url, options.username, options.password, options.token_scope, options.ca_file)
 
 
 def expiry(token: str) -> float | None:
-    """When a JSON web token says that it expires; None where it does not, or is none."""
+    """Return the expiry time in a JSON web token; None without one, or for another kind of token."""
     try:
         _, claims, _ = token.split(".")
         said = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))

@@ -1,4 +1,4 @@
-"""A topic as laggard wants it on Kafka, and how one that is there differs from that."""
+"""The settings of laggard's topics on Kafka, and the differences of existing topics from them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus import TopicSpec
 
 SAFE_REPLICAS: Final = 3
-"""A new topic is on so many brokers where there are so many: one may be down without a write being refused or lost."""
+"""The replicas of a new topic if there are enough brokers: one may be down without a rejected or lost write."""
 
 WHY: Final[Mapping[str, str]] = {
     "cleanup.policy": "`compact` keeps the newest of each snapshot, `delete` everything else for its retention",
@@ -24,7 +24,7 @@ WHY: Final[Mapping[str, str]] = {
     "segment.bytes": "and in small pieces: the one that is written to is never compacted",
     "segment.ms": "likewise, by time",
 }
-"""The settings that laggard gives to its topics, and what each is for."""
+"""The settings of laggard's topics, and their purposes."""
 
 _COMPACTED: Final = {
     "min.cleanable.dirty.ratio": "0.2",
@@ -41,7 +41,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "segment.bytes": "at most",
     "segment.ms": "at most",
 }
-"""What may differ in one direction; all else has to be equal."""
+"""The settings that may differ in one direction; all others must be equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class FoundTopic:
     """A topic as the brokers have it.
 
     Attributes:
-        partitions: how many.
-        replication: brokers that the partition with the fewest of them is on.
-        in_sync: of these, in the partition with the fewest, those that have all of its records.
-        leaderless: partitions that nobody can read or write now.
-        configs: all of its settings by name; empty where this user may not see them.
+        partitions: the number of partitions.
+        replication: the replicas of the partition with the fewest.
+        in_sync: the replicas with all records, of the partition with the fewest of these.
+        leaderless: the number of partitions that cannot be read or written now.
+        configs: all of its settings by name; empty if this user may not see them.
 
     """
 
@@ -66,13 +66,13 @@ class FoundTopic:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something about a topic that is not as laggard wants it.
+    """A difference of a topic from the one that laggard would create.
 
     Attributes:
-        setting: what: `partitions`, `replication`, or a setting of the topic such as `retention.ms`.
-        expected: what laggard would create.
-        found: what there is.
-        advice: what to do about it, and what that changes.
+        setting: its subject: `partitions`, `replication`, or a setting of the topic such as `retention.ms`.
+        expected: the value that laggard would create.
+        found: the present value.
+        advice: how to change it, and the effect of that.
 
     """
 
@@ -83,12 +83,12 @@ class Difference:
 
 
 def replication_of(wanted: int | None, brokers: int) -> int:
-    """On how many brokers a new topic is, of so many that there are."""
+    """Return the number of replicas of a new topic, with this number of brokers."""
     return min(SAFE_REPLICAS, brokers) if wanted is None else wanted
 
 
 def configs_of(spec: TopicSpec, replication: int) -> dict[str, str]:
-    """How a topic is configured: what a broker is told when it is created."""
+    """Return the settings with which a topic is created."""
     configs = {
         "cleanup.policy": "compact" if spec.compacted else "delete",
         "max.message.bytes": str(MAX_RECORD_BYTES + OVERHEAD_BYTES),
@@ -97,7 +97,7 @@ def configs_of(spec: TopicSpec, replication: int) -> dict[str, str]:
     }
     if spec.compacted:
         configs |= _COMPACTED
-    # Without one of its own the topic keeps its records as long as the brokers keep anybody's.
+    # Without its own retention, the topic has the default one of the brokers.
     if spec.retention_s is not None:
         configs["retention.ms"] = str(round(spec.retention_s * 1000))
     return configs
@@ -106,14 +106,14 @@ def configs_of(spec: TopicSpec, replication: int) -> dict[str, str]:
 def differences(
     spec: TopicSpec, replication: int, found: FoundTopic, *, exactly: bool, bootstrap: Sequence[str]
 ) -> Iterator[Difference]:
-    """How a topic differs from what `create` would make.
+    """Yield the differences of a topic from the one that `create` would make.
 
     Args:
-        spec: what is wanted.
-        replication: on how many brokers.
-        found: what there is.
-        exactly: whether more replicas than that are a difference too.
-        bootstrap: the brokers, for commands that change it.
+        spec: the specification of the topic.
+        replication: its number of replicas.
+        found: the present topic.
+        exactly: whether more replicas are a difference, too.
+        bootstrap: the brokers, for commands that change the topic.
 
     """
     there = f"--bootstrap-server {','.join(bootstrap)} --alter"
@@ -154,7 +154,7 @@ def _fits(rule: _Rule, wanted: str, got: str) -> bool:
 
 
 def _repartition(spec: TopicSpec, found: int, there: str) -> str:
-    """What changing the number of partitions would do, and what else is possible."""
+    """Return the effect of changing the number of partitions, and the alternative."""
     if found > spec.partitions:
         return f"a topic never gets fewer partitions; set topics.partitions to {found}"
     grow = f"kafka-topics.sh {there} --topic {spec.name} --partitions {spec.partitions}"
