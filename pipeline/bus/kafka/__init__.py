@@ -1,1 +1,1 @@
-"""The bus on Apache Kafka (or what speaks its protocol), for more than one machine."""
+"""The bus on Apache Kafka, or another broker with its protocol, for more than one machine."""

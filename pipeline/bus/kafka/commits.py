@@ -1,8 +1,8 @@
-"""A member's transactions, and what is known of their outcomes.
+"""The transactions of a member, and their outcomes.
 
-A transaction whose end was asked for but not answered may be committed or not. The next thing that the member does
-with its transactional id finds out: taking the id anew completes or aborts what was open, and then the group's offsets
-either carry the text of that very transaction or they do not.
+A transaction whose end was requested but not answered may be committed or not. The next use of the transactional id
+finds out: taking the id again completes or aborts the open transaction. Then the group's offsets either have the
+metadata of this transaction or not.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus.kafka.wire import Raw
 
 SLOWEST_BYTES_PER_S: Final = 4e6
-"""A large transaction is given more time than a small one, down to brokers that take so little."""
+"""The least throughput of brokers that the time limit of a large transaction allows for."""
 
 
 def owner_of(metadata: str) -> str:
-    """The transactional id that committed an offset with this text."""
+    """Return the transactional id that committed an offset with this metadata."""
     return metadata.partition(" ")[0]
 
 
@@ -37,15 +37,15 @@ class Commits:
     """The transactions of one member of a group; for one thread at a time.
 
     Args:
-        options: how long things may take.
+        options: the time limits.
         client: opens transactions.
         admin: reads the group's offsets.
         group: the group.
         identity: the transactional id.
 
     Attributes:
-        identity: the transactional id; it is the first word of the text beside each offset that is committed.
-        session: how often the transactional id was taken. Another member's claim fences one session, not the next.
+        identity: the transactional id; it is the first word of the metadata of each committed offset.
+        session: the number of times that the id was taken. Another member's claim fences one session, not the next.
 
     """
 
@@ -56,19 +56,19 @@ class Commits:
         self._admin = admin
         self._group = group
         self.session = 0
-        self._texts: dict[Partition, str] = {}  # beside the last offset that was committed here
+        self._texts: dict[Partition, str] = {}  # the metadata of the last offset that was committed here
         self._open: Transactions | None = None
         self._unresolved: tuple[str, frozenset[Partition]] | None = None
 
     @property
     def unresolved(self) -> bool:
-        """Whether the outcome of the last transaction is not known."""
+        """Whether the outcome of the last transaction is unknown."""
         return self._unresolved is not None
 
     def resolve(self) -> bool:
-        """Find the outcome of the last transaction: whether it was committed.
+        """Find and return whether the last transaction was committed.
 
-        Raises BusUnavailable when it cannot be found out for now.
+        Raises BusUnavailable if this cannot be found out now.
         """
         if self._unresolved is None:
             raise AssertionError("every outcome is known")
@@ -82,11 +82,11 @@ class Commits:
         return found
 
     def run(self, records: Sequence[Raw], offsets: Mapping[Partition, int], membership: Membership) -> None:
-        """Commit all of it in one transaction; when it returns, it is.
+        """Commit all of it in one transaction; when it returns, it is committed.
 
         Raises:
             Outdated, Displaced: as `Transactions.run` does.
-            BusUnavailable: not committed; or not known for now, then `unresolved` is set.
+            BusUnavailable: not committed; or unknown, then `unresolved` is set.
             BusError: not committed.
 
         """
@@ -119,15 +119,15 @@ class Commits:
         self._texts |= dict.fromkeys(offsets, text)
 
     def is_last(self, partition: Partition, offset: Offset) -> bool:
-        """Whether this is what was committed here last, so that nobody else has committed since."""
+        """Return whether this is the last offset that was committed here, without a later one of another member."""
         return offset.metadata == self._texts.get(partition)
 
     def fence(self, identity: str) -> None:
-        """Take another member's transactional id from it, for good: what it has open is aborted."""
+        """Take over another member's transactional id, for good: its open transaction is aborted."""
         self._client.transactions(identity).close()
 
     def take(self) -> Transactions:
-        """Hold the transactional id: whoever had it before is fenced, what was open under it is ended."""
+        """Take the transactional id if it is not taken: its earlier owner is fenced, its open transaction ended."""
         if self._open is None:
             self._open = self._client.transactions(self.identity)
             self.session += 1
@@ -139,6 +139,6 @@ class Commits:
             transactions.close()
 
     def close(self) -> None:
-        """Give everything back."""
+        """Close everything."""
         with suppress(Exception):
             self._drop()

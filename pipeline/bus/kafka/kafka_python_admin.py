@@ -1,4 +1,4 @@
-"""kafka-python's admin client, with what it lacks."""
+"""kafka-python's admin client, with additions."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Offsets(NamedTuple):
     """A group's committed offsets.
 
     Attributes:
-        committed: of the partitions that have one.
-        unstable: partitions in whose transaction, not ended yet, another offset is.
+        committed: the offsets of partitions with one.
+        unstable: partitions with another offset in an open transaction.
 
     """
 
@@ -34,10 +34,10 @@ class Offsets(NamedTuple):
 
 
 class AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no types
-    """kafka-python's, with stable offsets, topics that are there already, and groups that are not."""
+    """kafka-python's admin client, with stable offsets, and without errors for existing topics and missing groups."""
 
     def create(self, topics: Mapping[str, Any]) -> None:
-        """Create topics. One that somebody else creates at the same time is there, which is what was asked for."""
+        """Create topics. One that another process creates at the same time is no error."""
         made = self.create_topics(dict(topics), raise_errors=False)
         for topic in made["topics"]:
             error = kafka_errors.for_code(topic["error_code"])
@@ -45,7 +45,7 @@ class AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no
                 raise error(topic["name"], topic.get("error_message") or "")
 
     def found(self, names: Sequence[str]) -> dict[str, FoundTopic | None]:
-        """Topics as they are."""
+        """Return topics as they are; None for hidden ones. Missing ones are left out."""
         described = self.describe_topics(list(names))
         hidden = kafka_errors.TopicAuthorizationFailedError.errno
         known = [topic for topic in described if topic["error_code"] == 0]
@@ -65,7 +65,7 @@ class AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no
         }
 
     def group(self, name: str) -> Mapping[str, Any]:
-        """A group as it is; one that is dead or was never there has an `error` too."""
+        """Return a group; a dead or missing one has an `error`, too."""
         found: Mapping[str, Any] = self.describe_groups([name])[name]
         if found["error"] is not None and found["group_state"] not in _DEAD:
             raise _told(found["error"])
@@ -74,7 +74,7 @@ class AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no
     def offsets_of(
         self, specs: Mapping[TopicPartition, int], *, committed: bool = True
     ) -> Mapping[TopicPartition, Any]:
-        """Offsets of what is committed, or of all that is written."""
+        """Return offsets of committed records, or of all written ones."""
         return self.list_partition_offsets(  # type: ignore[no-any-return]
             dict(specs),
             isolation_level=IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED,
@@ -82,7 +82,7 @@ class AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no
         )
 
     def committed(self, group: str, partitions: Sequence[Partition], stable: bool) -> Offsets:
-        """What the group has committed."""
+        """Return the group's committed offsets."""
         return self._manager.run(self._committed, group, partitions, stable)  # type: ignore[no-any-return]
 
     async def _committed(self, group: str, partitions: Sequence[Partition], stable: bool) -> Offsets:
@@ -107,7 +107,7 @@ class AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no
         )
         coordinator = await self._find_coordinator_id(group)
         answer = await self._manager.send(request, node_id=coordinator)
-        # From version 8 on the answer is about several groups.
+        # From version 8 on the answer has several groups.
         answer = answer.groups[0] if answer.API_VERSION >= 8 else answer
         _raise_for(answer.error_code, group)
         committed, unstable = {}, set()
@@ -126,7 +126,7 @@ class AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no
 
 
 def _told(text: str) -> Exception:
-    """The error that kafka-python tells as a text: `[Error 16] NotCoordinatorError: None`."""
+    """Return the error that kafka-python reports as text: `[Error 16] NotCoordinatorError: None`."""
     code = re.match(r"\[Error (\d+)\]", text)
     error: Exception = kafka_errors.for_code(int(code[1]))(text) if code else kafka_errors.KafkaError(text)
     return error

@@ -1,4 +1,4 @@
-"""kafka-python's consumer, with what it lacks for a member of a group."""
+"""kafka-python's consumer, with additions for members of groups."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus.kafka.options import KafkaOptions
 
 _FETCH_BYTES: Final = 4 << 20
-"""Of all partitions together in one answer, or one batch where that is larger. An answer has to be there within the
-time-out of a request, also on a slow line; and more at once takes more processor time, for it is fresh memory."""
+"""The most bytes of all partitions in one answer, or one batch if that is larger. An answer must arrive within the
+timeout of a request, also on a slow line. Larger answers cost more CPU time, since they need fresh memory."""
 
 _FETCH_WAIT_MS: Final = 250
-_JOINING_S: Final = 0.05  # so often somebody looks whether joining has come to its end
+_JOINING_S: Final = 0.05  # the time between checks whether joining has ended
 _LOOK_S: Final = 0.2  # ... and whether a heartbeat was answered with a rebalance
 _BROKEN_DATA = (kafka_errors.CorruptRecordError, kafka_errors.UnsupportedCodecError)
 
 
 def consumer(options: KafkaOptions, asked: str, **settings: Any) -> Consumer:
-    """A consumer that is connected. Raises BusError as `errors.unreachable` says."""
+    """Return a connected consumer. Raises BusError as in `errors.unreachable`."""
     settings = kafka_python(options) | {
         "enable_auto_commit": False,
         "auto_offset_reset": "earliest",
@@ -50,11 +50,11 @@ def consumer(options: KafkaOptions, asked: str, **settings: Any) -> Consumer:
 
 
 class Consumer(KafkaConsumer):  # type: ignore[misc] # kafka-python has no types
-    """kafka-python's, with what it lacks.
+    """kafka-python's consumer, with additions.
 
-    Its own poll waits for the end of a rebalance and brings nothing until then; it forgets that it has joined when that
-    happens between two polls, and joins again, and again; and a static member whose name another process has taken is
-    not told so. Here joining goes on beside, and partitions that are kept go on bringing records.
+    The original poll waits for the end of a rebalance and returns nothing until then. If joining ends between two
+    polls, the original forgets it, and joins again and again. It does not report that another process has taken the
+    name of a static member. Here joining runs in the background, and retained partitions still return records.
     """
 
     _joining: Any = None
@@ -65,9 +65,9 @@ class Consumer(KafkaConsumer):  # type: ignore[misc] # kafka-python has no types
         return self._joining is not None
 
     def subscribe_knowing(self, topics: Sequence[str], listener: News, timeout_s: float) -> None:
-        """Subscribe, and know the topics' partitions before joining.
+        """Subscribe, and load the topics' partitions before joining.
 
-        A member that is made the leader of its group hands out what it knows of: without this, nothing.
+        The leader of a group assigns only the partitions that it knows: without this, none.
         """
         self.subscribe(topics=list(topics), listener=listener)
         deadline = time.monotonic() + timeout_s
@@ -80,7 +80,7 @@ class Consumer(KafkaConsumer):  # type: ignore[misc] # kafka-python has no types
     def poll_until(
         self, there: Callable[[], bool], timeout_s: float, max_records: int
     ) -> Mapping[TopicPartition, Sequence[Any]]:
-        """Poll until records come or something else is there, at most so long."""
+        """Poll until records come or `there` returns True, at most for `timeout_s`."""
         timer = Timer(timeout_s * 1000)
         while True:
             records: Mapping[TopicPartition, Sequence[Any]] = self._poll_once(timer, max_records)
@@ -88,7 +88,7 @@ class Consumer(KafkaConsumer):  # type: ignore[misc] # kafka-python has no types
                 return records
 
     def _poll_once(self, timer: Any, max_records: int, update_offsets: bool = True) -> Any:
-        """One round of kafka-python's own poll."""
+        """Run one round of kafka-python's own poll."""
         wait_ms = timer.timeout_ms
         if self.config["group_id"] is not None:
             wait_ms = min(wait_ms, self._stay_joined(wait_ms))
@@ -101,7 +101,7 @@ class Consumer(KafkaConsumer):  # type: ignore[misc] # kafka-python has no types
         return records
 
     def _stay_joined(self, wait_ms: float) -> float:
-        """Keep the membership, or join; gives how long to wait for records before the next look, in milliseconds."""
+        """Keep the membership, or join. Return the time to wait for records before the next check, in milliseconds."""
         coordinator = self._coordinator
         if self._joining is None and coordinator.need_rejoin():
             self._joining = self._manager.call_soon(coordinator.ensure_active_group_async)
@@ -115,40 +115,40 @@ class Consumer(KafkaConsumer):  # type: ignore[misc] # kafka-python has no types
             joined, self._joining = self._joining, None
             if joined.exception is not None:
                 raise joined.exception
-            return 0.0  # what it brought is to be told first
+            return 0.0  # its changes must be reported first
         coordinator.poll_heartbeat()
-        if coordinator.stable() and not coordinator._heartbeat_enabled:  # noqa: SLF001 - nothing public says it
-            # The coordinator has said so to a heartbeat, after which kafka-python falls silent.
+        if coordinator.stable() and not coordinator._heartbeat_enabled:  # noqa: SLF001 - no public attribute has it
+            # The coordinator has reported it to a heartbeat, after which kafka-python sends no more.
             raise kafka_errors.FencedInstanceIdError(self.config["group_instance_id"])
         return _LOOK_S * 1000
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
-        """Pause new partitions. A position of its own keeps the client from waiting for the committed one."""
+        """Pause new partitions, and set a position, so that the client does not wait for the committed one."""
         for partition in partitions:
             self._subscription.pause(partition)
             self._subscription.seek(partition, 0)
 
     def position_now(self, partition: TopicPartition) -> int | None:
-        """The position that is known, without asking for it; None before a reset has found one."""
+        """Return the known position, without a request; None before a reset has found one."""
         position = self._subscription.assignment[partition].position
         return None if position is None else int(position.offset)
 
     def skip_damaged(self, error: Exception) -> DamagedRecord | None:
-        """Go on after the record that this error is about, where it is about one.
+        """Continue after the record that caused this error, and return its damage; None if no record did.
 
-        A position must move before the next poll: kafka-python would look into the same batch again without an end.
+        The position must move before the next poll: otherwise kafka-python would parse the same batch forever.
         """
-        batch = self._fetcher._next_partition_records  # noqa: SLF001 - nothing public says which batch it was
+        batch = self._fetcher._next_partition_records  # noqa: SLF001 - no public attribute has the batch
         if batch is None or (isinstance(error, kafka_errors.KafkaError) and not isinstance(error, _BROKEN_DATA)):
             return None
-        # A batch is read from its beginning each time: beyond what cannot be parsed, kafka-python reads nothing of it.
+        # kafka-python reads a batch from its beginning each time, and nothing of it after an unparseable record.
         at, offset = batch.topic_partition, max(int(batch.next_fetch_offset), int(batch.fetch_offset))
         with suppress(Exception):
             self.seek(at, offset + 1)
         return DamagedRecord(Partition(at.topic, at.partition), offset, str(error) or type(error).__name__)
 
     def give_back(self, timeout_s: float = 1.0) -> None:
-        """Close, whatever stands in the way."""
+        """Close, despite any error."""
         with suppress(Exception):
             self.close(autocommit=False, timeout_ms=milliseconds(timeout_s))
         with suppress(Exception):
@@ -156,7 +156,7 @@ class Consumer(KafkaConsumer):  # type: ignore[misc] # kafka-python has no types
 
 
 class News(ConsumerRebalanceListener):  # type: ignore[misc] # kafka-python has no types
-    """What rebalances gave and took, told on the client's own thread."""
+    """The changes of rebalances, reported on the client's own thread."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -165,27 +165,27 @@ class News(ConsumerRebalanceListener):  # type: ignore[misc] # kafka-python has 
         self._assigned: set[Partition] = set()
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Handed on, or lost."""
+        """Note revoked or lost partitions."""
         with self._lock:
             for at in revoked:
                 partition = Partition(at.topic, at.partition)
                 if partition in self._assigned:
-                    self._assigned.discard(partition)  # nobody was told of it yet
+                    self._assigned.discard(partition)  # not reported yet
                 else:
                     self._revoked.add(partition)
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """New ones."""
+        """Note and hold new partitions."""
         self._consumer.hold(assigned)
         with self._lock:
             self._assigned.update(Partition(at.topic, at.partition) for at in assigned)
 
     def is_there(self) -> bool:
-        """Whether there is any."""
+        """Return whether there are any changes."""
         return bool(self._revoked or self._assigned)
 
     def take(self) -> tuple[frozenset[Partition], frozenset[Partition]]:
-        """What was revoked and then assigned since the last call."""
+        """Remove and return the revoked and the assigned partitions since the last call."""
         with self._lock:
             news = frozenset(self._revoked), frozenset(self._assigned)
             self._revoked.clear()

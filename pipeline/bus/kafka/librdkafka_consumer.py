@@ -1,4 +1,4 @@
-"""librdkafka's consumers: how they are made, and what they bring."""
+"""librdkafka's consumers: their construction, and their messages."""
 
 # ruff: noqa: SLF001 - the codes of librdkafka's own errors begin with an underscore
 
@@ -24,26 +24,27 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus.kafka.options import KafkaOptions
 
 AHEAD_KB: Final = 16 << 10
-"""What waits to be polled at most; what is under way comes on top of it."""
+"""The most KiB of records that wait for a poll; records in flight come on top of it."""
 
 _FETCH_BYTES: Final = 1 << 20
-"""Of one partition at once, or one record where that is larger. Larger ones are slower: they take fresh memory."""
+"""The most bytes of one partition at once, or one record if that is larger. Larger ones are slower: they need fresh
+memory."""
 
 SLICE_S: Final = 0.1
-"""A wait is cut into these, so that what librdkafka tells meanwhile is noticed."""
+"""Waits are cut into slices of this length, in seconds, so that librdkafka's reports are noticed meanwhile."""
 
 _FETCH_WAIT_MS: Final = 250
 _FETCH_AGAIN_MS: Final = 5
-"""How long a full queue is left alone. librdkafka's own second leaves a fast reader without records for most of it."""
+"""The pause for a full queue. librdkafka's own second leaves a fast reader without records for most of it."""
 
 _FETCH_BACKOFF_MS: Final = 50
 
 ANY_TOPIC: Final = "laggard"
-"""Asked about for the answer alone, which is short however many topics there are. librdkafka's `cluster_id` waits for
-a whole second now and then."""
+"""The topic of requests that only need an answer, which is short for any number of topics. librdkafka's `cluster_id`
+sometimes waits for a whole second."""
 
 DAMAGED: Final = frozenset((KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError._UNDERFLOW))
-"""What librdkafka says of records that cannot be parsed."""
+"""librdkafka's errors for unparseable records."""
 
 _PASSING: Final = frozenset(
     (
@@ -60,12 +61,12 @@ _PASSING: Final = frozenset(
 
 
 _headers_of: Final[Callable[[Message], Any]] = methodcaller("headers")
-"""For a name that is no UTF-8 confluent-kafka gives a list with a hole, and an error besides. Called directly, Python
-may overlook the error, and to touch the hole ends the process; called in this way, it looks."""
+"""Reads headers. For a name that is not UTF-8, confluent-kafka returns a list with a hole, and also sets an error. In a
+direct call Python may overlook the error, and access to the hole crashes the process. In this call it checks."""
 
 
 def consumer_of(options: KafkaOptions, asked: str, client_id: str, own: dict[str, Any]) -> Consumer:
-    """Make one with settings of its own, and wait until a broker has answered. Raises BusUnavailable, BusError."""
+    """Make a consumer with its own settings, and wait for a broker. Raises BusUnavailable, BusError."""
     config = settings(options, client_id) | {
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
@@ -81,7 +82,7 @@ def consumer_of(options: KafkaOptions, asked: str, client_id: str, own: dict[str
         consumer = Consumer(config | own)
     except Exception as error:
         raise told(error, asked, options) from error
-    # Making one asks nobody; this waits for a broker.
+    # The constructor sends no request; this waits for a broker.
     try:
         consumer.list_topics(ANY_TOPIC, options.request_timeout_s)
     except KafkaException as error:
@@ -92,7 +93,7 @@ def consumer_of(options: KafkaOptions, asked: str, client_id: str, own: dict[str
 
 
 def arrived(consumer: Consumer, timeout_s: float, most: int) -> list[Message]:
-    """What is there; if nothing is, wait for the first."""
+    """Return the messages that have arrived; if none has, wait for the first."""
     found = consumer.consume(most, 0.0)
     if found or not timeout_s:
         return found
@@ -103,7 +104,7 @@ def arrived(consumer: Consumer, timeout_s: float, most: int) -> list[Message]:
 
 
 def incoming_of(message: Message, partition: Partition) -> Incoming:
-    """The record that the message is. Raises DamagedRecord where the names of its headers are no text."""
+    """Return the record of a message. Raises DamagedRecord if the names of its headers are not text."""
     try:
         headers = _headers_of(message)
     except SystemError as error:
@@ -112,16 +113,16 @@ def incoming_of(message: Message, partition: Partition) -> Incoming:
 
 
 def offset_of(message: Message) -> int:
-    """Its offset; -1 for an error that is about none."""
+    """Return the offset of a message; -1 for an error without one."""
     offset = message.offset()
     return -1 if offset is None else offset
 
 
 def partition_of(message: Message) -> Partition:
-    """Where the message is from, or what its error is about."""
+    """Return the partition of a message, or of its error."""
     return Partition(message.topic() or "", message.partition() or 0)
 
 
 def passing(error: KafkaError) -> bool:
-    """Whether librdkafka mends it by itself. A silence that lasts is found out above the seam."""
+    """Return whether librdkafka recovers from the error by itself. The caller detects a lasting silence."""
     return error.retriable() or error.code() in _PASSING

@@ -1,4 +1,4 @@
-"""How the brokers are reached, who laggard says it is there, and what a member of a group is allowed to wait for."""
+"""The options of a Kafka bus: the brokers, security and authentication, and time limits."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 @dataclass(frozen=True, slots=True)
 class KafkaOptions:
-    """What a Kafka bus is opened with. Its text never shows a secret.
+    """The options of a Kafka bus. Its `repr` hides secrets.
 
     Attributes:
-        bootstrap: brokers to ask first, `host:port` each.
-        client: what group members and readers use; `auto` takes librdkafka where it is installed.
-        session_timeout_s: a member that was not heard of for so long loses its partitions.
-        transaction_timeout_s: the broker aborts a transaction that is open for longer.
-        request_timeout_s: a call that the brokers have not answered for so long fails.
+        bootstrap: the brokers for the first connection, `host:port` each.
+        client: the client of group members and readers; `auto` is librdkafka if it is installed.
+        session_timeout_s: a member without a heartbeat for this time loses its partitions.
+        transaction_timeout_s: the brokers abort a transaction that is open for longer.
+        request_timeout_s: a call without an answer from the brokers for this time fails.
         instance: the member's name that outlives its process (static membership); empty for none.
-        prefix: what the names of all topics begin with.
-        replication: on how many brokers a new topic is; None for three, or all where there are fewer.
+        prefix: the prefix of the names of all topics.
+        replication: the number of replicas of a new topic; None for three, or fewer if there are fewer brokers.
         security: whether connections are encrypted.
-        ca_file: authorities that vouch for the brokers and for `token_url`; None for those that the system trusts.
-        certificate_file: what is shown to the brokers, None for nothing.
-        key_file: its private key, None where that is in the same file.
-        key_password: what the key is encrypted with; empty for nothing.
-        sasl: how the brokers are told who this is.
+        ca_file: certificate authorities for the brokers and for `token_url`; None for those that the system trusts.
+        certificate_file: the client certificate; None for none.
+        key_file: its private key; None if that is in the same file.
+        key_password: the password of the encrypted key; empty for none.
+        sasl: the mechanism of authentication.
         username: for `plain` and `scram-sha-...`; with `token_url` the client's id.
-        password: of the user, or the client's secret.
-        token_file: holds a token for `oauthbearer`; read for each connection.
-        token_url: where a token is fetched with the client's id and secret.
-        token_scope: asked for there; empty for nothing.
+        password: the user's password, or the client's secret.
+        token_file: the file with a token for `oauthbearer`; read for each connection.
+        token_url: the endpoint that issues a token for the client's id and secret.
+        token_scope: the scope to request there; empty for none.
 
     """
 
@@ -72,14 +72,14 @@ class KafkaOptions:
 
 
 def is_kafka(location: str) -> bool:
-    """Whether a bus's location names brokers rather than a file."""
+    """Return whether a bus's location names brokers rather than a file."""
     return location.startswith(SCHEME)
 
 
 def servers_of(location: str) -> tuple[str, ...]:
-    """The brokers that `kafka://b1:9092,b2:9092` names, with port 9092 where there is none.
+    """Return the brokers in `kafka://b1:9092,b2:9092`, with port 9092 if there is none.
 
-    Raises ValueError saying what was expected, without the location: it may hold a password.
+    Raises ValueError with the expected form, without the location: it may contain a password.
     """
     expected = "kafka://HOST:PORT,HOST:PORT"
     rest = location.removeprefix(SCHEME).removesuffix("/")
@@ -95,7 +95,7 @@ def servers_of(location: str) -> tuple[str, ...]:
 
 
 def check_token_url(url: str) -> None:
-    """Refuse an address that a secret must not be sent to. Raises ValueError saying what was expected."""
+    """Reject an address to which a secret must not be sent. Raises ValueError with the expected form."""
     if not url:
         return
     expected = "an https address such as https://login.example/oauth2/token"
@@ -105,6 +105,6 @@ def check_token_url(url: str) -> None:
         raise ValueError(expected) from None
     if parts.username or parts.password:
         raise ValueError("an https address without a user and a password; those are kafka.username and kafka.password")
-    # On the machine itself nobody listens in.
+    # Loopback connections do not leave the machine.
     if not parts.hostname or not (parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)):
         raise ValueError(expected)

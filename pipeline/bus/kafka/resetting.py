@@ -1,4 +1,4 @@
-"""An operator that begins anew on Kafka: its snapshots are deleted in the compacted topic, its group's offsets set."""
+"""Resets operators on Kafka: deletes their snapshots in the compacted topic, and sets their group's offsets."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def reset(
     offsets: Mapping[Partition, int],
     snapshots: Sequence[Snapshot],
 ) -> None:
-    """See `Bus.reset`. What was stopped in the middle is completed by another call."""
+    """See `Bus.reset`. Another call completes an interrupted one."""
     if members := bus.admin.client_ids(group):
         raise BusError(
             f"{location(bus.options)}: group {group} has {len(members)} members; stop the workers first: "
             f"{', '.join(sorted(members))}"
         )
-    # Offsets last: until then whoever comes rebuilds from the input what has no snapshot any more.
+    # Offsets last: until then a new member rebuilds states without a snapshot from the input.
     for operator in operators:
         topic = chunks.topic_of(bus.options.prefix, operator)
         deletions = [*_deletions(bus, topic, offsets)]
@@ -46,7 +46,7 @@ def reset(
 
 
 def _deletions(bus: KafkaBus, topic: str, inputs: Mapping[Partition, int]) -> Iterator[Raw]:
-    """A deletion of each record that is part of a snapshot of one of the input partitions."""
+    """Yield a deletion of each record that is part of a snapshot of one of the input partitions."""
     count = bus.admin.partition_counts([topic]).get(topic)
     if count is None:
         return
@@ -55,7 +55,7 @@ def _deletions(bus: KafkaBus, topic: str, inputs: Mapping[Partition, int]) -> It
         there: set[str] = set()
         for record in bus.read(Partition(topic, number), 0):
             if chunks.input_of(record.key) in inputs:
-                # A snapshot may be without content; a deletion has no headers of one.
+                # A snapshot may be empty; a deletion lacks the headers of one.
                 (there.add if chunks.is_chunk(record) else there.discard)(record.key)
         for key in sorted(there):
             yield Raw(topic, number, key_bytes(key), None, now_ms, [(chunks.RESET, b"")])

@@ -1,4 +1,4 @@
-"""How connections are protected, and who laggard says it is, as each of the two clients takes it."""
+"""The security of connections, and the authentication, in the settings of each of the two clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PASSWORDS = {"plain", "scram-sha-256", "scram-sha-512"}
 
 
 class Secret(str):
-    """A text that a printed configuration does not show: clients log theirs."""
+    """A text that a printed configuration hides: clients log theirs."""
 
     __slots__ = ()
 
@@ -27,11 +27,11 @@ class Secret(str):
 
 
 def kafka_python_security(options: KafkaOptions) -> dict[str, Any]:
-    """What every client of kafka-python is given. Raises BusError as `check_files` does."""
+    """Return the security settings of every kafka-python client. Raises BusError as `check_files` does."""
     check_files(options)
     config: dict[str, Any] = {"security_protocol": _protocol(options)}
     if options.security == "tls":
-        # Paths, not a context: what somebody renews on the disk is then used from the next connection on.
+        # Paths, not a context: files that are renewed on disk are used from the next connection on.
         config |= {
             "ssl_cafile": _text(options.ca_file),
             "ssl_certfile": _text(options.certificate_file),
@@ -48,7 +48,7 @@ def kafka_python_security(options: KafkaOptions) -> dict[str, Any]:
 
 
 def librdkafka_security(options: KafkaOptions) -> dict[str, Any]:
-    """What every client of librdkafka is given. Raises BusError as `check_files` does."""
+    """Return the security settings of every librdkafka client. Raises BusError as `check_files` does."""
     check_files(options)
     config: dict[str, Any] = {"security.protocol": _protocol(options)}
     if options.security == "tls":
@@ -72,15 +72,15 @@ def librdkafka_security(options: KafkaOptions) -> dict[str, Any]:
 def check_files(options: KafkaOptions) -> None:
     """Read the files of TLS once, before a client does.
 
-    A client says of a file that it cannot read no more than that no broker is there. Raises BusError that names the
-    setting and what was expected.
+    A client reports an unreadable file only as an unreachable broker. Raises BusError with the setting, and what was
+    expected.
     """
     if options.security == "tls":
         tls_context(options)
 
 
 def tls_context(options: KafkaOptions) -> ssl.SSLContext:
-    """The context of TLS that these options ask for. Raises BusError."""
+    """Return the TLS context of these options. Raises BusError."""
     try:
         context = ssl.create_default_context(cafile=options.ca_file)
     except ssl.SSLError:
@@ -96,7 +96,7 @@ def tls_context(options: KafkaOptions) -> ssl.SSLContext:
         except OSError as error:
             raise BusError(f"kafka.{name}_file: {path} cannot be read: {error.strerror}") from None
     try:
-        # A password that is not there must not be asked for at the terminal.
+        # An empty password prevents a prompt at the terminal.
         context.load_cert_chain(options.certificate_file, options.key_file, options.key_password)
     except ssl.SSLError as error:
         raise BusError(_key_trouble(options, error)) from None
@@ -107,7 +107,7 @@ def _key_trouble(options: KafkaOptions, error: ssl.SSLError) -> str:
     certificate, key = options.certificate_file, options.key_file or options.certificate_file
     if error.reason == "KEY_VALUES_MISMATCH":
         return f"kafka.key_file: {key} is not the key of the certificate in {certificate}"
-    # What OpenSSL says of a wrong password depends on what its decryption happens to give.
+    # OpenSSL's error for a wrong password depends on the random result of its decryption.
     encrypted = key is not None and b"ENCRYPTED" in key.read_bytes()
     if encrypted and not options.key_password:
         return f"kafka.key_file: {key} is encrypted; expected kafka.key_password or kafka.key_password_file with it"
@@ -125,7 +125,7 @@ def _text(path: object) -> str | None:
 
 
 class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python has no types
-    """Tokens for kafka-python, which asks for one at each connection and before one expires."""
+    """Tokens for kafka-python, which requests one at each connection and before one expires."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens

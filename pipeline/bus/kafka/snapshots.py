@@ -1,9 +1,9 @@
-"""Snapshots as records of a compacted topic: a value larger than a record is split, and put together again.
+"""Snapshots as records of a compacted topic: a value larger than a record is split into chunks.
 
-A chunk's key is `<topic>/<partition>/<key>#<chunk>`, so that compaction keeps the newest of each chunk. Its headers say
-which version of the state it belongs to: the input offset, the time, the number of the chunk and how many there are.
-All chunks of a version are in one partition and one transaction; a version of which chunks are missing, because they
-were compacted away in favour of a newer one's, is no snapshot.
+A chunk's key is `<topic>/<partition>/<key>#<chunk>`, so that compaction keeps the newest of each chunk. Its headers
+identify the version of the state: the input offset, the time, the number of the chunk and the number of chunks. All
+chunks of a version are in one partition and one transaction. A version with missing chunks, which were compacted away
+in favor of a newer version's, is not a snapshot.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ _CHUNK: Final = "chunk"
 _CHUNKS: Final = "chunks"
 
 RESET: Final = "reset"
-"""A header of deletions: everything older of that key is void, also while it has not been compacted away."""
+"""The header of deletions that void all older records of the key, even before these are compacted away."""
 
 
 def topic_of(prefix: str, operator: str) -> str:
-    """The topic of an operator's snapshots: `laggard.snapshots.gaussian`."""
+    """Return the topic of an operator's snapshots: `laggard.snapshots.gaussian`."""
     return f"{prefix}{SNAPSHOTS}{operator}"
 
 
 def input_of(record_key: str) -> Partition | None:
-    """The input partition that a record of the topic belongs to, None for what is no chunk of a snapshot."""
+    """Return the input partition of a record of the topic; None if it is not a chunk of a snapshot."""
     topic, _, rest = record_key.partition("/")
     number, separator, _ = rest.partition("/")
     return Partition(topic, int(number)) if separator and number.isdecimal() else None
 
 
 def partition_of(partition: Partition, count: int) -> int:
-    """Which of the topic's partitions keeps the snapshots of this input partition."""
+    """Return the number of the topic's partition with the snapshots of this input partition."""
     return partition.number % count
 
 
 def chunk_count(snapshot: Snapshot, chunk_bytes: int = CHUNK_BYTES) -> int:
-    """How many records the snapshot takes."""
+    """Return the number of records of the snapshot."""
     return max(1, -(-len(snapshot.value) // chunk_bytes))
 
 
 def records(
     snapshot: Snapshot, topic: str, partition: int, *, before: int = 0, chunk_bytes: int = CHUNK_BYTES
 ) -> list[Raw]:
-    """The snapshot as records for this partition of its topic.
+    """Return the snapshot as records for this partition of its topic.
 
-    `before` is how many chunks the key's last snapshot had: those that this one does not replace are deleted. Raises
-    BusError for a time or a key that cannot be sent.
+    `before` is the number of chunks of the key's last snapshot: those that this one does not replace are deleted.
+    Raises BusError for a time or a key that cannot be sent.
     """
     count = chunk_count(snapshot, chunk_bytes)
     ts_ms = milliseconds_of(snapshot.ts)
@@ -88,16 +88,16 @@ class _Version(NamedTuple):
 
 
 _Chunks = dict[int, bytes]
-"""The chunks of a version that were seen, by their number."""
+"""The chunks of a version that were read, by their number."""
 
 
 def newest(
     found: Iterable[Incoming], operator: str, partition: Partition, at_or_before: int | None = None
 ) -> Sequence[Snapshot]:
-    """The newest whole snapshot of each key of this input partition, sorted by key; others' records are passed over.
+    """Return the newest whole snapshot of each key of this input partition, sorted by key; others are ignored.
 
-    `found` is what the partition of the snapshot topic holds, in its order. Memory: of each key the newest whole
-    version and what came after it.
+    `found` is the content of the partition of the snapshot topic, in its order. Memory: the newest whole version of
+    each key, and later chunks.
     """
     snapshots = []
     for key, (version, parts) in _collected(found, partition, at_or_before, keep=True).items():
@@ -107,14 +107,14 @@ def newest(
 
 
 def newest_offsets(found: Iterable[Incoming], partition: Partition) -> Mapping[str, int]:
-    """By key the offset of what `newest` gives, with no value kept."""
+    """Return the offsets of the snapshots of `newest` by key, without storing values."""
     return {key: version.offset for key, (version, _) in _collected(found, partition, None, keep=False).items()}
 
 
 def _collected(
     found: Iterable[Incoming], partition: Partition, at_or_before: int | None, *, keep: bool
 ) -> dict[str, tuple[_Version, _Chunks]]:
-    """The newest whole version of each key, by key."""
+    """Return the newest whole version of each key, by key."""
     stem = f"{partition.topic}/{partition.number}/"
     keys: dict[str, dict[_Version, _Chunks]] = {}
     for record in found:
@@ -135,8 +135,8 @@ def _collected(
         parts = versions.setdefault(version, {})
         parts[chunk] = record.value if keep else b""
         if _whole(version, parts):
-            # What was written before a whole version is not the newest, though it may have a higher offset: the group's
-            # offsets were set back, or the input was created anew.
+            # Versions that were written before a whole one are not the newest, even with a higher offset: the group's
+            # offsets were set back, or the input was recreated.
             keys[key] = {version: parts}
     return {
         key: (version, parts)
@@ -151,12 +151,12 @@ def _whole(version: _Version, parts: _Chunks) -> bool:
 
 
 def is_chunk(record: Incoming) -> bool:
-    """Whether a record is part of a snapshot; else it deletes one, or is none of laggard's."""
+    """Return whether a record is part of a snapshot; otherwise it deletes one, or is not laggard's."""
     return _described(record) is not None
 
 
 def _described(record: Incoming) -> tuple[_Version, int] | None:
-    """Which version and chunk a record is, None for what is no chunk of a snapshot."""
+    """Return the version and the chunk number of a record; None if it is not a chunk of a snapshot."""
     headers = dict(record.headers)
     try:
         version = _Version(int(headers[_OFFSET]), float(headers[_TS]), int(headers[_CHUNKS]))

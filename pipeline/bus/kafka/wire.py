@@ -1,4 +1,4 @@
-"""Records as a broker has them, and as the bus gives them: keys are bytes there, times whole milliseconds."""
+"""Records in the form of brokers, where keys are bytes and times whole milliseconds, and in that of the bus."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus import Outgoing, Partition
 
 DEFAULT_BYTES: Final = 900_000
-"""What any topic takes in a record or a batch: below the 1 MiB that is a broker's default."""
+"""The most bytes of a record or a batch that any topic accepts: below the brokers' default of 1 MiB."""
 
 MAX_RECORD_BYTES: Final = 8 << 20
-"""The largest record that laggard's topics take, and their `max.message.bytes`: value, key and headers together."""
+"""The most bytes of value, key and headers in laggard's topics: their `max.message.bytes` less `OVERHEAD_BYTES`."""
 
 OVERHEAD_BYTES: Final = 512
-"""What a record takes beside its value, key and headers: the batch around it, lengths, times."""
+"""The bytes of a record in addition to its value, key and headers: the batch around it, lengths, times."""
 
 
 class Raw(NamedTuple):
-    """A record for one partition, ready to be sent. A value of None deletes those of its key from a compacted topic."""
+    """A record for one partition, ready to be sent. The value None deletes those of its key from a compacted topic."""
 
     topic: str
     partition: int
@@ -36,7 +36,7 @@ class Raw(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of key, value and headers."""
+        """The bytes of key, value and headers."""
         return len(self.key) + len(self.value or b"") + sum(len(name) + len(value) for name, value in self.headers)
 
 
@@ -48,10 +48,10 @@ def incoming(  # noqa: PLR0917 - once for every record: names cost time
     ts_ms: int,
     headers: Sequence[tuple[str, bytes | None]] | None,
 ) -> Incoming:
-    """The record as the bus gives it.
+    """Return the record in the form of the bus.
 
-    Other clients may have written it: no key is the empty one, bytes that are no UTF-8 are kept as lone surrogates (and
-    come back as those bytes), no value is `NULL`.
+    Other clients may have written it: a missing key becomes the empty one, bytes that are not UTF-8 become lone
+    surrogates (which turn back into these bytes), and a missing value becomes `NULL`.
     """
     return Incoming(
         partition,
@@ -64,7 +64,7 @@ def incoming(  # noqa: PLR0917 - once for every record: names cost time
 
 
 def key_bytes(key: str) -> bytes:
-    """The key as a broker has it. Raises Refused for one that has no bytes."""
+    """Return the key in the form of brokers. Raises Refused for one that cannot be encoded."""
     try:
         return key.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
@@ -72,10 +72,10 @@ def key_bytes(key: str) -> bytes:
 
 
 def milliseconds_of(ts: float) -> int:
-    """A time as a broker has it: Kafka knows none before 1970. Raises Refused for one that is no number.
+    """Return a time in the form of brokers: Kafka has none before 1970. Raises Refused for one that is not finite.
 
-    One that is far ahead of this machine's clock is brought near, or a single event dated wrongly would stop whoever
-    has to write about it. What the record is about says its own time all the same.
+    A time that is far ahead of this machine's clock is reduced to `MOST_AHEAD_S`. Otherwise a single wrongly dated
+    event would stop the writer. The content of the record still has its own time.
     """
     if not math.isfinite(ts):
         raise Refused(f"expected a finite time, got {ts}")
@@ -83,7 +83,7 @@ def milliseconds_of(ts: float) -> int:
 
 
 def raw(record: Outgoing, partitions: int) -> Raw:
-    """The record for its partition of so many. Raises Refused saying what about it cannot be sent."""
+    """Return the record for its partition of this number. Raises Refused that names the part that cannot be sent."""
     key = key_bytes(record.key)
     return Raw(
         record.topic,
