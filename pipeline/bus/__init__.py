@@ -216,7 +216,7 @@ class Bus(ABC):
     """A set of topics. Safe to use from several threads; several processes may open the same one."""
 
     knows_keys: ClassVar[bool] = True
-    """Whether `keys` does not read the topic."""
+    """Whether `keys` works without reading the topic."""
 
     @abstractmethod
     def create(self, topics: Iterable[TopicSpec]) -> None:

@@ -101,7 +101,7 @@ def _delete_records(
 ) -> int:
     """Delete a partition's oldest records that were appended by `until`: at most `most`, and only `excess` bytes.
 
-    Records before such a one are older, even with a later time: the clock has stepped since.
+    Records before these are older, even with a later time: the clock has stepped since.
     """
     first = first_id(partition)
     rows = connection.execute(

@@ -54,7 +54,7 @@ MAX_SNAPSHOT_BYTES: Final = 48 << 20
 """The most bytes of a snapshot: the embedded bus accepts values of up to 64 MiB."""
 
 MAX_TAKEN_BYTES: Final = 8 << 20
-"""A commit with this many bytes of snapshots takes no more, so that commits are short: the next one does."""
+"""The bytes of snapshots after which a commit accepts no more, so that it is short: the rest goes into the next one."""
 
 REPLAY_RECORDS: Final = 25_000
 """About the most records of a partition between two snapshots of all keys ..."""

@@ -1,4 +1,4 @@
-"""Claims of new partitions: before a member works on one, it makes sure that its predecessor has no access any more.
+"""Claims of new partitions: before a member works on one, it makes sure that its predecessor cannot commit any more.
 
 A member that died in a transaction would block all readers of its outputs, until the brokers abort that transaction by
 its age. A suspended member could wake up and end it. So the metadata of each committed offset begins with the
