@@ -87,8 +87,11 @@ class Instance:
             try:
                 self._hold()
                 break
-            except FileNotFoundError as error:
+            except OSError as error:
                 # Another recorder removed it as a stale one before one of its files was open.
+                self._let_go()
+                if error.errno not in {errno.ENOENT, errno.ENODEV}:
+                    raise
                 if attempt == _ATTEMPTS - 1:
                     raise TracingError(errno.EBUSY, f"{self.path}: is removed by others") from error
         try:
@@ -112,6 +115,15 @@ class Instance:
         # When this is closed, even by a kill, the kernel stops tracing and frees the buffers.
         self.write("options/disable_on_free", "1")
         self._freeing = os.open(self.path / "free_buffer", os.O_WRONLY)
+
+    def _let_go(self) -> None:
+        """Close its files."""
+        for pipe in self._pipes.values():
+            os.close(pipe)
+        self._pipes.clear()
+        if self._freeing >= 0:
+            os.close(self._freeing)
+            self._freeing = -1
 
     def __enter__(self) -> Self:
         return self
@@ -248,12 +260,7 @@ class Instance:
         """
         with contextlib.suppress(OSError):
             self.switch(on=False)
-        for pipe in self._pipes.values():
-            os.close(pipe)
-        self._pipes.clear()
-        if self._freeing >= 0:
-            os.close(self._freeing)
-            self._freeing = -1
+        self._let_go()
         if self._marker is not None:
             with contextlib.suppress(OSError):
                 _unmount(self._marker)

@@ -58,6 +58,20 @@ def test_a_probe_that_is_refused_leaves_nothing() -> None:
     assert probes(instance.group) == []
 
 
+MANY = """
+from laggard.producers.trace.ftrace.instance import Instance
+for _ in range(8):
+    with Instance(buffer_kib=64) as instance:
+        instance.write("tracing_on", "0")
+"""
+
+
+def test_several_recorders_begin_at_once() -> None:
+    """Each removes what a killed one has left, and must not stumble over an instance that another has removed."""
+    many = [subprocess.Popen([sys.executable, "-c", MANY], stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [process.communicate()[1] for process in many] == [""] * len(many)
+
+
 KILLED = """
 import sys, time
 from laggard.producers.trace.boundaries.probes import Probe
