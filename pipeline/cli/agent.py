@@ -7,18 +7,27 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from laggard.pipeline.cli.opening import bus_of
 from laggard.pipeline.cli.options import duration_option, setting_flag, with_settings
 from laggard.pipeline.cli.part import session, supervised_option
 from laggard.pipeline.cli.publishing import Publishers, check_host, publisher_of
+from laggard.pipeline.diagnoses.diagnosing import Diagnosing
+from laggard.pipeline.diagnoses.triggers import CONDITIONS
+from laggard.pipeline.diagnoses.unfinished import Unfinished
+from laggard.pipeline.explaining.units import counted
+from laggard.pipeline.hosts.cpu import machines
+from laggard.pipeline.pools.discovery import pools_here
+from laggard.pipeline.records import Frame, Mark
 from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.settings.producing import AgentSettings, DiagnosisSettings
+from laggard.pipeline.topics import COUNTERS, DIAGNOSES, POOLS
+from laggard.producers.host.agent import Agent
+from laggard.producers.system.clock import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from laggard.pipeline.cli.publishing import Publisher
-    from laggard.pipeline.diagnoses.diagnosing import Diagnosing
-    from laggard.pipeline.records import Frame, Mark
     from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.pipeline.settings import Settings
 
@@ -51,14 +60,6 @@ def agent(settings: Settings, duration_s: float | None, supervised: bool) -> Non
     host, interval_s = settings[GeneralSettings].host, settings[AgentSettings].interval
     check_host(settings)
     with session(settings, "agent", supervised=supervised, duration_s=duration_s) as running, ExitStack() as stack:
-        from laggard.pipeline.cli.opening import bus_of  # noqa: PLC0415
-        from laggard.pipeline.explaining.units import counted  # noqa: PLC0415
-        from laggard.pipeline.pools.discovery import pools_here  # noqa: PLC0415
-        from laggard.pipeline.records import Frame, Mark  # noqa: PLC0415 - not for a refused claim
-        from laggard.pipeline.topics import COUNTERS, DIAGNOSES, POOLS  # noqa: PLC0415
-        from laggard.producers.host.agent import Agent  # noqa: PLC0415
-        from laggard.producers.system.clock import Clock  # noqa: PLC0415
-
         bus = stack.enter_context(bus_of(settings))
         spool_bytes = settings[AgentSettings].spool_bytes
         publisher = publisher_of(settings, bus, COUNTERS, stack, spool=SPOOL, spool_bytes=spool_bytes)
@@ -100,10 +101,6 @@ def agent(settings: Settings, duration_s: float | None, supervised: bool) -> Non
 
 def _watch(settings: Settings, host: str, publisher: Publisher) -> Diagnosing:
     """What looks into processes while something is wrong; not yet started."""
-    from laggard.pipeline.diagnoses.diagnosing import Diagnosing  # noqa: PLC0415 - see above
-    from laggard.pipeline.diagnoses.triggers import CONDITIONS  # noqa: PLC0415
-    from laggard.pipeline.diagnoses.unfinished import Unfinished  # noqa: PLC0415
-    from laggard.pipeline.hosts.cpu import machines  # noqa: PLC0415
 
     def publish(diagnosis: Diagnosis) -> None:
         publisher.publish([diagnosis])

@@ -14,6 +14,7 @@ from laggard.pipeline.cli.exits import FAILED, NO_DATA, CommandError
 from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import seconds, setting_flag, to_type, with_settings
 from laggard.pipeline.cli.pages import console_of, page_of, write
+from laggard.pipeline.cli.sampling import look
 from laggard.pipeline.diagnoses.flame_graph import flame_graph
 from laggard.pipeline.diagnoses.folded import folded
 from laggard.pipeline.diagnoses.page import Shown, diagnosis_lines
@@ -24,6 +25,7 @@ from laggard.pipeline.history.report import moment
 from laggard.pipeline.incidents.diagnosed import Recorded
 from laggard.pipeline.incidents.queries import SHORT_ID
 from laggard.pipeline.processes import process, runs
+from laggard.pipeline.records.diagnosis_json import write_diagnosis
 from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.settings.producing import DiagnosisSettings
 
@@ -119,7 +121,6 @@ def diagnose(
         found = _find(settings, host or settings[GeneralSettings].host, process, wanted)
     else:
         assert process is not None
-        from laggard.pipeline.cli.sampling import look  # noqa: PLC0415 - not for what is recorded
 
         method = settings[DiagnosisSettings].method
         found = look(
@@ -132,8 +133,6 @@ def diagnose(
         )
     taken = _export(found, exports)
     if as_json:
-        from laggard.pipeline.records.diagnosis_json import write_diagnosis  # noqa: PLC0415
-
         click.echo(write_diagnosis(found))
     elif not taken:
         _write_page(settings, found, Shown(threads, functions, reverse), recorded=last or wanted is not None)

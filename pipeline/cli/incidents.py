@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
+from rich.text import Text
 
 from laggard.pipeline.bus import BusError
 from laggard.pipeline.cli.exits import NO_DATA, CommandError
+from laggard.pipeline.cli.models import unknown as unknown_application
 from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import to_type, with_settings
 from laggard.pipeline.cli.page import page_url
@@ -35,8 +37,6 @@ from laggard.pipeline.wiring import asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from rich.text import Text
 
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.incidents.queries import Past
@@ -128,8 +128,6 @@ def _write_notices(
     settings: Settings, bus: Bus, host: str | None, since: float, *, only_open: bool, as_json: bool
 ) -> None:
     """List the notices, the newest first; as JSON with the newest record of each."""
-    from rich.text import Text  # noqa: PLC0415
-
     found = past_notices(bus, topics_of(settings), since, key=host)
     found = [each for each in found if each.ended is None or not only_open]
     if host is not None and not found:
@@ -156,7 +154,6 @@ def _check_host(settings: Settings, bus: Bus, host: str) -> None:
 def _check_application(settings: Settings, bus: Bus, application: str) -> None:
     """Raise `CommandError` where nothing at all is recorded of an application."""
     # They load scipy, which takes longer than all the rest.
-    from laggard.pipeline.cli.models import unknown as unknown_application  # noqa: PLC0415
 
     known = known_keys(bus, topics_of(settings).name(APPLICATIONS))
     if application not in known:
@@ -227,7 +224,6 @@ def _listing(
     since_s: float,
     only_open: bool,
 ) -> Iterator[Text]:
-    from rich.text import Text  # noqa: PLC0415
 
     if found:
         yield from table_lines(found, silent, now)

@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from laggard.pipeline.cli.exits import USAGE, CommandError
-from laggard.pipeline.cli.options import duration_option, to_type, with_settings
+from laggard.pipeline.cli.measured import check_supervised, told_of
+from laggard.pipeline.cli.opening import bus_of
+from laggard.pipeline.cli.options import duration_option, with_settings
 from laggard.pipeline.cli.part import session, supervised_option
 from laggard.pipeline.cli.publishing import Publishers, is_remote, publisher_of
+from laggard.pipeline.measuring import sources_of
 from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.settings.producing import AgentSettings
-from laggard.pipeline.settings.sources import LinesSource
+from laggard.pipeline.topics import APPLICATIONS, POOLS
+from laggard.producers.sources.measuring import Measuring
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from laggard.pipeline.cli.publishing import Publisher
     from laggard.pipeline.records import Frame
@@ -28,8 +32,6 @@ SPOOL: Final = "spool-applications.db"
 
 POOLS_SPOOL: Final = "spool-members.db"
 """Likewise: the agent has one for its own pools."""
-
-STANDARD_INPUT: Final = "-"
 
 
 @click.command()
@@ -47,11 +49,6 @@ def measure(settings: Settings, duration_s: float | None, supervised: bool) -> N
     if supervised:
         check_supervised(settings)
     with session(settings, "measure", supervised=supervised, duration_s=duration_s) as running, ExitStack() as stack:
-        from laggard.pipeline.cli.opening import bus_of  # noqa: PLC0415 - not for a refused claim
-        from laggard.pipeline.measuring import sources_of  # noqa: PLC0415
-        from laggard.pipeline.topics import APPLICATIONS, POOLS  # noqa: PLC0415
-        from laggard.producers.sources.measuring import Measuring  # noqa: PLC0415
-
         bus = stack.enter_context(bus_of(settings))
         spool_bytes = settings[AgentSettings].spool_bytes
         sources, remote = sources_of(settings), is_remote(settings)
@@ -76,23 +73,3 @@ def measure(settings: Settings, duration_s: float | None, supervised: bool) -> N
         running.stop.progress = lambda: measuring.has_read
         running.stop.turns = lambda: measuring.turns
         measuring.run(running.stop)
-
-
-def told_of(keys: Iterable[tuple[KeyedBy, str]]) -> str:
-    """What is told of which applications and pools, in words."""
-    found = list(dict.fromkeys(keys))
-    words = {"application": "the performance of", "pool": "the members of"}
-    names = {each: ", ".join(key for keyed_by, key in found if keyed_by == each) for each in words}
-    return " and ".join(f"{said} {names[each]}" for each, said in words.items() if names[each])
-
-
-def check_supervised(settings: Settings) -> None:
-    """Raise `CommandError` for a source that only a measure of its own can read."""
-    for source in settings.sources:
-        if isinstance(source, LinesSource) and source.path == STANDARD_INPUT:
-            command = to_type(settings, "measure")
-            raise CommandError(
-                f"{source.place(LinesSource.path)}: source {source.name}: `laggard up` has no standard input to read; "
-                f"expected a file or a named pipe, or `{command}` on its own",
-                USAGE,
-            )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import time
 from typing import TYPE_CHECKING, Final, cast
 
 import click
+from rich.text import Text
 
 from laggard.pipeline.applications.method import regressing
-from laggard.pipeline.applications.queries import application_now, known_metrics, told_models
+from laggard.pipeline.applications.queries import application_now, known_metrics, past_models, told_models
 from laggard.pipeline.applications.report import WhatIf, course_lines, present_lines, what_if_lines, wish_lines
 from laggard.pipeline.applications.wishing import UnknownApplicationError, UnknownMetricError, publish
 from laggard.pipeline.applications.wishing import what_if as asked
@@ -29,8 +31,6 @@ from laggard.pipeline.topics import APPLICATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from rich.text import Text
 
     from laggard.pipeline.applications.application import Application
     from laggard.pipeline.applications.queries import Course
@@ -96,9 +96,6 @@ def show(settings: Settings, *, application: str, since_s: float, path: str | No
     if path is not None:
         courses, state = _of_file(path, application), None
     else:
-        from laggard.pipeline.applications.queries import past_models  # noqa: PLC0415 - a wrong option is said without
-        from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
-
         with existing_bus(settings) as bus:
             courses = past_models(bus, topics_of(settings), now - since_s, application or None)
             _check_there(settings, bus, courses, application)
@@ -176,7 +173,6 @@ def _write_all(settings: Settings, courses: Sequence[Course], since_s: float, no
 
 
 def _write_application(settings: Settings, courses: Sequence[Course], state: Application | None, now: float) -> None:
-    from rich.text import Text  # noqa: PLC0415
 
     pinned, banned = (state.operator.pinned, state.operator.banned) if state else ((), ())
     for number, course in enumerate(courses):
@@ -245,7 +241,6 @@ def _not_in_models(state: Application, metric: str) -> str:
 
 
 def _what_if_json(application: str, metric: str, value: float, newest: float, found: Sequence[object]) -> str:
-    import json  # noqa: PLC0415
 
     answers = {
         each.performance: {"now": json_number(each.now), "then": json_number(each.then)}

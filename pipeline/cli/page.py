@@ -1,14 +1,19 @@
-"""Where the page shows what a command has told, if one is served for the bus."""
+"""The page that is served for the bus: links to what a command prints, and the token that it asks for."""
 
 from __future__ import annotations
 
+import os
+import stat
+import sys
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from laggard.pipeline.claims import holder_of
 from laggard.pipeline.investigator.settings import ServeSettings
 from laggard.pipeline.settings.general import BusSettings, GeneralSettings
 
 if TYPE_CHECKING:
+    from laggard.pipeline.investigator.tokens import Token
     from laggard.pipeline.settings import Settings
 
 
@@ -24,8 +29,6 @@ def page_url(settings: Settings, path: str, **parameters: str | float) -> str:
         Empty where no page is served, as far as this user may know.
 
     """
-    from laggard.pipeline.claims import holder_of  # noqa: PLC0415 - naming a command does not load it
-
     base = settings[ServeSettings].url
     if not base:
         try:
@@ -35,3 +38,18 @@ def page_url(settings: Settings, path: str, **parameters: str | float) -> str:
         base = "" if holder is None else holder.url
     given = {name: f"{each:.3f}" if isinstance(each, float) else each for name, each in parameters.items()}
     return f"{base.rstrip('/')}{path}?{urlencode(given)}" if base else ""
+
+
+def asking(token: Token, url: str) -> str:
+    """Return the sentence about a generated token: its link the first time, later its file."""
+    sentence = f"It asks for a token, because {token.why}: the one in {token.path}"
+    return f"{sentence}, or once by this link: {token.link(url)}" if token.new and not _is_shared() else f"{sentence}."
+
+
+def _is_shared() -> bool:
+    """Return whether standard output is a file that other users may read."""
+    try:
+        mode = os.fstat(sys.stdout.fileno()).st_mode
+    except (OSError, ValueError):
+        return True
+    return stat.S_ISREG(mode) and bool(mode & 0o077)

@@ -14,7 +14,7 @@ import click
 from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
 from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import past_moment, to_type, with_settings
-from laggard.pipeline.cli.pages import console_of, write
+from laggard.pipeline.cli.pages import console_of, page_of, write
 from laggard.pipeline.cli.times import FORMS
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.names import nearest
@@ -24,7 +24,7 @@ from laggard.pipeline.history.report import moment
 from laggard.pipeline.history.why import OutsideError
 from laggard.pipeline.pools.dendrogram import members_of
 from laggard.pipeline.pools.method import comparing
-from laggard.pipeline.pools.queries import pool_at, standings, told_pools
+from laggard.pipeline.pools.queries import by_worst, pool_at, standing_of, standings, told_pools
 from laggard.pipeline.pools.report import FEWEST, pool_lines, pool_svg, pools_lines, standing_json, where_from
 from laggard.pipeline.pools.settings import PoolsSettings
 from laggard.pipeline.records import RecordError
@@ -82,8 +82,6 @@ def pools(settings: Settings, *, pool: str, at: str | None, path: str | None, sv
         found = _standings(settings, ts)
         _write_all(settings, found, now if ts is None else ts, path, as_json=as_json)
     else:
-        from laggard.pipeline.pools.queries import by_worst, standing_of  # noqa: PLC0415
-
         _write_all(settings, by_worst(map(standing_of, told)), math.nan, path, as_json=as_json)
 
 
@@ -200,7 +198,6 @@ def _write_pool(
     elif svg != STANDARD:
         if not output.ranking and max([output.members, *map(members_of, output.levels)]) < FEWEST:
             raise CommandError(_too_few(output), NO_DATA)
-        from laggard.pipeline.cli.pages import console_of, page_of  # noqa: PLC0415
 
         _write(pool_lines(output, page_of(console_of(sys.stdout)), now))
         if svg is None and any(level.merges for level in output.levels):

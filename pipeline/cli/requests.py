@@ -27,7 +27,14 @@ from laggard.pipeline.records import RecordError, write_line
 from laggard.pipeline.records.outputs import write_output
 from laggard.pipeline.requests.drawing_svg import path_svg
 from laggard.pipeline.requests.queries import Told, find, lately, named, read_requests, summaries
-from laggard.pipeline.requests.report import SHOWN_CLUSTERS, listed, recording, summaries_lines
+from laggard.pipeline.requests.report import (
+    SHOWN_CLUSTERS,
+    listed,
+    recording,
+    request_lines,
+    summaries_lines,
+    summary_json,
+)
 from laggard.pipeline.requests.stored import told_on
 from laggard.pipeline.topics import REQUESTS
 
@@ -102,8 +109,6 @@ def show(
     if not found:
         raise CommandError(_none(settings, service, paths, at, since_s if given or not paths else None), NO_DATA)
     if as_json:
-        from laggard.pipeline.requests.report import summary_json  # noqa: PLC0415
-
         for each in found:
             click.echo(json.dumps(summary_json(each), separators=(",", ":"), allow_nan=False))
         return
@@ -141,9 +146,6 @@ def path(
     if as_json:
         _write_json(found)
     elif svg != STANDARD:
-        from laggard.pipeline.cli.pages import console_of, page_of  # noqa: PLC0415
-        from laggard.pipeline.requests.report import request_lines  # noqa: PLC0415
-
         _write(request_lines(found, page_of(console_of(sys.stdout))))
         if svg is None and found.request.path:
             again = to_type(settings, "requests", "path", found.request.request, *_from(paths), "--svg", "path.svg")
@@ -196,8 +198,6 @@ def _one(settings: Settings, identity: str, service: str, paths: Sequence[str]) 
         known = _records(paths)
         found = named(known, identity, service)
     else:
-        from laggard.pipeline.cli.opening import topics_of  # noqa: PLC0415
-
         with _bus(settings) as bus:
             found = find(bus, topics_of(settings), identity, service)
             known = [] if found else lately(bus, topics_of(settings))

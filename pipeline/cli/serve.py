@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-import os
-import stat
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from laggard.pipeline.cli.exits import BUSY, CommandError
+from laggard.pipeline.cli.opening import bus_of, check_existing, topics_of
 from laggard.pipeline.cli.options import duration_option, setting_flag, with_settings
+from laggard.pipeline.cli.page import asking
 from laggard.pipeline.cli.part import session, supervised_option
+from laggard.pipeline.investigator.access import Access, page_listen
+from laggard.pipeline.investigator.app import create_app
+from laggard.pipeline.investigator.guard import MOST_REQUESTS, guarded
+from laggard.pipeline.investigator.live import News
+from laggard.pipeline.investigator.reading import Reading
 from laggard.pipeline.investigator.settings import ServeSettings
+from laggard.pipeline.investigator.tokens import token_of
+from laggard.pipeline.web.listen import ListenError
+from laggard.pipeline.web.server import serve as serve_app
+from laggard.pipeline.wiring import asked
 
 if TYPE_CHECKING:
-    from laggard.pipeline.investigator.tokens import Token
     from laggard.pipeline.settings import Settings
 
 REPORT_S = 1.0
-
-
-def asking(token: Token, url: str) -> str:
-    """Return the sentence about a generated token: its link the first time, later its file."""
-    sentence = f"It asks for a token, because {token.why}: the one in {token.path}"
-    return f"{sentence}, or once by this link: {token.link(url)}" if token.new and not _is_shared() else f"{sentence}."
-
-
-def _is_shared() -> bool:
-    """Return whether standard output is a file that other users may read."""
-    try:
-        mode = os.fstat(sys.stdout.fileno()).st_mode
-    except (OSError, ValueError):
-        return True
-    return stat.S_ISREG(mode) and bool(mode & 0o077)
 
 
 @click.command()
@@ -48,17 +40,6 @@ def serve(settings: Settings, duration_s: float | None, supervised: bool) -> Non
     are replayed. It needs neither agent nor worker on this machine.
     """
     with session(settings, "serve", supervised=supervised, duration_s=duration_s) as running:
-        from laggard.pipeline.cli.opening import bus_of, check_existing, topics_of  # noqa: PLC0415 - not for a refused claim
-        from laggard.pipeline.investigator.access import Access, page_listen  # noqa: PLC0415
-        from laggard.pipeline.investigator.app import create_app  # noqa: PLC0415
-        from laggard.pipeline.investigator.guard import MOST_REQUESTS, guarded  # noqa: PLC0415
-        from laggard.pipeline.investigator.live import News  # noqa: PLC0415
-        from laggard.pipeline.investigator.reading import Reading  # noqa: PLC0415
-        from laggard.pipeline.investigator.tokens import token_of  # noqa: PLC0415
-        from laggard.pipeline.web.listen import ListenError  # noqa: PLC0415
-        from laggard.pipeline.web.server import serve as serve_app  # noqa: PLC0415
-        from laggard.pipeline.wiring import asked  # noqa: PLC0415
-
         lacking = ""
         try:
             check_existing(settings)  # which the next line changes

@@ -15,10 +15,10 @@ import click
 
 from laggard.pipeline.claims import Claimed, holder_of
 from laggard.pipeline.cli.exits import BUSY, USAGE, CommandError
-from laggard.pipeline.cli.measure import check_supervised, told_of
+from laggard.pipeline.cli.measured import check_supervised, told_of
 from laggard.pipeline.cli.options import duration_option, same_settings, setting_flag, to_type, with_settings
+from laggard.pipeline.cli.page import asking
 from laggard.pipeline.cli.part import claimed
-from laggard.pipeline.cli.serve import asking
 from laggard.pipeline.cli.traced import told_of as traced_of
 from laggard.pipeline.cli.traced import traces
 from laggard.pipeline.explaining.units import counted

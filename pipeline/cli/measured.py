@@ -1,0 +1,37 @@
+"""What the settings say to measure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.cli.exits import USAGE, CommandError
+from laggard.pipeline.cli.options import to_type
+from laggard.pipeline.settings.sources import LinesSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from laggard.pipeline.records.frame import KeyedBy
+    from laggard.pipeline.settings import Settings
+
+STANDARD_INPUT: Final = "-"
+
+
+def told_of(keys: Iterable[tuple[KeyedBy, str]]) -> str:
+    """What is told of which applications and pools, in words."""
+    found = list(dict.fromkeys(keys))
+    words = {"application": "the performance of", "pool": "the members of"}
+    names = {each: ", ".join(key for keyed_by, key in found if keyed_by == each) for each in words}
+    return " and ".join(f"{said} {names[each]}" for each, said in words.items() if names[each])
+
+
+def check_supervised(settings: Settings) -> None:
+    """Raise `CommandError` for a source that only a measure of its own can read."""
+    for source in settings.sources:
+        if isinstance(source, LinesSource) and source.path == STANDARD_INPUT:
+            command = to_type(settings, "measure")
+            raise CommandError(
+                f"{source.place(LinesSource.path)}: source {source.name}: `laggard up` has no standard input to read; "
+                f"expected a file or a named pipe, or `{command}` on its own",
+                USAGE,
+            )
