@@ -155,10 +155,10 @@ def folder(root: int, path: str) -> int:
         A descriptor with `O_PATH`, which the caller closes.
 
     Raises:
-        OSError: there is none, or the kernel has no openat2(2).
+        OSError: there is no directory, or the kernel has no openat2(2).
 
     """
-    return _openat2(root, path, _IN_ROOT | _NO_MAGIC_LINKS)
+    return _openat2(root, path, _IN_ROOT | _NO_MAGIC_LINKS, os.O_DIRECTORY)
 
 
 def mapped(process: str, begin: int, end: int) -> int:
@@ -181,8 +181,8 @@ def program(process: str) -> int:
     return _regular(os.open(path, os.O_PATH | os.O_CLOEXEC), path)
 
 
-def _openat2(folder: int, path: str, resolve: int) -> int:
-    how = _How(os.O_PATH | os.O_CLOEXEC, 0, resolve)
+def _openat2(folder: int, path: str, resolve: int, kind: int = 0) -> int:
+    how = _How(os.O_PATH | os.O_CLOEXEC | kind, 0, resolve)
     found = _syscall(_OPENAT2, folder, os.fsencode(path.lstrip("/")), ctypes.byref(how), ctypes.sizeof(how))
     if found < 0:
         number = ctypes.get_errno()

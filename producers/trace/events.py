@@ -43,7 +43,7 @@ class Kind(IntEnum):
     WAKE = 2
     """`tid` (or the interrupt above it, see `flags`) woke a thread: a = that thread."""
     FORK = 3
-    """a = the new thread, b = its process (as `PROCESS`), 0 if unknown; text = its name."""
+    """a = the new thread, b = its process, 0 if unknown; text = its name."""
     EXEC = 4
     """text = the file."""
     EXIT = 5

@@ -162,8 +162,8 @@ def _packets(trace: Trace) -> Packets:
         for kind, parts in found.items():
             rows = batch.events[batch.events["kind"] == kind]
             if len(rows) and sizes[kind] < MAX_PACKETS:
-                parts.append(rows[["ts", "a"]].copy())
-                sizes[kind] += len(rows)
+                parts.append(rows[["ts", "a"]][: MAX_PACKETS - sizes[kind]].copy())
+                sizes[kind] += len(parts[-1])
     sent, received = (
         (
             np.concatenate([part["a"] for part in parts]) if parts else np.zeros(0, np.int64),

@@ -203,7 +203,9 @@ def test_from_start_to_stop(traced: Traced) -> None:
     assert re.fullmatch(r"Stopped: 22 requests out of [\d,]+ events over \d+ s\.\n", out), out
     assert not traced.marker.exists()
     assert traced.run("trace", "status")[0] == NO_DATA
-    assert traced.run("trace", "stop")[:2] == (0, "Nothing is traced here.\n")
+    code, out, _ = traced.run("trace", "stop")
+    assert code == 0
+    assert out.startswith("Nothing is traced here")  # it may remove what another test's recorder has just made
 
     found = traced.requests()
     assert len(found) == 22

@@ -267,10 +267,11 @@ class Instance:
                 self._marker.unlink()
             self._marker = None
         until = time.monotonic() + _BUSY_S
-        while not _removed(self.path):
-            if time.monotonic() > until:
-                raise TracingError(errno.EBUSY, f"{self.path}: is held by another program")
-            time.sleep(0.01)
+        with contextlib.suppress(FileNotFoundError):  # another recorder was faster
+            while not _removed(self.path):
+                if time.monotonic() > until:
+                    raise TracingError(errno.EBUSY, f"{self.path}: is held by another program")
+                time.sleep(0.01)
         for probe in self._probes:
             with contextlib.suppress(FileNotFoundError):
                 _append(self._root / "dynamic_events", f"-:{self.group}/{probe.event}")
@@ -286,7 +287,10 @@ def remove_stale(root: Path = TRACEFS) -> list[str]:
     """
     removed = []
     with contextlib.suppress(OSError):
-        removed = [path.name for path in (root / "instances").glob(f"{PREFIX}*") if _removed(path)]
+        for path in list((root / "instances").glob(f"{PREFIX}*")):
+            with contextlib.suppress(FileNotFoundError):  # another recorder was faster
+                if _removed(path):
+                    removed.append(path.name)
     with contextlib.suppress(OSError):
         for line in (root / "dynamic_events").read_text().splitlines():
             event = line.split()[0].partition(":")[2]
@@ -319,11 +323,9 @@ def _stale_markers(root: Path) -> list[Path]:
 
 
 def _removed(path: Path) -> bool:
-    """Remove an instance, and return whether it is gone."""
+    """Remove an instance, and return whether that worked: it is in use otherwise. Raises `FileNotFoundError`."""
     try:
         path.rmdir()
-    except FileNotFoundError:
-        return True
     except OSError as error:
         if error.errno in {errno.EBUSY, errno.ENODEV}:  # the latter while another program removes it, too
             return False

@@ -50,9 +50,6 @@ RECORD: Final = np.dtype(
 FAILED: Final = 255
 """A temporary kind before `with_failures`: the current call of `tid` reported the error `a`."""
 
-_NEAR: Final = 1000
-"""The end of a call comes within this number of events after its name."""
-
 MOST_TEXTS: Final = 1_000_000
 """If a trace has this many texts, further names are left out."""
 
@@ -177,13 +174,20 @@ def with_failures(rows: NDArray[np.void]) -> NDArray[np.void]:
     told = np.flatnonzero(rows["kind"] == FAILED)
     if not len(told):
         return rows
-    for row in told.tolist():
-        near = rows[row + 1 : row + _NEAR]
-        end = np.flatnonzero((near["tid"] == rows["tid"][row]) & (near["kind"] == Kind.SYSCALL_EXIT))
-        if len(end):
-            near["b"][end[0]] = rows["a"][row]
+    calls = np.flatnonzero(np.isin(rows["kind"], (Kind.SYSCALL_ENTER, Kind.SYSCALL_EXIT)))
+    calls = calls[np.argsort(rows["tid"][calls], kind="stable")]
+    # The next event of a call of the same thread is the end of this one. Otherwise that is missing.
+    after = np.searchsorted(_place_of(rows, calls), _place_of(rows, told))
+    told, ends = told[after < len(calls)], calls[after[after < len(calls)]]
+    own = (rows["tid"][ends] == rows["tid"][told]) & (rows["kind"][ends] == Kind.SYSCALL_EXIT)
+    rows["b"][ends[own]] = rows["a"][told[own]]
     found: NDArray[np.void] = rows[rows["kind"] != FAILED]
     return found
+
+
+def _place_of(rows: NDArray[np.void], places: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Return numbers that order events by thread, then by time."""
+    return (rows["tid"][places].astype(np.int64) << 32) + places
 
 
 def _failed(records: NDArray[np.void]) -> NDArray[np.void]:

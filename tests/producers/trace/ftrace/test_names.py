@@ -73,3 +73,12 @@ def test_an_error_is_what_its_call_returns() -> None:
     assert found["b"].tolist() == [0, 0, -111, 0, 0]
     # The call's end may be missing.
     assert with_failures(rows[:2])["ts"].tolist() == [0]
+    rows["kind"][3], rows["b"] = Kind.SYSCALL_ENTER, 0
+    assert not with_failures(rows)["b"].any()
+
+
+def test_an_error_finds_its_call_behind_the_events_of_other_threads() -> None:
+    rows = np.zeros(10_002, EVENT)
+    rows["text"], rows["tid"], rows["kind"] = NO_TEXT, 6, Kind.SYSCALL_EXIT
+    rows["tid"][[0, -1]], rows["kind"][0], rows["a"][0] = 5, FAILED, -111
+    assert np.flatnonzero(with_failures(rows)["b"]).tolist() == [10_000]
