@@ -22,57 +22,54 @@ class KafkaSettings(Section, table="kafka"):
 
     client: Setting[Client] = Choice(
         "auto",
-        "The library that workers read and write Kafka with. `auto` takes librdkafka where it is installed "
-        "(`pip install '.[librdkafka]'` in a checkout): the same results for a fraction of the CPU time.",
+        "The Kafka library of workers. `auto` uses librdkafka if it is installed (`pip install '.[librdkafka]'` in a "
+        "checkout), which needs a fraction of the CPU time for the same results.",
         choices=("auto", "kafka-python", "librdkafka"),
     )
     security: Setting[Security] = Choice(
-        "plaintext", "How connections to the brokers are protected.", choices=("plaintext", "tls")
+        "plaintext", "The protection of connections to the brokers.", choices=("plaintext", "tls")
     )
     ca_file = File(
         "",
-        "The certificates of the authorities that vouch for the brokers, and for `kafka.token_url`, as PEM; empty for "
-        "those that the system trusts.",
+        "The certificate authorities of the brokers and of `kafka.token_url`, as PEM. Empty: those of the system.",
     )
-    certificate_file = File(
-        "", "The certificate that laggard shows to the brokers, with those between it and its authority, as PEM."
-    )
-    key_file = File("", "The private key of that certificate, as PEM; empty where it is in the same file.")
-    key_password = Text("", "What the private key is encrypted with; empty for a key that is not.", secret=True)
+    certificate_file = File("", "The client certificate for the brokers, with its intermediate certificates, as PEM.")
+    key_file = File("", "The private key of that certificate, as PEM. Empty if the same file has it.")
+    key_password = Text("", "The password of the private key. Empty if it is not encrypted.", secret=True)
     key_password_file = File("", "A file whose first line is `kafka.key_password`.", excludes="kafka.key_password")
     sasl: Setting[Sasl] = Choice(
         "none",
-        "How laggard tells the brokers who it is, beside a certificate.",
+        "The SASL mechanism with which laggard authenticates to the brokers.",
         choices=("none", "plain", "scram-sha-256", "scram-sha-512", "oauthbearer"),
     )
     username = Text(
-        "", "The user for `plain` and `scram-sha-...`; for `oauthbearer` with `kafka.token_url` the client's id."
+        "", "The user for `plain` and `scram-sha-...`, or the client id for `oauthbearer` with `kafka.token_url`."
     )
-    password = Text("", "The user's password, or the client's secret.", secret=True)
+    password = Text("", "The password of that user, or the client secret.", secret=True)
     password_file = File("", "A file whose first line is `kafka.password`.", excludes="kafka.password")
     token_file = File(
         "",
-        "For `oauthbearer`: a file with a token, read anew for each connection, for instance a projected token of "
-        "Kubernetes.",
+        "For `oauthbearer`: a file with a token, such as a projected token of Kubernetes. It is read for each "
+        "connection.",
         excludes="kafka.token_url",
     )
     token_url = Text(
         "",
-        "For `oauthbearer`: where a token is fetched with the client credentials `kafka.username` and "
-        "`kafka.password`: an https address.",
+        "For `oauthbearer`: the https address that issues tokens for the client credentials `kafka.username` and "
+        "`kafka.password`.",
         check=check_token_url,
     )
-    token_scope = Text("", "What is asked for as the scope of such a token; empty for nothing.")
+    token_scope = Text("", "The scope of such a token. Empty for none.")
     session_timeout = Duration(
         "6s",
-        "A worker that the brokers have not heard of for so long loses its partitions to others. The brokers' "
-        "`group.min.session.timeout.ms` is its lower bound, by default 6 s.",
+        "A worker that sends no heartbeat for this time loses its partitions to others. The brokers' "
+        "`group.min.session.timeout.ms`, by default 6 s, is the least value.",
         minimum="1s",
         maximum="5m",
     )
     request_timeout = Duration(
         "5s",
-        "A call that the brokers have not answered for so long has failed, and is tried again.",
+        "A request without an answer for this time has failed, and is retried.",
         minimum="1s",
         maximum="2m",
     )

@@ -63,45 +63,46 @@ def settings_page() -> str:
     lines = [
         "# Settings",
         "",
-        "A setting is looked for in three places; the later one wins:",
+        "Settings come from three places. A later one overrides an earlier one:",
         "",
-        f"1. the configuration file: the one that `--config` or `${CONFIG_VARIABLE}` names, else the first one there",
-        "   of `./laggard.toml`, `~/.config/laggard/laggard.toml` and `/etc/laggard/laggard.toml`",
-        "   ([a sample](laggard.toml); the part of a name before the point is the TOML table);",
-        "2. the environment: `gaussian.context` is `LAGGARD_GAUSSIAN_CONTEXT`;",
-        "3. the command line: `--set gaussian.context=4h`, and the flags of a command such as `--bus`.",
+        f"1. The configuration file: the one named by `--config` or `${CONFIG_VARIABLE}`, otherwise the first existing",
+        "   one of `./laggard.toml`, `~/.config/laggard/laggard.toml` and `/etc/laggard/laggard.toml`",
+        "   ([a sample](laggard.toml)). The part of a name before the point is the TOML table.",
+        "2. The environment: `gaussian.context` is `LAGGARD_GAUSSIAN_CONTEXT`.",
+        "3. The command line: `--set gaussian.context=4h`, and the flags of a command such as `--bus`.",
         "",
-        "A value that cannot be used, or a name that does not exist, is an error that says where it stands and what",
-        "was expected. `laggard doctor` checks all of it.",
+        "An invalid value or an unknown name is an error with its place and the expected value. `laggard doctor`",
+        "checks all settings.",
         "",
-        "A configuration file that another user could have written is refused, wherever it was found: it has to belong",
-        "to root, to the user who runs laggard, or to who called `sudo`, and nobody else may write it. Its group may",
-        "where that is root's, or the owner's private one: of his name, and with no other member. Of a link, what it",
-        "leads to counts. The same holds for the embedded bus's file, for what laggard keeps in the directory `state`,",
-        "and for the folders above them; but others may write to a folder with the sticky bit, such as `/tmp`, and to",
-        "one that root mounted so, such as an `emptyDir` of Kubernetes: each file in it is checked.",
+        "A configuration file that another user could have written is rejected. It must belong to root, to the user",
+        "who runs laggard, or to the user who called `sudo`, and other users must not be able to write it. Its group",
+        "may write it if that is root's group, or the private group of the owner: with the same name and no other",
+        "member. For a link, its target counts. The same holds for the embedded bus's file, for the files in the",
+        "directory `state`, and for the folders above them. Other users may write to a folder with the sticky bit,",
+        "such as `/tmp`, and to one that root mounted with their permission, such as an `emptyDir` of Kubernetes:",
+        "each file in it is checked.",
         "",
-        "| setting | kind | default | bounds | what it is |",
+        "| setting | kind | default | bounds | meaning |",
         "|---|---|---|---|---|",
         *map(_row, SETTINGS),
         "",
         "## Secrets",
         "",
         *textwrap.wrap(
-            "What processes and clients say is recorded, shown on the page and sent to Kafka. Before that `***` takes "
-            "the place of secrets in command lines, in names of processes and threads, and in what traced requests and "
-            "their spans ask for (whose queries are dropped anyway), unless `redaction.enabled` is false. Of access "
-            "logs only times and statuses are kept, of stacks the names of functions. Hidden are:",
+            "Texts of processes and clients are recorded, shown on the page and sent to Kafka. Before that, `***` "
+            "replaces secrets in command lines, in names of processes and threads, and in the targets of traced "
+            "requests and their spans (whose queries are always dropped), unless `redaction.enabled` is false. Access "
+            "logs only contribute times and statuses, stacks the names of functions. These secrets are hidden:",
             118,
         ),
         "",
         "- the value of a name that ends with one of these, or with one of `redaction.names`, as `--NAME=VALUE`,",
-        "  `--NAME VALUE`, `NAME=VALUE`, `NAME: VALUE`, `?NAME=VALUE` or in JSON; those of up to four letters only as",
-        "  a word of their own:",
+        "  `--NAME VALUE`, `NAME=VALUE`, `NAME: VALUE`, `?NAME=VALUE` or in JSON; names of up to four letters only",
+        "  match whole words:",
         *textwrap.wrap(
             f"{', '.join(f'`{name}`' for name in NAMES)};", 118, initial_indent="  ", subsequent_indent="  "
         ),
-        "- what follows a letter that stands for a password:",
+        "- the value of an option that is a password:",
         *textwrap.wrap(
             "; ".join(
                 f"{', '.join(f'`-{each}`' for each in letters)} of {names.replace('|', ', ')}"
@@ -116,23 +117,23 @@ def settings_page() -> str:
         "  in PEM; keys by their shape: of Amazon, Google, GitHub, GitLab, Slack, Stripe, Vault, npm, PyPI, Docker,",
         "  SendGrid, DigitalOcean, and `sk-...`.",
         "",
-        "A secret that stands alone, as in `login alice hunter2`, is not known as one: set",
-        "`agent.command_lines = false` where programs are called so.",
+        "A secret without a name, as in `login alice hunter2`, is not detected: set `agent.command_lines = false` if",
+        "programs are called like this.",
         "",
         "## Sources",
         "",
-        "`laggard measure`, and `laggard up` where there are any, read the sources that the configuration file has:",
+        "`laggard measure` reads the sources in the configuration file, and so does `laggard up` if there are any:",
         "",
         "```toml",
         *_EXAMPLE,
         "```",
         "",
-        "| key of every source | kind | default | bounds | what it is |",
+        "| key of every source | kind | default | bounds | meaning |",
         "|---|---|---|---|---|",
         *(_row(key) for key in Source.declared() if key is not Source.kind),
         "",
         *sources,
-        "## How a kind is written",
+        "## Formats of values",
         "",
         "| kind | in TOML, a variable or a flag |",
         "|---|---|",
@@ -143,7 +144,7 @@ def settings_page() -> str:
 
 def sample_file() -> str:
     """A `laggard.toml` with every setting at its default, as a comment."""
-    lines = ["# Every setting of laggard with its default. Take the # away from what you change.", ""]
+    lines = ["# All settings of laggard with their defaults. Remove the # from those that you change.", ""]
     table = ""
     for setting in sorted(SETTINGS, key=lambda setting: "." in setting.name):
         head, _, last = setting.name.rpartition(".")
@@ -173,7 +174,7 @@ def _source_kind(name: str, kind: type[Source]) -> list[str]:
         "",
         *textwrap.wrap(f"{kind.help[:1].upper()}{kind.help[1:]}", 118),
         "",
-        "| key | kind | default | bounds | what it is |",
+        "| key | kind | default | bounds | meaning |",
         "|---|---|---|---|---|",
         *(_row(key) for key in kind.declared() if key.name not in vars(Source)),
         "",

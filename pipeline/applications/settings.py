@@ -37,13 +37,13 @@ class ApplicationsSettings(Section, table="applications"):
 
     hosts = Mapped(
         "",
-        "Which hosts serve which application: by application their names, or patterns such as `web-*`, separated by "
-        "blanks. Their counters are what its performance is explained by.",
+        "The hosts of each application: their names or patterns such as `web-*`, separated by spaces. Their counters "
+        "explain its performance.",
         check=_check_applications,
     )
     pattern = Text(
         "",
-        "A regular expression for names of hosts whose group `application` names the application that a host serves: "
+        "A regular expression for host names, whose group `application` is the application of a host: "
         "`(?P<application>[a-z]+)-[a-z]+-[0-9]+`. Empty for none.",
         check=_check_pattern,
     )
@@ -54,53 +54,53 @@ class RegressionSettings(Section, table="regression"):
 
     performance = Words(
         "response_time_mean_s,throughput_per_s",
-        "Which performance metrics of an application are explained, each by a model of its own.",
+        "The performance metrics of an application to explain, each by a model of its own.",
     )
     candidates = Count(
         "100",
-        "So many metrics of its hosts, those that go with the performance best, a model is chosen from.",
+        "The number of metrics of its hosts from which a model is chosen: those that correlate best with the "
+        "performance.",
         minimum="1",
         maximum="10000",
     )
     window = Count(
         "10",
-        "From so many intervals a first model is built; the published method compares as many with those before.",
+        "The number of intervals for a first model. The published method also compares this many with the ones before.",
         minimum="4",
         maximum="60",
     )
     minimum_gain = Number(
         "0.01",
-        "By so much one more metric has to raise the share of the variance that a model tells (R²).",
+        "The least gain in explained variance (R²) for another metric in a model.",
         minimum="0",
         maximum="1",
     )
     significance = Ratio(
         "5%",
-        "Of the published method: a model is built anew where its errors differ from those before so much that chance "
-        "does so more rarely.",
+        "Of the published method: a model is rebuilt if the p-value of the change of its errors is below this.",
         minimum="0.01%",
         maximum="50%",
     )
     kind: Setting[Kind] = Choice(
         "linear",
-        "What a model is: `linear`, an equation; or nearest `neighbours`, a regression `tree`, or `boosting`, which "
-        "need scikit-learn: `pip install '.[models]'` in a checkout.",
+        "The kind of model: `linear`, an equation; nearest `neighbours`; a regression `tree`; or `boosting`. All but "
+        "the first need scikit-learn: `pip install '.[models]'` in a checkout.",
         choices=("linear", "neighbours", "tree", "boosting"),
     )
     criterion: Setting[Criterion] = Choice(
         "residuals",
-        "What tells by the published method that a model does not hold any more: its errors, or that R² is below 0.8.",
+        "Of the published method: a model is invalid by its errors (`residuals`), or if R² is below 0.8 (`r2`).",
         choices=("residuals", "r2"),
     )
     method: Setting[Method] = Choice(
         "adaptive",
-        "How models are built and given up: `published`, as in the paper that the operator comes from, or `adaptive`, "
-        "which names host and resource after fewer intervals, and more surely.",
+        "How models are built and replaced: `published`, as in the paper behind this operator, or `adaptive`, which "
+        "names host and resource after fewer intervals, and more reliably.",
         choices=("adaptive", "published"),
     )
     false_rebuilds = Rate(
         "1/day",
-        "So often a model of an application that still holds may be given up.",
+        "The rate at which valid models of an application may be replaced.",
         minimum="1/month",
         maximum="10/minute",
     )

@@ -16,24 +16,22 @@ class GrafanaSettings(Section, table="grafana"):
 
     url = Text(
         "",
-        "Where Grafana is, for `laggard grafana`, with the path that it is served under: `https://grafana.example.com`.",
+        "The address of Grafana for `laggard grafana`, with its path: `https://grafana.example.com`.",
         check=_check_grafana_url,
     )
     token = Text(
         "",
-        "A token of a service account there. The role Admin has all the rights; `laggard grafana check` tells which of "
-        "them are missing.",
+        "A token of a Grafana service account. The role Admin has all permissions; `laggard grafana check` lists the "
+        "missing ones.",
         secret=True,
     )
     token_file = File("", "A file whose first line is `grafana.token`.", excludes="grafana.token")
-    ca_file = File(
-        "", "The certificates of the authorities that vouch for Grafana, as PEM; empty for those that are usual."
-    )
+    ca_file = File("", "The certificate authorities of Grafana, as PEM. Empty: those of the system.")
     data_source = Text(
         "",
-        "The uid or the name of Grafana's data source for the Prometheus that scrapes laggard; empty for the only one, "
-        "or the default one. Where the token may not list data sources: the uid.",
+        "The uid or name of Grafana's data source for the Prometheus that scrapes laggard. Empty: the only one, or "
+        "the default one. A token that may not list data sources needs the uid.",
     )
     timeout = Duration(
-        "10s", "A call that Grafana has not answered for so long has failed.", minimum="1s", maximum="5m"
+        "10s", "A request without an answer from Grafana for this time has failed.", minimum="1s", maximum="5m"
     )

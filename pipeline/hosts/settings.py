@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 class GaussianSettings(Section, table="gaussian"):
     """The operator `gaussian`."""
 
-    context = Duration("4h", "How far back the model of what is usual looks.", minimum="1m", maximum="366d")
+    context = Duration("4h", "The time over which the baseline looks back.", minimum="1m", maximum="366d")
     minimum_features = Count(
-        "10", "A row is scored only when this many of its features vary.", minimum="1", maximum="10000"
+        "10", "A row is scored only if at least this many of its features vary.", minimum="1", maximum="10000"
     )
     likelihood: Setting[Likelihood] = Choice(
         "scale_free",
-        "How unusual a value is: by its deviation alone, whatever its unit, or by the likelihood of the paper that the "
-        "operator comes from.",
+        "The score of a value: `scale_free`, by its deviation alone, whatever its unit; or `paper`, by the "
+        "likelihood of the paper behind this operator.",
         choices=("scale_free", "paper"),
     )
     false_alarms = Rate(
         "1/day",
-        "The false-alarm budget of a host: so many incidents are told where nothing is wrong.",
+        "The false-alarm budget of a host: the incidents to expect without any fault.",
         minimum="1/month",
         maximum="10/minute",
     )
@@ -44,10 +44,10 @@ class FeaturesSettings(Section, table="features"):
 
     rising = Words(
         "",
-        "Features of which only a rise is an anomaly, each a name or its end: `latency_s`. Of a feature that is named "
-        "nowhere a fall that lasts is one, too; of processes and hosts only rises are.",
+        "Features of which only a rise is an anomaly, each a name or its end, such as `latency_s`. For features in "
+        "neither list a lasting fall is an anomaly, too, except for those of processes and hosts.",
     )
-    falling = Words("", "Features of which only a fall is an anomaly, likewise: `availability_ratio`.")
+    falling = Words("", "Features of which only a fall is an anomaly, likewise, such as `availability_ratio`.")
 
 
 class CpuSettings(Section, table="cpu"):
@@ -55,47 +55,47 @@ class CpuSettings(Section, table="cpu"):
 
     conditions = Words(
         "cpu,quota,io_pressure,memory_pressure",
-        "What counts as high use: `cpu`, a process that uses `cpu.threshold` of all CPUs; `single_cpu`, one that uses "
-        "that share of one CPU, which is ordinary where programs compute; `spikes`, one that does the former often, "
-        "but for a short time; `quota`, one whose cgroup uses up its CPU quota; `io_pressure` and `memory_pressure`, "
-        "a host on which tasks wait for I/O or memory, or a process in whose cgroup they do.",
+        "The conditions of prolonged use. `cpu`: a process uses `cpu.threshold` of all CPUs. `single_cpu`: it uses "
+        "that share of one CPU, which is normal for programs that compute. `spikes`: it uses much CPU often, for a "
+        "short time each. `quota`: its cgroup runs out of CPU quota. `io_pressure` and `memory_pressure`: tasks of "
+        "the host, or of the cgroup of a process, wait for I/O or memory.",
         choices=("cpu", "single_cpu", "spikes", "quota", "io_pressure", "memory_pressure"),
     )
     threshold = Ratio(
         "85%",
-        "From which share on the use of all CPUs is high; with `single_cpu`, that of one CPU.",
+        "The share of all CPUs (of one CPU for `single_cpu`) from which use is high.",
         minimum="1%",
         maximum="100%",
     )
     duration = Duration(
         "5s",
-        "Use that has been high for so long is an event, which ends when it has been low again for so long. Dips that "
-        "are shorter divide it into phases.",
+        "Use that is high for this time is an event. The event ends when use is low for this time. Shorter dips "
+        "divide it into phases.",
         minimum="1s",
         maximum="1h",
     )
     quota = Ratio(
         "50%",
-        "For `quota`: from which share of periods on in which it is used up a process runs out of CPU quota.",
+        "For `quota`: the share of periods with a used-up quota from which a process runs out of CPU quota.",
         minimum="1%",
         maximum="100%",
     )
     io_pressure = Ratio(
         "85%",
-        "For `io_pressure`: from which share of time on in which some task waits for I/O that is high.",
+        "For `io_pressure`: the share of time in which some task waits for I/O from which pressure is high.",
         minimum="1%",
         maximum="100%",
     )
     memory_pressure = Ratio("60%", "For `memory_pressure`: the same for memory.", minimum="1%", maximum="100%")
     spikes = Rate(
-        "6/minute", "For `spikes`: from how many on they are frequent.", minimum="1/minute", maximum="10/minute"
+        "6/minute", "For `spikes`: the rate from which spikes are frequent.", minimum="1/minute", maximum="10/minute"
     )
     smoothing: Setting[Kind] = Choice(
         "none",
-        "Whether each value is taken as it is, or the `mean` over `cpu.window`, or that without outliers (`trimmed`).",
+        "The smoothing of values: `none`, their `mean` over `cpu.window`, or their mean without outliers (`trimmed`).",
         choices=("none", "mean", "trimmed"),
     )
-    window = Duration("5s", "Over how long `cpu.smoothing` takes the mean.", minimum="1s", maximum="1m")
+    window = Duration("5s", "The window of `cpu.smoothing`.", minimum="1s", maximum="1m")
 
 
 class RiverSettings(Section, table="river"):
@@ -103,16 +103,14 @@ class RiverSettings(Section, table="river"):
 
     detector = Text(
         "HalfSpaceTrees",
-        "Which of river's anomaly detectors the operator `river` runs, by the name of its class: `HalfSpaceTrees`, "
-        "`LODA`, `LocalOutlierFactor`, `OneClassSVM`, `GaussianScorer`, `StandardAbsoluteDeviation`, "
-        "`PredictiveAnomalyDetection`. Needs river: `pip install '.[river]'` in a checkout.",
+        "The anomaly detector of river, by the name of its class: `HalfSpaceTrees`, `LODA`, `LocalOutlierFactor`, "
+        "`OneClassSVM`, `GaussianScorer`, `StandardAbsoluteDeviation`, `PredictiveAnomalyDetection`. Needs river: "
+        "`pip install '.[river]'` in a checkout.",
     )
-    parameters = Mapped(
-        "", "Parameters of that class, as river's documentation has them: numbers, texts, true or false."
-    )
+    parameters = Mapped("", "Parameters of that class, see river's documentation: numbers, texts, true or false.")
     context = Duration(
         "4h",
-        "How far back the model of what is usual for a counter looks; the detector sees how far it is above that.",
+        "The time over which the baseline of a counter looks back. The detector sees the deviation from it.",
         minimum="1m",
         maximum="366d",
     )

@@ -19,43 +19,43 @@ class ServeSettings(Section, table="serve"):
 
     listen = ListenAddress(
         "127.0.0.1:9463",
-        "Where the page, the investigator, is served. Port 0 takes any free one. An address that other machines can "
-        "reach needs `serve.token`, or `serve.proxies`.",
+        "The address of the page. Port 0 uses any free one. An address that other machines can reach needs "
+        "`serve.token` or `serve.proxies`.",
     )
     url = Text(
         "",
-        "Where people reach the page from where they are, for links to it in alerts, in Grafana and in what is copied: "
-        "`https://laggard.example.com`. Empty for no links in alerts.",
+        "The address of the page for people, in links of alerts, Grafana and copied texts: "
+        "`https://laggard.example.com`. Empty: no links in alerts.",
         check=_check_page_url,
     )
     token = Text(
         "",
-        "What a person types, or a program sends as `Authorization: Bearer TOKEN`, to see and to change; where it is "
-        "empty, see `serve.require_token`.",
+        "The token to view and to change: people type it, programs send it as `Authorization: Bearer TOKEN`. If it "
+        "is empty, see `serve.require_token`.",
         secret=True,
     )
-    read_token = Text("", "The same for those who may see everything and change nothing.", secret=True)
+    read_token = Text("", "The token to view everything and to change nothing.", secret=True)
     require_token = Choice(
         "auto",
-        "Whether the page asks for a token where none is set and no proxy says who asks. `auto`: where laggard runs as "
-        "root and people have accounts on the machine, or where users do not see each other's processes (`hidepid`). "
-        "It is generated, and kept in the file `serve.token` in the directory `state`.",
+        "Whether the page asks for a token if none is set and no proxy names the person. `auto`: if laggard runs as "
+        "root and people have accounts on the machine, or if users do not see each other's processes (`hidepid`). "
+        "The token is generated and stored in the file `serve.token` in the directory `state`.",
         choices=("auto", "always", "never"),
     )
     hosts = Words(
         "",
-        "Names by which the page is called, beside that of `serve.listen` and of this machine: a request for another "
-        "one is refused, for it may be DNS rebinding.",
+        "More host names of the page, in addition to that of `serve.listen` and of this machine. Requests for other "
+        "names are rejected, since they may be DNS rebinding.",
     )
     proxies = Words(
         "",
-        "Addresses or networks, `10.0.0.7` or `10.0.0.0/24`, of proxies that say who asks, in the header "
-        "`serve.proxy_header`. From elsewhere that header is not believed.",
+        "Addresses or networks, `10.0.0.7` or `10.0.0.0/24`, of proxies that name the person in the header "
+        "`serve.proxy_header`. From other addresses the header is ignored.",
     )
-    proxy_header = Text("X-Forwarded-User", "The header in which a proxy names the person who asks.")
+    proxy_header = Text("X-Forwarded-User", "The header in which a proxy names the person.")
     editors = Words(
         "*",
-        "Who of those that a proxy names may set marks, pin metrics and replay dead letters: names, or patterns such "
-        "as `*@example.com`. All others see everything and change nothing.",
+        "The persons named by a proxy who may set marks, pin metrics and replay dead letters: names, or patterns "
+        "such as `*@example.com`. All others may view everything and change nothing.",
     )
-    memory_bytes = Size("1GiB", "How much memory the page may hold, see `agent.memory_bytes`.", minimum="128MiB")
+    memory_bytes = Size("1GiB", "The most memory of the page's server, see `agent.memory_bytes`.", minimum="128MiB")

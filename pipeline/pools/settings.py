@@ -50,26 +50,25 @@ class PoolsSettings(Section, table="pools"):
 
     threads = Words(
         "",
-        "Processes whose threads the agent compares with each other: their names, or patterns such as `java*`. Threads "
-        "that are called alike but for a number at the end are a pool.",
+        "Processes whose threads the agent compares: their names or patterns such as `java*`. Threads with the same "
+        "name except for a number at the end form a pool.",
         check=_check_threads,
     )
     discover = Flag(
         "true",
-        "Whether the agent finds pools of prefork workers by itself: processes that one parent forked, and that go on "
-        "with its program. Where `agent.command_lines` is true, those that call themselves by different titles are "
-        "different pools.",
+        "Whether the agent finds pools of prefork workers: processes that one parent forked, and that still run its "
+        "program. With `agent.command_lines`, processes that set different titles are different pools.",
     )
     minimum = Count(
         "3",
-        "From so many members on, each there for 10 s, it is a pool that the agent publishes.",
+        "The least number of members of a pool that the agent publishes. Each must exist for 10 s.",
         minimum="2",
         maximum="1000",
     )
     members = Mapped(
         "",
-        "Pools of processes or of hosts: by pool patterns `HOST/PROCESS` such as `web-*/gunicorn`, or `HOST` alone, "
-        "separated by blanks. Worth comparing is what does the same work.",
+        "Pools of processes or of hosts: patterns `HOST/PROCESS` such as `web-*/gunicorn`, or `HOST` alone, "
+        "separated by spaces. Members should do the same work.",
         check=_check_members,
     )
 
@@ -79,13 +78,13 @@ class CovarianceSettings(Section, table="covariance"):
 
     method: Setting[Literal["adaptive", "published"]] = Choice(
         "adaptive",
-        "How members of a pool are compared: `published`, as in the paper that the operator comes from, or `adaptive`, "
-        "which finds short deviations too, and says how members deviate.",
+        "How members of a pool are compared: `published`, as in the paper behind this operator, or `adaptive`, which "
+        "also finds short deviations, and says how members deviate.",
         choices=("adaptive", "published"),
     )
     windows = Words(
         "12,48,192",
-        "Over how many of the newest ticks members are compared, the shortest first; beside that over all of them.",
+        "The windows of the comparison in ticks, the shortest first. Another window is the life of a member.",
         check=_check_windows,
     )
     false_alarms = Rate(
@@ -93,7 +92,7 @@ class CovarianceSettings(Section, table="covariance"):
     )
     replicates = Count(
         "1000",
-        "How many bootstrap samples the p-values of a report on a pool come from; 0 for none.",
+        "The bootstrap samples for the p-values in a report on a pool. 0 for none.",
         minimum="0",
         maximum="100000",
     )

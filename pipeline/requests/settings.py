@@ -20,32 +20,32 @@ class RequestsSettings(Section, table="requests"):
 
     eps = Text(
         "auto",
-        "Requests of which the times spent in each state differ by no more than this are neighbours; who is farther "
-        "from all that have many is out of line. `auto` estimates it from the requests; the paper that the operator "
-        "comes from has 25ms.",
+        "Requests are neighbors if their times in each state differ by at most this. A request is an outlier if it "
+        "is farther from all requests with many neighbors. `auto` estimates it from the requests; the paper behind "
+        "this operator has 25ms.",
         check=_check_eps,
     )
     minimum_points = Count(
         "100",
-        "With so many neighbours a request is usual; fewer while there are few requests.",
+        "A request with this many neighbors is normal. Fewer suffice while there are few requests.",
         minimum="2",
         maximum="10000",
     )
     reference = Count(
         "10000",
-        "With so many of the newest requests of its service each one is compared.",
+        "The number of the newest requests of its service with which each request is compared.",
         minimum="200",
         maximum="100000",
     )
     method = Choice(
         "adaptive",
-        "How `laggard replay` judges requests: `adaptive`, each by those before it, as a worker always does; or "
-        "`published`, as in the paper that the operator comes from: at the end, each by all others.",
+        "How `laggard replay` compares requests: `adaptive`, each with those before it, as a worker does; or "
+        "`published`, as in the paper behind this operator: at the end, each with all others.",
         choices=("adaptive", "published"),
     )
     false_alarms = Rate(
         "1/day",
-        "The false-alarm budget of a service for this operator: for more requests out of line than usual.",
+        "The false-alarm budget of a service for this operator, which reports an unusual rate of outliers.",
         minimum="1/month",
         maximum="10/minute",
     )

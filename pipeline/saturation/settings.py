@@ -10,7 +10,7 @@ class SaturationSettings(Section, table="saturation"):
 
     duration = Duration(
         "2m",
-        "A resource whose mean use over about this long reaches its limit is reported as saturated.",
+        "A resource is saturated if its mean use over about this time reaches its limit.",
         minimum="10s",
         maximum="1h",
     )
@@ -22,36 +22,36 @@ class SaturationSettings(Section, table="saturation"):
     )
     cpu = Ratio(
         "60%",
-        "The limit of the share of time for which the CPUs are busy and some task waits for one.",
+        "The limit of the share of time in which the CPUs are busy and some task waits for one.",
         minimum="1%",
         maximum="100%",
     )
-    heat = Ratio("20%", "The limit of the share of time for which heat slows a CPU.", minimum="1%", maximum="100%")
+    heat = Ratio("20%", "The limit of the share of time in which heat throttles a CPU.", minimum="1%", maximum="100%")
     memory_pressure = Ratio(
-        "20%", "The limit of the share of time for which some task waits for memory.", minimum="1%", maximum="100%"
+        "20%", "The limit of the share of time in which some task waits for memory.", minimum="1%", maximum="100%"
     )
     memory = Ratio(
         "95%",
-        "The limit of the share of memory that is in use, the host's or a control group's.",
+        "The limit of the used share of memory, of the host or of a control group.",
         minimum="1%",
         maximum="100%",
     )
     disk = Ratio(
         "60%",
-        "The limit of the share of time for which a disk is busy and some task waits for I/O.",
+        "The limit of the share of time in which a disk is busy and some task waits for I/O.",
         minimum="1%",
         maximum="100%",
     )
-    filesystem = Ratio("95%", "The limit of the share of a filesystem that is in use.", minimum="1%", maximum="100%")
+    filesystem = Ratio("95%", "The limit of the used share of a filesystem.", minimum="1%", maximum="100%")
     descriptors = Ratio(
         "90%",
-        "The limit of the share of file descriptors that are in use, the kernel's or a process's.",
+        "The limit of the used share of file descriptors, of the kernel or of a process.",
         minimum="1%",
         maximum="100%",
     )
     pids = Ratio(
         "90%",
-        "The limit of the share of process ids that are in use, the kernel's or a control group's.",
+        "The limit of the used share of process ids, of the kernel or of a control group.",
         minimum="1%",
         maximum="100%",
     )

@@ -59,7 +59,7 @@ class GeneralSettings(Section):
 
     state = Directory(
         "",
-        "The directory for what laggard keeps on this machine.",
+        "The directory for laggard's own files on this machine.",
         found=_state,
         found_as="`/var/lib/laggard` for root, else `$XDG_STATE_HOME/laggard` (`~/.local/state/laggard`)",
     )
@@ -68,9 +68,8 @@ class GeneralSettings(Section):
     )
     operators = Words(
         "",
-        "The operators that the worker runs. `regression` is about applications, `covariance` about pools, `requests` "
-        "about traced requests, the others "
-        "about hosts.",
+        "The operators that the worker runs: `regression` for applications, `covariance` for pools, `requests` for "
+        "traced requests, the others for hosts.",
         choices=("gaussian", "cpu", "saturation", "river", "regression", "covariance", "requests"),
         found=_operators,
         found_as="`gaussian,cpu,saturation,covariance,requests`, with `regression` where `applications.hosts`, "
@@ -78,8 +77,8 @@ class GeneralSettings(Section):
     )
     sources = Tables(
         "",
-        "Where the performance of applications, and members of pools, come from, for `laggard measure`: a table "
-        "`[[sources]]` for each source, see below.",
+        "The sources of `laggard measure`: performance of applications, or members of pools. Each is a table "
+        "`[[sources]]`, see below.",
     )
 
 
@@ -88,19 +87,19 @@ class BusSettings(Section, table="bus"):
 
     location = Text(
         "",
-        "Where the bus is: the path of the embedded bus's file, or `kafka://HOST:PORT,HOST:PORT` with some of a Kafka "
-        "cluster's brokers. Agent, worker and `laggard why` must agree on it.",
+        "The bus: the path of the embedded bus's file, or `kafka://HOST:PORT,HOST:PORT` with some brokers of a Kafka "
+        "cluster. Agent, worker and `laggard why` must use the same one.",
         found=_location,
         found_as="`laggard.db` in the directory `state`",
         check=_check_location,
     )
     max_bytes = Size(
-        "1GiB", "The embedded bus's file stays below this size; the oldest records go first.", minimum="64MiB"
+        "1GiB", "The largest size of the embedded bus's file. The oldest records are deleted first.", minimum="64MiB"
     )
     retention = Duration(
         "48h",
-        "How long records are kept; no moment before that can be asked about. On Kafka `laggard topics create` gives "
-        "it to the topics that operators read.",
+        "The time for which records are kept. Older moments cannot be queried. On Kafka `laggard topics create` sets "
+        "it on the input topics of operators.",
         minimum="1m",
         maximum="366d",
     )
@@ -109,17 +108,17 @@ class BusSettings(Section, table="bus"):
 class TopicsSettings(Section, table="topics"):
     """The topics."""
 
-    prefix = Text("laggard.", "What the names of all topics begin with.", check=_check_prefix)
+    prefix = Text("laggard.", "The prefix of all topic names.", check=_check_prefix)
     partitions = Count(
         "12",
-        "Into how many partitions `laggard topics create` divides a topic on Kafka: so many workers share an operator "
-        "at most. Better too many than too few: a later change moves hosts between partitions.",
+        "The partitions of each topic that `laggard topics create` makes on Kafka: the most workers that can share "
+        "an operator. Choose too many rather than too few: a later change moves hosts between partitions.",
         minimum="1",
         maximum="10000",
     )
     replication = Count(
         "0",
-        "On how many brokers `laggard topics create` puts a topic; 0 for three, or all where there are fewer.",
+        "The replicas of each topic that `laggard topics create` makes. 0: three, or all brokers if there are fewer.",
         minimum="0",
         maximum="100",
     )
@@ -130,16 +129,16 @@ class WorkerSettings(Section, table="worker"):
 
     instance = Text(
         "",
-        "With Kafka: a name of this worker that outlives its process, such as that of a StatefulSet's pod. A worker "
-        "that comes back under it in time gets its partitions back without a rebalance (static membership). "
-        "Empty for none.",
+        "With Kafka: a name of this worker that survives its process, such as the pod name of a StatefulSet. A "
+        "worker that returns in time under this name gets its partitions back without a rebalance (static "
+        "membership). Empty for none.",
     )
     standby = Flag(
         "false",
-        "With Kafka: whether this worker follows partitions that others have, so that it takes them over at once. "
-        "Costs as much CPU time again.",
+        "With Kafka: whether this worker follows the partitions of other workers, to take them over at once. This "
+        "doubles its CPU time.",
     )
-    memory_bytes = Size("2GiB", "How much memory the worker may hold, see `agent.memory_bytes`.", minimum="128MiB")
+    memory_bytes = Size("2GiB", "The most memory of the worker, see `agent.memory_bytes`.", minimum="128MiB")
 
 
 class SnapshotSettings(Section, table="snapshot"):
@@ -147,8 +146,8 @@ class SnapshotSettings(Section, table="snapshot"):
 
     records = Count(
         "200",
-        "An operator's state is saved after this many records of a key, or fewer where a partition has many keys: "
-        "fewer make `laggard why` and recovery faster, more make the bus smaller.",
+        "An operator's state is saved after this many records of a key, or fewer if a partition has many keys. A "
+        "smaller number makes `laggard why` and recovery faster, a larger one the bus smaller.",
         minimum="1",
         maximum="1000000",
     )

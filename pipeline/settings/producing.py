@@ -57,23 +57,23 @@ def _check_service(service: str) -> None:
 class AgentSettings(Section, table="agent"):
     """The agent."""
 
-    interval = Duration("5s", "The time from one reading of all counters to the next.", minimum="0.5s", maximum="1h")
+    interval = Duration("5s", "The time between two readings of all counters.", minimum="0.5s", maximum="1h")
     command_lines = Flag(
         "true",
-        "Whether the command lines of processes are recorded. Secrets in them are hidden, see `redaction.enabled`; "
-        "what else they hold may still be private.",
+        "Whether to record the command lines of processes. Secrets in them are hidden (see `redaction.enabled`), but "
+        "other parts may be private, too.",
     )
     spool_bytes = Size(
         "256MiB",
-        "With Kafka: how much the agent keeps on disk in the directory `state` while the brokers cannot be reached. "
-        "Beyond that the oldest goes, and is counted. Diagnoses and pools have 64 MiB each of their own. `laggard "
-        "measure` keeps as much.",
+        "With Kafka: the most bytes that the agent keeps in the directory `state` while no broker is reachable. "
+        "Beyond that it drops the oldest records, and counts them. Diagnoses and pools have 64 MiB each, and "
+        "`laggard measure` has as much as the agent.",
         minimum="64MiB",
     )
     memory_bytes = Size(
         "256MiB",
-        "How much memory the agent may hold: `laggard up` starts it again when it holds more, before the host swaps. "
-        "It does not limit an agent that was started alone.",
+        "The most memory of the agent. `laggard up` restarts it when it holds more, before the host swaps. An agent "
+        "that was started alone has no limit.",
         minimum="64MiB",
     )
 
@@ -83,14 +83,14 @@ class RedactionSettings(Section, table="redaction"):
 
     enabled = Flag(
         "true",
-        "Whether `***` stands in the place of secrets in command lines, and in names of threads and traced requests, "
-        "before they are recorded: values of names that say secret (`--db-password=...`, `?token=...`), passwords in "
-        "addresses, Bearer tokens, keys of well-known services.",
+        "Whether to replace secrets by `***` before anything is recorded, in command lines and in names of threads "
+        "and traced requests: values of names such as `--db-password=...` or `?token=...`, passwords in addresses, "
+        "Bearer tokens, keys of well-known services.",
     )
     names = Words(
         "",
-        "Names that say secret, beside those that are built in (see below). A name that ends with one of them is "
-        "meant, in any case; `_` may be `-`, `.`, a blank or nothing.",
+        "Names of secrets in addition to the built-in ones (see below). They match any name that ends with one of "
+        "them, in any case. `_` also matches `-`, `.`, a space or nothing.",
         check=_check_names,
     )
 
@@ -100,19 +100,20 @@ class DiagnosisSettings(Section, table="diagnosis"):
 
     enabled = Flag(
         "true",
-        "Whether the agent looks into processes while something is wrong (see `cpu.conditions`): which of their "
-        "threads run, and what these execute.",
+        "Whether the agent profiles processes during an anomaly (see `cpu.conditions`): which threads run, and which "
+        "code they execute.",
     )
     budget = Ratio(
         "5%",
-        "What that may take of one core, for all processes together: it looks less often where it takes more.",
+        "The most CPU time of profiling, as a share of one core, for all processes together. Profiling slows down to "
+        "stay within it.",
         minimum="0.1%",
         maximum="100%",
     )
     method = Choice(
         "auto",
-        "What tells what running threads execute: `auto` takes what suits the process and is there; `proc` alone tells "
-        "only of blocked ones. `laggard doctor` says what can be used here.",
+        "The profiler. `auto` uses one that suits the process and is installed. `proc` alone only sees blocked "
+        "threads. `laggard doctor` lists the available ones.",
         choices=("auto", "proc", "perf", "py-spy", "jcmd", "eu-stack"),
     )
 
@@ -122,46 +123,43 @@ class TraceSettings(Section, table="trace"):
 
     php = Text(
         "",
-        "The service that PHP's requests on this machine are traced as, by PHP-FPM's own probes; empty: they are not "
-        "traced. Where any of `trace.php`, `trace.marker`, `trace.functions` and `trace.ports` is set, `laggard up` "
-        "runs `laggard trace`.",
+        "The service name of this machine's PHP requests, which are traced by the probes of PHP-FPM. Empty: not "
+        "traced. `laggard up` runs `laggard trace` if `trace.php`, `trace.marker`, `trace.functions` or "
+        "`trace.ports` is set.",
         check=_check_service,
     )
     marker = File(
         "",
-        "Where programs may tell of their requests, as laggard's middleware for WSGI and ASGI does: a file that is "
-        "there while requests are traced. The middleware expects `/run/laggard/trace_marker`. Empty: none are traced "
-        "so.",
+        "A file through which programs report their requests, as laggard's middleware for WSGI and ASGI does; it "
+        "exists while requests are traced. The middleware expects `/run/laggard/trace_marker`. Empty for none.",
     )
     marker_group = Text(
         "",
-        "The group whose programs may write the marker file, such as `www-data`: they can make up requests. Empty: "
-        "root's programs alone.",
+        "The group whose programs may write the marker file, such as `www-data`. They can fake requests. Empty: only "
+        "root's programs.",
     )
     functions = Mapped(
         "",
-        "Functions of programs each call of which is a request: by service `BINARY:FUNCTION`, such as "
+        "Functions of which each call is a request, by service: `BINARY:FUNCTION`, such as "
         "`/usr/bin/redis-server:processCommand`.",
         check=_check_functions,
     )
     ports = Mapped(
         "",
-        "Servers each connection to which is a request, from accepting to closing it: by service the port. Right only "
-        "where connections are not kept alive, and each is served by one thread.",
+        "Ports of servers on which each connection is a request, from accept to close, by service. This needs "
+        "connections without keep-alive, each served by one thread.",
         check=_check_ports,
     )
     events_per_s = Count(
         "200000",
-        "How many events of the kernel are recorded in a second. Where there are more, only a part of each second is "
-        "recorded, and the requests that are whole in it are told.",
+        "The most kernel events per second. If there are more, only a part of each second is recorded, and only "
+        "requests within it are reported.",
         minimum="1000",
     )
-    memory_bytes = Size("2GiB", "How much memory `laggard trace` may hold, see `agent.memory_bytes`.", minimum="128MiB")
+    memory_bytes = Size("2GiB", "The most memory of `laggard trace`, see `agent.memory_bytes`.", minimum="128MiB")
 
 
 class MeasureSettings(Section, table="measure"):
     """`laggard measure`."""
 
-    memory_bytes = Size(
-        "512MiB", "How much memory `laggard measure` may hold, see `agent.memory_bytes`.", minimum="128MiB"
-    )
+    memory_bytes = Size("512MiB", "The most memory of `laggard measure`, see `agent.memory_bytes`.", minimum="128MiB")

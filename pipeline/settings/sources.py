@@ -85,15 +85,16 @@ class Source(Section):
     needs: ClassVar[tuple[str, ...]] = ()
     """The keys of its kind that it must have."""
 
-    kind = Choice("", "What the source reads.", choices=("prometheus", "lines", "log"))
-    application = Text("", "The application that it tells of.", check=_check_key)
+    kind = Choice("", "The kind of the source.", choices=("prometheus", "lines", "log"))
+    application = Text("", "The application that it measures.", check=_check_key)
     name = Text(
         "",
-        "What the source is called in the log and in metrics; by default its kind, numbered where there are several.",
+        "The name of the source in the log and in metrics. By default its kind, numbered if there are several.",
     )
     interval = Duration(
         "10s",
-        "How long an interval is: so often it is read, and so often the application's performance is told.",
+        "The length of an interval: the time between two readings, and between two reports of the application's "
+        "performance.",
         minimum="1s",
         maximum="1h",
     )
@@ -134,7 +135,7 @@ class _OfPools(Source):
 
     pool = Text(
         "",
-        "The pool whose members it tells of, in the place of an application; of a pool there is one source.",
+        "The pool whose members it measures, instead of an application. A pool has one source.",
         check=_check_key,
     )
 
@@ -165,86 +166,80 @@ class PrometheusSource(_OfPools):
 
     targets = Words(
         "",
-        "The pages to read, in the text format of Prometheus or OpenMetrics; the performance is that of all together.",
+        "The pages to read, in the text format of Prometheus or OpenMetrics. The performance is that of all of them "
+        "together.",
         check=check_urls,
     )
-    server = Text(
-        "", "The Prometheus to ask, with the path that it is served under: `http://prometheus:9090`.", check=_check_url
-    )
-    performance = Flag("true", "Whether it tells the application's performance, not only `metrics`.")
+    server = Text("", "The Prometheus to query, with its path: `http://prometheus:9090`.", check=_check_url)
+    performance = Flag("true", "Whether it measures the application's performance, and not only `metrics`.")
     response_time = Text(
         "",
-        "The histogram or summary of response times, with matchers where not all of it is meant: "
-        '`http_request_duration_seconds{handler!="/health"}`. Empty, or matchers alone, '
-        "for the first that is there of the usual names.",
+        "The histogram or summary of response times, with matchers to select a part of it: "
+        '`http_request_duration_seconds{handler!="/health"}`. Empty, or matchers alone: the first usual name that '
+        "exists.",
         check=_check_selector,
     )
     throughput = Text(
         "",
-        "The counter of requests: `http_requests_total`. Empty for the count of `response_time`, or the first "
-        "that is there of the usual names.",
+        "The counter of requests: `http_requests_total`. Empty: the count of `response_time`, or the first usual "
+        "name that exists.",
         check=_check_selector,
     )
     errors = Text(
         "",
-        'The counter of requests that failed: `http_requests_total{code=~"5.."}`. Empty for those of the '
-        "throughput whose `code`, `status` or the like begins with 5.",
+        'The counter of failed requests: `http_requests_total{code=~"5.."}`. Empty: the requests of `throughput` '
+        "whose `code`, `status` or similar label begins with 5.",
         check=_check_selector,
     )
     unit = Choice(
         "auto",
-        "The unit of response times; `auto` goes by the end of the metric's name, and is seconds where that "
-        "does not tell.",
+        "The unit of response times. `auto`: by the end of the metric's name, otherwise seconds.",
         choices=("auto", "s", "ms", "us"),
     )
     queries = Mapped(
         "",
-        "Further features of the performance, or others for those above, each with a PromQL expression that "
-        "`server` answers with one number: "
-        '`{response_time_p95_s = "histogram_quantile(...)"}`.',
+        "More features of the performance, or replacements for those above, each a PromQL expression that returns "
+        'one number from `server`: `{response_time_p95_s = "histogram_quantile(...)"}`.',
         check=_check_queries,
     )
     metrics = Text(
         "",
-        'Which other metrics to read, as a selector: `{job="node"}`. They become metrics of the hosts that '
-        "serve the application, a host for each instance; or of the members of the pool, a member for each. "
-        "Empty for none.",
+        'More metrics to read, as a selector: `{job="node"}`. They become metrics of the application\'s hosts, one '
+        "host for each instance, or of the pool's members. Empty for none.",
         check=_check_selector,
     )
     ports = Flag(
         "false",
-        "Whether the port is a part of the name of an instance's host: of `web-1:9100` it is `web-1` without. "
-        "Of a pool's members it is one unless this is given.",
+        "Whether the port is part of the host name of an instance. Without it, `web-1:9100` becomes `web-1`. By "
+        "default members of a pool keep it.",
     )
     max_series = Count(
         "50000",
-        "How many series of `metrics` are used at most; what is over is left out, counted and told.",
+        "The most series of `metrics`. More are left out, counted and reported.",
         minimum="1",
         maximum="1000000",
     )
     lookback = Duration(
         "1m",
-        "With `server`: how long before the interval it looks for samples: at least twice the time between two "
-        "of its scrapes.",
+        "With `server`: the time before an interval in which it looks for samples. It must be at least twice the "
+        "scrape interval.",
         minimum="2s",
         maximum="1h",
     )
-    timeout = Duration("5s", "A page that is not there after so long cannot be read.", minimum="100ms", maximum="5m")
-    max_bytes = Size("32MiB", "A page that is larger, unpacked, is not read.", minimum="1KiB", maximum="256MiB")
+    timeout = Duration("5s", "The time limit of a page.", minimum="100ms", maximum="5m")
+    max_bytes = Size("32MiB", "The largest size of a page, uncompressed.", minimum="1KiB", maximum="256MiB")
     username = Text("", "The user for basic authentication.")
-    password_file = File("", "A file whose first line is the user's password.")
+    password_file = File("", "A file whose first line is the password.")
     password_variable = Text(
-        "", "The environment variable that holds the user's password.", excludes="password_file", check=_check_variable
+        "", "The environment variable with the password.", excludes="password_file", check=_check_variable
     )
-    token_file = File("", "A file whose first line is a bearer token, read anew each time.")
+    token_file = File("", "A file whose first line is a bearer token. It is read for each request.")
     token_variable = Text(
-        "", "The environment variable that holds the bearer token.", excludes="token_file", check=_check_variable
+        "", "The environment variable with a bearer token.", excludes="token_file", check=_check_variable
     )
-    ca_file = File(
-        "", "The certificates of the authorities that vouch for the server, as PEM; empty for those that are usual."
-    )
-    certificate_file = File("", "The certificate that laggard shows, as PEM.")
-    key_file = File("", "The private key of that certificate; empty where it is in the same file.")
+    ca_file = File("", "The certificate authorities of the server, as PEM. Empty: those of the system.")
+    certificate_file = File("", "The client certificate, as PEM.")
+    key_file = File("", "The private key of that certificate. Empty if the same file has it.")
 
     @property
     def measures_requests(self) -> bool:
@@ -304,8 +299,8 @@ class LinesSource(_OfPools):
 
     path = Text(
         "",
-        "The file, or the named pipe, to read; `-` for standard input. Of a file only what is written to it "
-        "from now on, or since it was read last.",
+        "The file or named pipe to read; `-` for standard input. A file is read from its present end, or from the "
+        "last position.",
     )
 
 
@@ -320,27 +315,27 @@ class LogSource(Source):
 
     paths = Words(
         "",
-        "The logs: files, and patterns as a shell has them, `/var/log/nginx/*access.log`. They are followed by "
-        "name through rotation and truncation; compressed ones are left alone.",
+        "The logs: files and shell patterns such as `/var/log/nginx/*access.log`. They are followed by name through "
+        "rotation and truncation. Compressed files are skipped.",
     )
     format = Text(
         "",
-        "What a line is: `json`; `nginx`, `apache` or `traefik`, each its combined (Traefik: common) format "
-        "with the duration behind; or a format, or its whole directive on one line, in the language of nginx's "
-        "`log_format` or Apache's `LogFormat`. The duration is `$request_time`, or else "
-        "`$upstream_response_time`, and of Apache `%D` or `%T` with any unit.",
+        "The format of a line: `json`; `nginx`, `apache` or `traefik`, each its combined (Traefik: common) format "
+        "with the duration at the end; or a format or whole directive, on one line, of nginx's `log_format` or "
+        "Apache's `LogFormat`. The duration is `$request_time` or `$upstream_response_time`, for Apache `%D` or `%T` "
+        "with any unit.",
     )
     fields = Mapped(
         "",
-        "With `json`: which fields say what, where it is not by nginx's variables, Caddy, Traefik or Envoy: "
-        '`{time = "at", duration = "took.ms", status = "code", unit = "ms", begins = true}`; `unit` is `s`, '
-        "`ms`, `us` or `ns`, and `begins` says that the time is that of the request's begin.",
+        "With `json`: the fields of a line, if they differ from those of nginx's variables, Caddy, Traefik and "
+        'Envoy: `{time = "at", duration = "took.ms", status = "code", unit = "ms", begins = true}`. `unit` is `s`, '
+        "`ms`, `us` or `ns`. `begins`: the time is that of the start of the request.",
     )
-    time_zone = Text("", "The clock of times without an offset: `UTC`, a name such as `Europe/Paris`, or `local`.")
+    time_zone = Text("", "The time zone of times without an offset: `UTC`, a name such as `Europe/Paris`, or `local`.")
     grace = Duration(
         "2s",
-        "So long after its end an interval waits for lines: longer than the server buffers its log (nginx: "
-        "`flush`). What comes later is counted as unusable.",
+        "The time after its end for which an interval waits for lines. It must be longer than the server buffers its "
+        "log (nginx: `flush`). Later lines count as unusable.",
         minimum="100ms",
         maximum="10m",
     )

@@ -10,10 +10,10 @@ class WebSettings(Section, table="web"):
 
     listen = ListenAddress(
         "127.0.0.1:9464",
-        "Where the worker serves `/metrics` and takes marks. Port 0 takes any free one. "
-        "An address that other machines can reach needs `web.token`.",
+        "The address of the worker, which serves `/metrics` and accepts marks. Port 0 uses any free one. An address "
+        "that other machines can reach needs `web.token`.",
     )
-    token = Text("", "What a client has to send as `Authorization: Bearer TOKEN`; empty asks for nothing.", secret=True)
+    token = Text("", "The token that clients must send as `Authorization: Bearer TOKEN`. Empty for none.", secret=True)
     top_rows = Count(
-        "10", "How many rows of each host have metrics of their own, the worst ones.", minimum="0", maximum="1000"
+        "10", "The number of rows of each host with metrics of their own: the worst ones.", minimum="0", maximum="1000"
     )
