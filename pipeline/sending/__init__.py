@@ -1,1 +1,1 @@
-"""How an agent's records reach the bus, and where they wait until they have."""
+"""The delivery of an agent's records to the bus, and the queue in which they wait."""

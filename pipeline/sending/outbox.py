@@ -1,4 +1,4 @@
-"""Between a producer and a bus on this machine: records wait here while that is unavailable for now."""
+"""The queue between a producer and a bus on this machine: records wait here while the bus is unavailable."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Published = Frame | Mark | Diagnosis | Request
-"""What agents and the other producers publish."""
+"""The records that agents and other producers publish."""
 
 MAX_BYTES = 16 << 20
-"""What may wait: some minutes of a busy host at one tick a second."""
+"""The most bytes that wait: some minutes of a busy host at one tick per second."""
 
 logger = logging.getLogger(__name__)
 
 
 class Appends(Protocol):
-    """What records are appended to: a bus, or what stands before one."""
+    """The target of records: a bus, or a queue before one."""
 
     def append(self, records: Sequence[Outgoing]) -> None:
         """See `Bus.append`."""
 
 
 class Outbox:
-    """Appends records to one topic, in the order in which they were published.
+    """Appends records to one topic, in the order of their publication.
 
-    While the bus is unavailable they wait, and are tried again with the next ones; that is logged when it begins and
-    when it ends. For one thread at a time.
+    While the bus is unavailable they wait, and are tried again with the next ones. The log reports the beginning and
+    the end of this. For one thread at a time.
 
     Args:
-        bus: where they go.
+        bus: the target.
         topic: the full name of the topic.
-        max_bytes: how much may wait; beyond that the oldest publication is dropped and counted.
-        name: what the bus is called in the log.
+        max_bytes: the most bytes that wait; beyond, the oldest publication is dropped and counted.
+        name: the name of the bus in the log.
 
     Attributes:
-        waiting: how many records wait.
-        waiting_bytes: how much that is.
-        dropped: how many records were dropped.
+        waiting: the number of records that wait.
+        waiting_bytes: their size.
+        dropped: the number of dropped records.
 
     """
 
@@ -61,11 +61,11 @@ class Outbox:
         self._unavailable = False
 
     def publish(self, records: Sequence[Published]) -> None:
-        """Append what still waits, and these after it.
+        """Append the records that still wait, then these.
 
         Raises:
-            BusError: the bus will not take them at all; they are not kept.
-            RecordError: one of them cannot be written.
+            BusError: the bus rejects a publication, which is dropped; later ones wait.
+            RecordError: one of these records cannot be encoded.
 
         """
         batch = [_outgoing(self._topic, record) for record in records]
@@ -77,7 +77,7 @@ class Outbox:
             self.dropped += len(self.take())
 
     def flush(self) -> None:
-        """Append what waits, as far as the bus is available. Raises what `publish` does."""
+        """Append the waiting records until the bus is unavailable. Raises what `publish` does."""
         try:
             while self._batches:
                 self._bus.append(self._batches[0])
@@ -95,7 +95,7 @@ class Outbox:
             self._unavailable = False
 
     def take(self) -> list[Outgoing]:
-        """Give up the oldest publication that waits, for whoever brings it on another way; empty where none waits."""
+        """Remove and return the oldest waiting publication, to send it another way; empty if none waits."""
         if not self._batches:
             return []
         batch = self._batches.popleft()
@@ -104,14 +104,14 @@ class Outbox:
         return batch
 
     def put_back(self, batch: list[Outgoing]) -> None:
-        """Let what was taken last wait again, before all else."""
+        """Put the publication that `take` returned last back to the front."""
         if batch:
             self._batches.appendleft(batch)
             self.waiting += len(batch)
             self.waiting_bytes += _size(batch)
 
     def close(self) -> None:
-        """Append what waits, and say what is lost because the bus is still unavailable. Raises what `publish` does."""
+        """Append the waiting records, and log the loss if the bus is still unavailable. Raises what `publish` does."""
         self.flush()
         if self.waiting:
             logger.warning("%s is still unavailable; %d records that waited for it are lost", self._name, self.waiting)

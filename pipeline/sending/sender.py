@@ -1,4 +1,4 @@
-"""Brings what waits in a spool to a bus on the network, in order, for as long as it takes."""
+"""Sends the records of a spool to a bus on the network, in order, and retries without a limit."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from laggard.pipeline.sending.spool import Spool
 
 CLOSING_S: Final = 5.0
-"""How long a clean stop may try to send what waits."""
+"""The time in which a clean stop tries to send the waiting records, in seconds."""
 
 CLOSING_IN_TROUBLE_S: Final = 0.5
-"""... where the bus has just not taken it: the spool keeps it, and whoever stops the agent should not wait."""
+"""The same if the bus has just failed: the spool holds the records, and the stop of the agent should be quick."""
 
 SAY_AGAIN_S: Final = 600.0
-"""Records that are refused for themselves are said so often at most."""
+"""The least time between two warnings about refused records, in seconds."""
 
 TIDY_S: Final = 60.0
 
@@ -36,18 +36,18 @@ _logger = logging.getLogger(__name__)
 
 
 class Sender:
-    """Takes records out of a spool, in a thread of its own, and appends them to a bus.
+    """Reads records from a spool, in a thread of its own, and appends them to a bus.
 
-    Nothing passes anything else. While the bus is unavailable, or refuses everything (a topic that does not exist, a
-    right that is missing), what was taken out is tried again, which is said once. What it refuses for itself, as it is
-    too large, is counted, said and passed over.
+    Records never overtake each other. If the bus is unavailable or refuses everything (a missing topic, a missing
+    right), the batch is retried, and one warning is logged. A record that the bus refuses for itself, for example for
+    its size, is counted, logged and skipped.
 
     Args:
-        spool: where the records wait.
-        bus: where they go.
+        spool: the source of the records.
+        bus: their target.
 
     Attributes:
-        refused: how many records the bus refused for themselves.
+        refused: the number of records that the bus refused for themselves.
 
     """
 
@@ -65,21 +65,21 @@ class Sender:
         self._thread.start()
 
     def publish(self, records: Sequence[Published]) -> None:
-        """Keep a tick's records for the bus; see `Spool.publish`."""
+        """Queue the records of a tick for the bus; see `Spool.publish`."""
         self._spool.publish(records)
 
     @property
     def waiting(self) -> int:
-        """How many records wait."""
+        """The number of waiting records."""
         return self._spool.waiting
 
     @property
     def dropped(self) -> int:
-        """How many records were lost: too much for the spool, or refused by the bus."""
+        """The number of lost records: dropped by the spool, or refused by the bus."""
         return self._spool.dropped + self.refused
 
     def close(self, timeout_s: float = CLOSING_S) -> None:
-        """Send what waits, at most for so long, and say how much stays in the spool for the next start."""
+        """Send waiting records for at most this time, and log how many stay in the spool for the next start."""
         if self._trouble:
             timeout_s = min(timeout_s, CLOSING_IN_TROUBLE_S)
         self._drain_until = time.monotonic() + timeout_s
@@ -95,11 +95,11 @@ class Sender:
             try:
                 going_on = self._bring()
             except Exception as error:  # noqa: BLE001 - see below
-                # Without this thread nothing would be sent any more, and nobody would know.
+                # Without this thread nothing would be sent any more, without a warning.
                 going_on = self._failed(error)
 
     def _bring(self) -> bool:
-        """Bring what waits, or wait for something; False when it is time to stop."""
+        """Send a batch, or wait for records; return False when it is time to stop."""
         self._spool.news.clear()
         batch = self._spool.take()
         if batch:
@@ -113,14 +113,14 @@ class Sender:
         return True
 
     def _failed(self, error: Exception) -> bool:
-        """Say an error that is nobody's answer, and wait; False when it is time to stop."""
+        """Log an unexpected error, and wait; return False when it is time to stop."""
         _logger.debug("sending failed", exc_info=error)
         told = f"{type(error).__name__}: {error}"
         self._say("failed", f"sending failed with {told}; what is published waits in {self._spool.path}")
         return self._wait()
 
     def _send(self, batch: list[Outgoing]) -> bool:
-        """Append them all, whatever it takes; False when it is time to stop before that."""
+        """Append a batch, with retries; return False when it is time to stop before that."""
         count = len(batch)
         while True:
             try:
@@ -131,7 +131,7 @@ class Sender:
             except BusError as error:
                 self._say("refused", f"{error}; what is published waits in {self._spool.path}")
                 going_on = self._wait()
-            except Exception as error:  # noqa: BLE001 - of the client's own
+            except Exception as error:  # noqa: BLE001 - a bug of the client must not end the thread
                 going_on = self._failed(error)
             else:
                 self._backoff.went_well()
@@ -144,16 +144,16 @@ class Sender:
                 return False
 
     def _tidy(self) -> None:
-        """Close what failed connections have left open: the agent may need each descriptor there is.
+        """Close the sockets of failed connections: the agent may need every descriptor.
 
-        kafka-python leaves sockets that were refused to the garbage collector, which may not come for hours.
+        kafka-python leaves refused sockets to the garbage collector, which may not run for hours.
         """
         if time.monotonic() - self._tidied >= TIDY_S:
             self._tidied = time.monotonic()
             gc.collect()
 
     def _append(self, batch: list[Outgoing]) -> None:
-        """Append them; where one of them is refused, one by one, so that what is done leaves the batch."""
+        """Append a batch; if the bus refuses it, record by record, so that finished ones leave the batch."""
         try:
             self._bus.append(batch)
         except Refused as error:
@@ -168,13 +168,13 @@ class Sender:
                 _logger.warning("%s; it is passed over (%d so far)", error, self.refused)
 
     def _say(self, trouble: str, line: str) -> None:
-        """Say once what stands in the way, and again when that is something else."""
+        """Log a problem once, and again when it changes."""
         if trouble != self._trouble:
             _logger.warning("%s", line)
         self._trouble = trouble
 
     def _wait(self) -> bool:
-        """Wait before the next try; False when it is time to stop."""
+        """Wait before the next try; return False when it is time to stop."""
         self._backoff.failed(time.monotonic())
         if not self._stop.wait(self._backoff.pause_s):
             return True
@@ -182,5 +182,5 @@ class Sender:
         if left <= 0 or self._trouble == "refused":
             return False
         time.sleep(min(_CLOSING_STEP_S, left))
-        # Who closes has waited until then: it counts on nothing being sent any more.
+        # `close` waits until then, and relies on nothing being sent later.
         return time.monotonic() < self._drain_until

@@ -1,8 +1,8 @@
-"""What an agent has to say to a bus on the network waits here, in order: in a bounded file, in memory if need be.
+"""The queue of an agent's records for a bus on the network, in order: in a bounded file, or in memory if necessary.
 
-The file is an embedded bus with one topic. A record leaves it when the bus has acknowledged it, so that a crash at any
-moment loses nothing; what was acknowledged just before one goes out again, and readers know it by its sequence number.
-Where the disk is full the records wait in memory instead, and go to the bus from there.
+The file is an embedded bus with one topic. A record leaves it after the bus has acknowledged it, so a crash at any
+moment loses nothing in the file. Records that were acknowledged just before a crash are sent again; readers detect them
+by their sequence numbers. If the disk is full, records wait in memory, and are sent from there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.sending.outbox import Published
 
 BATCH_BYTES: Final = 4 << 20
-"""What is taken out at once, unless a single record is longer: catching up takes no more memory than that."""
+"""A batch from the file ends with the record that reaches this size: a bound on the memory for catching up."""
 
 BATCH_RECORDS: Final = 500
 
@@ -38,20 +38,20 @@ _logger = logging.getLogger(__name__)
 
 
 class Spool:
-    """Records of one producer that wait for a bus. Safe to use from several threads; one of them takes them out.
+    """Records of one producer that wait for a bus. Safe to use from several threads; only one of them may take records.
 
     Args:
-        path: of the file, which is this process's own.
-        max_bytes: of the file; beyond that the oldest records go, and are counted.
-        retention_s: so long a record may wait.
-        topic: the full name of the topic on the bus that the records are for.
+        path: the path of the file, which no other process uses.
+        max_bytes: the maximum size of the file; beyond it the oldest records are dropped and counted.
+        retention_s: the longest time that a record may wait, in seconds.
+        topic: the full name of the target topic on the bus.
 
     Attributes:
-        path: of the file.
-        news: set when there may be something to take out.
+        path: the path of the file.
+        news: set when there may be records to take.
 
-    Raises BusError for a file that cannot be used; one that is damaged is put aside. One that cannot be opened for now
-    is opened later.
+    Raises BusError for an unusable file. A damaged file is renamed, and replaced by a new one. A temporarily
+    unavailable file is opened later.
 
     """
 
@@ -65,9 +65,9 @@ class Spool:
         self._lock = threading.Lock()
         self._outbox = Outbox(self, _TOPIC, name=f"the spool {path}")
         self._bus: EmbeddedBus | None = None
-        self._position = 0  # what is before it was taken out
+        self._position = 0  # the records before this offset were taken
         self._taken = 0
-        self._lent: list[Outgoing] = []  # of these, those that are in no file
+        self._lent: list[Outgoing] = []  # the taken records that are in no file
         self._lost = 0
         self._overflowing = False
         self._unreadable = False
@@ -75,14 +75,14 @@ class Spool:
             self._opened()
 
     def publish(self, records: Sequence[Published]) -> None:
-        """Keep a tick's records. Does not wait for anything but the disk. Raises BusError for what it cannot keep."""
+        """Queue the records of a tick. Waits only for the disk. Raises BusError if they cannot be stored."""
         with self._lock:
             self._outbox.publish(records)
             self._look()
         self.news.set()
 
     def append(self, records: Sequence[Outgoing]) -> None:
-        """Write records to the file: what the outbox does, see `Bus.append`."""
+        """Write records to the file, for the outbox; see `Bus.append`."""
         try:
             self._opened().append(records)
         except DamagedFile as error:
@@ -90,10 +90,10 @@ class Spool:
             self._opened().append(records)
 
     def take(self) -> list[Outgoing]:
-        """The oldest records, for the bus; empty where none wait. The file keeps them until `sent` is called.
+        """Return the oldest records for the bus; empty if none wait. They stay in the file until `sent` is called.
 
-        Memory comes after the file: what is there was published later. So a file that cannot be read for now holds it
-        back; one that could not be opened yet does not.
+        Records in memory were published later than those in the file, so they come after them. A temporarily
+        unreadable file holds them back; a file that could not be opened yet does not.
         """
         with self._lock:
             try:
@@ -113,28 +113,25 @@ class Spool:
             return [Outgoing(self._topic, each.key, each.value, each.ts, (*each.headers, self._run)) for each in found]
 
     def sent(self) -> None:
-        """All that was taken out has arrived: it need not be kept."""
-        with self._lock, suppress(BusError):  # else it goes with what is sent next
+        """Delete the taken records, which have arrived."""
+        with self._lock, suppress(BusError):  # after an error the next call deletes them
             self._taken, self._lent = 0, []
             if self._bus is not None:
                 self._bus.discard(_PARTITION, self._position)
 
     @property
     def waiting(self) -> int:
-        """How many records have not arrived yet."""
+        """The number of records that have not arrived yet."""
         with self._lock:
             return self._taken + self._look() + self._outbox.waiting
 
     @property
     def dropped(self) -> int:
-        """How many were lost since this process began, because they were too much or waited for too long."""
+        """The number of records that were lost since this process began: over the size limit, too old, or damaged."""
         return self._outbox.dropped + self._lost
 
     def close(self) -> int:
-        """Write down what still waits in memory, and say what is lost where that cannot be.
-
-        Gives how many records stay in the file.
-        """
+        """Write the records in memory to the file, or log their loss; return the number that stays in the file."""
         with self._lock, suppress(BusError):
             in_file = 0 if self._lent else self._taken
             self._outbox.put_back(self._lent)
@@ -207,7 +204,7 @@ class Spool:
         self._unreadable = True
 
     def _look(self) -> int:
-        """Count what had to go unsent since the last look; gives how many records the file still has to give."""
+        """Count the records dropped unsent since the last call, and return the number that is left in the file."""
         if self._bus is None:
             return 0
         try:
