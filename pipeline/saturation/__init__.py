@@ -1,1 +1,1 @@
-"""The stage of saturated hosts: what a host is short of, and who uses most of it."""
+"""The stage of saturation: scarce resources of hosts, and their top consumers."""

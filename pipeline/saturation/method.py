@@ -1,4 +1,4 @@
-"""The operator `saturation`: what a host is short of, and who takes it."""
+"""The operator `saturation`: scarce resources of hosts, and their top consumers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def saturation(settings: Settings) -> Saturating:
-    """Return the operator as the settings ask for it."""
+    """Return the operator with its settings."""
     own = settings[SaturationSettings]
     limits: Mapping[Name, float] = {
         "cpu": own.cpu,
@@ -53,6 +53,6 @@ def saturation(settings: Settings) -> Saturating:
         },
         answers_marks=False,
         of_scope={scope: {"scope": scope} for scope in (HOST, PROCESS, LIMIT)},
-        # Nothing of processes is unusual here: it is known for what is said of the host.
+        # Processes have no anomalies here: their use only completes the sentences on the host.
         hidden=frozenset({PROCESS}),
     )

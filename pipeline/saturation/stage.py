@@ -1,4 +1,4 @@
-"""The stage of saturated hosts: reports what `operators.saturation` finds, with the programs that use most of it."""
+"""The stage of saturation: reports the resources that `operators.saturation` detects, with their top consumers."""
 
 from __future__ import annotations
 
@@ -27,43 +27,43 @@ HOST, PROCESS, LIMIT = "host", "process", "limit"
 
 
 class Scores(contract.Scores, Protocol):
-    """What the operator on hosts answers to a frame."""
+    """The scores of the operator for a frame of a host or its limits."""
 
     @property
     def open(self) -> Mapping[str, Open]:
-        """The resources that are saturated, and the forecasts."""
+        """The saturated resources and the forecasts."""
 
     @property
     def readings(self) -> Mapping[str, Reading]:
-        """What was measured of each resource."""
+        """The reading of each resource."""
 
     @property
     def resources(self) -> Mapping[str, Resource]:
-        """The state of each."""
+        """The state of each resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saturating(Wired):
-    """The operators as they are wired: one for the host, one for its limits, one for its processes."""
+    """The wired operators: one for the host, one for its limits, one for its processes."""
 
     def narrator(self, states: States[Any]) -> Narrator:
-        """Return what says what the scores mean, of hosts with these states."""
+        """Return the narrator for hosts with these states."""
         return SaturationNarrator(self, states)
 
 
 class SaturationNarrator(Narrator):
-    """Says what hosts are short of, and who takes it: of that the newest frame of the processes tells."""
+    """Describes the scarce resources of hosts, and their top consumers by the newest frame of the processes."""
 
     def __init__(self, wired: Wired, states: States[Any]) -> None:
         super().__init__(wired)
         self._states = states
 
-    def feedback_on(self, tolerance: Tolerance, frame: Frame) -> Tolerance:  # noqa: ARG002 - others are blamed by rows
+    def feedback_on(self, tolerance: Tolerance, frame: Frame) -> Tolerance:  # noqa: ARG002 - other narrators blame rows
         """Return all feedback: the blamed program is no row of a frame of the host or of limits."""
         return tolerance
 
     def blame(self, scores: contract.Scores, found: Ranking, frame: Frame) -> Blame | None:
-        """Return who is to blame, see `Narrator`."""
+        """Return the culprit, see `Narrator`."""
         reading, _ = _about(scores, found)
         if frame.scope == LIMIT:
             return blamed_holder(reading, self._users(frame.key))
@@ -79,17 +79,17 @@ class SaturationNarrator(Narrator):
             reading, resource, lasted_s, self._users(frame.key), forecast=own.startswith(FORECAST)
         )
 
-    def beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002 - it says who
-        """Return nothing: the sentence says it."""
+    def beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002 - see below
+        """Return no text: the sentence on the anomaly names the top consumers."""
         return ""
 
     def _users(self, key: str) -> Users | None:
-        """Return who uses what on a host by the newest frame of its processes; None if there is none."""
+        """Return the consumers on a host by the newest frame of its processes; None without one."""
         keyed = self._states.get(key)
         return None if keyed is None else cast("Users | None", keyed.streams[PROCESS].scores())
 
 
 def _about(scores: contract.Scores, found: Ranking) -> tuple[Reading, Resource]:
-    """Return the resource that a ranking is about."""
+    """Return the reading and the state of the resource of a ranking."""
     of_host, id_ = cast("Scores", scores), found.rows[0].name.removeprefix(FORECAST)
     return of_host.readings[id_], of_host.resources[id_]

@@ -1,4 +1,4 @@
-"""A saturated resource in plain words: how much of it is in use, for how long, and by whom."""
+"""A saturated resource in plain words: its use, since when, and its top consumers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from laggard.operators.saturation.results import Name, Reading, Resource, Use, User
 
 SHARE: Final = 0.25
-"""A program that uses less of a resource than this share of what all programs use is not to blame alone."""
+"""A program is no culprit if its share of the use by all programs is less than this."""
 
 GROWN: Final = 2.0
-"""A program that uses so many times as much as before has grown."""
+"""A program has grown if it uses at least this many times as much as before."""
 
 NOTHING: Final = 0.02
-"""A program that used so small a share of what it uses now used nothing."""
+"""A program used nothing before if it used less than this share of its present use."""
 
 _SATURATED: Final[Mapping[Name, str]] = {
     "cpu": "The CPUs are saturated: some task has waited for one {} of the time",
@@ -49,12 +49,12 @@ _FILLING: Final[Mapping[Name, str]] = {
 
 
 class _Telling(NamedTuple):
-    """How it is told who uses a resource.
+    """The wording for the consumers of a resource.
 
     Attributes:
-        begin: of the sentence.
-        unit: a feature in the unit of what is used; empty for cores.
-        feature: the feature that is blamed.
+        begin: the beginning of the sentence.
+        unit: a feature in the unit of the use; empty for cores.
+        feature: the feature to blame.
 
     """
 
@@ -74,16 +74,16 @@ _MOST: Final[Mapping[Use, _Telling]] = {
 
 
 class Users(Protocol):
-    """Who uses what."""
+    """The consumers of resources."""
 
     def total(self, use: Use) -> float:
-        """Return what all programs use together now, in base units."""
+        """Return the present use by all programs together, in base units."""
 
     def using(self, use: Use, most: int = 3) -> Sequence[User]:
-        """Return the programs that use most of it now, the greatest first."""
+        """Return the present top consumers, the greatest first."""
 
     def used_by(self, name: str, use: Use) -> float:
-        """Return what the program with this name uses now, in base units; NaN where it is not known."""
+        """Return the present use by the program with this name, in base units; NaN if unknown."""
 
 
 def saturation_sentence(
@@ -92,14 +92,14 @@ def saturation_sentence(
     """Describe a resource that is saturated, or will be full.
 
     Args:
-        reading: of the resource now.
+        reading: the present reading of the resource.
         resource: its state.
         lasted_s: the time since the onset, in seconds.
-        users: who uses what; None if that is not known.
-        forecast: whether it is the forecast that is to be described.
+        users: the consumers of resources; None if unknown.
+        forecast: whether to describe the forecast.
 
     Returns:
-        Sentences, free of control characters whatever filesystems and programs are called.
+        Sentences, free of control characters from the names of filesystems and programs.
 
     """
     condition = reading.condition
@@ -114,17 +114,17 @@ def saturation_sentence(
             f"present rate of {a_minute} a minute: {readable('_ratio', reading.value)} is in use{left}."
         )
     else:
-        # Of what tasks wait for a moment tells little.
+        # A moment says little about the time for which tasks wait.
         share = readable("_ratio", reading.value if condition.fills else resource.mean)
         told = _SATURATED[condition.name].replace("{}", share).replace("{name}", name)
         told += f"{left}. It has been so for {readable_duration(lasted_s)}."
-    if reading.is_limit:  # what the host's programs use is another matter
+    if reading.is_limit:  # the use by all programs of the host does not explain a limit
         return told + _holder(reading)
     return told if users is None else told + _used(condition.use, users)
 
 
 def _name(reading: Reading) -> str:
-    """Return what a resource is called: a filesystem, a control group, or a process."""
+    """Return the name of a resource: a filesystem, a control group, or a process."""
     if reading.condition.name == "process_descriptors":
         return _process(reading.holder or reading.id.partition(" ")[2])
     name = reading.id.partition(" ")[2] if reading.is_limit else reading.id.removeprefix("filesystem ")
@@ -136,12 +136,12 @@ def _process(row: str) -> str:
 
 
 def _program(row: str) -> str:
-    """Return the name of the program whose process a row is."""
+    """Return the name of the program of a row."""
     return row.rpartition("[")[0] or row
 
 
 def blamed_user(reading: Reading, users: Users) -> Blame | None:
-    """Return the program that uses most of a resource; None if none uses much of it."""
+    """Return the top consumer of a resource; None if its share is small."""
     condition = reading.condition
     first = next(iter(users.using(condition.use, 1)), None)
     if first is None or first.now < SHARE * users.total(condition.use):
@@ -151,10 +151,10 @@ def blamed_user(reading: Reading, users: Users) -> Blame | None:
 
 
 def blamed_holder(reading: Reading, users: Users | None) -> Blame:
-    """Return the process that holds most of what is limited, or else the control group.
+    """Return the process that holds most of a limited resource, otherwise the control group.
 
-    Of a process it says what its program holds, as `blamed_user` does, so that both are one thing to whoever reads or
-    excuses it; the share of the limit only where nobody knows what is held.
+    The value is that of the whole program, as in `blamed_user`, so that readers and feedback treat both alike. If it is
+    unknown, the value is the share of the limit.
     """
     use = reading.condition.use
     resources = (reading.condition.resource,) if reading.condition.resource else ()
@@ -168,7 +168,7 @@ def blamed_holder(reading: Reading, users: Users | None) -> Blame:
 
 
 def _holder(reading: Reading) -> str:
-    """Say which process holds most of what is limited, where that is not said yet."""
+    """Return the sentence on the process that holds most of a limited resource; only its pid if it is already named."""
     pid = pid_of(reading.holder)
     if not reading.holder:
         return ""
@@ -179,7 +179,7 @@ def _holder(reading: Reading) -> str:
 
 
 def _used(use: Use, users: Users) -> str:
-    """Say who uses most of it, and how much more than before."""
+    """Return the sentence on the top consumers, with their growth."""
     found = [each for each in users.using(use) if each.now >= 0.05 * users.total(use)]
     if not found:
         return ""
