@@ -1,1 +1,1 @@
-"""Confirm a cause: slow a suspect gently for some seconds, and see whether anything else gets better."""
+"""Confirm a cause: slow a suspect gently for some seconds, and measure whether anything else gets better."""

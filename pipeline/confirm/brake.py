@@ -1,9 +1,9 @@
-"""Slows a process, and lets it go whatever happens.
+"""Slows a process, and releases it whatever happens.
 
-Three processes see to that. Who confirms says "on" and "off" to the *brake*, and the brake lets go at the end of its
-input, which comes when who confirms ends, however it ends. A *guard* waits for the end of the brake in the same way,
-and lets go too. Both run in sessions of their own, so that what is sent to a terminal's or a service's group of
-processes does not end all three; and both know the suspect by a descriptor, not by its id.
+This needs three processes. The caller sends "on" and "off" to the *brake*. The brake releases the suspect at the end
+of its input, which comes when the caller ends, however it ends. A *guard* waits for the end of the brake in the same
+way, and releases the suspect too. Both run in sessions of their own, so that a signal to the process group of a
+terminal or a service does not end all three. Signals reach the suspect through a descriptor, not its id.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 CYCLE_S: Final = 0.1
-"""A suspect that is stopped is so for a part of this at a time: too short for most of its clients to notice."""
+"""Each stop of a suspect takes a part of this time, in seconds: too short for most of its clients to notice."""
 
 DEADLINE_S: Final = 3600.0
-"""A brake that hears nothing for so long lets go and ends."""
+"""A brake without a command for this time, in seconds, releases the suspect and ends."""
 
 LEAST_QUOTA_US: Final = 1000
-"""The kernel takes no smaller one."""
+"""The smallest quota that the kernel accepts, in microseconds."""
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 
@@ -42,15 +42,15 @@ class Grip(Protocol):
     """A way to slow a process."""
 
     def hold(self) -> None:
-        """Take hold."""
+        """Slow it."""
 
     def release(self) -> None:
-        """Let go; can be called at any time, and again."""
+        """Release it; can be called at any time, and again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """Stops the process and lets it go on."""
+    """Stops and continues the process by signals."""
 
     pidfd: int
 
@@ -59,7 +59,7 @@ class Signals:
         self._send(signal.SIGSTOP)
 
     def release(self) -> None:
-        """Let it go on."""
+        """Continue it."""
         self._send(signal.SIGCONT)
 
     def _send(self, what: signal.Signals) -> None:
@@ -69,12 +69,12 @@ class Signals:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Limits the CPU time of its control group, which is that of no other process; version 2.
+    """Limits the CPU time of the process by its own control group (version 2).
 
     Attributes:
-        file: its `cpu.max`.
-        before: what stood there.
-        quota_us: how much CPU time it gets in each `CYCLE_S`.
+        file: the `cpu.max` of the group.
+        before: its original content.
+        quota_us: the CPU time in each `CYCLE_S`, in microseconds.
 
     """
 
@@ -87,13 +87,13 @@ class Quota:
         self.file.write_text(f"{self.quota_us} {round(CYCLE_S * 1e6)}\n")
 
     def release(self) -> None:
-        """Set what was there before."""
-        with contextlib.suppress(FileNotFoundError):  # it has ended, and its group was taken away
+        """Restore the original limit."""
+        with contextlib.suppress(FileNotFoundError):  # it has ended, and its group was removed
             self.file.write_text(f"{self.before}\n")
 
 
 def own_group(pid: int, cgroups: Path = CGROUPS, proc: Path = Path("/proc")) -> Path | None:
-    """The `cpu.max` of the control group that holds this process alone; None without one that can be written."""
+    """Return the `cpu.max` of the control group of this process alone; None without a writable one."""
     try:
         lines = (proc / str(pid) / "cgroup").read_text().splitlines()
         path = next(line[3:] for line in lines if line.startswith("0::"))
@@ -108,13 +108,13 @@ def own_group(pid: int, cgroups: Path = CGROUPS, proc: Path = Path("/proc")) -> 
 
 
 def run(grip: Grip, commands: int, share: float, *, cycles: bool) -> None:
-    """Do what the input says until it ends: the brake's own process.
+    """Follow the commands until their end, in the process of the brake.
 
     Args:
-        grip: how to slow.
+        grip: the way to slow the suspect.
         commands: a descriptor to read `ON` and `OFF` from.
-        share: of `CYCLE_S`, for how long it holds where it goes in cycles.
-        cycles: whether it lets go in between.
+        share: the share of each `CYCLE_S` for which it holds the suspect, with cycles.
+        cycles: whether it releases the suspect in each cycle.
 
     """
     holding, on, last = False, False, time.monotonic()
@@ -137,7 +137,7 @@ def run(grip: Grip, commands: int, share: float, *, cycles: bool) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """The brake: `COMMANDS SHARE signals PIDFD`, or `COMMANDS SHARE quota FILE BEFORE QUOTA_US`."""
+    """Run the brake: `COMMANDS SHARE signals PIDFD`, or `COMMANDS SHARE quota FILE BEFORE QUOTA_US`."""
     commands, share, kind, *rest = arguments
     grip: Grip = Signals(int(rest[0])) if kind == "signals" else Quota(Path(rest[0]), rest[1], int(rest[2]))
     for held in _HELD:
@@ -147,22 +147,22 @@ def main(arguments: list[str]) -> None:
         os.setsid()
         os.close(writing)
         os.close(int(commands))
-        if not os.read(reading, 1):  # it has ended without a word
+        if not os.read(reading, 1):  # the brake was killed or failed
             grip.release()
         os._exit(0)
     os.close(reading)
     os.write(sys.stdout.fileno(), ON)
     run(grip, int(commands), float(share), cycles=kind == "signals")
-    os.write(writing, OFF)  # it has let go itself: what comes after is no longer the guard's to undo
+    os.write(writing, OFF)  # the brake has released the suspect itself: the guard must not undo later changes by others
 
 
 class Brake:
-    """A brake as who confirms uses it.
+    """A brake, for its caller.
 
     Parameters:
-        pidfd: the suspect.
-        share: of the time that it is stopped for; or of its CPU time that it does not get.
-        quota: its own control group and the CPU time in seconds that it uses in a second; None to stop it by signals.
+        pidfd: a descriptor of the suspect.
+        share: the share of the time for which it is stopped, or of its CPU time that it loses.
+        quota: the `cpu.max` of its own control group, and the cores that it uses; None to stop it by signals.
 
     """
 
@@ -199,18 +199,18 @@ class Brake:
         self.close()
 
     def set(self, on: bool) -> None:
-        """Slow the suspect, or let it go. Raises `BrokenPipeError` where the brake has ended."""
+        """Slow or release the suspect. Raises `BrokenPipeError` if the brake has ended."""
         os.write(self._commands, ON if on else OFF)
 
     def close(self) -> None:
-        """Let the suspect go, and end the brake."""
+        """Release the suspect, and end the brake."""
         if self._commands >= 0:
             os.close(self._commands)
             self._commands = -1
         try:
             self._process.wait(5.0)
         except subprocess.TimeoutExpired:
-            self._process.kill()  # its guard lets go
+            self._process.kill()  # its guard releases the suspect
             self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()

@@ -1,4 +1,4 @@
-"""What may get better while a suspect is slowed: the host's pressure, others' waiting, a response time."""
+"""Measures that may improve while a suspect is slowed: host pressure, waiting of other tasks, a response time."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _NUMBER: Final = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 
 class Measure(NamedTuple):
-    """Something that is measured; less of it is better.
+    """A measure; smaller values are better.
 
     Attributes:
-        name: with its base unit, as a feature has it.
-        words: what it is, as the subject of a sentence.
+        name: its name with its base unit, like that of a feature.
+        words: its description, as the subject of a sentence.
 
     """
 
@@ -42,11 +42,11 @@ RESPONSE: Final = Measure("response_s", "what the command measures")
 
 
 class MeasureError(Exception):
-    """The command that measures failed; says how."""
+    """The command that measures the response time failed, with the reason."""
 
 
 class Counters(NamedTuple):
-    """What the kernel has counted so far: times in seconds, by name; and the waiting of each task."""
+    """Counters of the kernel, in seconds: stall times by resource, and the waiting time of each task."""
 
     ts: float
     stalled_s: dict[str, float]
@@ -54,7 +54,7 @@ class Counters(NamedTuple):
 
 
 def counters(suspect: int, proc: Path = PROC) -> Counters:
-    """Read them. The suspect's own waiting is left out: who is stopped does not wait."""
+    """Read the counters, without the waiting of the suspect itself: a stopped process does not wait."""
     stalled = {}
     for resource in PRESSURE:
         with contextlib.suppress(OSError, ProcError, KeyError):
@@ -72,7 +72,7 @@ def counters(suspect: int, proc: Path = PROC) -> Counters:
 
 
 def between(before: Counters, after: Counters) -> dict[Measure, float]:
-    """What happened in a second, of what both have."""
+    """Return the increase per second of the counters that both have."""
     seconds = max(after.ts - before.ts, 1e-9)
     found = {
         measure: (after.stalled_s[name] - before.stalled_s[name]) / seconds
@@ -86,10 +86,10 @@ def between(before: Counters, after: Counters) -> dict[Measure, float]:
 
 
 def response(command: str, timeout_s: float) -> float:
-    """Run a command once: the last number that it prints, or else how long it took, in seconds.
+    """Run a command once, and return the last number that it prints, otherwise its duration in seconds.
 
     Raises:
-        MeasureError: it failed or took too long.
+        MeasureError: it failed, took too long, or printed a number that is not finite.
 
     """
     began = time.monotonic()
@@ -111,12 +111,12 @@ def response(command: str, timeout_s: float) -> float:
 
 
 class Meter:
-    """Measures one period after the other.
+    """Measures one period after another.
 
     Parameters:
-        suspect: whose own waiting does not count.
-        command: what is run for the response time; empty for nothing.
-        timeout_s: how long it may take.
+        suspect: the pid of the suspect, whose own waiting does not count.
+        command: the command that measures the response time; empty for none.
+        timeout_s: the time limit of the command, in seconds.
 
     """
 
@@ -126,7 +126,7 @@ class Meter:
         self._timeout_s = timeout_s
 
     def period(self, seconds: float) -> dict[Measure, float]:
-        """Measure for so long, or until the command has ended once. The median of its runs counts."""
+        """Measure for this time, at least until the command has ended once. The median of its runs counts."""
         responses: list[float] = []
         before = counters(self._suspect)
         end = before.ts + seconds

@@ -1,4 +1,4 @@
-"""The experiment: pairs of periods with and without the suspect slowed, in an order drawn by lot, and what they say."""
+"""The experiment: pairs of periods with and without the suspect slowed, in random order, and its result."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 
 SIGNIFICANCE: Final = 0.05
 SETTLE_S: Final = 0.05
-"""After each change it takes so long until the host is measured."""
+"""The pause between a change and the measurement, in seconds."""
 
 LEAST: Final = {RESPONSE: 0.0}
 LEAST_RATIO: Final = 0.01
-"""Of a ratio a smaller difference than this is none that anybody notices."""
+"""The least relevant difference of a ratio: users do not notice smaller ones."""
 
 Values = dict["Measure", float]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came out.
+    """The result of an experiment.
 
     Attributes:
-        before, after: measured while nothing was done, before and after the pairs.
-        found: each measure compared, slowed against not.
-        p: by measure, the comparison's p-value, corrected for how many measures were looked at (Holm).
-        verdict: `better` where something got better beyond chance, `worse` likewise, else `none`.
-        decided: the measures that say so.
+        before, after: the values without a brake, before and after the pairs.
+        found: the comparison of each measure, slowed against not slowed.
+        p: the p-value of each comparison; those that may decide are corrected for their number (Holm).
+        verdict: `better` if a measure improved beyond chance, otherwise `worse` if one worsened, otherwise `none`.
+        decided: the measures that justify the verdict.
 
     """
 
@@ -59,22 +59,22 @@ def run(
     progress: Callable[[int], None] = lambda _: None,
     alive: Callable[[], bool] = lambda: True,
 ) -> Result:
-    """Do the experiment.
+    """Run the experiment.
 
     Args:
         brake: slows the suspect.
         meter: measures.
-        pairs: how many periods with the suspect slowed; there are as many without.
-        period_s: how long each takes.
-        seed: of the lot that says which period of a pair comes first.
-        progress: is told how many periods are over.
-        alive: whether the suspect still runs.
+        pairs: the number of pairs of periods: one with the suspect slowed, one without.
+        period_s: the length of each period, in seconds.
+        seed: the seed of the random order within pairs.
+        progress: called with the number of finished periods.
+        alive: returns whether the suspect still runs.
 
     Raises:
         ProcessLookupError: the suspect has ended.
 
     """
-    lot = random.Random(seed)  # noqa: S311 - no secret: it must be the same again for the same seed
+    lot = random.Random(seed)  # noqa: S311 - no secret: the same seed must give the same order
     before = meter.period(period_s)
     slowed: list[Values] = []
     free: list[Values] = []
@@ -93,10 +93,10 @@ def run(
 
 
 def judge(before: Values, slowed: list[Values], free: list[Values], after: Values) -> Result:
-    """Compare what was measured in all periods.
+    """Compare the measures that all periods have.
 
-    A response time, where there is one, decides alone: it was asked for. Else the host's pressure and the waiting of
-    other tasks do, each with its p-value corrected for their number.
+    A response time decides alone, since the user requested it. Otherwise the pressure of the host and the waiting of
+    other tasks decide, with p-values corrected for their number.
     """
     common = [measure for measure in before if all(measure in period for period in (*slowed, *free))]
     found = {
@@ -116,7 +116,7 @@ def _least(measure: Measure) -> float:
 
 
 def _holm(p: Mapping[Measure, float]) -> dict[Measure, float]:
-    """Correct p-values so that one below 0.05 by chance alone is improbable among all of them."""
+    """Correct p-values so that one below 0.05 by chance alone is improbable among all of them (Holm)."""
     corrected, least = {}, 0.0
     for rank, (measure, value) in enumerate(sorted(p.items(), key=lambda item: item[1])):
         least = max(least, min(value * (len(p) - rank), 1.0))
@@ -125,7 +125,7 @@ def _holm(p: Mapping[Measure, float]) -> dict[Measure, float]:
 
 
 def sentences(result: Result, name: str) -> list[str]:
-    """The result in plain words; `name` is how a person knows the suspect."""
+    """Return the result in plain words; `name` is the name of the suspect for people."""
     told = []
     match result.verdict:
         case "better":
@@ -154,12 +154,12 @@ def _sentence(measure: Measure, result: Result) -> str:
 
 
 def _unit(measure: Measure) -> str:
-    # A command may print a number of any unit.
+    # The number that a command prints may have any unit.
     return "number" if measure is RESPONSE else measure.name
 
 
 def to_json(result: Result) -> dict[str, Any]:
-    """The result for a program."""
+    """Return the result for programs."""
     return {
         "verdict": result.verdict,
         "decided_by": [measure.name for measure in result.decided],

@@ -1,4 +1,4 @@
-"""Who may be slowed: a process that is still itself, and may be touched."""
+"""Checks of a suspect: it is still the same process, and may be slowed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class RefusedError(Exception):
-    """A process that is not to be slowed; says why."""
+    """The process may not be slowed, with the reason."""
 
 
 def check(suspect: Process, *, force: bool = False, proc: Path = PROC) -> None:
-    """See whether a process may be slowed by this one. Raises `RefusedError` saying why not."""
+    """Check whether this process may slow a suspect. Raises `RefusedError` with the reason why not."""
     own = process(os.getpid(), proc)
     kin = _kin(proc)
     if suspect.pid == 1:
@@ -44,7 +44,7 @@ def check(suspect: Process, *, force: bool = False, proc: Path = PROC) -> None:
 
 
 def _kin(proc: Path) -> set[int]:
-    """This process and those that it runs in."""
+    """Return the pids of this process and its ancestors."""
     found, pid = set(), os.getpid()
     while pid and pid not in found:
         found.add(pid)
@@ -54,10 +54,10 @@ def _kin(proc: Path) -> set[int]:
 
 
 def hold(suspect: Process) -> int:
-    """A file descriptor that stands for this very process, whoever has its id later.
+    """Return a file descriptor of the suspect, which stays valid if its id is used again.
 
     Raises:
-        RefusedError: it has ended, it belongs to somebody else, or it is only a thread of a process.
+        RefusedError: it has ended, belongs to another user, or is only a thread of a process.
 
     """
     try:
@@ -65,13 +65,13 @@ def hold(suspect: Process) -> int:
     except ProcessLookupError:
         raise RefusedError(f"{suspect.row} has ended") from None
     except OSError as error:
-        # The ids of threads have folders in /proc too, which it does not list.
+        # Thread ids have directories in /proc, too, which are not listed.
         if error.errno not in {errno.ENOENT, errno.EINVAL}:
             raise
         raise RefusedError(f"{suspect.pid} is a thread, not a process; expected the id of its process") from None
     now, refused = process(suspect.pid), ""
     try:
-        signal.pidfd_send_signal(held, 0)  # asks whether one might
+        signal.pidfd_send_signal(held, 0)  # checks the permission only
     except PermissionError:
         refused = "belongs to another user; expected the same user, root, or the capability CAP_KILL"
     except ProcessLookupError:
