@@ -60,7 +60,7 @@ class Keyed:
         """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
         self.marks, self.tolerance = Sequences(state["marks"]), restored(state)
         self.records, self.heard = int(state["records"]), int(state["heard"])
-        # A scope that is not in the snapshot begins anew.
+        # A scope that is not in the snapshot starts from scratch.
         for scope in self.streams.keys() & state["streams"].keys():
             self.streams[scope].restore(state["streams"][scope], decoder, place)
 

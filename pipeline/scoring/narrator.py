@@ -1,4 +1,4 @@
-"""What is said of a frame: who is to blame, in which words, and as which record."""
+"""The narration of a frame: its culprit, its sentences and its records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Narrator:
-    """Says what the scores of frames mean: here of processes and hosts, and of rows of any other scope.
+    """Describes the scores of frames: here of processes, hosts, and rows of any other scope.
 
     Parameters:
         wired: the operator.
@@ -39,11 +39,11 @@ class Narrator:
         self._wired = wired
 
     def blame(self, scores: Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002 - others need all
-        """Return who is to blame, by the scores of a frame and what was ranked of them."""
+        """Return the culprit, by the scores of a frame and their ranking; None for none."""
         return blamed(found, frame.scope)
 
     def said(self, scores: Scores, found: Ranking, frame: Frame, own: str) -> str:
-        """Return the sentence on an anomaly; `own` is the operator's id of one that it keeps open itself."""
+        """Return the sentence on an anomaly; `own` is the operator's own id of it, if it has one."""
         if (kept := kept_by(scores).get(own)) is None:
             return self.sentence(scores, found, frame)
         return lasting_sentence(found, commands_of(frame), frame.scope, frame.ts - kept.onset_ts, rows=kept.rows)
@@ -53,7 +53,7 @@ class Narrator:
         return sentence(found, commands_of(frame), frame.scope)
 
     def beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:
-        """Return what else is told where an anomaly opens: what has just begun; `before` is the frame before."""
+        """Return a further sentence for an anomaly that opens: on processes that are not in the frame `before`."""
         if before is None or not matter(judge(found), None) or not (begun := just_begun(before, frame)):
             return ""
         return f"Processes that have just begun: {listed(begun)}."
@@ -112,7 +112,7 @@ class Narrator:
         return tolerance.at(frame.ts, (frame.key, *frame.layout.names))
 
     def tolerated(self, scores: Scores, frame: Frame, tolerance: Tolerance, anomalies: Anomalies) -> Tolerated:
-        """The scores without what people excused."""
+        """Return the scores without the anomalies that people excused."""
 
         def blame(found: Ranking) -> Blame | None:
             return self.blame(scores, found, frame)

@@ -1,7 +1,7 @@
-"""A stage that re-keys: reads hosts' counters, and writes what others are to read of them to another topic.
+"""A stage that re-keys: reads the counters of hosts, and writes them to another topic under other keys.
 
-It has no state: what comes twice, or late, goes on as it came, and whoever reads it there tells so. What is re-keyed is
-committed with the input's offset, so that each frame of counters is there once.
+It has no state: duplicates and late frames pass unchanged, and the readers of the other topic detect them. The output
+is committed with the offset of the input, so that each frame of counters is re-keyed once.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Received
 
 SCOPES: Final = ("process", "host")
-"""The scopes of frames that are re-keyed. Others say something else of a host."""
+"""The scopes of frames that are re-keyed; others do not count for pools and applications."""
 
 MAX_LAYOUTS: Final = 4_096
-"""So many layouts are remembered with how their rows are called elsewhere."""
+"""The most layouts that are remembered with the names of their rows under other keys."""
 
 
 class Rekeyer(Protocol):
-    """Makes frames for other keys of one of a host. It may remember names, and nothing that changes what it makes."""
+    """Makes frames for other keys from a host's frame. It may remember names, but no state that changes its output."""
 
     def __call__(self, frame: Frame) -> Iterator[Frame]:
-        """What others are to read of it. Raises `RecordError` where names are too long for such a frame."""
+        """Return the frames for other keys. Raises `RecordError` if names are too long for such a frame."""
 
 
 class Rekeying(Stage):
-    """What re-keys, as a stage; see `Stage`."""
+    """A stage that re-keys; see `Stage`."""
 
     topic = COUNTERS
     remembers = False
@@ -48,7 +48,7 @@ class Rekeying(Stage):
 
     @abstractmethod
     def rekeyer(self) -> Rekeyer:
-        """What makes the frames of one task."""
+        """Return the rekeyer of one task."""
 
     def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> RekeyingTask:
         """Make a task for a partition."""
@@ -59,9 +59,9 @@ class RekeyingTask(RecordTask):
     """Re-keys the counters of one partition.
 
     Parameters:
-        stage: whose task it is.
-        partition: where the frames come from.
-        options: see `TaskOptions`; what is not live goes on as recorded earlier.
+        stage: the stage of the task.
+        partition: the source of the frames.
+        options: see `TaskOptions`; frames that are not live are marked as recorded earlier.
 
     """
 
@@ -74,11 +74,11 @@ class RekeyingTask(RecordTask):
         self._rekeyer = stage.rekeyer()
 
     def _receive(self, record: Incoming, received: Received) -> None:
-        """Take a record; what nobody wants elsewhere is passed over."""
+        """Re-key a record; skip those that have no other key."""
         if not isinstance(received, Frame) or received.keyed_by != "host" or received.scope not in SCOPES:
             return
         if received.key != record.key:
-            return  # the operators tell it
+            return  # the operators reject it
         try:
             for frame in self._rekeyer(received):
                 self.outputs.append(Rekeyed(frame, live=self._is_live(record)))
@@ -86,4 +86,4 @@ class RekeyingTask(RecordTask):
             self._refuse(record, f"{self._place(record)}: not re-keyed: {error}")
 
     def lost(self) -> None:
-        """There is no state to be given up."""
+        """Do nothing: there is no state to drop."""

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from laggard.pipeline.scoring.wired import Wired
 
 MARK_WINDOW_S: Final = 120.0
-"""A mark is answered from the newest frame when that is at most so far from it, or two of its ticks (S0, section 3)."""
+"""The longest time between a mark and the newest frame that answers it, in seconds, or two ticks if longer (S0,
+section 3)."""
 
 MOST_SCOPES: Final = 16
 """The most scopes of a host: a producer may name them as it likes."""
@@ -40,21 +41,21 @@ class Scopes(Keyed):
     wired: Wired = field(kw_only=True)
 
     def stream(self, scope: str) -> Stream | None:
-        """Return the stream of a scope that the operator takes; None if there are too many others."""
+        """Return the stream of a scope that the operator scores; None if there are too many others."""
         if scope not in self.streams and len(self.streams) < MOST_SCOPES:
             self.streams[scope] = Stream(self.wired.make_for(scope))
         return self.streams.get(scope)
 
     def begin_anew(self, scope: str, operator: Operator) -> Stream:
-        """Forget what was learned of one scope; gives its new stream, with an operator that has seen nothing."""
+        """Forget one scope, and return its new stream with a new operator."""
         stream = Keyed.begin_anew(self, scope, operator)
         self.share()
         return stream
 
     def share(self, first: str = "") -> None:
-        """Divide the budget among the scopes that have frames; `first`, which is about to have its first, has a share.
+        """Divide the budget among the scopes that have frames; with `first`, set only the share of this new scope.
 
-        All follows from the scopes that have frames. So it is the same after a restart.
+        The result depends only on the scopes that have frames, so it is the same after a restart.
         """
         if not self.wired.false_alarms_per_day:
             return
@@ -65,7 +66,7 @@ class Scopes(Keyed):
             cast("_Budgeted", self.streams[scope].operator).false_alarms_per_day = budget * share
 
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
         for scope in state["streams"]:
             if self.wired.takes(scope):
                 self.stream(scope)
@@ -81,8 +82,8 @@ def is_near(stream: Stream, ts: float) -> bool:
 def answering(streams: Mapping[str, Stream], wired: Wired, ts: float | None = None) -> str:
     """Return the scope whose frame answers a question about a moment, by default the newest.
 
-    It is that of the most anomalous frame; without an anomaly the operator's first, if it has frames. What is said of
-    the host itself comes beside it.
+    It is that of the most anomalous frame; without an anomaly the first one of the operator, if it has frames. The
+    answer on the host itself is separate.
     """
     found, best = wired.scopes[0], (-1.0, False, -1.0)
     others = {scope: stream for scope, stream in streams.items() if scope != HOST}

@@ -82,7 +82,7 @@ class Stream:
         self._sequences = Sequences()
 
     def judge(self, frame: Frame) -> Judged:
-        """Judge whether a frame can be taken.
+        """Judge whether a frame is new, a duplicate, late, or shows that the clock of its producer was set back.
 
         A duplicate has a known sequence number and is no newer than the newest frame: a producer may lose count and
         restart. A late frame is older than the newest.
@@ -134,7 +134,7 @@ class Stream:
         self.set_back.restart()
 
     def adopt(self, anomalies: Iterable[str]) -> None:
-        """Let what the operator keeps open be normal."""
+        """Let the operator accept these anomalies, given by its own ids, as the new baseline."""
         for each in anomalies:
             if isinstance(self.operator, Adopts):
                 self.operator.adopt(each)

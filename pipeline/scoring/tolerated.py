@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class Tolerated(LastingScores):
-    """The scores of a frame without the anomalies that people excused. All else is as in `scores`.
+    """The scores of a frame without the anomalies that people excused. Everything else is as in `scores`.
 
-    What has been told already is not excused by how large it is at the moment: it goes on until it ends.
+    A published anomaly is not excused by its present size: it stays open until it ends.
 
     Parameters:
-        scores: those of the operator.
-        blame: who is to blame by a ranking of them.
-        excused: what people said of an anomaly that blames this.
-        anomalies: those of the stream that are open.
+        scores: the scores of the operator.
+        blame: returns the culprit of a ranking of them.
+        excused: returns the feedback on anomalies with this culprit.
+        anomalies: the open anomalies of the stream.
         host: whether the only row is the host itself, whose causes are excused one by one.
 
     Attributes:
-        usual: the ids of the anomalies that the operator keeps open itself, and that people said to be usual.
+        usual: the operator's own ids of the anomalies that people marked as usual.
 
     """
 
@@ -85,13 +85,13 @@ class Tolerated(LastingScores):
         return self._others
 
     def suspects(self, rows: int, features: int) -> tuple[Ranking, float]:
-        """Return the ranking of what is suspicious, see `LastingScores`."""
+        """Return the ranking of the suspicious rows, see `LastingScores`."""
         if isinstance(self._scores, LastingScores):
             return self._scores.suspects(rows, features)
         return LastingScores.suspects(self, rows, features)
 
     def _without(self, found: Ranking) -> Ranking:
-        """Return a ranking without the rows that are excused, as long as these lead it."""
+        """Return a ranking without the excused rows that lead it."""
         while found.rows and found.score > 1.0:
             blame = self._blame(found)
             if not self._excused(blame) or (
@@ -100,16 +100,16 @@ class Tolerated(LastingScores):
                 break
             name = found.rows[0].name if blame is None else blame.name
             rows = tuple(each for each in found.rows if each.name != name)
-            if len(rows) == len(found.rows):  # what it blames is no row of it
+            if len(rows) == len(found.rows):  # the culprit is no row of the ranking
                 rows = found.rows[1:]
             found = replace(found, rows=rows, score=rows[0].score if rows else 0.0)
         return found
 
 
 def ranking_of(scores: Scores, own: str, rows: int = JUDGED_ROWS, features: int = JUDGED_FEATURES) -> Ranking:
-    """Return the ranking of an anomaly that the operator keeps open itself, or else of the frame.
+    """Return the ranking of an anomaly that the operator keeps open itself, otherwise of the frame.
 
-    By default with enough rows and features to judge it.
+    By default it has enough rows and features to judge it.
     """
     if isinstance(scores, LastingScores):
         return scores.about(own, rows, features)
@@ -117,9 +117,9 @@ def ranking_of(scores: Scores, own: str, rows: int = JUDGED_ROWS, features: int 
 
 
 def without_causes(found: Ranking, excused: Callable[[Ranking], Excuse]) -> Ranking:
-    """Return the ranking of a host, which has one row, without the counters of the causes that are excused.
+    """Return the ranking of a host, which has one row, without the counters of excused causes.
 
-    Nothing is left of it unless another cause stands out.
+    It is empty unless another cause stands out.
     """
     while found.rows and found.score > 1.0 and (ails := causes(found.rows[0])):
         if not excused(found):

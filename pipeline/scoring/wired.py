@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topic
 
 UNLEARNED = OWN_SCOPES | {"limit"}
-"""The scopes of which nothing is usual: how near a limit is, `saturation` tells."""
+"""The scopes without a baseline: reports of producers on themselves, and limits, which `saturation` reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wired(Stage):
-    """An operator as it is wired.
+    """An operator with its input and parameters.
 
     Attributes:
-        name: in settings, groups, snapshots and outputs: `gaussian`.
-        topic: what it reads.
-        scopes: of which frames; for each key and scope there is an operator of its own.
-        make: makes an operator; parameters that it is given take the place of those that the settings say.
-        state_version: of the form of its state.
-        parameters: what it was made with, for people to read in its outputs.
-        migrations: by an older version of its state, what makes the next version's of it. A version that is not there
-            is rebuilt from the input.
-        answers_marks: whether a mark is answered with its ranking.
-        of_scope: parameters that differ for a scope; for others at the empty one.
-        hidden: scopes whose scores observers are not shown.
-        others: whether it takes frames of any other scope, too, but those of which nothing is usual.
-        false_alarms_per_day: the budget of a key, which the scopes that have frames share; 0 for none.
-        shares: of the scopes, in relation to each other; 1 if not given.
+        name: its name in settings, groups, snapshots and outputs: `gaussian`.
+        topic: the topic that it reads.
+        scopes: the scopes of its frames; each key and scope has an operator of its own.
+        make: makes an operator; its arguments override the settings.
+        state_version: the version of the form of its state.
+        parameters: its parameters, for readers of its outputs.
+        migrations: by an older version of its state, the migration to the next version. The state of a version without
+            one is rebuilt from the input.
+        answers_marks: whether marks are answered with its ranking.
+        of_scope: the parameters that differ by scope; those of all `others` are at the empty scope.
+        hidden: the scopes whose scores are not shown to observers.
+        others: whether it scores frames of any other scope, too, except for those without a baseline.
+        false_alarms_per_day: the budget of a key, shared by the scopes that have frames; 0 for none.
+        shares: the relative shares of the scopes; 1 if not given.
         leads: see `Stage`.
 
     """
@@ -63,15 +63,15 @@ class Wired(Stage):
     leads: bool = True
 
     def takes(self, scope: str) -> bool:
-        """Return whether the operator takes the frames of a scope."""
+        """Return whether the operator scores the frames of a scope."""
         return scope in self.scopes or (self.others and scope not in UNLEARNED)
 
     def make_for(self, scope: str) -> Operator:
         """Make an operator for the frames of a scope."""
         return self.make(**self.of_scope.get(scope if scope in self.scopes else "", {}))
 
-    def narrator(self, states: States[Any]) -> Narrator:  # noqa: ARG002 - some look into the state of the key
-        """Return what says what the scores mean, of keys with these states."""
+    def narrator(self, states: States[Any]) -> Narrator:  # noqa: ARG002 - some read the state of the key
+        """Return the narrator for keys with these states."""
         from laggard.pipeline.scoring.narrator import Narrator  # noqa: PLC0415 - see below
 
         return Narrator(self)
