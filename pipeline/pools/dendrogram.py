@@ -1,7 +1,7 @@
-"""Dendrograms as they are drawn: which leaves stand for themselves, which for a cluster of members, in which order.
+"""Dendrograms as they are drawn: which leaves stand for a member, which for a cluster, and in which order.
 
-Of a large pool nobody reads every leaf. Those that deviate stay; what lies apart from them is folded where it is most
-alike, to leaves that stand for many, with the height at which these merge.
+A large pool has too many leaves to read. Deviating ones stay. The others are folded where they are most alike: a folded
+leaf stands for many members, at the height at which these merge.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from laggard.operators.covariance.results import Dendrogram, Kind
 
 MOST: Final = 40
-"""So many leaves are drawn one by one; of more, those that deviate, ..."""
+"""The most leaves that are drawn without folding."""
 
 ORDINARY: Final = 12
-"""... and the others folded until there are no more than this."""
+"""With more than `MOST`, leaves that do not deviate are folded until there are at most this many."""
 
-_ORDINARY: Final = 2  # the urgency of what does not deviate
+_ORDINARY: Final = 2  # the urgency of clusters without a deviation
 _START: Final = re.compile(r"@\d+(?=\])")
 _IDENTITY: Final = re.compile(r"\[\d+(?:@\d+)?\]")
 _DIGITS: Final = re.compile(r"(\d+)")
 
 
 def level_output(path: str, dendrogram: Dendrogram, kinds: Mapping[str, Kind], most: int = MAX_LEAVES) -> LevelOutput:
-    """A dendrogram as it is told.
+    """Return a dendrogram as an output.
 
     Args:
-        path: of the group; empty at the top.
-        dendrogram: of its members, at least two.
-        kinds: how those that deviate do, by label.
-        most: leaves, see `folded`.
+        path: the path of the group; empty at the top.
+        dendrogram: the dendrogram of its members, at least two.
+        kinds: the kinds of deviations by label.
+        most: the most leaves, see `folded`.
 
     """
     leaves = tuple(Leaf(each, 1, int(each in kinds), kinds.get(each, "")) for each in dendrogram.labels)
@@ -49,19 +49,20 @@ def level_output(path: str, dendrogram: Dendrogram, kinds: Mapping[str, Kind], m
 
 
 def highest(level: LevelOutput) -> float:
-    """The height of the highest merge, or of a folded leaf where there is none."""
+    """Return the height of the highest merge; without merges that of the highest leaf."""
     return max([each.height for each in level.merges] or [each.height for each in level.leaves])
 
 
 def members_of(level: LevelOutput) -> int:
-    """How many members or groups the leaves stand for."""
+    """Return the number of members or groups in all leaves."""
     return sum(leaf.members for leaf in level.leaves)
 
 
 def order(level: LevelOutput) -> list[int]:
-    """The leaves as they are drawn, so that no lines cross: of two clusters the one that deviates comes first.
+    """Return the leaves in the order in which no lines cross: the deviating one of two clusters comes first.
 
-    Of two that do or do not, the tighter one, as in R; of two members, by their labels, numbers in them as numbers.
+    If both or neither deviate, the tighter one comes first, as in R. Two members are ordered by their labels, with
+    numbers in them as numbers.
     """
     leaves = len(level.leaves)
     keys = [(not leaf.deviating, leaf.height, natural(leaf.label)) for leaf in level.leaves]
@@ -80,7 +81,7 @@ def order(level: LevelOutput) -> list[int]:
 
 
 def places(level: LevelOutput) -> list[float]:
-    """Where leaves, and then merges, stand beside each other: leaves 0, 1, ... in their `order`, merges midway.
+    """Return the places of leaves, and then of merges, along the axis: leaves 0, 1, ... in their `order`.
 
     A merge is midway between the two clusters that it joins, as R draws it.
     """
@@ -93,10 +94,10 @@ def places(level: LevelOutput) -> list[float]:
 
 
 def folded(level: LevelOutput, most: int = MOST, ordinary: int = ORDINARY) -> LevelOutput:
-    """The same dendrogram with at most `most` leaves; none is folded where there are no more.
+    """Return a dendrogram with at most `most` leaves; with no more than that it is unchanged.
 
-    Clusters in which some deviate are unfolded first, the highest before the others; then those in which all deviate;
-    then the others, until there are `ordinary` leaves.
+    Clusters in which some members deviate are unfolded first, the highest before the others. Then come those in which
+    all deviate, then the others, until there are `ordinary` leaves.
     """
     leaves = len(level.leaves)
     if leaves <= most:
@@ -109,7 +110,7 @@ def folded(level: LevelOutput, most: int = MOST, ordinary: int = ORDINARY) -> Le
     unfolded: set[int] = set()
     while waiting:
         urgency, _, cluster = heapq.heappop(waiting)
-        # Each cluster that is unfolded makes one leaf more.
+        # Each unfolded cluster adds one leaf.
         if cluster < leaves or len(unfolded) + 1 >= (most if urgency < _ORDINARY else min(most, ordinary)):
             continue
         unfolded.add(cluster)
@@ -120,7 +121,7 @@ def folded(level: LevelOutput, most: int = MOST, ordinary: int = ORDINARY) -> Le
 
 
 def _unfolded(level: LevelOutput, unfolded: set[int], stands_for: Sequence[Leaf]) -> LevelOutput:
-    """The dendrogram of these merges, given as clusters; what they join is leaves."""
+    """Return the dendrogram of these merges, given as clusters; all other parts that they join become leaves."""
     leaves = len(level.leaves)
     joined = [cluster - leaves for cluster in sorted(unfolded)]
     parts = {part for number in joined for part in level.merges[number][:2]} or {len(stands_for) - 1}
@@ -136,7 +137,7 @@ def _unfolded(level: LevelOutput, unfolded: set[int], stands_for: Sequence[Leaf]
 
 
 def _urgency(leaf: Leaf) -> int:
-    """How soon what a leaf stands for is to be unfolded: the least first."""
+    """Return the urgency of unfolding a cluster: the least comes first."""
     return _ORDINARY if not leaf.deviating else int(leaf.deviating == leaf.members)
 
 
@@ -146,7 +147,7 @@ def _both(first: Leaf, second: Leaf, height: float) -> Leaf:
 
 
 def natural(label: str) -> tuple[tuple[int, str], ...]:
-    """What to order labels by, so that `worker-9` comes before `worker-10`.
+    """Return the sort key of a label, by which `worker-9` comes before `worker-10`.
 
     Example:
         >>> sorted(["worker-10", "worker-9"], key=natural)
@@ -157,7 +158,7 @@ def natural(label: str) -> tuple[tuple[int, str], ...]:
 
 
 def short_labels(labels: Sequence[str]) -> list[str]:
-    """Labels without what says nothing: the path that all share, and ids of processes where the names are enough.
+    """Return labels without the path that all share, and without process ids or start times if they stay unique.
 
     Example:
         >>> short_labels(["java[812@9931]/exec-3[815@9940]", "java[812@9931]/exec-4[816@9941]"])
@@ -179,12 +180,12 @@ def short_labels(labels: Sequence[str]) -> list[str]:
 
 
 def without_starts(path: str) -> str:
-    """A path without when its processes began: `java[812]` for `java[812@9931]`."""
+    """Return a path without the start times of its processes: `java[812]` for `java[812@9931]`."""
     return _START.sub("", path)
 
 
 def ticks(height: float, most: int) -> list[float]:
-    """Round numbers from 0 up to a height for its axis, at most so many, which are four or more.
+    """Return round numbers from 0 up to a height for its axis, at most `most`, which is four or more.
 
     Example:
         >>> ticks(2.6, 8)

@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.pools import Leaf, LevelOutput
 
 WIDEST: Final = 100
-"""Columns: on a wider terminal the eye would lose the line."""
+"""The most columns of a dendrogram: the eye would lose a longer line."""
 
 NARROWEST: Final = 16
-"""Columns that a tree takes at least; labels are cut for them."""
+"""The least columns of a tree; labels are cut for it."""
 
 LONGEST_LABEL: Final = 40
 
 INSIDE: Final = "inside"
-"""Told of a group that does not deviate, but has members that do."""
+"""The note on a group that does not deviate, but has a dendrogram of its own."""
 
 HARMLESS: Final = "younger"
-"""The kind of deviation that is no trouble."""
+"""The kind of deviation that is harmless."""
 
 _NORTH, _SOUTH, _EAST, _WEST = 1, 2, 4, 8
 _LINES: Final = " │││─└┌├─┘┐┤─┴┬┼"
-"""A line by its directions, as bits."""
+"""Line characters by their directions, as bits."""
 
 _ASCII: Final = str.maketrans("│└┌├┘┐┤─┴┬┼═●○", "|++++++-+++=*o")
 _TICK_EVERY: Final = 12  # columns
@@ -42,12 +42,12 @@ _ROOT: Final = 5  # columns right of the highest merge, for its p-value
 
 
 def dendrogram_lines(level: LevelOutput, page: Page, inside: Collection[str] = ()) -> Iterator[Text]:
-    """A dendrogram of at least two leaves, the deviating ones first and marked, with an axis of heights below it.
+    """Draw a dendrogram of at least two leaves, the deviating ones first and marked, with an axis of heights below it.
 
     Args:
         level: the dendrogram.
-        page: where it is shown.
-        inside: paths of groups that have a dendrogram of their own.
+        page: the page that shows it.
+        inside: the paths of groups that have a dendrogram of their own.
 
     """
     ordered = order(level)
@@ -71,7 +71,7 @@ def dendrogram_lines(level: LevelOutput, page: Page, inside: Collection[str] = (
 
 
 def leaf_labels(leaves: Sequence[Leaf]) -> list[str]:
-    """What leaves are called: `worker-3`; of more than one, `worker-3 and 11 more`."""
+    """Return the labels of leaves: `worker-3`, or for several members `worker-3 and 11 more`."""
     labels = map(printable, short_labels([leaf.label for leaf in leaves]))
     return [
         f"{label} and {leaf.members - 1:,} more" if leaf.members > 1 else label
@@ -80,17 +80,17 @@ def leaf_labels(leaves: Sequence[Leaf]) -> list[str]:
 
 
 def path_of(level: LevelOutput, leaf: Leaf) -> str:
-    """Where the members of a leaf that is a group are."""
+    """Return the path of a leaf that is a group."""
     return leaf.label if not level.path or leaf.label.startswith(f"{level.path}/") else f"{level.path}/{leaf.label}"
 
 
 def leaf_note(leaf: Leaf) -> str:
-    """How what a leaf stands for deviates; empty where it does not."""
+    """Return the note on the deviation of a leaf: its kind, or how many members deviate; empty without one."""
     return f"{leaf.deviating:,} of them" if leaf.deviating < leaf.members and leaf.deviating else leaf.kind
 
 
 def leaf_style(leaf: Leaf) -> str:
-    """The colour of a leaf."""
+    """Return the style of a leaf."""
     return "" if not leaf.deviating else "yellow" if leaf.kind == HARMLESS else "bold red"
 
 
@@ -99,7 +99,7 @@ def _mark(leaf: Leaf) -> str:
 
 
 def _cut(label: str, room: int) -> str:
-    """At most so many characters: what tells members apart is at the end."""
+    """Cut a label at its beginning: members differ at the end."""
     return label if len(label) <= room else f"...{label[len(label) - room + 3 :]}"
 
 
@@ -112,12 +112,12 @@ def _plain(line: Text, page: Page) -> Text:
 
 
 class _Canvas:
-    """The lines of a dendrogram, and what stands on them.
+    """The lines of a dendrogram, and the texts on them.
 
     Parameters:
-        level: which dendrogram.
+        level: the dendrogram.
         ordered: its leaves from top to bottom.
-        width: columns.
+        width: the width in columns.
 
     """
 
@@ -126,7 +126,7 @@ class _Canvas:
         self._height = highest(level)
         self._lines: dict[tuple[int, int], int] = defaultdict(int)
         self._texts: dict[tuple[int, int], str] = {}
-        self._own: dict[int, int] = {}  # by row, where the leaf's own line ends
+        self._own: dict[int, int] = {}  # by row, the column at which the line of the leaf ends
         rows = {number: row for row, number in enumerate(ordered)}
         columns: dict[int, int] = {}
         for number, leaf in enumerate(level.leaves):
@@ -159,7 +159,7 @@ class _Canvas:
             self._lines[row, column + 1] |= _WEST
 
     def _tell(self, row: int, column: int, p_value: float, *, root: bool) -> None:
-        """Write a p-value behind its merge, else before it, where the line is long enough."""
+        """Write a p-value behind its merge, otherwise before it, if the line is long enough."""
         if math.isnan(p_value):
             return
         text = f"{p_value:.0f}"
@@ -178,7 +178,7 @@ class _Canvas:
             self._lines[row, column + number] = 0  # taken
 
     def line(self, row: int, style: str) -> Text:
-        """A row of the tree; the leaf's own line has its colour."""
+        """Return a row of the tree; the line of the leaf has its style."""
         glyphs = [
             self._texts.get((row, column)) or _LINES[self._lines.get((row, column), 0)] for column in range(self._width)
         ]
@@ -187,7 +187,7 @@ class _Canvas:
         return line
 
     def axis(self) -> Iterator[str]:
-        """The heights: a line with ticks, and the numbers below it."""
+        """Return the axis of heights: a line with ticks, and the numbers below it."""
         places = {self._column(each): f"{each:g}" for each in ticks(self._height, max(self._width // _TICK_EVERY, 4))}
         yield "".join("┴" if column in places else "─" for column in range(max(places) + 1))
         numbers = ""

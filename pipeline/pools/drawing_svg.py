@@ -1,7 +1,7 @@
-"""Dendrograms as one SVG file that needs nothing else: no script, no font, no other file; for light and dark pages.
+"""Dendrograms as one self-contained SVG file: no script, no font, no other file; for light and dark pages.
 
-Drawn as in S3's figures 1, 5 and 7: leaves at the bottom, heights to the left, and to the left of each merge its
-approximately unbiased p-value in percent. Those that deviate have a colour, and a dot, a thicker line and their kind.
+They are drawn as in S3's figures 1, 5 and 7: leaves at the bottom, heights to the left, and to the left of each merge
+its approximately unbiased p-value in percent. Deviating leaves have a color, a dot, a thicker line and their kind.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 
 MARGIN: Final = 16
 AXIS: Final = 64
-"""Pixels: left of a tree, for its axis."""
+"""The pixels left of a tree, for its axis."""
 
 APART: Final = (22, 56)
-"""Pixels from one leaf to the next, at least and at most."""
+"""The least and the most pixels from one leaf to the next."""
 
 NARROWEST: Final = 360
 TALLEST: Final = 280
-"""Pixels: of a tree, its width at least, and its height."""
+"""The least width and the height of a tree, in pixels."""
 
 LONGEST_LABEL: Final = 48
-"""Characters; all of a label is in what a browser says of it."""
+"""The most characters of a label; its tooltip has all of them."""
 
-_CHARACTER: Final = 6.8  # pixels of one, at 12 px
-_TITLE: Final = 9.6  # of one in the title
+_CHARACTER: Final = 6.8  # pixels of a character, at 12 px
+_TITLE: Final = 9.6  # pixels of a character of the title
 _HEADING: Final = 44
-_WIDE: Final = 7  # half of a folded leaf's foot
-_P_VALUE: Final = (20, 11)  # pixels that a p-value takes
+_WIDE: Final = 7  # half of the foot of a folded leaf
+_P_VALUE: Final = (20, 11)  # width and height of a p-value in pixels
 
 _STYLE: Final = (
     "text{font:12px ui-sans-serif,system-ui,Helvetica,Arial,sans-serif;fill:#222}"
@@ -55,12 +55,12 @@ _STYLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A dendrogram with what it is of.
+    """A dendrogram with its heading.
 
     Attributes:
-        heading: of what.
+        heading: the heading.
         level: the dendrogram, of at least two leaves.
-        inside: paths of groups that have a dendrogram of their own.
+        inside: the paths of groups that have a dendrogram of their own.
 
     """
 
@@ -70,12 +70,12 @@ class Picture:
 
 
 def dendrogram_svg(title: str, description: str, pictures: Sequence[Picture]) -> str:
-    """The SVG, as text.
+    """Return the SVG as text.
 
     Args:
-        title: what it shows, in a line.
-        description: what is to be seen, for whoever cannot see it.
-        pictures: one below the other.
+        title: the title, in one line.
+        description: the description, for screen readers.
+        pictures: the dendrograms, from top to bottom.
 
     """
     body: list[str] = []
@@ -101,11 +101,11 @@ def dendrogram_svg(title: str, description: str, pictures: Sequence[Picture]) ->
 
 
 class _Drawn:
-    """One dendrogram, drawn below a line.
+    """One dendrogram, drawn from a top edge down.
 
     Attributes:
-        width: pixels that it takes.
-        bottom: where it ends.
+        width: its width in pixels.
+        bottom: its bottom edge.
 
     """
 
@@ -123,12 +123,12 @@ class _Drawn:
         self.bottom = self._base + MARGIN + math.ceil(_CHARACTER * longest) + 2 * MARGIN
 
     def lines(self) -> Iterator[str]:
-        """Its elements."""
+        """Return its elements."""
         yield f'<text class="h" x="{MARGIN}" y="{self._top + 14}">{_text(self._heading)}</text>'
         yield from self._axis()
         merges, count = self._level.merges, len(self._level.leaves)
         xs = [self._left + place * self._apart for place in places(self._level)]
-        above = {}  # by leaf, the height of the merge that takes it
+        above = {}  # by leaf, the height of the merge that joins it
         for merge in merges:
             above.update(dict.fromkeys((merge.first, merge.second), merge.height))
         labels = []
@@ -166,7 +166,7 @@ class _Drawn:
         )
 
     def _leaf(self, number: int, x: float, until: float) -> Iterator[str]:
-        """A leaf from the bottom up to its merge, and its label."""
+        """Return a leaf from the bottom up to its merge, and its label."""
         leaf = self._level.leaves[number]
         colour = "" if not leaf.deviating else "y" if leaf.kind == HARMLESS else "d"
         yield f"<g><title>{_text(self._said(number))}</title>"
@@ -190,13 +190,13 @@ class _Drawn:
         return leaf_note(leaf) or (INSIDE if path_of(self._level, leaf) in self._inside else "")
 
     def _said(self, number: int) -> str:
-        """What a browser says of a leaf."""
+        """Return the tooltip of a leaf."""
         note = self._note(self._level.leaves[number])
         return f"{self._labels[number]}: {note}" if note else self._labels[number]
 
 
 def _p_values(labels: list[tuple[float, float, float, float]]) -> Iterator[str]:
-    """The p-values of merges, given by height, place and value: the highest first, and none over another."""
+    """Return the p-values of merges, given by height, place and value: the highest merge first, without overlaps."""
     taken: list[tuple[float, float]] = []
     across, down = _P_VALUE
     for _, x, y, p_value in sorted(labels, reverse=True):
@@ -206,5 +206,5 @@ def _p_values(labels: list[tuple[float, float, float, float]]) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Text for an XML file, whatever members call themselves."""
+    """Escape text for XML, since members may have any name."""
     return escape(printable(text))

@@ -1,4 +1,4 @@
-"""Pools as a person reads them in a terminal: which there are, who deviates in each, and dendrograms that show it."""
+"""Reports on pools for a terminal: all pools, their deviating members, and dendrograms."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.pools import LevelOutput, PoolOutput, Ranked
 
 FEWEST: Final = 3
-"""Members that are compared: of two nobody can say which one deviates."""
+"""The least number of compared members: of two, either one could be the outlier."""
 
 MOST_PICTURED: Final = 64
-"""Leaves of one dendrogram in a file."""
+"""The most leaves of one dendrogram in a file."""
 
 SHOWN_FEATURES: Final = 3
 
 SILENT_S: Final = 90.0
-"""A pool of which nothing newer was heard is told to be silent."""
+"""A pool without a newer frame for this time, in seconds, is reported as silent."""
 
 _HEADS: Final = ("pool", "members", "worst", "score", "since")
 _NUMBERS: Final = ("members", "score")
-"""Columns whose cells end below each other."""
+"""The right-aligned columns."""
 
 _LONGEST_NAME: Final = 40
-_FEATURE: Final = 48  # columns right of a feature's name
+_FEATURE: Final = 48  # columns right of the name of a feature
 
 
 def where_from(start: str, *, discovers: bool) -> str:
-    """Say where pools come from, when there are none.
+    """Return a hint on the sources of pools, for when there are none.
 
     Args:
         start: the command that starts laggard here.
-        discovers: whether the agent finds some by itself.
+        discovers: whether the agent discovers pools itself.
 
     """
     finds = f"`{start}` finds prefork workers by itself"
@@ -59,11 +59,11 @@ def where_from(start: str, *, discovers: bool) -> str:
 
 
 def pools_lines(standings: Sequence[Standing], now: float) -> Iterator[Text]:
-    """A line for each pool; those in which a member deviates stand out.
+    """Return a line for each pool; those with deviating members stand out.
 
     Args:
-        standings: in the order in which they are shown, at least one.
-        now: seconds since the Unix epoch; of recorded data, NaN.
+        standings: the pools in the order of the lines, at least one.
+        now: the present time, seconds since the Unix epoch; NaN for recorded data.
 
     """
     rows = [_row(one, now) for one in standings]
@@ -110,7 +110,7 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def standing_json(standing: Standing) -> dict[str, Any]:
-    """How a pool stands, as an object for programs: fields as those of a record of the kind `pool`."""
+    """Return the state of a pool for programs, with fields as in a record of the kind `pool`."""
     return {
         "pool": standing.pool,
         "ts": json_number(standing.ts),
@@ -120,7 +120,7 @@ def standing_json(standing: Standing) -> dict[str, Any]:
 
 
 def pool_lines(output: PoolOutput, page: Page, now: float) -> Iterator[Text]:
-    """All of one pool: who deviates, in words and figures, and from its top down the dendrograms that show it."""
+    """Return the report on one pool: deviations in words and numbers, and dendrograms from the top down."""
     ago = f", {readable_duration(max(now - output.ts, 0.0))} ago" if output.live else ""
     yield Text(f"{printable(output.pool)} at {moment(output.ts)}{ago}: {counted(output.members, 'member')}", "dim")
     yield Text()
@@ -147,7 +147,7 @@ def _paths(output: PoolOutput) -> frozenset[str]:
 
 
 def level_heading(level: LevelOutput) -> str:
-    """What a dendrogram is of, and how many members or groups it compares."""
+    """Return the heading of a dendrogram: its group, and the number of members or groups that it compares."""
     return f"{f'Inside {without_starts(level.path)}' if level.path else 'The pool'}: {members_of(level):,} compared"
 
 
@@ -170,7 +170,7 @@ def _feature_lines(feature: FeatureScore, longest: int, page: Page) -> Iterator[
 
 
 def belief(output: PoolOutput) -> str:
-    """How far a comparison is to be relied on, in a sentence."""
+    """Return a sentence on the reliability of a comparison."""
     age = readable_duration(output.age_s)
     if output.young:
         return f"The comparison is young: it knows the pool for {age}, so take this with care."
@@ -185,7 +185,7 @@ def _legend(levels: Sequence[LevelOutput]) -> Iterator[str]:
 
 
 def pool_svg(output: PoolOutput) -> str:
-    """The dendrograms of a pool as one SVG, from the top down."""
+    """Return the dendrograms of a pool as one SVG, from the top down."""
     title = f"{output.pool} at {moment(output.ts)}: {counted(output.members, 'member')}"
     told = [each.sentence for each in output.ranking] or [NOBODY]
     pictures = [Picture(level_heading(level), folded(level, MOST_PICTURED)) for level in output.levels if level.merges]

@@ -1,4 +1,4 @@
-"""Members' series beside the pool's: means of two minutes, as S3 compares by eye what it has ranked (section V.G)."""
+"""Time series of members and of the rest of their pool: means of two minutes, as in S3's visual check (section V.G)."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 BIN_S: Final = 120.0
-"""Seconds of a mean: shorter than that are single points and noise (section V.G, step 3)."""
+"""The seconds of a mean: shorter ones show single points and noise (section V.G, step 3)."""
 
 LONGEST_S: Final = 24 * 3600.0
-"""As far as a series reaches at most."""
+"""The longest series, in seconds."""
 
 MOST_READ: Final = 20_000
-"""Records that are read for one series; of more, the first ones of each bin."""
+"""The most records that are read for one series; of more, only the first ones of each bin are read."""
 
 DRAWN: Final = 5
-"""Series that are told one by one: of more, those farthest from the others."""
+"""The most separate series: of more, those farthest from the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class Means:
     """One feature of all members over time.
 
     Attributes:
-        ts: the middle of each bin, seconds since the Unix epoch, ascending; bins are whole multiples of `BIN_S`.
-        members: paths of the members.
-        values: means, shape (bins, members); NaN where a member was not there.
+        ts: the middle of each bin, seconds since the Unix epoch, ascending; bins begin at multiples of `BIN_S`.
+        members: the paths of the members.
+        values: the means, shape (bins, members); NaN for absent members.
 
     """
 
@@ -56,18 +56,18 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Members or groups, and what the others of the pool do at the same time.
+    """The series of members or groups, and the quartiles of the others at the same time.
 
     Attributes:
-        ts: as those of `Means`.
-        labels: of those that are told one by one, at most `DRAWN`, the farthest from the others first.
-        values: theirs, shape (bins, labels).
-        chosen: how many were asked for.
-        everybody: whether all were asked for.
-        others: how many the rest is; where all were asked for, all.
-        median: of the rest, shape (bins,); NaN where none of it was there.
-        low: its lower quartile.
-        high: its upper quartile.
+        ts: as in `Means`.
+        labels: the labels of the separate series, at most `DRAWN`, the farthest from the others first.
+        values: their values, shape (bins, labels).
+        chosen: the number of requested members or groups.
+        everybody: whether all were requested.
+        others: the number of the others; all, if all were requested.
+        median: the median of the others, shape (bins,); NaN if none of them was there.
+        low: their lower quartile.
+        high: their upper quartile.
 
     """
 
@@ -83,14 +83,14 @@ class Beside:
 
 
 def read_means(bus: Bus, topic: str, pool: str, feature: str, span: tuple[float, float]) -> Means:
-    """The means of a feature of every member of a pool.
+    """Read the means of a feature of every member of a pool.
 
     Args:
-        bus: where its frames are.
-        topic: of its frames.
-        pool: whose.
-        feature: its name.
-        span: from and until when, both inclusive, seconds since the Unix epoch; not longer than `LONGEST_S`.
+        bus: the bus with its frames.
+        topic: the topic of its frames.
+        pool: the name of the pool.
+        feature: the name of the feature.
+        span: the start and the end, both inclusive, seconds since the Unix epoch; not longer than `LONGEST_S`.
 
     """
     first, last = (math.floor(each / BIN_S) for each in span)
@@ -125,14 +125,14 @@ def read_means(bus: Bus, topic: str, pool: str, feature: str, span: tuple[float,
 
 
 def beside(means: Means, level: str, compared: Sequence[str], chosen: Sequence[str] | None) -> Beside:
-    """Members or groups of one level, and the others of it.
+    """Compare requested members or groups of one level with the others of it.
 
     Args:
-        means: of the pool's members.
-        level: path of the group inside which they are compared; empty at the top.
-        compared: labels of the level's dendrogram; a group stands for the mean of its members, as S3 makes of a
-            machine's threads one. All that is next to these counts too.
-        chosen: labels of those that are asked for; None for all.
+        means: the means of the pool's members.
+        level: the path of the group inside which they are compared; empty at the top.
+        compared: the labels of the level's dendrogram. A group has the mean of its members, as S3 combines the threads
+            of a machine. Members and groups of the level without a leaf count, too.
+        chosen: the labels of the requested ones; None for all.
 
     """
     columns = _columns(means, level, compared)
@@ -142,7 +142,7 @@ def beside(means: Means, level: str, compared: Sequence[str], chosen: Sequence[s
     everybody = len(asked) == len(labels)
     rest = [at for at in range(len(labels)) if everybody or at not in set(asked)]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # nobody of the rest was there in that bin
+        warnings.simplefilter("ignore", RuntimeWarning)  # none of the others was there in some bin
         low, median, high = (np.nanquantile(values[:, rest], share, axis=1) for share in (0.25, 0.5, 0.75))
         apart = np.nanmean(np.abs(values - median[:, None]), axis=0)
     told = sorted(asked, key=lambda at: (-np.nan_to_num(apart[at], nan=-1.0), labels[at]))[:DRAWN]
@@ -160,9 +160,9 @@ def beside(means: Means, level: str, compared: Sequence[str], chosen: Sequence[s
 
 
 def cluster(level: LevelOutput, first: str, second: str) -> tuple[int, tuple[str, ...]] | None:
-    """The smallest cluster with these two leaves: its number, as in `Merge`, and the labels in it.
+    """Return the smallest cluster with these two leaves: its number, as in `Merge`, and the labels in it.
 
-    Two leaves name any cluster, also when the dendrogram is drawn anew. None where one of them is not there.
+    Two leaves identify any cluster, even after the dendrogram is drawn again. None if one of them is not there.
     """
     members: list[tuple[int, ...]] = [(number,) for number in range(len(level.leaves))]
     members += [()] * len(level.merges)
@@ -176,7 +176,7 @@ def cluster(level: LevelOutput, first: str, second: str) -> tuple[int, tuple[str
 
 
 def _records(reader: Reader, first: int, last: int) -> Iterator[Incoming]:
-    """Records of these bins; where there are too many, the first ones of each."""
+    """Read the records of these bins; if there are too many, the first ones of each bin."""
     begins = [reader.bus.offset_at(reader.partition, at * BIN_S) for at in (first, last + 1)]
     if begins[1] - begins[0] <= MOST_READ:
         yield from reader.stored(*begins)
@@ -188,12 +188,12 @@ def _records(reader: Reader, first: int, last: int) -> Iterator[Incoming]:
 
 
 def member_paths(layout: Layout) -> list[str]:
-    """Where the rows of a layout are in their pool, from its top down: `web-1/worker-3`."""
+    """Return the paths of the rows of a layout in their pool, from its top down: `web-1/worker-3`."""
     return ["/".join(path_of(row, name)) for row, name in zip(layout.rows, layout.names, strict=True)]
 
 
 def _columns(means: Means, level: str, compared: Sequence[str]) -> Mapping[str, Sequence[int]]:
-    """By label, the columns of a leaf and of all that is next to it."""
+    """Return the columns of each leaf by label, and those of members and groups of the level without a leaf."""
     found: dict[str, list[int]] = {label: [] for label in compared}
     for at, member in enumerate(means.members):
         parts = path_of(member, "")
@@ -209,7 +209,7 @@ def _columns(means: Means, level: str, compared: Sequence[str]) -> Mapping[str, 
 
 
 def _mean(values: Floats) -> Floats:
-    """Of each row, over what is there."""
+    """Return the mean of each row over its finite values."""
     there = np.isfinite(values)
     return _divided(np.where(there, values, 0.0).sum(axis=1), there.sum(axis=1).astype(np.float64))
 
