@@ -1,1 +1,1 @@
-"""Pools: the frames of their members re-keyed and joined, who of them deviates in words, and dendrograms of them."""
+"""Pools: the frames of their members, re-keyed and joined, sentences on deviating members, and dendrograms."""

@@ -1,4 +1,4 @@
-"""From the settings to what finds the pools of this machine."""
+"""The discovery of the pools of this machine, from the settings."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def pools_here(settings: Settings, clock: Clock) -> Pools | None:
-    """What finds the pools of this machine, and reads their members; None where none are asked for."""
+    """Return the reader that finds the pools of this machine and reads their members; None if none are configured."""
     threads, discover = settings[PoolsSettings].threads, settings[PoolsSettings].discover
     if not threads and not discover:
         return None
-    from laggard.producers.host.pools.pools import Pools  # noqa: PLC0415 - not where none are asked for
+    from laggard.producers.host.pools.pools import Pools  # noqa: PLC0415 - only if needed
 
     return Pools(
         clock,

@@ -1,4 +1,4 @@
-"""The comparison of the members of pools, and the counters of these under the keys of their pools."""
+"""The comparison of the members of pools, and the re-keying of their counters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def comparing(settings: Settings) -> Comparing:
-    """What compares the members of pools, whether or not a worker with these settings runs it."""
+    """Return the stage that compares the members of pools, whether or not a worker with these settings runs it."""
     own = settings[CovarianceSettings]
     windows = tuple(map(int, own.windows))
     return Comparing(
@@ -45,7 +45,7 @@ def comparing(settings: Settings) -> Comparing:
 
 
 def stages(settings: Settings) -> tuple[Stage, ...]:
-    """Return what compares members, after what finds them among the processes of hosts, if the settings say how."""
+    """Return the comparing stage, after the one that re-keys hosts and processes to pools if settings define some."""
     if not (patterns := settings[PoolsSettings].members):
         return (comparing(settings),)
     return Pooling(Members({pool: str(said) for pool, said in patterns.items()})), comparing(settings)

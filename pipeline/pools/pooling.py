@@ -1,7 +1,7 @@
-"""The stage that re-keys to pools: reads hosts' counters, and writes those of a pool's members to its topic.
+"""The stage that re-keys to pools: reads the counters of hosts, and writes those of a pool's members to its topic.
 
-A member is a process, `HOST/NAME[...]`, or a host as a whole, `HOST`: the levels of the top-down analysis are hosts,
-then processes. Each host's frame has its own members, and names the host, so that `ticks.py` can join them.
+A member is a process, `HOST/NAME[...]`, or a whole host, `HOST`: the levels of the top-down analysis are hosts, then
+processes. Each frame has the members of one host, and names the host, so that `ticks.py` can join them.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from laggard.pipeline.scoring.rekeying import Rekeyer
 
 LEVEL: Final = "/"
-"""Between the parts of a path, in patterns and in the ids and names of members; a part that has it by itself is written
-with `WITHIN`."""
+"""The separator of the parts of a path, in patterns and in the ids and names of members; `WITHIN` replaces it inside a
+part."""
 
 WITHIN: Final = ":"
 
 
 class _Pattern(NamedTuple):
-    """Whose members a pattern names: hosts, and processes on them; no process where hosts are the members."""
+    """The hosts and processes that a pattern selects; no process if hosts are the members."""
 
     host: re.Pattern[str]
     process: re.Pattern[str] | None
 
 
 class Members:
-    """Which pools have members on a host, as the settings say.
+    """The pools with members on a host, by the settings.
 
     Parameters:
-        patterns: by pool, patterns `HOST/PROCESS` for processes by their names, or `HOST` alone for hosts, separated by
-            blanks; `*`, `?` and `[...]` as in names of files.
+        patterns: by pool, patterns `HOST/PROCESS` for processes by name, or `HOST` for hosts, separated by blanks;
+            `*`, `?` and `[...]` as in file names.
 
     """
 
@@ -51,7 +51,7 @@ class Members:
         self._pools = {pool: tuple(map(_read, said.split())) for pool, said in patterns.items()}
 
     def of(self, host: str, scope: str) -> Iterator[tuple[str, tuple[re.Pattern[str], ...]]]:
-        """The pools with members in frames of a scope of a host, each with patterns for the names of its processes."""
+        """Return the pools with members in a host's frames of a scope, with patterns for the names of processes."""
         for pool, patterns in self._pools.items():
             found = [each for each in patterns if each.host.match(host) and (each.process is None) == (scope == "host")]
             if found:
@@ -68,10 +68,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 class Pooling(Rekeying):
-    """What re-keys to pools, as a stage; see `Stage`.
+    """The stage that re-keys to pools; see `Stage`.
 
     Parameters:
-        members: says whose members a host has.
+        members: returns the pools of a host.
 
     """
 
@@ -82,22 +82,22 @@ class Pooling(Rekeying):
         self.members = members
 
     def rekeyer(self) -> Rekeyer:
-        """What makes the frames of one task."""
+        """Return the rekeyer of one task."""
         return Rows(self.members).rekeyed
 
 
 class _Chosen(NamedTuple):
-    """The members among the rows of a host's frame: how they are called, and which rows they are."""
+    """The members in a host's frame: their layout, and the numbers of their rows."""
 
     layout: Layout
     rows: NDArray[np.intp]
 
 
 class Rows:
-    """Re-keys frames, and remembers how for as long as names do not change.
+    """Re-keys frames, and remembers how while names do not change.
 
     Parameters:
-        members: says whose members a host has.
+        members: returns the pools of a host.
 
     """
 
@@ -106,10 +106,10 @@ class Rows:
         self._chosen: OrderedDict[tuple[str, str], tuple[Layout, dict[str, _Chosen]]] = OrderedDict()
 
     def rekeyed(self, frame: Frame) -> Iterator[Frame]:
-        """The frame of a host as frames of the pools that have members in it.
+        """Return the frame of a host as frames of the pools that have members in it.
 
         Raises:
-            RecordError: names are too long for a frame that has the host's name in each.
+            RecordError: names are too long with the name of the host.
 
         """
         known = self._chosen.get((frame.key, frame.scope))

@@ -1,4 +1,4 @@
-"""Pools out of the history on a bus: which there are, who deviates in each, and all that is known of one."""
+"""Queries of pools in the history on a bus: all pools, their deviating members, and the full report on one."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 MOST_RECORDS: Final = 10_000
-"""Of each partition of what was told the newest: a bound on what is read of a large topic."""
+"""The most output records that are read of each partition, the newest ones: a bound for large topics."""
 
-_PEEKED: Final = 64  # bytes of an output that have its kind, which is its first field
+_PEEKED: Final = 64  # the first bytes of an output, with its kind, which is the first field
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a pool stands.
+    """The state of a pool.
 
     Attributes:
         pool: its name.
-        ts: of its newest frame, seconds since the Unix epoch; NaN where none is among the newest records.
-        members: how many were in its newest frames; None where none is among the newest records.
-        ranking: who deviates, worst first, as was told last.
+        ts: the time of its newest frame, seconds since the Unix epoch; NaN if none is among the newest records.
+        members: the number of members in its newest frames; None if none is among the newest records.
+        ranking: the deviations in its last output, worst first.
 
     """
 
@@ -50,12 +50,12 @@ class Standing:
 
 
 def standings(bus: Bus, topics: Topics, ts: float | None = None) -> list[Standing]:
-    """How all pools stand, or stood at a moment, those that deviate most first, then by name.
+    """Return the state of all pools, now or at a time, the largest deviations first, then by name.
 
     Args:
-        bus: where they are.
+        bus: the bus with their records.
         topics: the names of the topics.
-        ts: the moment, seconds since the Unix epoch; None for now.
+        ts: the time, seconds since the Unix epoch; None for now.
 
     """
     counted: dict[str, tuple[float, int]] = {}
@@ -73,9 +73,9 @@ def standings(bus: Bus, topics: Topics, ts: float | None = None) -> list[Standin
 
 
 def told_pools(lines: Iterable[bytes], place: str, ts: float | None = None) -> list[PoolOutput]:
-    """What `laggard replay --json` told of each pool, by name: of the whole where it did, else last; up to a moment.
+    """Return the last output on each pool, by name, in the lines of `laggard replay --json`, up to a time.
 
-    Other lines of it are passed over. Raises `RecordError` naming the line that is none of it.
+    Other outputs are skipped. Raises `RecordError` that names a line that is no output.
     """
     found: dict[str, PoolOutput] = {}
     for number, line in enumerate(lines, 1):
@@ -88,22 +88,22 @@ def told_pools(lines: Iterable[bytes], place: str, ts: float | None = None) -> l
 
 
 def standing_of(output: PoolOutput) -> Standing:
-    """How a pool stands by what was told of it."""
+    """Return the state of a pool by its last output."""
     return Standing(output.pool, output.ts, output.members, output.ranking)
 
 
 def by_worst(found: Iterable[Standing]) -> list[Standing]:
-    """Those that deviate most first, then by name."""
+    """Sort pools by their largest deviation, then by name."""
     return sorted(found, key=lambda each: (-max((one.score for one in each.ranking), default=0.0), each.pool))
 
 
 def pool_at(bus: Bus, topics: Topics, stage: Comparing, pool: str, ts: float | None = None) -> PoolOutput | None:
-    """All that is known of a pool now, or was at a moment; None where nothing is recorded of it at all.
+    """Return the full report on a pool, now or at a time; None without any record of it.
 
-    It comes from the newest snapshot and from the records after it, by the task that the worker drives: of one that was
-    never saved, from those of the last four hours.
+    The task of the worker rebuilds it from the newest snapshot and the records after that, at most those of the last
+    four hours.
 
-    Raises `OutsideError` where its history begins after the moment.
+    Raises `OutsideError` if the history of the pool begins after the time.
     """
     reader = Reader(bus, bus.partition_of(topics.name(stage.topic), pool), pool)
     oldest, end = bus.bounds(reader.partition)
@@ -120,19 +120,19 @@ def pool_at(bus: Bus, topics: Topics, stage: Comparing, pool: str, ts: float | N
 
 
 def _after(reader: Reader, ts: float, end: int) -> int:
-    """The offset of a pool's first record behind a moment."""
+    """Return the offset of a pool's first record after a time."""
     start = reader.bus.offset_at(reader.partition, math.nextafter(ts, math.inf))
     return next((offset for offset, each in reader.forwards(start, end) if each.ts > ts), end)
 
 
 def _newest(bus: Bus, partition: Partition, most: int, ts: float | None) -> Sequence[Incoming]:
-    """The newest records, oldest first, up to a moment."""
+    """Return the newest records up to a time, oldest first."""
     stop = None if ts is None else bus.offset_at(partition, math.nextafter(ts, math.inf))
     return list(Reader(bus, partition).newest(most, stop))
 
 
 def _counted(records: Iterable[Incoming]) -> dict[str, tuple[float, int]]:
-    """By pool, the time of its newest frame, and how many members there were then, of all hosts that told of it."""
+    """Return, by pool, the time of its newest frame, and the number of its members on all hosts then."""
     decoder = Decoder()
     sources: dict[str, dict[tuple[str, ...], tuple[float, frozenset[str]]]] = {}
     for record in records:
@@ -154,7 +154,7 @@ def _counted(records: Iterable[Incoming]) -> dict[str, tuple[float, int]]:
 
 
 def _told(records: Iterable[Incoming], topic: str) -> dict[str, PoolOutput]:
-    """By pool, what was told of it last."""
+    """Return the last output on each pool."""
     kind = PoolOutput.kind.encode()
     values = {record.key: record.value for record in records if kind in record.value[:_PEEKED]}
     found = {}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _SHORTEST_WINDOW, _LONGEST_WINDOW = 4, 10_000
 
-_KEPT_BYTES = 15  # of the name of a process
+_KEPT_BYTES = 15  # the part of a process name that the kernel keeps
 
 
 def _check_members(pools: Mapping[str, object]) -> None:
@@ -46,7 +46,7 @@ def _check_windows(lengths: Sequence[str]) -> None:
 
 
 class PoolsSettings(Section, table="pools"):
-    """Which processes and hosts are a pool."""
+    """The settings of pools of processes and hosts."""
 
     threads = Words(
         "",

@@ -1,9 +1,9 @@
-"""The stage of pools: joins what is told of a pool's members into ticks, and asks the operator who deviates.
+"""The stage of pools: joins the frames of a pool's members into ticks, and lets the operator detect deviating members.
 
-It does with each tick what `engine.task` does with each frame of a host: scores it before it is learned, tells
-anomalies, what becomes of them, and of silence and clocks that were set back. Beside that it tells who is ranked: when
-another one is, and when one has not been for a minute; and at the end of recorded data what all of it says of each
-pool.
+It treats each tick as `scoring.task` treats each frame of a host: it scores the tick before it is learned, publishes
+anomalies and their progress, and detects silence and clocks that were set back. It also publishes the deviating members
+when a new one appears, and when one has been normal for half a minute. At the end of recorded data it publishes a
+report on each pool.
 """
 
 from __future__ import annotations
@@ -46,38 +46,38 @@ if TYPE_CHECKING:
 COVARIANCE: Final = "covariance"
 
 MEMBER: Final = "member"
-"""The scope of frames whose rows are a pool's members."""
+"""The scope of frames whose rows are members of a pool."""
 
 
 class Scores(contract.Scores, Protocol):
-    """What the operator answers to a tick. It stays what it is when the operator learns on."""
+    """The scores of a tick. They do not change when the operator learns."""
 
     @property
     def deviations(self) -> Sequence[Deviation]:
-        """Of now, worst first; those with a score above 1 are anomalous."""
+        """The present deviations, worst first; those with a score above 1 are anomalous."""
 
     @property
     def members(self) -> int:
-        """How many are there."""
+        """The number of members."""
 
 
 class Operator(streams.Operator, Protocol):
-    """What compares the members of one pool."""
+    """The operator that compares the members of one pool."""
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
-        """Who deviates at this tick."""
+        """Score a tick."""
 
     def report(self, *, replicates: int | None = None) -> Report:
-        """The whole life so far. Changes nothing."""
+        """Return the report on the whole life so far. The state does not change."""
 
 
 class Comparing(Wired):
-    """What compares the members of pools, as a stage; see `Wired`."""
+    """The stage that compares the members of pools; see `Wired`."""
 
     __slots__ = ()
 
-    def narrator(self, states: States[Any]) -> MemberNarrator:  # noqa: ARG002 - the scores say all
-        """Return what says what the scores mean."""
+    def narrator(self, states: States[Any]) -> MemberNarrator:  # noqa: ARG002 - the scores suffice
+        """Return the narrator for pools."""
         return MemberNarrator(self)
 
     def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> CovarianceTask:
@@ -91,7 +91,7 @@ class Pool(Keyed):
 
     Attributes:
         ticks: joins its frames.
-        ranked: who is ranked, as it was told last: by the kind and the ids of its rows when that was so last, seconds
+        ranked: the deviations in the last output: by kind and row ids the time at which each was seen last, seconds
             since the Unix epoch.
 
     """
@@ -100,20 +100,20 @@ class Pool(Keyed):
     ranked: dict[tuple[str, ...], float] = field(default_factory=dict)
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         ranked = [[ts, list(each)] for each, ts in self.ranked.items()]
         return Keyed.snapshot(self) | {"ticks": self.ticks.snapshot(), "ranked": ranked}
 
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
         Keyed.restore(self, state, decoder, place)
         self.ticks.restore(state["ticks"], place)
         self.ranked = {tuple(each): float(ts) for ts, each in state["ranked"]}
 
     def others(self, deviations: Sequence[Deviation], ts: float) -> bool:
-        """Whether others deviate at this tick than was told last; it is told then.
+        """Return whether the deviations differ from those in the last output, and remember them for the next one.
 
-        One that does not any more counts for a while, lest it be told each time that a score is about 1.
+        One that has just ended still counts for a while, so that a score around 1 does not cause an output each time.
         """
         now = {(each.kind, *each.rows): ts for each in deviations}
         kept = {each: seen_ts for each, seen_ts in self.ranked.items() if ts - seen_ts < OVER_S}
@@ -124,14 +124,14 @@ class Pool(Keyed):
         return True
 
     def begin_anew(self, scope: str, operator: streams.Operator) -> Stream:
-        """Forget what was learned, and what waits."""
+        """Forget what was learned, and the waiting frames."""
         self.ticks = Ticks()
-        self.ranked = dict.fromkeys(self.ranked, -math.inf)  # by the clock from here on that is long ago
+        self.ranked = dict.fromkeys(self.ranked, -math.inf)  # their times are in the future of the new clock
         return Keyed.begin_anew(self, scope, operator)
 
 
 class MemberNarrator(Narrator):
-    """Says which members of a pool deviate, and how."""
+    """Describes the deviations of the members of a pool."""
 
     def tolerated(self, scores: contract.Scores, frame: Frame, tolerance: Tolerance, anomalies: Anomalies) -> Tolerated:
         """Return the scores without the members that people excused."""
@@ -142,7 +142,7 @@ class MemberNarrator(Narrator):
         return ToleratedMembers(cast("Scores", scores), excused, anomalies)
 
     def blame(self, scores: contract.Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002
-        """Return who is to blame, see `Narrator`."""
+        """Return the culprit, see `Narrator`."""
         return blamed(_deviating(scores))
 
     def sentence(self, scores: contract.Scores, found: Ranking, frame: Frame) -> str:
@@ -150,12 +150,12 @@ class MemberNarrator(Narrator):
         return pool_sentence(_deviating(scores), frame.ts, young=found.young)
 
     def beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002
-        """Return nothing: the sentence says it."""
+        """Return no text: the sentence on the anomaly suffices."""
         return ""
 
 
 class CovarianceTask(Task):
-    """The pools of one partition; parameters as those of `Task`."""
+    """The pools of one partition; its parameters are those of `Task`."""
 
     calm_s = OVER_S
 
@@ -167,7 +167,7 @@ class CovarianceTask(Task):
         return Pool({MEMBER: Stream(self.wired.make())})
 
     def pool(self, key: str) -> Pool | None:
-        """The state of a pool; None where it has none."""
+        """Return the state of a pool; None without one."""
         return cast("Pool | None", self.states.get(key))
 
     # Frames.
@@ -202,7 +202,7 @@ class CovarianceTask(Task):
         self._end_silent(frame.ts)
 
     def _tick(self, key: str, pool: Pool, tick: Tick) -> None:
-        """Judge a tick, then learn it."""
+        """Join and score a tick, then compare its members."""
         headers = () if tick.live else ((REPLAY_HEADER, b""),)
         record = Incoming(self.partition, self.position - 1, key, b"", tick.ts, headers)
         try:
@@ -216,7 +216,7 @@ class CovarianceTask(Task):
             self._compare(record, pool, stream, frame)
 
     def _compare(self, record: Incoming, pool: Pool, stream: Stream, frame: Frame) -> None:
-        """Show who deviates, and tell it where those are others than before."""
+        """Show the deviations to observers, and publish them if they differ from the last output."""
         try:
             scores = cast("Scores", stream.scores())
             found, members = scores.deviations, scores.members
@@ -240,7 +240,7 @@ class CovarianceTask(Task):
         self._observe(frame.key, lambda observer: observer.compared(self.wired.name, frame.key, members, found))
 
     def finish(self) -> None:
-        """Close all ticks, and tell of each pool what all of them say: nothing more will come."""
+        """Close all ticks, and publish the report on each pool: the input has ended."""
         for key in self.states.keys():  # noqa: SIM118 - no dictionary
             pool = self.pool(key)
             assert pool is not None
@@ -256,10 +256,9 @@ class CovarianceTask(Task):
                 self._refuse_frame(record, frame, f"a whole that cannot be told: {type(error).__name__}: {error}")
 
     def whole(self, key: str) -> PoolOutput | None:
-        """What all ticks of a pool that have closed say; None where there are none.
+        """Return the report on all closed ticks of a pool; None without any.
 
-        The newest of them is learned for it: nothing can be asked about it any more. What the operator raises is
-        raised.
+        The newest tick is learned for it, so it cannot be scored again. Errors of the operator are raised.
         """
         pool = self.pool(key)
         if pool is None or (frame := pool.streams[MEMBER].frame) is None:
@@ -271,7 +270,7 @@ class CovarianceTask(Task):
 
 
 class ToleratedMembers(Tolerated):
-    """The scores of a tick without the members that people excused, and who of the others deviates."""
+    """The scores of a tick without the members that people excused, and the deviations that are left."""
 
     __slots__ = ("left",)
 

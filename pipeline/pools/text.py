@@ -1,4 +1,4 @@
-"""Who of a pool behaves unlike the others, in plain words and as records."""
+"""Deviating members of a pool, in plain words and as records."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from laggard.operators.ranking import FeatureScore
 
 NAMED: Final = 3
-"""So many deviations are told in a sentence."""
+"""The most deviations with a sentence of their own."""
 
 NOBODY: Final = "No member behaves unlike the others."
 
 _SPIKES: Final[Mapping[str, str]] = {"cpu": "a CPU spike", "io": "an I/O spike", "memory": "a memory spike"}
-"""By the first word of the feature that shows it, what a short rise is called."""
+"""The name of a short rise, by the first word of its feature."""
 
 _ONE: Final[Mapping[Kind, str]] = {
     "spike": "{has} {spike}",
@@ -48,18 +48,18 @@ _MANY: Final[Mapping[Kind, str]] = {
     "different": "behave unlike the others",
 }
 _WITHOUT_VALUES: Final[tuple[Kind, ...]] = ("left", "younger")
-"""Kinds of which no feature tells more."""
+"""Kinds that are described without features."""
 
 
 def deviation_sentence(deviation: Deviation, ts: float) -> str:
-    """Say how members deviate: who, how, by what, and since when.
+    """Describe a deviation: its members, kind, features and onset.
 
     Args:
-        deviation: of one member or of a group.
-        ts: the moment at which it is told, seconds since the Unix epoch.
+        deviation: the deviation of one member or of a group.
+        ts: the time of the sentence, seconds since the Unix epoch.
 
     Returns:
-        One sentence, free of control characters whatever members are called, with times in UTC.
+        One sentence, free of control characters from the names of members, with times in UTC.
 
     """
     one = len(deviation.rows) == 1
@@ -77,7 +77,7 @@ def deviation_sentence(deviation: Deviation, ts: float) -> str:
 
 
 def pool_sentence(deviations: Sequence[Deviation], ts: float, *, young: bool) -> str:
-    """Say who of a pool deviates, worst first; see `deviation_sentence`."""
+    """Describe the deviations of a pool, worst first; see `deviation_sentence`."""
     told = [deviation_sentence(each, ts) for each in deviations[:NAMED]]
     if len(deviations) > NAMED:
         left = len(deviations) - NAMED
@@ -90,7 +90,7 @@ def pool_sentence(deviations: Sequence[Deviation], ts: float, *, young: bool) ->
 
 
 def blamed(deviations: Sequence[Deviation]) -> Blame | None:
-    """The member that deviates most, by what sets it apart; None where none does."""
+    """Return the member that deviates most, with its worst feature; None without deviations."""
     if not deviations:
         return None
     worst = deviations[0]
@@ -109,12 +109,12 @@ def blamed(deviations: Sequence[Deviation]) -> Blame | None:
 
 
 def deviating(deviations: Sequence[Deviation]) -> tuple[Deviation, ...]:
-    """Those that are more than the false-alarm budget allows, in their order."""
+    """Return the deviations beyond the false-alarm budget, in the same order."""
     return tuple(each for each in deviations if each.score > 1.0)
 
 
 def ranked(deviation: Deviation, ts: float) -> Ranked:
-    """A deviation as it is told at a moment."""
+    """Return a deviation as a part of an output at a time."""
     return Ranked(
         deviation.rows,
         deviation.name,
@@ -142,14 +142,14 @@ def moment_output(
     young: bool,
     live: bool,
 ) -> PoolOutput:
-    """What is told of a pool at a tick."""
+    """Return the output on a pool at a tick."""
     told = tuple(ranked(each, ts) for each in deviations[:MAX_RANKED])
     identity = pool_id(operator, pool, repr(ts))
     return PoolOutput(ts, identity, operator, pool, members, age_s, young, False, told, (), live)
 
 
 def whole_output(report: Report, *, operator: str, pool: str, live: bool) -> PoolOutput:
-    """What is told of the whole life of a pool."""
+    """Return the output on the whole life of a pool."""
     return PoolOutput(
         id=pool_id(operator, pool, f"{report.ts!r} whole"),
         ts=report.ts,
@@ -159,7 +159,7 @@ def whole_output(report: Report, *, operator: str, pool: str, live: bool) -> Poo
         age_s=report.age_s,
         young=report.young,
         whole=True,
-        # As published there is no budget: who is ranked may have just 1.
+        # The published method has no budget: its ranked members may have a score of exactly 1.
         ranking=tuple(
             ranked(each, report.ts) for each in report.ranking if each.score >= 1.0 and each.kind != "younger"
         )[:MAX_RANKED],
@@ -173,18 +173,18 @@ def whole_output(report: Report, *, operator: str, pool: str, live: bool) -> Poo
 
 
 def _kinds(level: Level) -> dict[str, Kind]:
-    """How those that deviate do, by their labels in the dendrogram."""
+    """Return the kinds of deviations by the labels in the dendrogram."""
     labels = set(level.dendrogram.labels if level.dendrogram is not None else ())
     return {
         label: each.kind
-        for each in reversed(level.deviations)  # where a label has several, the worst counts
+        for each in reversed(level.deviations)  # of several of a label, the worst counts
         for label in (each.name, *each.rows)
         if label in labels and (each.score >= 1.0 or each.kind == "younger")
     }
 
 
 def _identity(deviation: Deviation) -> str:
-    """What tells a member from others of its name: workers have the same one."""
+    """Return the id of a member in parentheses, since workers share a name; empty if unknown."""
     pid = pid_of(deviation.rows[0])
     if pid is None:
         return ""
@@ -202,7 +202,7 @@ def _peak(feature: FeatureScore) -> str:
 
 
 def _values(features: Sequence[FeatureScore], *, one: bool) -> str:
-    """What sets members apart: the worst feature, and the next one if that is about something else."""
+    """Return the text on the worst feature, and on the next one of another kind if that is about as bad."""
     worst = features[0]
     told = [worst]
     other = next((each for each in features[1:] if _word(each) != _word(worst)), None)
@@ -234,7 +234,7 @@ def _when(deviation: Deviation, ts: float) -> str:
 
 
 def _moment(ts: float, told_ts: float) -> str:
-    """The time of day; with the day where it is another one."""
+    """Return the time of day, with the date if it is another day."""
     when, told = (datetime.fromtimestamp(each, UTC) for each in (ts, told_ts))
     return when.strftime("%H:%M:%S" if when.date() == told.date() else "%Y-%m-%d %H:%M:%S")
 

@@ -1,18 +1,18 @@
-"""Joins the frames of a pool that several hosts tell of into ticks: one frame with all members each.
+"""Joins the frames of a pool from several hosts into ticks: each tick is one frame with all members.
 
-The input is what is on the topic for one pool, in one order. A frame without a host has the members of all hosts, one
-with a host those of that one: its *source*. A tick has one frame of each source, and its time is that of the newest of
-them, so that hosts need not read at the same moment; where a source tells more than one in a tick, the newest counts.
-Frames of one source and one time are parts of one frame, whose next one shows that it is whole; a source that never
-tells in parts is not waited for.
+The input is the records of one pool, in one order. A frame without a host has the members of all hosts; a frame with a
+host has the members of that host, its *source*. A tick has one frame of each source, at the time of the newest of them,
+so hosts need not sample at the same moment. If a source has several frames in a tick, the newest counts. Frames of one
+source and time are parts of one frame; the next frame of the source shows that it is complete. A source that never
+sends parts is not waited for.
 
-When a tick closes follows from the records alone, by the hosts' own times: once every source that was heard lately has
-told something new. That is one whose next frame is due by no more than `GRACE_S`; so a host that dies holds the others
-up by that, or by a tick where that is longer, once, and its members are not there from then on. The price: hosts'
-clocks have to agree to within that grace. What is older than the newest closed tick by more is late.
+The records alone decide when a tick closes, by the times of the hosts: once every active source has a new frame. The
+next frame of an active source is overdue by at most `GRACE_S`. So a host that dies delays the others once, by a tick
+and this grace, and its members are absent from then on. The price: the clocks of hosts must agree within that grace.
+Frames that are older than the newest closed tick by the grace or more are late.
 
-Bounds, for each pool: `MAX_SOURCES`, each forgotten when silent for an hour; `MAX_HELD_CELLS` values that wait, then
-the tick closes without those who are waited for. A frame costs the same however many sources there are.
+Bounds, for each pool: `MAX_SOURCES` sources, each forgotten after an hour of silence; `MAX_HELD_CELLS` waiting values,
+beyond which the tick closes without the missing sources. The cost of a frame does not depend on the number of sources.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Frame
 
 GRACE_S: Final = 10.0
-"""The next frame of a source may be so late, by those of others, before the others go on without it."""
+"""The time by which the next frame of a source may be overdue before ticks close without it, in seconds."""
 
 SURE_TICKS: Final = 3
-"""A source that has told so many ticks in a row in one frame each is taken to do so with the next."""
+"""After this many ticks in a row in one frame each, the next one of the source is expected in one frame, too."""
 
 MAX_SOURCES: Final = 4_096
 MAX_HELD_CELLS: Final = 4_000_000
 FRAME_CELLS: Final = 100
-"""A frame that waits counts for so many values more."""
+"""The overhead of a waiting frame, in values."""
 
 MAX_TOGETHER: Final = 256
-"""So many combinations of layouts are remembered."""
+"""The most combinations of layouts that are remembered."""
 
 
 class Part(NamedTuple):
@@ -59,12 +59,12 @@ class Part(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """What one source told of one moment; or, once it has closed, all of them.
+    """The frames of one source at one time; or, once it has closed, of all sources.
 
     Attributes:
-        ts: seconds since the Unix epoch.
+        ts: its time, seconds since the Unix epoch.
         live: whether all of it is about the present.
-        parts: its frames: those of a source in the order of their coming.
+        parts: its frames; those of a source in the order of their arrival.
 
     """
 
@@ -75,14 +75,14 @@ class Tick(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Source:
-    """What is told of one host's members, or of all.
+    """The frames of one host's members, or of those of all hosts.
 
     Attributes:
         heard_ts: the time of the newest frame.
-        tick_s: the time between the newest two; after a pause it grows by doubling. 0 before there are two.
-        single: how many ticks in a row came in one frame each, up to `SURE_TICKS`.
-        waiting: what is in no closed tick, in the order of time.
-        seen: the frames that came last.
+        tick_s: the time between the newest two frames, but at most twice the one before. 0 before there are two.
+        single: the number of ticks in a row that came in one frame each, up to `SURE_TICKS`.
+        waiting: the ticks of the source that are in no closed tick, in the order of time.
+        seen: the last frames, to detect duplicates.
 
     """
 
@@ -94,11 +94,11 @@ class Source:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has something whole that waits."""
+        """Whether a complete tick of it waits."""
         return len(self.waiting) > 1 or (bool(self.waiting) and self.single >= SURE_TICKS)
 
     def is_awaited(self, ts: float) -> bool:
-        """Whether more is expected of it, by the time of the newest frame of all sources."""
+        """Return whether a frame of it is still expected, by the time of the newest frame of all sources."""
         return ts <= self.heard_ts + self.tick_s + GRACE_S
 
     def hear(self, ts: float) -> None:
@@ -115,32 +115,32 @@ class Ticks:
     """The ticks of one pool. Deterministic: the same frames in the same order give the same ticks.
 
     Attributes:
-        set_back: counts the late frames that look as if the producers' clocks had been set back.
+        set_back: counts late frames that suggest that the clocks of producers were set back.
 
     """
 
     def __init__(self) -> None:
         self._sources: dict[tuple[str, ...], Source] = {}
-        self._unready: dict[tuple[str, ...], None] = {}  # those of the sources that have nothing whole that waits
+        self._unready: dict[tuple[str, ...], None] = {}  # the sources without a complete waiting tick
         self._heard_ts = -math.inf  # the time of the newest frame of all
         self._closed_ts = -math.inf
         self._held_cells = 0
         self.set_back = SetBack()
 
     def earliest_ts(self, frame: Frame) -> float:
-        """From when on a frame like this is not late, seconds since the Unix epoch."""
+        """Return the time after which a frame of this source is not late, seconds since the Unix epoch."""
         source = self._sources.get(frame.hosts)
         return max(self._closed_ts - GRACE_S, -math.inf if source is None else source.heard_ts)
 
-    # Frames that come.
+    # Incoming frames.
 
     def take(self, frame: Frame, *, live: bool) -> Judged:
-        """Take a frame.
+        """Add a frame.
 
         Returns:
-            `late` where it is older than its source's newest, or than the newest tick by more than the grace;
-            `set_back` where so many are late, and by so much, that the newest must have been wrong: whoever asks begins
-            anew.
+            `late` if it is older than the newest of its source, if its tick has closed, or if it is older than the
+            newest closed tick by the grace or more; `set_back` if so many are late, and by so much, that the newest
+            time must have been wrong: the caller starts from scratch.
 
         """
         source = self._sources.get(frame.hosts)
@@ -162,7 +162,7 @@ class Ticks:
             source.hear(frame.ts)
             self._heard_ts = max(self._heard_ts, frame.ts)
             if frame.ts <= self._closed_ts:
-                return "new"  # the tick that it is of has closed: it tells only that its source is there
+                return "new"  # its tick has closed: it only shows that its source is there
             source.waiting.append(Tick(frame.ts, live, (part,)))
         self._held_cells += _cells(part)
         if source.is_ready:
@@ -171,19 +171,19 @@ class Ticks:
 
     def _is_late(self, source: Source, ts: float) -> bool:
         if ts == source.heard_ts and not source.waiting:
-            source.single = 0  # it tells in parts after all
+            source.single = 0  # it sends parts after all
             return True
         return ts < source.heard_ts or ts <= self._closed_ts - GRACE_S
 
-    # Ticks that close.
+    # Closing ticks.
 
     def closed(self) -> Iterator[Tick]:
-        """The ticks that can be closed by now, the oldest first."""
+        """Yield the ticks that can be closed now, the oldest first."""
         while self._may_close():
             yield self._close()
 
     def rest(self) -> Iterator[Tick]:
-        """All others: nothing will come any more."""
+        """Yield all other ticks: the input has ended."""
         while any(each.waiting for each in self._sources.values()):
             yield self._close()
 
@@ -207,7 +207,7 @@ class Ticks:
         )
 
     def _taken(self, source: Source, ts: float) -> Tick:
-        """The newest up to a time, of which there is at least one; those before it are let go."""
+        """Remove and return the newest waiting tick up to a time, of which there is at least one; drop older ones."""
         while True:
             told = source.waiting.popleft()
             self._held_cells -= sum(map(_cells, told.parts))
@@ -221,7 +221,7 @@ class Ticks:
     # State.
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         layouts: dict[bytes, int] = {}
 
         def packed(told: Tick) -> list[Any]:
@@ -247,7 +247,7 @@ class Ticks:
         }
 
     def restore(self, state: dict[str, Any], place: str) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
         layouts = [read_layout(packed, place) for packed in state["layouts"]]
 
         def told(found: list[Any]) -> Tick:
@@ -276,11 +276,11 @@ def _cells(part: Part) -> int:
 
 
 class _Places(NamedTuple):
-    """How several layouts become one.
+    """The joining of several layouts.
 
     Attributes:
-        layout: of all of them.
-        cells: of each, where its rows and columns are.
+        layout: the joint layout.
+        cells: the places of the rows and columns of each layout in it.
 
     """
 
@@ -289,16 +289,16 @@ class _Places(NamedTuple):
 
 
 class Together:
-    """Puts the parts of a tick into one matrix, and remembers how for as long as names do not change."""
+    """Joins the parts of a tick into one matrix, and remembers how while names do not change."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[bytes, ...], _Places] = OrderedDict()
 
     def joined(self, parts: Sequence[Part]) -> Part:
-        """All rows and features of the parts; NaN where no part has a value. Of one that several have, the last counts.
+        """Return all rows and features of the parts; NaN without a value. Of several values of a cell, the last counts.
 
         Raises:
-            RecordError: these are too many rows, features or names for one frame.
+            RecordError: there are too many rows, features or names for one frame.
 
         """
         if len(parts) == 1:
