@@ -2,8 +2,8 @@
 
 This needs three processes. The caller sends "on" and "off" to the *brake*. The brake releases the suspect at the end
 of its input, which comes when the caller ends, however it ends. A *guard* waits for the end of the brake in the same
-way, and releases the suspect too. Both run in sessions of their own, so that a signal to the process group of a
-terminal or a service does not end all three. Signals reach the suspect through a descriptor, not its id.
+way, and releases the suspect too. Both run in sessions of their own: a signal to the process group of a terminal or
+service does not end all three. Signals reach the suspect through a descriptor, not its id.
 """
 
 from __future__ import annotations

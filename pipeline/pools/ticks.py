@@ -138,9 +138,9 @@ class Ticks:
         """Add a frame.
 
         Returns:
-            `late` if it is older than the newest of its source, if its tick has closed, or if it is older than the
-            newest closed tick by the grace or more; `set_back` if so many are late, and by so much, that the newest
-            time must have been wrong: the caller starts from scratch.
+            `late` if it is older than the newest of its source, or than the newest closed tick by the grace or more, or
+            completes a closed tick; `set_back` if so many are late, and by so much, that the newest time must have been
+            wrong: the caller starts from scratch.
 
         """
         source = self._sources.get(frame.hosts)
