@@ -1,1 +1,1 @@
-"""Applications: the counters of their hosts re-keyed, joined with their performance, and the models of it."""
+"""Applications: the re-keyed counters of their hosts, joined with their performance, and models of it."""

@@ -1,4 +1,4 @@
-"""The state of one application: its operator, the intervals that it is asked of, its anomalies, and people's wishes."""
+"""The state of one application: its operator, its intervals, its anomalies, and the wishes of people."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Decoder, Wish
 
 MAX_WISHES: Final = 1_000
-"""So many wait for the interval from which on they hold; then the oldest holds at once."""
+"""The most wishes that wait for the interval from which they hold; with more, the oldest holds at once."""
 
 _STREAM: Final = "application"
-"""Where a state has that of the operator: in the place of a scope's, so that migrations find it."""
+"""The key of the operator's state in a snapshot: in the place of a scope, so that migrations find it."""
 
 
 class Operator(Protocol):
-    """What builds the models of one application. What raises must leave the state as it was."""
+    """The operator that builds the models of one application. A method that raises must not change the state."""
 
     @property
     def models(self) -> Mapping[str, Model]:
-        """The present ones, by performance metric."""
+        """The present models by performance metric."""
 
     @property
     def newest(self) -> Mapping[str, float]:
-        """The newest values of the metrics in them."""
+        """The newest values of the metrics in the models."""
 
     @property
     def pinned(self) -> Sequence[str]:
@@ -51,35 +51,35 @@ class Operator(Protocol):
 
     @property
     def banned(self) -> Sequence[str]:
-        """The metrics that must not."""
+        """The metrics that must not be in the models."""
 
     def score(
         self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]
     ) -> Judgement:
-        """What the models say of an interval that ends at `ts`. Changes nothing."""
+        """Score an interval that ends at `ts` by the models. The state does not change."""
 
     def learn(
         self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]
     ) -> Sequence[Model]:
-        """Take it into the state; gives the models that were built."""
+        """Learn an interval, and return the models that were built."""
 
     def what_if(self, performance: str, metric: str, value: float) -> float:
-        """What the model of a performance metric says where a metric of it has another value, others their newest."""
+        """Return the prediction of a performance metric with another value of one metric, others at their newest."""
 
     def pin(self, metric: str) -> None:
-        """Have this metric in the models."""
+        """Require a metric in the models."""
 
     def ban(self, metric: str) -> None:
-        """Have it in none."""
+        """Exclude a metric from the models."""
 
     def free(self, metric: str) -> None:
-        """Neither."""
+        """Neither require nor exclude a metric."""
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
 
 
 @dataclass(slots=True, eq=False)
@@ -87,17 +87,17 @@ class Application:
     """The state of one application.
 
     Attributes:
-        operator: has learned all intervals that are closed.
+        operator: the operator, which has learned all closed intervals.
         intervals: joins its records.
-        trigger: when the next anomaly may be told.
-        anomalies: the one that is open, and how many there were.
-        courses: of the anomalies that were told and have not ended, in the order of their opening.
-        judged_ts: the end of the newest interval that was judged, -inf before there is one.
-        wishes: those that hold from the next interval on that does not end before them, by their times: so that it
-            makes no difference how quickly counters came.
+        trigger: the trigger of the next anomaly.
+        anomalies: the open anomaly, and the number of all.
+        courses: the courses of open anomalies, in the order of their opening.
+        judged_ts: the end of the newest interval that was passed to the operator, -inf before the first.
+        wishes: the waiting wishes by time. Each holds from the first interval that does not end before it, so the delay
+            of counters makes no difference.
         seen: the sequence numbers of its wishes.
-        tolerance: what people said of its anomalies.
-        records: how many records have changed it.
+        tolerance: the feedback on its anomalies.
+        records: the number of records that have changed it.
         heard: see `KeyState`.
 
     """
@@ -116,28 +116,28 @@ class Application:
 
     @property
     def ts(self) -> float:
-        """The newest time that was heard, seconds since the Unix epoch; 0 before there is one."""
+        """The time of the newest frame, seconds since the Unix epoch; 0 before the first."""
         return max(self.intervals.ts, 0.0)
 
     @property
     def awaited_until(self) -> float:
-        """Until when it is waited for the next interval; infinite where no anomaly has to end."""
+        """The time until which the next interval is awaited; infinite without open anomalies."""
         if not self.courses:
             return math.inf
         return self.judged_ts + max(SILENT_S, SILENT_TICKS * self.intervals.length_s)
 
     def close(self, anomaly: str) -> None:
-        """Take an anomaly, given by its id, for ended: the next one may be told at once."""
+        """End an anomaly, given by its id: the next one may open at once."""
         if self.anomalies.of_score is not None and self.anomalies.of_score.id == anomaly:
             self.anomalies, self.trigger = self.anomalies.without(anomaly), Trigger()
 
     def fall_silent(self) -> None:
-        """Give up its anomalies, whose end nobody saw: what still is so when it comes again is another one."""
+        """Drop its anomalies, whose end was not observed. If one is still there with the next interval, it is new."""
         self.courses, self.trigger = (), Trigger()
         self.anomalies = self.anomalies.given_up()
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "records": self.records,
             "heard": self.heard,
@@ -158,7 +158,7 @@ class Application:
         }
 
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
         self.records, self.heard = int(state["records"]), int(state["heard"])
         self.wishes = [(float(ts), metric, wish) for ts, metric, wish in state["wishes"]]
         self.seen, self.tolerance = Sequences(state["seen"]), restored_tolerance(state)
@@ -177,13 +177,13 @@ class Application:
             self.fulfil(self.wishes[0][0])
 
     def fulfil(self, ts: float) -> None:
-        """Let the wishes hold that were made until then."""
+        """Apply the wishes that were made up to this time."""
         while self.wishes and self.wishes[0][0] <= ts:
             _, metric, wish = self.wishes.pop(0)
             {"pin": self.operator.pin, "ban": self.operator.ban, "free": self.operator.free}[wish](metric)
 
     def begin_anew(self, operator: Operator) -> None:
-        """Forget what was learned, but not what was wished."""
+        """Forget what was learned, but keep the wishes."""
         for metric in self.operator.pinned:
             operator.pin(metric)
         for metric in self.operator.banned:

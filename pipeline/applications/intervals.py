@@ -1,21 +1,21 @@
 """Joins the performance of an application with the counters of its hosts, interval by interval (S2, section 2.1).
 
-The input is what is on the topic for one application, in one order: performance frames, and frames of hosts' counters
-(ticks). An interval begins at one performance frame, exclusive, and ends at the next one, inclusive. Out comes, for
-each interval, the performance and one vector of all metrics: the mean of each over the ticks in the interval. A host
-without a tick in it keeps its last values for three of its ticks; what is not known then is NaN.
+The input is the records of one application, in one order: performance frames, and frames of the counters of hosts
+(ticks). An interval begins at one performance frame, exclusive, and ends at the next one, inclusive. Its output is the
+performance and one vector of all metrics: the mean of each over the ticks in the interval. A host without a tick in it
+keeps its last values for three of its ticks; then they are NaN.
 
-When an interval closes follows from the records alone, by the hosts' own times: once every host that was heard lately
-is past its end, which is one that has told a tick within an interval, or ten seconds, of the newest tick of any. So a
-host that dies holds the others up by that much, once. The time of performance frames does not count: they may be there
-long before the counters are, for these take a detour through the worker. The price: hosts' clocks have to agree to
-within that grace. What comes for an interval that is closed is late.
+The records alone decide when an interval closes, by the times of the hosts: once every active host is past its end. An
+active host has a tick within one interval, or ten seconds if that is longer, of the newest tick of any host. So a host
+that dies delays the others once, by that time. The time of performance frames does not count: they may arrive long
+before the counters, which are re-keyed by the worker. The price: the clocks of hosts must agree within that grace.
+Frames for a closed interval are late.
 
-Bounds, for each application: so many metrics as `Places` says;
-`MAX_STREAMS` streams of ticks (a host has one for each scope), each forgotten when silent for an hour; `MAX_WAITING`
-performance frames that wait for ticks, then the oldest goes on without; ticks that wait for performance for five
-intervals, or a minute, and for `MAX_HELD_CELLS` values in all, then the oldest are let go: of an application whose
-performance nobody measures only the newest tick is kept.
+Bounds, for each application: the metrics, by `Places`; `MAX_STREAMS` streams of ticks (one for each host and scope),
+each forgotten after an hour of silence; `MAX_WAITING` performance frames that wait for ticks, then the oldest interval
+closes without them. Ticks wait for the performance for five intervals, or a minute if that is longer. Beyond
+`MAX_HELD_CELLS` waiting values the longest stream drops its oldest ticks. Without a measured performance only the
+newest tick of each stream stays.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ if TYPE_CHECKING:
 
 PERFORMANCE: Final = "performance"
 COUNTERS: Final = ("process", "host")
-"""The scopes of frames that are joined. Others say something else of an application."""
+"""The scopes of frames that are joined; others do not count."""
 
 GRACE_S: Final = 10.0
-"""A host is waited for until others are ahead of it by one interval, or so long where that is longer."""
+"""A host is awaited until others are ahead of it by one interval, or by this time in seconds if it is longer."""
 
 KEPT_TICKS: Final = 3.0
-"""A host that has no tick in an interval keeps its last values for so many of its ticks."""
+"""A host without a tick in an interval keeps its last values for this many of its ticks."""
 
 LONGEST_GAP: Final = 3.0
-"""Where performance frames come after a pause of more than so many intervals, the first of them only begins one: its
-performance is hardly that of the whole pause."""
+"""The first performance frame after a pause of more than this many intervals only begins an interval: its performance
+is hardly that of the whole pause."""
 
 HELD_INTERVALS: Final = 5.0
 HELD_S: Final = 60.0
-"""Ticks wait so many intervals for the performance, or so long where that is longer."""
+"""Ticks wait for the performance for this many intervals, or for this time in seconds if it is longer."""
 
 MAX_STREAMS: Final = 4_096
 MAX_WAITING: Final = 4_096
@@ -67,15 +67,15 @@ MAX_HELD_CELLS: Final = 4_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interval:
-    """One interval that is closed.
+    """A closed interval.
 
     Attributes:
-        begin_ts: seconds since the Unix epoch, exclusive.
+        begin_ts: its start, seconds since the Unix epoch, exclusive.
         ts: its end, inclusive.
-        performance: what was measured of the application, by feature; NaN where nothing was, such as a response time
-            without any request.
+        performance: the measured performance by feature; NaN if there was none, such as a response time without any
+            request.
         metrics: the names of the values.
-        values: float64, shape (metrics,): each metric's mean; NaN where it is not known.
+        values: the means of the metrics, float64, shape (metrics,); NaN if unknown.
         frame: the performance frame at its end.
         live: whether it is about the present.
 
@@ -102,8 +102,8 @@ class Intervals:
     """The intervals of one application. Deterministic: the same frames in the same order give the same intervals.
 
     Attributes:
-        places: the metrics, and where the values of each are.
-        set_back: counts the late performance frames that look as if their producer's clock had been set back.
+        places: the metrics, and the places of their values.
+        set_back: counts late performance frames that suggest that the clock of their producer was set back.
 
     """
 
@@ -111,8 +111,8 @@ class Intervals:
         self.places = Places()
         self._streams: dict[tuple[str, tuple[str, ...]], Stream] = {}
         self._measured = Seen()
-        self._measured_ts = -math.inf  # of the newest performance frame
-        self._length_s = 0.0  # of the newest interval
+        self._measured_ts = -math.inf  # the time of the newest performance frame
+        self._length_s = 0.0  # the length of the newest interval
         self._closed_ts = -math.inf
         self._waiting: deque[_Measured] = deque()
         self._held_cells = 0
@@ -120,17 +120,17 @@ class Intervals:
 
     @property
     def ts(self) -> float:
-        """The newest time that was heard, seconds since the Unix epoch; -inf before there is one."""
+        """The time of the newest frame, seconds since the Unix epoch; -inf before the first."""
         return max(self._measured_ts, max((each.heard_ts for each in self._streams.values()), default=-math.inf))
 
     @property
     def closed_ts(self) -> float:
-        """The end of the newest closed interval; -inf before there is one."""
+        """The end of the newest closed interval; -inf before the first."""
         return self._closed_ts
 
     @property
     def measured_ts(self) -> float:
-        """The time of the newest performance frame; -inf before there is one."""
+        """The time of the newest performance frame; -inf before the first."""
         return self._measured_ts
 
     @property
@@ -138,14 +138,14 @@ class Intervals:
         """The time between the newest two performance frames; 0 before there are two."""
         return self._length_s
 
-    # Frames that come.
+    # Incoming frames.
 
     def measure(self, frame: Frame, *, live: bool) -> Judged:
-        """Take a performance frame.
+        """Add a performance frame.
 
         Returns:
-            `late` where it is no newer than the one before, or where the ticks of its interval were let go; `set_back`
-            where so many are late, and by so much, that the newest must have been wrong: whoever asks begins anew.
+            `late` if it is no newer than the one before, or if the ticks of its interval were dropped; `set_back` if so
+            many are late, and by so much, that the newest time must have been wrong: the caller starts from scratch.
 
         """
         if self._measured.again(frame):
@@ -166,7 +166,7 @@ class Intervals:
         return "new"
 
     def tick(self, frame: Frame) -> Judged:
-        """Take a frame of counters; late is one that belongs to an interval which is closed."""
+        """Add a frame of counters; it is late if its interval is closed."""
         key = frame.scope, frame.hosts
         stream = self._streams.get(key)
         if stream is None:
@@ -190,7 +190,7 @@ class Intervals:
         return "new"
 
     def _let_go(self, stream: Stream) -> None:
-        """Let ticks go that nobody has asked for in time, or that are too many."""
+        """Drop ticks that have waited for too long, or that are too many."""
         if math.isinf(self._measured_ts):
             oldest = stream.heard_ts  # no interval can begin before the next performance frame
         else:
@@ -201,27 +201,27 @@ class Intervals:
         while self._held_cells > MAX_HELD_CELLS:
             longest = max(self._streams.values(), key=lambda each: len(each.ticks))
             if len(longest.ticks) <= 1:
-                return  # each host's newest is kept, however wide
+                return  # the newest tick of each host stays, however wide
             self._held_cells -= longest.ticks[0].values.size
             longest.let_go()
 
     def _forget(self, key: tuple[str, tuple[str, ...]]) -> None:
         self._held_cells -= sum(tick.values.size for tick in self._streams.pop(key).ticks)
 
-    # Intervals that close.
+    # Closing intervals.
 
     def closed(self) -> Iterator[Interval]:
-        """The intervals that can be closed by now, the oldest first."""
+        """Yield the intervals that can be closed now, the oldest first."""
         while self._waiting and (self._is_past(self._waiting[0].frame.ts) or len(self._waiting) > MAX_WAITING):
             yield self._close()
 
     def rest(self) -> Iterator[Interval]:
-        """All others: nothing will come any more."""
+        """Yield all other intervals: the input has ended."""
         while self._waiting:
             yield self._close()
 
     def _is_past(self, end_ts: float) -> bool:
-        """Whether every host that was heard lately is past this time."""
+        """Return whether every active host is past this time."""
         event_ts = max((each.heard_ts for each in self._streams.values()), default=-math.inf)
         if event_ts <= end_ts:
             return False
@@ -231,7 +231,7 @@ class Intervals:
     def _close(self) -> Interval:
         one = self._waiting.popleft()
         end_ts = self._closed_ts = one.frame.ts
-        # Names first: what is added below has to have a place.
+        # Names first: the values added below need their places.
         means = [mean for each in self._streams.values() for mean in self._means(each, one.begin_ts, end_ts)]
         values, counts = np.zeros(len(self.places)), np.zeros(len(self.places))
         for places, mean in means:
@@ -255,7 +255,7 @@ class Intervals:
     def _means(
         self, stream: Stream, begin_ts: float, end_ts: float
     ) -> list[tuple[NDArray[np.intp], NDArray[np.float64]]]:
-        """A stream's mean over its ticks in an interval, with the places of its metrics: one for each layout."""
+        """Return the places of a stream's metrics, and their means over its ticks in an interval."""
         sums: dict[bytes, tuple[Layout, NDArray[np.float64], NDArray[np.float64]]] = {}
         fresh = stream.last
         while stream.ticks and stream.ticks[0].ts <= end_ts:
@@ -268,7 +268,7 @@ class Intervals:
             _, total, count = sums.setdefault(
                 tick.layout.packed, (tick.layout, np.zeros(flat.size), np.zeros(flat.size))
             )
-            with np.errstate(over="ignore"):  # what is infinite then is left out
+            with np.errstate(over="ignore"):  # infinite means are left out later
                 total += np.where(there, flat, 0.0)
             count += there
         if sums:
@@ -280,7 +280,7 @@ class Intervals:
     def _together(
         self, sums: list[tuple[Layout, NDArray[np.float64], NDArray[np.float64]]]
     ) -> list[tuple[NDArray[np.intp], NDArray[np.float64]]]:
-        """Means over ticks that may have had different rows."""
+        """Return places and means over ticks that may have different layouts."""
         if len(sums) == 1:
             layout, total, count = sums[0]
             return [self.places.placed(layout, _divided(total, count))]
@@ -302,7 +302,7 @@ class Intervals:
     # State.
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         layouts: dict[bytes, int] = {}
 
         def packed(tick: Tick) -> list[Any]:
@@ -335,7 +335,7 @@ class Intervals:
         }
 
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
         layouts = [read_layout(packed, place) for packed in state["layouts"]]
 
         def tick(found: list[Any]) -> Tick:
@@ -365,7 +365,7 @@ class Intervals:
 
 
 def _divided(total: NDArray[np.float64], count: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Means; NaN of nothing."""
+    """Return means; NaN without values."""
     means = np.full(total.size, np.nan)
     np.divide(total, count, out=means, where=count > 0.0)
     return means

@@ -1,4 +1,4 @@
-"""Performance models of applications, and the counters of their hosts under their keys."""
+"""The performance models of applications, and the re-keying of the counters of their hosts."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 def served(settings: Settings) -> Served | None:
-    """Return which applications a host serves; None if the settings do not say it."""
+    """Return the assignment of hosts to applications by the settings; None without any."""
     own = settings[ApplicationsSettings]
     hosts = {name: str(said) for name, said in own.hosts.items()}
     return ServedBySettings(hosts, own.pattern) if hosts or own.pattern else None
 
 
 def regressing(settings: Settings) -> Regressing:
-    """What builds performance models, whether or not a worker with these settings runs it.
+    """Return the stage that builds performance models, whether or not a worker with these settings runs it.
 
-    Raises `SettingError` where the kind of model needs scikit-learn, and there is none.
+    Raises `SettingError` if the kind of model needs scikit-learn, and it is not installed.
     """
     own = settings[RegressionSettings]
     if own.kind != "linear" and find_spec("sklearn") is None:
@@ -69,5 +69,5 @@ def regressing(settings: Settings) -> Regressing:
 
 
 def stages(settings: Settings, serving: Served | None) -> tuple[Stage, ...]:
-    """Return what makes models, after what gives it the counters of the hosts, where it is known who serves what."""
+    """Return the stage of models, after the one that re-keys counters if hosts are assigned to applications."""
     return (regressing(settings),) if serving is None else (Serving(serving), regressing(settings))

@@ -1,4 +1,4 @@
-"""The metrics of an application: what each is called, of what it is, and where its values are."""
+"""The metrics of an application: their names, their parts, and the places of their values."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Layout
 
 FORGOTTEN_INTERVALS: Final = 256
-"""A metric that had no value in so many intervals is forgotten ..."""
+"""A metric without a value in this many intervals in a row is forgotten ..."""
 
 LOOKED_INTERVALS: Final = 64
-"""... and it is looked after so many, so that names do not change all the time."""
+"""... at the next check, one in this many intervals, so that names seldom change."""
 
 MAX_METRICS: Final = 50_000
 MAX_LAYOUTS: Final = 64
-"""So many layouts are remembered with the places of their metrics."""
+"""The most layouts that are remembered with the places of their metrics."""
 
 
 def metric_id(row: str, feature: str) -> str:
-    """What a metric is called: `web-1/nginx:cpu_wait_ratio`."""
+    """Return the id of a metric: `web-1/nginx:cpu_wait_ratio`."""
     return f"{row}:{feature}"
 
 
 class MetricParts(NamedTuple):
-    """What a metric is of.
+    """The parts of a metric.
 
     Attributes:
-        host: the host's name.
+        host: the name of the host.
         row: `HOST`, or `HOST/NAME` for all processes of one name.
         feature: the counter, with its base unit.
 
@@ -45,12 +45,12 @@ class MetricParts(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the processes; empty where it is of the host itself."""
+        """The name of the processes; empty for the host itself."""
         return self.row.partition("/")[2]
 
 
 def metric_parts(metric: str) -> MetricParts:
-    """What a metric is of; the feature is what stands behind the last colon that is in no label (`{...}`)."""
+    """Return the parts of a metric; the feature follows the last colon outside of labels (`{...}`)."""
     head, brace, labels = metric.partition("{")
     row, _, feature = head.rpartition(":")
     if row:
@@ -73,13 +73,13 @@ class Metrics:
 
 
 class Places:
-    """Where the values of each metric are, in vectors that have one for each.
+    """The places of metrics in vectors of their values.
 
-    At most `MAX_METRICS` have a place; one that had no value in 256 intervals loses it.
+    At most `MAX_METRICS` have a place; a metric without a value in `FORGOTTEN_INTERVALS` intervals loses it.
 
     Attributes:
-        metrics: the names, as they were when an interval was closed last.
-        left_out: how many had no place since it was made; each layout that has them counts anew.
+        metrics: the names at the end of the last interval.
+        left_out: the number of values without a place so far; each call of `placed` counts them again.
 
     """
 
@@ -87,7 +87,7 @@ class Places:
         self.metrics = Metrics(())
         self.left_out = 0
         self._place: dict[str, int] = {}
-        self._unseen = np.zeros(0, np.int32)  # by place, for how many intervals there was no value
+        self._unseen = np.zeros(0, np.int32)  # by place, the number of intervals since the last value
         self._count = 0
         self._layouts: OrderedDict[bytes, NDArray[np.intp]] = OrderedDict()
 
@@ -95,7 +95,7 @@ class Places:
         return len(self._place)
 
     def placed(self, layout: Layout, values: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """Where the metrics of a layout are, and the values of those that have a place."""
+        """Return the places of the metrics of a layout, and the values of those that have a place."""
         places = self._layouts.get(layout.packed)
         if places is None:
             ids = (metric_id(row, feature) for row in layout.rows for feature in layout.features)
@@ -120,7 +120,7 @@ class Places:
         return found
 
     def seen(self, there: NDArray[np.bool_]) -> Metrics:
-        """Note which metrics had a value in an interval; gives the names of all, before some are forgotten."""
+        """Note the metrics with a value in an interval; return the names of all, before some are forgotten."""
         if len(self.metrics.ids) != len(self._place):
             self.metrics = Metrics(tuple(self._place))
             self._unseen = np.concatenate((self._unseen, np.zeros(len(self._place) - len(self._unseen), np.int32)))
@@ -141,10 +141,10 @@ class Places:
         self._layouts.clear()
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {"metrics": list(self.metrics.ids), "unseen": self._unseen.copy(), "count": self._count}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
         self._count = int(state["count"])
         self._name(list(state["metrics"]), np.array(state["unseen"], np.int32))

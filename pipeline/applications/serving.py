@@ -1,7 +1,7 @@
-"""The stage that re-keys: reads hosts' counters, and writes those of hosts that serve an application to its topic.
+"""The stage that re-keys to applications: reads the counters of hosts that serve one, and writes them to its topic.
 
-All processes of one name on a host become one row, `HOST/NAME`, since an application's models are about what goes on
-for months, and processes come and go; the host's own row is called `HOST`.
+All processes of one name on a host become one row, `HOST/NAME`, since models hold for months while processes come and
+go. The row of the host itself is `HOST`.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ if TYPE_CHECKING:
     from laggard.pipeline.scoring.rekeying import Rekeyer
 
 GROUP: Final = "application"
-"""The group of the pattern that gives an application's name."""
+"""The group of the pattern with the name of the application."""
 
 _SHARED: Final = ("cpus", "cpu_quota_throttled", "cpu_pressure_", "io_pressure_", "memory_pressure_")
-"""How features begin that processes have in common: of several the greatest counts, and not the sum."""
+"""The beginnings of features that processes share: their greatest value counts, not their sum."""
 
 
 class Served(Protocol):
-    """Says which applications a host serves."""
+    """Returns the applications that a host serves."""
 
     def __call__(self, host: str) -> Sequence[str]:
-        """Their names, each once."""
+        """Return the names of the applications, each once."""
 
 
 class ServedBySettings:
-    r"""Which applications a host serves, as the settings say.
+    r"""The applications that a host serves, by the settings.
 
     Parameters:
         hosts: by application, hosts or patterns of them (`web-* db-1`), separated by blanks.
-        pattern: a regular expression for a whole host's name, whose group `application` names one; empty for none.
+        pattern: a regular expression for whole host names, whose group `application` is the application; empty for
+            none.
 
     Example:
         >>> served = ServedBySettings({"shop": "web-* db-1"}, r"(?P<application>[a-z]+)-\d+")
@@ -60,7 +61,7 @@ class ServedBySettings:
         self._pattern = re.compile(pattern) if pattern else None
 
     def __call__(self, host: str) -> Sequence[str]:
-        """Their names, those of the table first."""
+        """Return the names of the applications, those of the table first."""
         found = [name for name, hosts in self._hosts.items() if any(each.match(host) for each in hosts)]
         if self._pattern is not None and (match := self._pattern.fullmatch(host)) and match[GROUP]:
             found.append(match[GROUP])
@@ -68,25 +69,25 @@ class ServedBySettings:
 
 
 class ServedByFrames:
-    """Which applications a host serves, as the applications' own frames say."""
+    """The applications that a host serves, by the frames of the applications."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, frozenset[str]] = {}
 
     def heard(self, frame: Frame) -> None:
-        """Take what a frame of an application says; one without hosts is served by all."""
+        """Learn the hosts of an application from its frame; without hosts, all serve it."""
         self._hosts[frame.key] = frozenset(frame.hosts)
 
     def __call__(self, host: str) -> Sequence[str]:
-        """Their names, in the order in which they were heard of."""
+        """Return the names of the applications, in the order of their first frames."""
         return [name for name, hosts in self._hosts.items() if not hosts or host in hosts]
 
 
 class Serving(Rekeying):
-    """What re-keys to applications, as a stage; see `Stage`.
+    """The stage that re-keys to applications; see `Stage`.
 
     Parameters:
-        served: says which applications a host serves.
+        served: returns the applications that a host serves.
 
     """
 
@@ -97,7 +98,7 @@ class Serving(Rekeying):
         self.served = served
 
     def rekeyer(self) -> Rekeyer:
-        """What makes the frames of one task."""
+        """Return the rekeyer of one task."""
         rows = Rows()
 
         def rekeyed(frame: Frame) -> Iterator[Frame]:
@@ -107,13 +108,13 @@ class Serving(Rekeying):
 
 
 class _Groups(NamedTuple):
-    """How the rows of a host's frame become those of an application's.
+    """The grouping of the rows of a host's frame to those of an application's frame.
 
     Attributes:
-        layout: of the application's frame.
-        order: the rows so that those of one name stand together; None where each has a name of its own.
-        starts: where in that order each name begins.
-        shared: columns of which the greatest counts.
+        layout: the layout of the application's frame.
+        order: the rows in an order by name; None for the scope `host`, whose rows are not grouped.
+        starts: the place in that order at which each name begins.
+        shared: the columns of which the greatest value counts.
 
     """
 
@@ -124,24 +125,24 @@ class _Groups(NamedTuple):
 
 
 class Rows:
-    """Re-keys frames, and remembers how for as long as names do not change."""
+    """Re-keys frames, and remembers how while names do not change."""
 
     def __init__(self) -> None:
         self._groups: OrderedDict[tuple[str, str], tuple[Layout, _Groups]] = OrderedDict()
 
     def rekeyed(self, frame: Frame, application: str) -> Frame:
-        """The frame of a host as one of an application.
+        """Return the frame of a host as a frame of an application.
 
         Args:
-            frame: of the scope `process` or `host`.
-            application: served by it.
+            frame: a frame of the scope `process` or `host`.
+            application: the application that the host serves.
 
         Returns:
-            All processes of one name as one row, the values summed, NaN only where all are NaN; of what processes have
-            in common, such as the quota of their control group, the greatest.
+            All processes of one name as one row. Its values are sums, NaN only if all are NaN. Of values that processes
+            share, such as the quota of their control group, it has the greatest.
 
         Raises:
-            RecordError: names are too long for a frame that has the host's name in each.
+            RecordError: names are too long with the name of the host.
 
         """
         known = self._groups.get((frame.key, frame.scope))

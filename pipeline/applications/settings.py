@@ -33,7 +33,7 @@ def _check_pattern(pattern: str) -> None:
 
 
 class ApplicationsSettings(Section, table="applications"):
-    """Which hosts serve which applications."""
+    """The settings of the hosts of applications."""
 
     hosts = Mapped(
         "",

@@ -1,9 +1,9 @@
-"""The stage of performance models: joins an application's records into intervals, and asks the operator of each.
+"""The stage of performance models: joins the records of an application into intervals, and scores and learns them.
 
-An interval is judged by the models that there are, then learned. What comes out: a model whenever one is built; an
-anomaly when the application is slow or no longer as its models say, with the host and the resource that are most likely
-to blame, and its progress, which join to incidents as those of hosts do; what the models predicted, for those who look
-on. Everything follows from the application's records in their order, and from nothing else.
+An interval is scored by the present models, then learned. The stage publishes each model that is built. It publishes an
+anomaly when the application is slow or deviates from its models, with the most likely host and resource. Anomalies and
+their progress are joined to incidents like those of hosts. Observers see the predictions of the models. The outputs
+depend only on the records of the application in their order.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Regressing(Stage):
-    """What builds performance models, as a stage; see `Stage`.
+    """The stage that builds performance models; see `Stage`.
 
     Attributes:
-        make: makes an operator that has seen nothing.
-        state_version: of the form of its state.
-        parameters: what it was made with, for people to read in its outputs.
+        make: makes a new operator.
+        state_version: the version of the form of its state.
+        parameters: its parameters, for readers of its outputs.
         migrations: see `Stage`.
 
     """
@@ -78,8 +78,8 @@ class RegressionTask(RecordTask):
     """Performance models of the applications of one partition.
 
     Parameters:
-        stage: whose task it is.
-        partition: where the records come from.
+        stage: the stage of the task.
+        partition: the source of the records.
         options: see `TaskOptions`.
 
     """
@@ -100,7 +100,7 @@ class RegressionTask(RecordTask):
             live=options.get("live", True),
         )
         self._stage = stage
-        self._full: set[str] = set()  # of which it was said that they have too many metrics
+        self._full: set[str] = set()  # the applications with a warning about too many metrics
 
     # Records.
 
@@ -206,7 +206,7 @@ class RegressionTask(RecordTask):
         self._heard(record)
 
     def _feedback(self, record: Incoming, feedback: Feedback) -> None:
-        """Take what a person said: what it excuses ends, and is not told again."""
+        """Apply the feedback of a person: excused anomalies end, and are not published again."""
         known = self.states.get(feedback.key)
         before = Tolerance() if known is None else known.tolerance
         tolerance = before.after(feedback, known.ts if known is not None and known.ts > 0.0 else math.inf)
@@ -225,7 +225,7 @@ class RegressionTask(RecordTask):
         self._heard(record)
 
     def finish(self) -> None:
-        """Close all intervals: nothing more will come."""
+        """Close all intervals: the input has ended."""
         for key in self.states.keys():  # noqa: SIM118 - no dictionary
             one = self.states.get(key)
             assert one is not None
@@ -244,12 +244,12 @@ class RegressionTask(RecordTask):
             )  # fmt: skip
 
     def _rest(self, key: str, one: Application) -> None:
-        """Judge what still waits for more with what there is."""
+        """Score and learn the waiting intervals with the counters that are there."""
         for interval in one.intervals.rest():
             self._judge(key, one, interval)
 
     def _judge(self, key: str, one: Application, interval: Interval) -> None:
-        """Judge an interval, then learn it."""
+        """Score an interval, then learn it."""
         if interval.ts >= one.awaited_until:
             self._end(key, one)
             one.fall_silent()
@@ -294,7 +294,7 @@ class RegressionTask(RecordTask):
             self._observe(key, lambda observer, told=told: observer.predicted(told))  # type: ignore[misc]
 
     def _open(self, key: str, one: Application, interval: Interval, judged: Judged) -> None:
-        """Open an anomaly, and tell of it."""
+        """Open and publish an anomaly."""
         identity = frame_id(self._stage.name, interval.frame)
         blame = judged.blame()
         ranking = judged.ranking(ANOMALY_ROWS, ANOMALY_FEATURES)
@@ -320,7 +320,7 @@ class RegressionTask(RecordTask):
         one.anomalies = one.anomalies.opening(OpenAnomaly(identity, interval.ts, interval.live).blaming(blame))
 
     def _follow(self, key: str, one: Application, judged: Judged) -> None:
-        """Tell what became of the anomalies that were told before this interval."""
+        """Publish the progress of the anomalies that opened before this interval."""
 
         def look() -> tuple[Ranking, Blame | None]:
             return judged.ranking(ANOMALY_ROWS, ANOMALY_FEATURES), judged.blame()
@@ -334,7 +334,7 @@ class RegressionTask(RecordTask):
             self._progress(each, key, judged.ts, "" if each.ranking is None else judged.sentence())
 
     def _end(self, key: str, one: Application) -> None:
-        """Tell that all anomalies of an application count as ended: nobody will see how they go on."""
+        """Publish the end of all anomalies of an application, which cannot be observed any longer."""
         since_ts = one.judged_ts
         for course in one.courses:
             self._progress(course.ended(), key, since_ts, silent_since_ts=since_ts)
@@ -361,7 +361,7 @@ class RegressionTask(RecordTask):
         self._refuse(measured, f"{self._place(measured)}: {reason}")
 
     def lost(self) -> None:
-        """Tell the observers that this state is given up."""
+        """Report to the observers that this state is dropped."""
         keys = self.states.keys()
         self._observe(self.partition.topic, lambda observer: observer.lost(self._stage.name, keys))
 

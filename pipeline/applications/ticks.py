@@ -29,12 +29,12 @@ class Stream:
     """The ticks of one host and scope.
 
     Attributes:
-        heard_ts: the time of the one that came last.
-        tick_s: the time between the two that came last; 0 before there are two.
-        ticks: those that are in no closed interval, in the order of their times.
-        last: the newest before them.
-        let_go_ts: up to here they were let go, for nobody asked for them.
-        seen: those that came last.
+        heard_ts: the time of the tick that arrived last.
+        tick_s: the time between the last two ticks that arrived in order; 0 before there are two.
+        ticks: the ticks in no closed interval, in the order of their times.
+        last: the newest tick before them.
+        let_go_ts: the time of the newest tick that was dropped without an interval.
+        seen: the last ticks, to detect duplicates.
 
     """
 
@@ -46,6 +46,6 @@ class Stream:
     seen: Seen = field(default_factory=Seen)
 
     def let_go(self) -> None:
-        """Let the oldest tick go."""
+        """Drop the oldest tick."""
         self.last = self.ticks.popleft()
         self.let_go_ts = self.last.ts

@@ -1,4 +1,4 @@
-"""The hosts of an application in tiers, as its settings name them, or as the hosts are called."""
+"""The hosts of an application in tiers, by its settings or by the names of the hosts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Tier(NamedTuple):
     """Hosts that do the same work.
 
     Attributes:
-        name: what they are called, without what numbers them.
-        hosts: their names, sorted.
+        name: their common name, without numbers.
+        hosts: the names of the hosts, sorted.
 
     """
 
@@ -25,12 +25,12 @@ class Tier(NamedTuple):
 
 
 def tiers(hosts: Iterable[str], patterns: Sequence[str] = ()) -> list[Tier]:
-    """Hosts in tiers.
+    """Group hosts into tiers.
 
     Args:
-        hosts: their names.
-        patterns: names and patterns of hosts, in the order of the tiers; those that are called alike but for a number
-            are one tier. A host that is in none of them is of a tier that is called as it is, behind those.
+        hosts: the names of the hosts.
+        patterns: names and patterns of hosts, in the order of the tiers; those that differ only by a number are one
+            tier. A host that matches none belongs to a tier by its own name, after the others.
 
     Example:
         >>> tiers(["db-1", "web-2", "web-1", "cache-1"], ["web-*", "db-1"])
@@ -46,7 +46,7 @@ hosts=('cache-1',))]
 
 
 def _unnumbered(host: str) -> str:
-    """A host's name, or a pattern of some, without domain and number: `web` of `web-12.example.org`."""
+    """Return the name or pattern of hosts without domain and number: `web` for `web-12.example.org`."""
     name = host.partition(".")[0]
     bare = name.rstrip(_NUMBERS)
     if bare != name and bare.endswith(("-", "_")):
