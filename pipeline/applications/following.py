@@ -1,12 +1,12 @@
-"""An application followed as its worker follows it: what its models said of each interval, and its present state.
+"""An application followed as its worker follows it: the scores of its models for each interval, and its present state.
 
-What models predict is on no topic: it follows from the application's records and from a snapshot of its state. So the
-worker's own task is driven once more, over the records since, with an operator that notes what it is asked and what it
-answers. Whoever asks again is answered by the same task, which takes only the records that came meanwhile.
+Predictions of models are on no topic: they follow from the records of the application and a snapshot of its state. So
+the task of the worker runs again over the records since the snapshot, with an operator that notes its inputs and
+scores. Later queries use the same task, which reads only the records since the last one.
 
-Of a shop on two hosts with 1,054 metrics, an hour at a tick a second (16,264 records, 1,802 intervals) takes 2.0 s of
-CPU when it is asked for first; with 1,315 metrics half an hour at a tick each five seconds (180 intervals) takes 0.3 s.
-What came since then takes some milliseconds.
+The first query of a shop on two hosts with 1,054 metrics costs 2.0 s of CPU for an hour at one tick per second: 16,264
+records, 1,802 intervals. With 1,315 metrics, half an hour at one tick per 5 s (180 intervals) costs 0.3 s. Later
+records cost some milliseconds.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 MOST_RECORDS: Final = 50_000
-"""So many records of a partition are read at most for what is asked."""
+"""The most records of a partition that are read for a query."""
 
 MOST_LEARNED: Final = 10_000
-"""So many before what is asked models are learned anew from where there is no snapshot."""
+"""The most records before the queried ones from which models are learned without a snapshot."""
 
 NEARLY: Final = 1_000
-"""One that is behind by so many records reads on; by more, another one begins with a newer snapshot."""
+"""A follower that lags by at most this many records reads on; with more, another one starts from a newer snapshot."""
 
 MAX_CELLS: Final = 4_000_000
-"""So many values of metrics are kept of an application, 4 bytes each: of 7,522 metrics those of 531 intervals."""
+"""The most values of metrics per follower, 4 bytes each: with 7,522 metrics those of 531 intervals."""
 
 MOST_FOLLOWED: Final = 4
-"""So many applications, or stretches of time of one, are followed at once."""
+"""The most followers: of applications, or of different time ranges of one."""
 
 LATELY_S: Final = 120.0
-"""The newest interval is looked for so far back at first."""
+"""The first range of the search for the newest interval, in seconds."""
 
 CLOSING_S: Final = 60.0
-"""An interval is closed by records that come so long after its end at most."""
+"""The longest time from the end of an interval to the records that close it, in seconds."""
 
 
 class Noted(NamedTuple):
-    """An interval that was judged and learned.
+    """An interval that was scored and learned.
 
     Attributes:
         ts: its end, seconds since the Unix epoch.
-        metrics: the names.
-        values: float32, shape (metrics,), NaN where one is not known.
-        performance: what was measured, by name.
-        judgement: what the operator said before it learned it; None where it could not.
+        metrics: the names of the metrics.
+        values: their values, float32, shape (metrics,); NaN if unknown.
+        performance: the measured performance by name.
+        judgement: the judgement of the operator before it learned the interval; None if scoring failed.
         built: the models that were built at it.
 
     """
@@ -79,7 +79,7 @@ class Noted(NamedTuple):
     built: Sequence[Model]
 
     def value(self, metric: str) -> float:
-        """Of a metric; NaN where it is not there."""
+        """Return the value of a metric; NaN without one."""
         try:
             return float(self.values[self.metrics.ids.index(metric)])
         except ValueError:
@@ -87,7 +87,7 @@ class Noted(NamedTuple):
 
 
 class _Watched:
-    """An operator that tells what it is asked and what it answers."""
+    """An operator that notes its inputs and its scores."""
 
     def __init__(self, operator: Operator, note: Callable[[Noted], None]) -> None:
         self._operator = operator
@@ -145,24 +145,24 @@ class _Watched:
 
 
 class Followed:
-    """One application, from some record on.
+    """The follower of one application, from some record on.
 
-    A bus may keep only the newest snapshot of a state. Where that is of a later time than is asked for, models are
-    learned anew up to there, and are the worker's own from there on.
+    A bus may keep only the newest snapshot of a state. If that is later than the query, models are learned from scratch
+    up to there, and are those of the worker from there on.
 
     Parameters:
-        bus: where its records are.
+        bus: the bus with its records.
         topics: the names of the topics.
-        stage: what builds its models.
-        application: which.
-        wanted: the offset from which on intervals are asked for.
-        anew: whether models are learned anew where there is no snapshot of before; else it begins with the first one.
+        stage: the stage that builds its models.
+        application: the name of the application.
+        wanted: the offset from which intervals are queried.
+        anew: whether models are learned from scratch without an earlier snapshot; otherwise it starts with a later one.
 
     Attributes:
-        application: which.
-        wanted: the offset from which on its intervals are noted.
-        position: the first offset that was not read.
-        own: whether all of its models are the worker's own.
+        application: the name of the application.
+        wanted: the offset from which its intervals are noted.
+        position: the first unread offset.
+        own: whether all of its models are those of the worker.
         noted: its intervals, the oldest first.
 
     """
@@ -192,12 +192,12 @@ class Followed:
         self.own = self.position == (0 if saved is None else saved.offset)
         self._task = self._task_of(saved)
         self.advance(self.wanted)
-        if self.noted:  # what led here is not asked for, but for the newest state
+        if self.noted:  # earlier intervals were not queried, except for the newest one
             self.noted, self._cells = deque([self.noted[-1]]), self.noted[-1].values.size
 
     @property
     def state(self) -> Application | None:
-        """Its state after the records that were read; None where there were none."""
+        """The state after the records that were read; None without any."""
         return self._task.states.get(self.application)
 
     def advance(self, stop: int) -> None:
@@ -215,7 +215,7 @@ class Followed:
         return next((each for each in found if each.key == self.application), None)
 
     def _task_of(self, saved: Snapshot | None) -> RegressionTask:
-        """A task that begins with this state."""
+        """Return a task that begins with this state."""
         task = self._stage.task(self._reader.partition, live=False)
         assert isinstance(task, RegressionTask)
         task.states.load([] if saved is None else [saved])
@@ -229,12 +229,12 @@ class Followed:
 
 
 class Following:
-    """Follows the applications that are asked about. Safe to use from several threads, one at a time.
+    """Follows the queried applications. Safe to use from several threads, which wait for each other.
 
     Parameters:
-        bus: where their records are.
+        bus: the bus with their records.
         topics: the names of the topics.
-        make_stage: makes what builds their models; called when the first of them is asked about.
+        make_stage: makes the stage that builds their models; called at the first query.
 
     """
 
@@ -248,7 +248,7 @@ class Following:
 
     @contextmanager
     def present(self, application: str) -> Iterator[Followed]:
-        """The application after all of its records, with its newest interval noted where that can be."""
+        """Yield the application after all of its records, with its newest interval noted if possible."""
         with self._lock:
             partition = self._bus.partition_of(self._topic(), application)
             end = self._bus.bounds(partition)[1]
@@ -268,12 +268,12 @@ class Following:
 
     @contextmanager
     def between(self, application: str, since: float, until: float | None) -> Iterator[Followed]:
-        """The application with its intervals of a stretch of time among those that are noted.
+        """Yield the application with the intervals of a time range among those that are noted.
 
         Args:
-            application: which.
-            since: from when on, seconds since the Unix epoch; later where there are more than `MOST_RECORDS` since.
-            until: up to when; None for the end.
+            application: the name of the application.
+            since: the start, seconds since the Unix epoch; later if the range has more than `MOST_RECORDS`.
+            until: the end; None for the present.
 
         """
         with self._lock:
@@ -292,7 +292,7 @@ class Following:
 
     def _advance(self, found: Followed, stop: int) -> None:
         others = [each for each in self._followed if each is not found and not _covers(found, each, stop)]
-        self._followed = [*others[1 - MOST_FOLLOWED :], found]  # the one asked for last stands last
+        self._followed = [*others[1 - MOST_FOLLOWED :], found]  # ordered by their last query
         found.advance(stop)
 
     def _topic(self) -> str:
@@ -302,10 +302,10 @@ class Following:
 
 
 def _serves(one: Followed, application: str, wanted: int) -> bool:
-    """Whether it has what is wanted, or comes to it by reading no more than another one would."""
+    """Return whether a follower has the queried intervals, or lags by few records only."""
     return one.application == application and one.wanted <= wanted <= one.position + NEARLY
 
 
 def _covers(one: Followed, other: Followed, stop: int) -> bool:
-    """Whether another one has nothing that this one has not, once it has read up to `stop`."""
+    """Return whether a follower that has read up to `stop` has all intervals of another one."""
     return one.application == other.application and one.wanted <= other.wanted and other.position <= stop

@@ -1,6 +1,7 @@
-"""Performance models out of the topic of models, and the state of an application as its worker has it by now.
+"""Queries of performance models in their topic, and of the present state of an application in its worker.
 
-Of 500 applications, 10,000 models of 20 kB take 2.0 s of CPU on the embedded bus; those of one of them 0.04 s.
+With 500 applications, reading 10,000 models of 20 kB costs 2.0 s of CPU on the embedded bus; those of one application
+cost 0.04 s.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 MOST_RECORDS: Final = 10_000
-"""Of each partition the newest, whoever's models they are: a bound on what is read of a large topic."""
+"""The most models that are read of each partition, the newest ones: a bound for large topics."""
 
 LATEST_RECORDS: Final = 1_000
-"""So many of an application's newest records tell which metrics there are: each of its hosts is among them."""
+"""The number of an application's newest records that are searched for metrics. Each of its hosts is among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ class Course:
     """The models of one performance metric of one application.
 
     Attributes:
-        models: the present one first, then those before it, at least one.
-        lately: how many were built since the time that was asked about.
+        models: the models, at least one: the present one first, then those before it.
+        lately: the number of models that were built since the queried time.
 
     """
 
@@ -51,24 +52,24 @@ class Course:
 
     @property
     def present(self) -> ModelOutput:
-        """The one that holds."""
+        """The present model."""
         return self.models[0]
 
     @property
     def before(self) -> ModelOutput | None:
-        """The one that it took the place of; None where that is not known."""
+        """The model before the present one; None if unknown."""
         return self.models[1] if len(self.models) > 1 else None
 
 
 def past_models(bus: Bus, topics: Topics, since: float, application: str | None = None) -> list[Course]:
-    """The models of all applications, or of one, in the order of their names.
+    """Return the models of all applications, or of one, in the order of their names.
 
     Args:
-        bus: where they are.
+        bus: the bus with the models.
         topics: the names of the topics.
-        since: seconds since the Unix epoch: of one application all that were built from then on are given; of all
-            applications, and before it, only the present model and the one before that.
-        application: which; None for all.
+        since: a time, seconds since the Unix epoch. The result has the present model and the one before that; for one
+            application also all models since this time.
+        application: the name of the application; None for all.
 
     """
     topic = topics.name(MODELS)
@@ -93,9 +94,9 @@ def past_models(bus: Bus, topics: Topics, since: float, application: str | None 
 
 
 def told_models(lines: Iterable[bytes], place: str, application: str | None = None) -> list[Course]:
-    """The same out of what `laggard replay --json` printed; other lines of it are passed over.
+    """Return the models in the output of `laggard replay --json`; other outputs are skipped.
 
-    Raises `RecordError` naming the line that is none of it.
+    Raises `RecordError` that names a line that is no output.
     """
     found: dict[tuple[str, str], list[ModelOutput]] = defaultdict(list)
     for number, line in enumerate(lines, 1):
@@ -108,7 +109,7 @@ def told_models(lines: Iterable[bytes], place: str, application: str | None = No
 
 
 def _performance(value: bytes) -> str | None:
-    """Of which performance metric a model is, without reading all of it; None for what is none of laggard's."""
+    """Return the performance metric of a model, without checking all of it; None if it is no model of laggard."""
     try:
         match json.loads(value):
             case {"kind": ModelOutput.kind, "performance": str(performance)}:
@@ -127,10 +128,10 @@ def _read(value: bytes, topic: str) -> ModelOutput | None:
 
 
 def application_now(bus: Bus, topics: Topics, stage: Regressing, application: str) -> Application | None:
-    """The state of an application after all of its records; None where nothing is recorded of it.
+    """Return the state of an application after all of its records; None without any record of it.
 
-    It comes from the newest snapshot and from the records after it, by the task that the worker drives: of one that was
-    never saved, from those of the last four hours.
+    The task of the worker rebuilds it from the newest snapshot and the records after that, at most those of the last
+    four hours.
     """
     reader = Reader(bus, bus.partition_of(topics.name(stage.topic), application), application)
     task = stage.task(reader.partition, live=False)
@@ -140,7 +141,7 @@ def application_now(bus: Bus, topics: Topics, stage: Regressing, application: st
 
 
 def known_metrics(bus: Bus, topics: Topics, application: str) -> Sequence[str]:
-    """The metrics in an application's newest records, as `ROW:FEATURE`, in the order of their names."""
+    """Return the metrics in an application's newest records, as `ROW:FEATURE`, sorted by name."""
     reader = Reader(bus, bus.partition_of(topics.name(APPLICATIONS), application), application)
     found: set[str] = set()
     layouts: set[bytes] = set()

@@ -1,4 +1,4 @@
-"""Performance models as a person reads them in a terminal: the equation with its units, and what each part says."""
+"""Reports on performance models for a terminal: equations with units, and the meaning of each term."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.models import CandidateOutput, Described, ModelOutput, Resource, TermOutput
 
 SHOWN_FAMILY: Final = 3
-"""Of the metrics that say the same as one in the model, so many are named."""
+"""The most metrics that are named as equivalent to one in the model."""
 
 SHOWN_CANDIDATES: Final = 20
-"""Of phase 1's list so many are shown; the JSON has them all."""
+"""The most candidates of phase 1 that are shown; the JSON has all."""
 
 ROUNDED: Final = 1e-12
-"""What is nearer to nothing is a trace of rounding."""
+"""Smaller amounts are rounding errors, shown as 0."""
 
 RESOURCES: Final[Mapping[Resource, str]] = {
     "cpu": "CPU",
@@ -44,15 +44,15 @@ REASONS: Final[Mapping[str, str]] = {
     "poor": "the one before told too little",
     "wish": "somebody wished for other metrics in it",
 }
-"""Why a model was built."""
+"""The texts for the reasons to build a model."""
 
 
 class _Unit(NamedTuple):
-    """How amounts of a metric are told.
+    """The unit of amounts of a metric.
 
     Attributes:
-        symbol: of its base unit; empty for plain numbers.
-        more: so much more of it is told with what it brings, in base units; ...
+        symbol: the symbol of its base unit; empty for plain numbers.
+        more: the increase for which the effect is shown, in base units; ...
         told: ... and as text.
 
     """
@@ -71,19 +71,19 @@ _UNITS: Final = (
     ("_seconds", _Unit("s", 1.0, "1 s")),
     ("_s", _Unit("s", 1.0, "1 s")),
 )
-"""By the end of a feature's name, the first that fits; of a feature with labels, of the name before them."""
+"""The units by the end of a feature's name without labels; the first match counts."""
 
 _PLAIN: Final = _Unit("", 1.0, "1")
 
 
 def unit_of(feature: str) -> _Unit:
-    """How amounts of a feature are told."""
+    """Return the unit of amounts of a feature."""
     name = feature.partition("{")[0]
     return next((unit for ending, unit in _UNITS if name.endswith(ending)), _PLAIN)
 
 
 def metric_of(metric: Described) -> str:
-    """What a metric is called in wishes."""
+    """Return the name of a metric in wishes."""
     return f"{metric.row}:{metric.feature}"
 
 
@@ -91,12 +91,12 @@ def metric_of(metric: Described) -> str:
 
 
 def present_lines(courses: Sequence[Course], since_s: float, now: float) -> Iterator[Text]:
-    """The present models, a paragraph each.
+    """Return the present models, a paragraph each.
 
     Args:
-        courses: at least one.
-        since_s: how far back it was counted how many were built; NaN where all were counted that there are.
-        now: seconds since the Unix epoch.
+        courses: the models, at least one.
+        since_s: the time over which models were counted, in seconds; NaN if all were counted.
+        now: the present time, seconds since the Unix epoch.
 
     """
     application = ""
@@ -113,7 +113,7 @@ def present_lines(courses: Sequence[Course], since_s: float, now: float) -> Iter
 
 
 def model_lines(model: ModelOutput, before: ModelOutput | None, now: float) -> Iterator[Text]:
-    """A model: its equation, what each metric in it says, how good it is, and why it was built."""
+    """Return the lines on a model: its equation, its terms, its quality, and the reason to build it."""
     yield Text(f"  {equation_with_units(model)}")
     for term in model.terms:
         yield from _term_lines(model, term)
@@ -127,9 +127,9 @@ def model_lines(model: ModelOutput, before: ModelOutput | None, now: float) -> I
 
 
 def equation_with_units(model: ModelOutput) -> str:
-    """A model as an equation whose coefficients have units: `response_time_mean_s = 0.05 s + 1.5 s * web-1:...`.
+    """Return a model as an equation whose coefficients have units: `response_time_mean_s = 0.05 s + 1.5 s * web-1:...`.
 
-    One that is no equation is told as it is in the record.
+    For a model that is no equation, the text is that of the record.
     """
     if model.type != "linear":
         return printable(model.equation)
@@ -143,7 +143,7 @@ def equation_with_units(model: ModelOutput) -> str:
 
 
 def _per(unit: str, other: str) -> str:
-    """The unit of a coefficient: of the performance by that of the metric."""
+    """Return the unit of a coefficient: that of the performance per that of the metric."""
     if not other:
         return unit
     return "" if unit == other else f"{unit} per {other}".lstrip()
@@ -170,7 +170,7 @@ def _term_lines(model: ModelOutput, term: TermOutput) -> Iterator[Text]:
 
 
 def effect(model: ModelOutput, term: TermOutput) -> str:
-    """What more of a metric brings, as a part of a sentence; empty in a model that is no equation."""
+    """Return the effect of more of a metric, as a part of a sentence; empty in a model that is no equation."""
     if not math.isfinite(term.coefficient):
         return ""
     unit = unit_of(term.metric.feature)
@@ -185,14 +185,14 @@ def _quality(model: ModelOutput) -> str:
 
 
 def _origin(model: ModelOutput, now: float) -> str:
-    """When and why it was built."""
+    """Return the sentence on the time and the reason of the building of a model."""
     ago = readable_duration(max(now - model.ts, 0.0))
     told = f"Built {moment(model.ts)} ({ago} ago), for {reason_told(model)}."
     return told if model.live else f"{told} It is of recorded data."
 
 
 def changed(model: ModelOutput, before: ModelOutput) -> str:
-    """What is different against the model before, as a part of a sentence."""
+    """Return the differences from the model before, as a part of a sentence."""
     new, old = (dict.fromkeys(metric_of(term.metric) for term in one.terms) for one in (model, before))
     added, gone = [each for each in new if each not in old], [each for each in old if each not in new]
     told = []
@@ -207,7 +207,7 @@ def changed(model: ModelOutput, before: ModelOutput) -> str:
 
 
 def course_lines(course: Course, pinned: Sequence[str], banned: Sequence[str], now: float) -> Iterator[Text]:
-    """All of one performance metric: the present model, what it was chosen from, and the models before it."""
+    """Return the report on one performance metric: the present model, its candidates, and the models before it."""
     model = course.present
     yield Text(f"{named(model.performance)} of {printable(model.application)}".capitalize(), "bold")
     yield from model_lines(model, course.before, now)
@@ -224,7 +224,7 @@ def course_lines(course: Course, pinned: Sequence[str], banned: Sequence[str], n
 
 
 def reason_told(model: ModelOutput) -> str:
-    """Why it was built, and with which p-value the residuals of the one before were still those that it had."""
+    """Return the reason to build a model, with the p-value for unchanged residuals of the model before."""
     p_value = f" (p-value {model.p_value:.2g})" if math.isfinite(model.p_value) else ""
     return f"{REASONS.get(model.reason, printable(model.reason))}{p_value}"
 
@@ -248,7 +248,7 @@ def _candidate_lines(
 
 
 def wish_lines(pinned: Sequence[str], banned: Sequence[str], waiting: Sequence[tuple[str, str]]) -> Iterator[Text]:
-    """What people wished for an application, and what of that waits for its next interval (metric and wish)."""
+    """Return the wishes for an application; those in `waiting` (metric and wish) hold from its next interval."""
     for word, metrics in (("Pinned", pinned), ("Banned", banned)):
         if metrics:
             yield Text(f"{word}: {', '.join(map(printable, metrics))}")
@@ -260,12 +260,12 @@ def wish_lines(pinned: Sequence[str], banned: Sequence[str], waiting: Sequence[t
 
 
 class WhatIf(NamedTuple):
-    """What a model says of a performance metric where one metric has another value, and all others their newest.
+    """The predictions of a model with the newest values of all metrics, and with another value of one metric.
 
     Attributes:
-        performance: of which.
-        now: what the model says of the newest values.
-        then: what it says of that value.
+        performance: the performance metric.
+        now: the prediction for the newest values.
+        then: the prediction for the other value.
 
     """
 
@@ -277,7 +277,7 @@ class WhatIf(NamedTuple):
 def what_if_lines(
     application: str, metric: str, value: float, newest: float, found: Sequence[WhatIf]
 ) -> Iterator[Text]:
-    """Answers to what would be if a metric had this value; `newest` is what it has."""
+    """Return the predictions for another value of a metric; `newest` is its present value."""
     feature = metric_parts(metric).feature.partition("{")[0]
     for each in found:
         told = f"The {named(each.performance)} of {printable(application)} "

@@ -1,13 +1,13 @@
-"""What each metric of a host or of its processes is about, and what it is in plain words. A table, and how it is read.
+"""The resource, role and description of each metric of a host or its processes: a table and its lookup.
 
-A metric's *resource* is what it tells of, its *role* what it tells: that work waits for the resource, that it is used,
-or free, or that it only follows the load. The *sign* is the one that physics asks of its coefficient in a model of a
-response time: more waiting, more time. The role is what tells a bottleneck from its company: under load nearly all
-counters rise together, but only what is short makes others wait (S2, section 5; B. Gregg, "The USE Method", 2012).
+The *role* of a metric is its relation to its *resource*: work waits for it, it is used, or free, or the metric only
+follows the load. The *sign* is the physical one of its coefficient in a model of a response time: more waiting, more
+time. The role separates a bottleneck from its symptoms: under load nearly all counters rise together, but only a scarce
+resource makes others wait (S2, section 5; B. Gregg, "The USE Method", 2012).
 
-Names are looked up by their ends, whatever stands before them (`group_db_cpu_busy_ratio` is as `cpu_busy_ratio`),
-first laggard's own, then those of node_exporter, PostgreSQL, nginx and VMware (`esxtop`) as their exporters have them.
-What is not known has no resource, no role and no sign.
+Names are looked up first in the catalog of laggard, by their ends: `group_db_cpu_busy_ratio` is like `cpu_busy_ratio`.
+Then come patterns for the names of node_exporter, PostgreSQL, nginx and VMware (`esxtop`) in their exporters. Unknown
+metrics have no resource, no role and no sign.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class _Known(NamedTuple):
-    """A trait, and a description with places for whose metric it is (`{who}`) and of which device (`{device}`)."""
+    """A trait, and a description with places for the owner of the metric (`{who}`) and its device (`{device}`)."""
 
     trait: Trait
     words: str
@@ -40,17 +40,17 @@ _SIGNS: Final[Mapping[Role, int]] = {"wait": 1, "use": 1, "free": -1, "load": 0,
 
 
 def trait(metric: str) -> Trait:
-    """What a metric, given as `ROW:FEATURE`, is about."""
+    """Return the trait of a metric, given as `ROW:FEATURE`."""
     return _known(metric_parts(metric).feature)[0].trait
 
 
 def resource_of(metric: str) -> Resource:
-    """What resource a metric, given as `ROW:FEATURE`, is about; empty where that is not known."""
+    """Return the resource of a metric, given as `ROW:FEATURE`; empty if unknown."""
     return cast("Resource", trait(metric).resource)
 
 
 def described(metric: str) -> str:
-    """What a metric is, in plain words: ``time that `nginx` on web-1 waited for a free CPU``."""
+    """Return a metric in plain words: ``time that `nginx` on web-1 waited for a free CPU``."""
     parts = metric_parts(metric)
     known, device = _known(parts.feature)
     host = printable(parts.host)
@@ -62,7 +62,7 @@ def described(metric: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def _known(feature: str) -> tuple[_Known, str]:
-    """What is known of a feature, and the name of the device that it is of; empty where it is of none."""
+    """Return the table entry of a feature, and the name of its device; empty without one."""
     words = feature.split("_")
     for start in range(len(words)):
         if (known := _ENDS.get("_".join(words[start:]))) is not None:
@@ -85,12 +85,12 @@ def _of(counter: Counter) -> _Known:
 
 
 _ENDS: Final[Mapping[str, _Known]] = {each.name: _of(each) for each in CATALOGUE if not each.device}
-"""By the end of a feature's name, from the beginning of a word on."""
+"""The entries by the end of a feature's name, which begins with a whole word."""
 
 _DEVICES: Final[Mapping[tuple[str, str], _Known]] = {
     (each.device, each.name): _of(each) for each in CATALOGUE if each.device
 }
-"""Of devices: by the first word, and by the end; what is between them names the device."""
+"""The entries of devices by the first word and the end of the name; the name of the device is between them."""
 
 _DEVICE: Final = r'\{.*\b(?:device|name)="(?P<device>[^"]*)"'
 
@@ -144,7 +144,7 @@ _PATTERNS: Final = (
     ),
     _pattern(r"node_(network|netstat|sockstat|softnet)_", _row("network", "load", "")),
     _pattern(r"node_(context_switches|intr|forks)", _row("cpu", "load", "")),
-    # PostgreSQL: postgres_exporter's names, and pg_stat_* as they are.
+    # PostgreSQL: the names of postgres_exporter, and those of pg_stat_* itself.
     _pattern(
         r"pg_\w*(deadlocks|blocked|waiting_locks|lock_wait)|pg_locks_",
         _row("lock", "wait", "locks in PostgreSQL on {who}"),
@@ -168,7 +168,7 @@ _PATTERNS: Final = (
         r"nginx_\w*connections_(active|reading|writing|waiting)", _row("", "load", "connections of nginx on {who}")
     ),
     _pattern(r"nginx_", _row("", "load", "")),
-    # VMware's esxtop and vCenter, as S2 names them: `CPU_Ready`, `Mem_GrantedMB`.
+    # VMware: esxtop and vCenter, with the names in S2: `CPU_Ready`, `Mem_GrantedMB`.
     _pattern(
         r"(?i)cpu_?(ready|co_?stop|wait|overlap|max_?limited|latency)",
         _row("cpu", "wait", "time that {who} waited for a CPU"),
@@ -192,7 +192,7 @@ _PATTERNS: Final = (
     ),
     _pattern(r"(?i)(network|nic_|vswitch|vmnic|packet|pcks|pkcs|udp|tcp|sock)", _row("network", "load", "")),
     _pattern(r"(?i)(context_?switch|interrupt|_int$)", _row("cpu", "load", "")),
-    # Whatever else: by words that say it.
+    # All others: by their words.
     _pattern(r"(?i)lock\w*_?(wait|time|contention)", _row("lock", "wait", "time that locks were waited for on {who}")),
 )
-"""In this order; the first one that is found in a name holds."""
+"""The patterns, the first of which that is found in a name counts."""

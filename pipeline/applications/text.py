@@ -1,4 +1,4 @@
-"""What the models of an application say, in plain words and as records: equations, who is short of what, and blame."""
+"""The results of the models of an application, in words and as records: equations, scarce resources, culprits."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _KINDS = {"neighbours": "its nearest neighbours", "tree": "a regression tree", "
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the operator said of an interval, as observers and anomalies take it: rows by score, with their evidence.
+    """The judgement of the operator on an interval, for observers and anomalies: rows by score, with their evidence.
 
     Attributes:
-        ts: the interval's end.
-        application: whose.
-        judgement: what was said.
+        ts: the end of the interval.
+        application: the name of the application.
+        judgement: the judgement.
 
     """
 
@@ -47,11 +47,11 @@ class Judged:
 
     @property
     def score(self) -> float:
-        """Above 1 is anomalous."""
+        """The score; above 1 is anomalous."""
         return self.judgement.score
 
     def ranking(self, rows: int, features: int) -> Ranking:
-        """The rows that are suspect, the worst first, and behind them the application with what was predicted."""
+        """Return the suspicious rows, worst first, and after them the application with its predictions."""
         by_row: dict[str, list[FeatureScore]] = {}
         for each in self.judgement.suspects:
             found = FeatureScore(
@@ -71,14 +71,14 @@ class Judged:
         return Ranking(self.ts, self.score, tuple(ranked[:rows]), age_s, young)
 
     def blame(self) -> Blame | None:
-        """The metric that tells most likely what is short; None where no resource stands out."""
+        """Return the metric that most likely shows the scarce resource; None if none stands out."""
         if not self.judgement.suspects:
             return None
         first = self.judgement.suspects[0]
         parts, resource = metric_parts(first.metric), resource_of(first.metric)
         return Blame(
             parts.row,
-            parts.host,  # the trouble is the host's, whichever of its rows tells it
+            parts.host,  # the fault is that of the host, whichever of its rows shows it
             parts.feature,
             first.value,
             first.mean,
@@ -87,7 +87,7 @@ class Judged:
         )
 
     def sentence(self) -> str:
-        """What it is: how slow the application is, and which host is short of what."""
+        """Return the sentence on an anomaly: how slow the application is, and the scarce resource of a host."""
         told = [how_slow(self.application, self.judgement)]
         if self.judgement.suspects:
             told += _short(self.judgement.suspects)
@@ -99,7 +99,7 @@ class Judged:
 
 
 def how_slow(application: str, judgement: Judgement) -> str:
-    """A sentence on how long an application takes now, and how long it usually does."""
+    """Return a sentence on the present performance of an application, against the usual or the predicted one."""
     said = [each for each in judgement.predictions if math.isfinite(each.value)]
     if not said:
         return f"The performance of {printable(application)} is not what it was."
@@ -115,7 +115,7 @@ def how_slow(application: str, judgement: Judgement) -> str:
 
 
 def _short(suspects: Sequence[Suspect]) -> list[str]:
-    """Which host is short of what, told by its first suspect; and the others of the same host and resource."""
+    """Return sentences on the scarce resource of the first suspect, and on the first suspect of another host."""
     first = suspects[0]
     parts, resource = metric_parts(first.metric), resource_of(first.metric)
     host = printable(parts.host)
@@ -128,7 +128,7 @@ def _short(suspects: Sequence[Suspect]) -> list[str]:
 
 
 def _valued(suspect: Suspect) -> str:
-    """What a metric is, its value and its usual: ``time that `nginx` on web-1 waited ...: 62 %, usually 2 ± 1 %``."""
+    """Return a metric with its value and baseline: ``time that `nginx` on web-1 waited ...: 62 %, usually 2 ± 1 %``."""
     feature = metric_parts(suspect.metric).feature
     told = f"{described(suspect.metric)}: {readable(feature, suspect.value)}"
     if not math.isfinite(suspect.mean):
@@ -137,7 +137,7 @@ def _valued(suspect: Suspect) -> str:
 
 
 def named(performance: str) -> str:
-    """A performance metric in plain words."""
+    """Return a performance metric in plain words."""
     if (known := _NAMED.get(performance)) is not None:
         return known
     quantile = performance.removeprefix("response_time_p").removesuffix("_s")
@@ -145,7 +145,7 @@ def named(performance: str) -> str:
 
 
 def equation(model: Model) -> str:
-    """A model as a person reads it: `response_time_mean_s = 0.0123 + 1.97 * web-1:cpu_wait_ratio`."""
+    """Return a model as an equation for people: `response_time_mean_s = 0.0123 + 1.97 * web-1:cpu_wait_ratio`."""
     if not model.terms:
         return f"{model.performance} = {_number(model.intercept)}"
     if model.kind != "linear":
@@ -159,7 +159,7 @@ def equation(model: Model) -> str:
 
 
 def kind_named(kind: str) -> str:
-    """A kind of model in plain words."""
+    """Return a kind of model in plain words."""
     return _KINDS.get(kind, printable(kind))
 
 
@@ -168,7 +168,7 @@ def _number(value: float) -> str:
 
 
 def model_output(model: Model, *, model_id: str, ts: float, application: str, live: bool) -> ModelOutput:
-    """The record of a model that was built at the interval which ended at `ts`."""
+    """Return the record of a model that was built at the interval that ended at `ts`."""
     return ModelOutput(
         id=model_id,
         ts=ts,
@@ -190,7 +190,7 @@ def model_output(model: Model, *, model_id: str, ts: float, application: str, li
 
 
 def prediction_output(prediction: Prediction, *, ts: float, operator: str, application: str) -> PredictionOutput:
-    """The record of what a model said of the interval which ended at `ts`."""
+    """Return the record of a model's prediction for the interval that ended at `ts`."""
     return PredictionOutput(
         ts,
         operator,

@@ -1,4 +1,4 @@
-"""What people ask of the models of an application: to have a metric in them, or in none; and what would be if."""
+"""Wishes for the models of an application, which require or exclude a metric, and what-if predictions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class UnknownApplicationError(LookupError):
-    """Nothing is recorded of the application, but maybe its performance or its counters."""
+    """The application has no state, though its performance or counters may be recorded."""
 
 
 class UnknownMetricError(LookupError):
     """An application does not have this metric.
 
     Attributes:
-        near: those that may be meant.
+        near: the metrics with similar names.
 
     """
 
@@ -40,24 +40,24 @@ class UnknownMetricError(LookupError):
 
 
 def publish(bus: Bus, topics: Topics, stage: Callable[[], Regressing], wish: Wish) -> None:
-    """Make a wish: it holds from the application's next interval on.
+    """Publish a wish, which holds from the next interval of the application.
 
     Args:
-        bus: where it goes.
+        bus: the bus to append it to.
         topics: the names of the topics.
-        stage: makes what builds the models; called for a metric that the newest records do not have.
-        wish: of which application and metric.
+        stage: makes the stage that builds the models; called for a metric that the newest records do not have.
+        wish: the wish.
 
     Raises:
-        RecordError: a name is none.
-        UnknownApplicationError: nothing is recorded of the application.
+        RecordError: a name is invalid.
+        UnknownApplicationError: the application has no state.
         UnknownMetricError: the application has no such metric.
 
     """
     value = encode(wish)
     known = known_metrics(bus, topics, wish.application)
     if wish.metric not in known:
-        # One that is gone may have been wished for while it was there.
+        # A metric that is gone may have had a wish while it was there.
         state = application_now(bus, topics, stage(), wish.application)
         if state is None:
             raise UnknownApplicationError(wish.application)
@@ -68,7 +68,7 @@ def publish(bus: Bus, topics: Topics, stage: Callable[[], Regressing], wish: Wis
 
 
 def what_if(operator: Operator, metric: str, value: float) -> list[WhatIf]:
-    """What the models say where a metric has this value, and all others their newest; none where no model has it."""
+    """Return the predictions with this value of a metric and the newest of all others; empty if no model has it."""
     newest = operator.newest.get(metric, math.nan)
     return [
         WhatIf(name, operator.what_if(name, metric, newest), operator.what_if(name, metric, value))
