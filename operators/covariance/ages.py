@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.operators.covariance.bank import FEWEST, Bank
+from laggard.operators.covariance.bank import Bank
+from laggard.operators.covariance.estimates import FEWEST
 from laggard.operators.covariance.kinds import Sign, kind_of
 from laggard.operators.covariance.members import wave_name
 from laggard.operators.covariance.present import LEAST_TOLD, TOLD, is_rising, told_of

@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from laggard.operators.contract import check_shape
-from laggard.operators.covariance.bank import FEWEST
 from laggard.operators.covariance.dendrograms import published_ranking
+from laggard.operators.covariance.estimates import FEWEST
 from laggard.operators.covariance.learning import calibrate, learn_depth, learn_nobody
 from laggard.operators.covariance.members import Depth
 from laggard.operators.covariance.pool import Pool

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.operators.covariance.bank import FEWEST, SETTLED
+from laggard.operators.covariance.bank import SETTLED
+from laggard.operators.covariance.estimates import FEWEST
 from laggard.operators.covariance.members import wave_name
 from laggard.operators.covariance.pool import STEPS
 from laggard.operators.covariance.present import LONGEST_LEFT, take_kinds

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from laggard.operators.covariance.runs import NEWEST
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from laggard.operators.covariance.bank import Bank, Tick
+    from laggard.operators.covariance.bank import Bank
+    from laggard.operators.covariance.comparison import Tick
 
     Floats = NDArray[np.float64]
     Mark = tuple[int, int]
@@ -30,8 +33,7 @@ CLEAR: Final = 4.0
 """A deviation is measured over the fewest ticks in which it exceeds the spread of members this many times."""
 
 NEWEST_S: Final = 15.0
-NEWEST: Final = 3
-"""The fewest ticks: those of the newest 15 s, one to three."""
+"""The fewest ticks: those of the newest 15 s, one to `NEWEST`."""
 
 FOLLOWED: Final = 48.0
 """The time constant, in ticks, with which a kept deviation shrinks, as under a falling load."""

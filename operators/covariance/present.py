@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from laggard.operators.covariance.bank import FEWEST
+from laggard.operators.covariance.estimates import FEWEST
 from laggard.operators.covariance.kinds import Sign, kind_of
 from laggard.operators.covariance.members import says_more
 from laggard.operators.covariance.results import Deviation
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.operators.covariance.bank import Bank, Tick
+    from laggard.operators.covariance.bank import Bank
+    from laggard.operators.covariance.comparison import Tick
     from laggard.operators.covariance.members import Depth
     from laggard.operators.covariance.pool import Pool
     from laggard.operators.covariance.results import Kind

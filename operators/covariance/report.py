@@ -9,8 +9,8 @@ import numpy as np
 
 from laggard.operators.calibration import DAY_S
 from laggard.operators.covariance.ages import features_of_life, groups_by_age, rank_groups
-from laggard.operators.covariance.bank import FEWEST
 from laggard.operators.covariance.dendrograms import MOST_LEVELS, dendrogram_of, with_height
+from laggard.operators.covariance.estimates import FEWEST
 from laggard.operators.covariance.kinds import kind_of
 from laggard.operators.covariance.present import TOLD, left
 from laggard.operators.covariance.results import Deviation, Level, path_of

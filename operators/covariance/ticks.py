@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from laggard.operators.covariance.bank import FEWEST
+from laggard.operators.covariance.estimates import FEWEST
 from laggard.operators.covariance.kinds import YOUNGER, nature
 from laggard.operators.covariance.members import Depth
 from laggard.operators.covariance.presence import HELD_SCORE, Newest
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from laggard.operators.contract import Layout, Matrix
-    from laggard.operators.covariance.bank import Bank, Tick
+    from laggard.operators.covariance.bank import Bank
+    from laggard.operators.covariance.comparison import Tick
     from laggard.operators.covariance.members import Node, Path
     from laggard.operators.covariance.pool import Pool
     from laggard.operators.covariance.presence import Standing

@@ -20,9 +20,9 @@ from scipy.linalg import eigh
 from scipy.spatial.distance import pdist
 
 from laggard.operators.covariance import Covariance
-from laggard.operators.covariance.bank import BLOCK
 from laggard.operators.covariance.clustering import SCALES, au_p_values, ward
 from laggard.operators.covariance.distance import pairwise, tangent, whiten
+from laggard.operators.covariance.extremes import BLOCK
 from laggard.operators.covariance.windows import LIFE, Windows
 from laggard.pipeline.records import make_layout
 from tests.benchmarks.regression import turns

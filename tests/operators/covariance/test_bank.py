@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from laggard.operators.covariance.bank import BLOCK, PRIOR_DEVIATION, PRIOR_MEAN, SETTLED, Bank, _median, _normal
+from laggard.operators.covariance.bank import SETTLED, Bank
+from laggard.operators.covariance.estimates import median, normal
+from laggard.operators.covariance.extremes import BLOCK, PRIOR_DEVIATION, PRIOR_MEAN
 from tests.operators.conftest import plain
 
 WINDOWS = (4, 12)
@@ -33,20 +35,20 @@ def looked(bank: Bank, values: np.ndarray, *, groups: list[int] | None = None) -
 
 def test_medians_are_those_of_what_is_known(chance: np.random.Generator) -> None:
     x = chance.normal(size=(40, 7))
-    np.testing.assert_array_equal(_median(x), np.median(x, axis=1))
+    np.testing.assert_array_equal(median(x), np.median(x, axis=1))
     x[chance.random(x.shape) < 0.4] = np.nan
     x[3] = np.nan
     known = np.isfinite(x).any(axis=1)
-    np.testing.assert_array_equal(_median(x)[known], np.nanmedian(x[known], axis=1))
-    assert np.isnan(_median(x)[~known]).all()
+    np.testing.assert_array_equal(median(x)[known], np.nanmedian(x[known], axis=1))
+    assert np.isnan(median(x)[~known]).all()
 
 
 @pytest.mark.parametrize("degrees", [2.0, 4.0, 9.0, 40.0])
 def test_students_t_becomes_normal(degrees: float) -> None:
     t = np.array([-6.0, -2.0, 0.0, 0.5, 1.0, 3.0, 8.0])
     exact = stats.norm.isf(stats.t.sf(t, degrees))
-    np.testing.assert_allclose(_normal(t, np.array(degrees)), exact, atol=0.05 + 0.2 / degrees**2)
-    assert np.isfinite(_normal(np.array([1e200, -1e200]), np.array(degrees))).all()
+    np.testing.assert_allclose(normal(t, np.array(degrees)), exact, atol=0.05 + 0.2 / degrees**2)
+    assert np.isfinite(normal(np.array([1e200, -1e200]), np.array(degrees))).all()
 
 
 @pytest.mark.slow
@@ -196,7 +198,7 @@ def test_the_limit_grows_with_what_is_compared_and_falls_with_the_budget() -> No
 
 def test_the_highest_of_a_block_are_taken_for_extremes_that_vary_so_much() -> None:
     """Their distribution is Gumbel's, which has a scale of its own: not the standard deviation."""
-    location, scale = Bank(np.zeros(2), WINDOWS)._limits
+    location, scale = Bank(np.zeros(2), WINDOWS)._extremes._limits
     np.testing.assert_array_equal(location, PRIOR_MEAN)
     np.testing.assert_allclose(stats.gumbel_r.std(scale=scale), PRIOR_DEVIATION)
 
