@@ -10,21 +10,15 @@ import numpy as np
 from laggard.operators.calibration import Calibrated, Calibration, Scale
 from laggard.operators.contract import check_shape
 from laggard.operators.features import BOTH, Directions
-from laggard.operators.gaussian.bank import Bank
+from laggard.operators.gaussian.baselines import Baselines
 from laggard.operators.gaussian.cohorts import Cohorts
-from laggard.operators.gaussian.episodes import EPISODE_S
 from laggard.operators.gaussian.likelihood import (
     Likelihood,
-    Pool,
     Reference,
-    Weights,
-    floor_of,
     paper_rows,
     scale_free_counted,
     scale_free_rows,
 )
-from laggard.operators.gaussian.moments import Moments
-from laggard.operators.gaussian.rises import Rises, stocks_of
 from laggard.operators.gaussian.scores import Scores
 from laggard.operators.gaussian.suspects import (
     GONE_S,
@@ -44,9 +38,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from laggard.operators.contract import Layout
-    from laggard.operators.gaussian.cohorts import Followed
-    from laggard.operators.gaussian.moments import Block
-    from laggard.operators.ranking import Basis
 
     Matrix = NDArray[np.float64]
     Flags = NDArray[np.bool_]
@@ -54,18 +45,9 @@ if TYPE_CHECKING:
 LARGEST = 1e140
 """Larger values count as missing: their squares would overflow."""
 
-BLOCK_TICKS = 5
-"""The least number of ticks in a block, unless they take longer than a 16th of the context."""
-
-LONG_TICK = 0.9
-"""A tick of at least this share of `evidence_s` is scored alone. The share allows for jitter of the clock."""
-
 FAR = 15.0
 """The raw score of eight standard deviations. A row with one is ranked however few of its features vary: in a program
 that only computes few do, and S0's rule is for means over features."""
-
-POOL_S = 300.0
-"""How often the statistics of all rows together are renewed, in seconds; more often while the stream is young."""
 
 CALIBRATIONS: dict[Likelihood, tuple[Scale, tuple[float, float]]] = {
     "scale_free": ("linear", (140.0, 30.0)),
@@ -170,37 +152,27 @@ class Gaussian(Calibrated):
         self.context_s = context_s
         self.minimum_features = minimum_features
         self.likelihood: Likelihood = likelihood
-        self.evidence_s = evidence_s if likelihood == "scale_free" else 0.0
-        self.exclude_s = exclude_s if likelihood == "scale_free" else 0.0
-        self.spare_rows = spare_rows
-        self.weights = dict(weights or {})
-        self.resolution = dict(resolution or {})
-        self.directions = directions
+        scale_free = likelihood == "scale_free"
+        self.evidence_s = evidence_s if scale_free else 0.0
         self.waits = frozenset(waits)
-        self.stocks = tuple(stocks) if likelihood == "scale_free" else ()
-        self.episodes = episodes and likelihood == "scale_free"
-        self.share = share if likelihood == "scale_free" else 0.0
-        self._cohorts = Cohorts() if cohorts and likelihood == "scale_free" else None
+        self.share = share if scale_free else 0.0
+        self._baselines = Baselines(
+            context_s=context_s,
+            evidence_s=self.evidence_s,
+            exclude_s=exclude_s if scale_free else 0.0,
+            spare_rows=spare_rows,
+            weights=dict(weights or {}),
+            resolution=dict(resolution or {}),
+            directions=directions,
+            stocks=tuple(stocks) if scale_free else (),
+            cohorts=Cohorts() if cohorts and scale_free else None,
+            episodes=episodes and scale_free,
+        )
         scale, prior = CALIBRATIONS[likelihood]
         self._calibration = Calibration(per_day=false_alarms_per_day, scale=scale, prior=prior, notices=notices)
         self._suspects: Suspects = {}
         self._prospects: Suspects | None = None  # those once an alignment is learned
-        self._bank = Bank.empty()
-        self._times = _Times()
-        self._rises = Rises.none()
-        self._pool = _Pooled(math.nan, (), Pool(*np.zeros((3, 0))))
-        # What follows from the state and the last frame; never part of a snapshot.
-        self._aligned: tuple[Layout, Bank, Followed | None, _Pooled] | None = None
-        self._fresh_ts: float | None = None  # of an alignment that is not learned yet
-        self._reference: Reference | None = None
-        self._span = (-math.inf, math.inf)  # the times between which the reference holds: rows become older
-        self._bases: dict[int, Basis] = {}
-        self._weights: Weights | None = None
-        self._floor: Matrix | None = None  # holds until episodes are ended
-        self._open: Block | None = None
-        self._latest: Matrix | None = None  # the evidence of the last frame until it is in the bank
-        self._settled = False
-        self._judged: _Judged | None = None
+        self._judged: _Judged | None = None  # follows from the state and the last frame, never part of a snapshot
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """Score a frame. `values` has the shape (rows, features). The state does not change."""
@@ -208,20 +180,15 @@ class Gaussian(Calibrated):
         judged = self._judged
         if judged is not None and judged.ts == ts and judged.layout is layout and judged.values is values:
             return judged.scores
-        bank, followed, pooled = self._align(layout, ts)
+        self._align(layout, ts)
         rows, features = values.shape
-        reference = self._reference
-        if reference is None or not self._span[0] <= ts < self._span[1]:
-            found = self._refer(bank, followed, ts, (features, rows), pool=pooled.pool, floor=self._floor)
-            reference, self._span, self._bases = found
-            self._floor = reference.floor
-            self._reference = reference
+        reference = self._baselines.reference(ts, (features, rows))
         clean = np.array(values.T, dtype=np.float64, order="C")
         # The fastest way to see that no value is too large or NaN.
         whole = bool(np.vdot(clean, clean) <= LARGEST**2)
         if not whole:
             clean[np.abs(clean) > LARGEST] = np.nan
-        evidence = self._evidence(bank, ts, clean, whole)
+        evidence = self._baselines.evidence(ts, clean, whole)
         raw = self._rows(evidence, reference, whole)
         level = self._calibration.level
         worst = float(np.fmax.reduce(raw)) if rows else math.nan
@@ -236,12 +203,12 @@ class Gaussian(Calibrated):
             level,
             reference,
             self.likelihood,
-            bank.first_ts[:rows],
-            self._bases,
+            self._baselines.first_ts(rows),
+            self._baselines.bases,
             self.share,
             self.waits,
             gone(self._suspects if self._prospects is None else self._prospects, ts, layout.rows),
-            max(ts - self._times.first, 0.0) if self._times.ticks else 0.0,
+            self._baselines.age_s(ts),
             self.context_s,
         )
         self._judged = _Judged(ts, layout, values, clean, evidence, whole, scores)
@@ -271,56 +238,46 @@ class Gaussian(Calibrated):
         scores = self.score(ts, layout, values)
         judged, self._judged = self._judged, None
         assert judged is not None
-        bank, followed, self._pool = self._align(layout, ts)
-        self._bank, self._fresh_ts = bank, None
+        self._align(layout, ts)
         if self._prospects is not None:
             self._suspects, self._prospects = self._prospects, None
         elif self._suspects:
             self._suspects = recent(self._suspects, ts)
-        if followed is not None and self._cohorts is not None:
-            young = self._cohorts.learn(followed, ts, judged.evidence)
-            if young is not followed:
-                self._aligned = (layout, bank, young, self._pool)
-                self._reference = None
-        rows, features = values.shape
-        if ts == self._times.last and rows < len(bank.rows):  # the clock stands, and they are not of this frame
-            others = bank.last_ts[rows:]
-            others[others == ts] = math.nextafter(ts, -math.inf)
-        self._latest, self._settled = judged.evidence, judged.whole
-        if accepted is not None:
-            self._settle_block()
-            bank.adopt(accepted)
-            self._reference = None
-        self._turn(ts, layout, frozen)
-        head = self._open
-        if head is None:
-            head = self._open = bank.open.head(features, rows)
-        if judged.whole:
-            head.learn(judged.clean, None)
-        else:
-            present = ~np.isnan(judged.clean)
-            head.learn(np.where(present, judged.clean, 0.0), present)
+        self._baselines.learn(
+            ts,
+            layout,
+            judged.clean,
+            evidence=judged.evidence,
+            whole=judged.whole,
+            frozen=frozen,
+            accepted=accepted,
+        )
         self._calibration.learn(ts, scores.worst_without(frozen, accepted))
+
+    def _align(self, layout: Layout, ts: float) -> None:
+        """Align the baselines to a frame, and find the suspects that it ends."""
+        # Rows begin, end and are forgotten when a tick is learned.
+        if not self._baselines.fits(layout, ts):
+            self._baselines.settle()
+            self._prospects = self._ended(ts, layout) if self._baselines.times.ticks else None
+            self._baselines.align(layout, ts)
 
     def _ended(self, ts: float, layout: Layout) -> Suspects:
         """Return the suspects after this frame: anomalous rows of the last one that have ended are added.
 
         They are scored anew from the state, since the scores of the last frame are not part of it.
         """
-        last, bank = self._times.last, self._bank
-        suspects = recent(self._suspects, ts)
-        features = len(self._pool.features)
-        if self.likelihood == "paper" or not (features and 0.0 < ts - last <= GONE_S):
+        past, bank = self._baselines, self._baselines.bank
+        last, suspects = past.times.last, recent(self._suspects, ts)
+        if self.likelihood == "paper" or not (past.pooled.features and 0.0 < ts - last <= GONE_S):
             return suspects
-        rows = int((bank.last_ts == last).sum())
-        there = set(layout.rows)
-        ended = {column for column, row in enumerate(bank.rows[:rows]) if row not in there}
+        before, there = past.last_names(), set(layout.rows)
+        ended = {column for column, row in enumerate(before.rows) if row not in there}
         if not ended:
             return suspects
-        before = _Names(bank.rows[:rows], bank.names[:rows], bank.features[:features], ())
-        followed = None if self._cohorts is None else self._cohorts.follow(before, last, (), 0.0)
-        reference, _, bases = self._refer(bank, followed, last, (features, rows), pool=self._pool.pool)
-        evidence = bank.evidence[:features, :rows]
+        reference, bases = past.reference_of(before)
+        rows = len(before.rows)
+        evidence = bank.evidence[: len(before.features), :rows]
         raw = self._rows(evidence, reference, whole=False)
         level = self._calibration.level
         if not any(level.score(float(raw[column])) >= SUSPICIOUS for column in ended):
@@ -352,167 +309,13 @@ class Gaussian(Calibrated):
         raw[counted < needed] = np.nan
         return raw
 
-    def _align(self, layout: Layout, ts: float) -> tuple[Bank, Followed | None, _Pooled]:
-        """Return the bank with the rows and features of this frame first, its young rows, and the pool of all rows."""
-        # Rows begin, end and are forgotten when a tick is learned.
-        if self._aligned is None or self._aligned[0] is not layout or self._fresh_ts not in {None, ts}:
-            bank, followed = self._bank, None
-            self._settle()
-            self._prospects = self._ended(ts, layout) if self._times.ticks else None
-            known = set(bank.rows)
-            fresh = [column for column, row in enumerate(layout.rows) if row not in known]
-            if self._cohorts is not None:
-                followed = self._cohorts.follow(layout, ts, fresh, ts - self._times.last)
-            if not bank.begins_with(layout):
-                bank = bank.aligned(layout, ts, self.context_s, self.spare_rows)
-            pooled, features = self._pool, tuple(layout.features)
-            if pooled.features != features:
-                pooled = _Pooled(ts, features, _pool(bank, layout))
-            self._fresh_ts = ts
-            self._aligned = (layout, bank, followed, pooled)
-            self._weights = self._floor = self._reference = self._open = None
-            self._settled = False
-        return self._aligned[1:]
-
-    def _refer(
-        self,
-        bank: Bank,
-        followed: Followed | None,
-        ts: float,
-        shape: tuple[int, int],
-        *,
-        pool: Pool,
-        floor: Matrix | None = None,
-    ) -> tuple[Reference, tuple[float, float], dict[int, Basis]]:
-        """Return the baselines of the first features and rows; those of others for a row without a past.
-
-        Also the times between which they are valid, and what the rows without a past are compared with. `floor` is
-        given if it is known already.
-        """
-        features, rows = shape
-        usual = bank.usual.head(features, rows)
-        span, bases, prior = (-math.inf, math.inf), {}, None
-        if followed is not None and self._cohorts is not None and followed.columns.size:
-            span = self._cohorts.span(followed, ts)
-            prior = self._cohorts.prior(followed, bank, ts)
-        if prior is not None:
-            columns = prior.columns
-            weight, mean, squares = usual.weight.copy(), usual.mean.copy(), usual.squares.copy()
-            merged = prior.moments.merged(Moments(weight[:, columns], mean[:, columns], squares[:, columns]), 1.0)
-            weight[:, columns], mean[:, columns], squares[:, columns] = merged.weight, merged.mean, merged.squares
-            usual = Moments(weight, mean, squares)
-            bases = dict(zip(columns.tolist(), prior.bases, strict=True))
-        usual = self._before_rises(usual, bank.rows[:rows], bank.features[:features])
-        if self._weights is None or len(self._weights.each) != features:
-            self._weights = Weights.of(bank.features[:features], self.weights, self.resolution, self.directions)
-        if floor is None:
-            recurring = bank.episodes.second[:features, :rows] if self.episodes else None
-            floor = floor_of(self._weights, recurring, rows)
-        return Reference.of(usual, self._weights, pool, floor), span, bases
-
-    def _before_rises(self, usual: Moments, rows: tuple[str, ...], features: tuple[str, ...]) -> Moments:
-        """Return the baselines; those from before the rise for cells that rise steadily."""
-        steady = self._rises.steady
-        if not steady:
-            return usual
-        line, column = ({name: number for number, name in enumerate(each)} for each in (features, rows))
-        mean, squares = usual.mean.copy(), usual.squares.copy()
-        for cell in steady:
-            if cell.feature in line and cell.row in column:
-                place = line[cell.feature], column[cell.row]
-                mean[place], squares[place] = cell.mean, cell.variance * usual.weight[place]
-        return Moments(usual.weight, mean, squares, even=usual.even)
-
-    def _evidence(self, bank: Bank, ts: float, values: Matrix, whole: bool) -> Matrix:
-        """Return the mean of the last `evidence_s`: e' = e + (x - e) (1 - exp(-2 dt / evidence_s)).
-
-        It is x if there is no e, and if the tick itself took about that long.
-        """
-        step = ts - self._times.last
-        if not 0.0 < step < LONG_TICK * self.evidence_s:
-            return values
-        before = self._latest
-        if before is None:
-            before = bank.evidence[: values.shape[0], : values.shape[1]]
-        evidence = values - before
-        evidence *= -math.expm1(-2.0 * step / self.evidence_s)
-        evidence += before
-        if not (whole and self._settled):
-            np.copyto(evidence, values, where=np.isnan(evidence))
-        return evidence
-
-    def _settle(self) -> None:
-        """Bring the bank up to date: the evidence and the time of the last frame are not yet in it."""
-        if self._latest is not None:
-            (features, rows), bank, ts = self._latest.shape, self._bank, self._times.last
-            bank.evidence[:features, :rows] = self._latest
-            self._latest = None
-            bank.last_ts[:rows] = ts
-            bank.feature_ts[:features] = ts
-        self._settle_block()
-
-    def _settle_block(self) -> None:
-        """Bring the open block of the bank up to date."""
-        if self._open is not None:
-            self._bank.open.even &= self._open.settle()
-
-    def _turn(self, ts: float, layout: Layout, frozen: Flags | None) -> None:
-        """Close the open block of ticks when it is complete, and learn the one before it.
-
-        After a gap, or a step back of the clock, both are learned: none of their ticks is recent.
-        """
-        times = self._times
-        if not times.ticks:
-            self._times = _Times(ts, ts, ts, ts, 1, ts)
-            return
-        elapsed = ts - times.opened
-        over = elapsed >= self.exclude_s / 2.0 and (times.ticks >= BLOCK_TICKS or elapsed >= self.context_s / 16.0)
-        if not (over or elapsed < 0.0):
-            self._times = _Times(times.first, times.opened, times.merged, ts, times.ticks + 1, times.closed)
-            return
-        self._settle_block()
-        self._bank.turn(
-            frozen,
-            math.exp(-2.0 * max(ts - times.merged, 0.0) / self.context_s),
-            max(elapsed, 0.0) if self.episodes else None,
-        )
-        if not 0.0 <= ts - times.last < self.context_s / 16.0:
-            self._bank.turn(frozen, 1.0, 0.0 if self.episodes else None)
-        closed = times.closed
-        if not 0.0 <= ts - closed < EPISODE_S:
-            self._look(layout, max(ts - closed, 0.0))
-            closed, self._floor = ts, None
-        if not 0.0 <= ts - self._pool.ts < min(POOL_S, 0.125 * (ts - times.first)):
-            self._pool = _Pooled(ts, self._pool.features, _pool(self._bank, layout))
-            assert self._aligned is not None
-            self._aligned = (*self._aligned[:3], self._pool)
-        self._reference = self._open = None
-        self._times = _Times(times.first, ts, ts, ts, 1, closed)
-
-    def _look(self, layout: Layout, seconds: float) -> None:
-        """End the episodes that are over, and follow what rises. `seconds` is the time since the last call."""
-        bank = self._bank
-        if self.episodes:
-            bank.end_episodes(seconds)
-        stocks = stocks_of(layout.features, self.stocks)
-        if stocks.size:
-            self._rises, ended = self._rises.after(layout, stocks, bank.usual, bank.waiting)
-            for cell in ended if self.episodes else ():
-                place = bank.features.index(cell.feature), bank.rows.index(cell.row)
-                bank.episodes.note(*place, cell.level - cell.mean)
-
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of the state as plain data."""
-        self._settle()
         return {
-            **self._bank.snapshot(),
-            "times": list(self._times),
-            "rises": self._rises.snapshot(),
-            "pool_ts": self._pool.ts,
-            "pool": np.stack([self._pool.pool.mean, self._pool.pool.within, self._pool.pool.spread]),
+            **self._baselines.snapshot(),
             "calibration": self._calibration.snapshot(),
             "likelihood": self.likelihood,
-            "cohorts": (self._cohorts or Cohorts()).snapshot(),
+            "cohorts": (self._baselines.cohorts or Cohorts()).snapshot(),
             "suspects": [[seen, *plain(found)] for seen, found in self._suspects.values()],
         }
 
@@ -520,53 +323,11 @@ class Gaussian(Calibrated):
         """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         if state["likelihood"] != self.likelihood:
             raise ValueError(f"likelihood: expected a state of {self.likelihood}, got one of {state['likelihood']}")
-        self._bank = Bank.restored(state)
-        first, opened, merged, last, ticks, closed = state["times"]
-        self._times = _Times(float(first), float(opened), float(merged), float(last), int(ticks), float(closed))
-        self._rises = Rises.restored(state["rises"])
-        pool = np.array(state["pool"], dtype=np.float64)
-        if not (pool.ndim == 2 and len(pool) == 3 and pool.shape[1] <= len(self._bank.features)):
-            raise ValueError(f"pool: expected the shape (3, up to {len(self._bank.features)}), got {pool.shape}")
-        self._pool = _Pooled(float(state["pool_ts"]), self._bank.features[: pool.shape[1]], Pool(*pool))
-        if self._cohorts is not None:
-            self._cohorts = Cohorts.restored(state["cohorts"])
+        self._baselines.restore(state)
         suspects = [(float(seen), restored(each)) for seen, *each in state["suspects"]]
         self._suspects = {found.row: (seen, found) for seen, found in suspects}
         self._calibration.restore(state["calibration"])
-        self._aligned = self._weights = self._floor = self._reference = self._open = self._judged = self._latest = None
-        self._settled = False
-
-
-class _Pooled(NamedTuple):
-    """The statistics of all rows together, their features, and the time at which they were computed."""
-
-    ts: float
-    features: tuple[str, ...]
-    pool: Pool
-
-
-def _pool(bank: Bank, layout: Layout) -> Pool:
-    return Pool.of(bank.usual.head(len(layout.features), len(layout.rows)))
-
-
-class _Names(NamedTuple):
-    """A layout."""
-
-    rows: tuple[str, ...]
-    names: tuple[str, ...]
-    features: tuple[str, ...]
-    commands: tuple[str, ...]
-
-
-class _Times(NamedTuple):
-    """When the first tick was, the open block began, a block was learned, the last tick was, and episodes ended."""
-
-    first: float = math.nan
-    opened: float = math.nan
-    merged: float = math.nan
-    last: float = math.nan
-    ticks: int = 0
-    closed: float = math.nan
+        self._judged = None
 
 
 class _Judged(NamedTuple):
