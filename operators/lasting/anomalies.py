@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.operators.lasting.evidence import PARTS, Evidence, Quantities, expected
+from laggard.operators.lasting.evidence import PARTS, Evidence, expected
 from laggard.operators.lasting.state import KEPT, SCALES, Anomaly, State, mean_of, places_of
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from laggard.operators.contract import Layout
+    from laggard.operators.lasting.quantities import Quantities
     from laggard.operators.lasting.units import Sums
 
     Matrix = NDArray[np.floating]

@@ -11,26 +11,12 @@ import numpy as np
 
 from laggard.operators.contract import check_shape
 from laggard.operators.lasting.anomalies import BLOCKS, anomaly_of, frozen_units, levels_of, released, subjects_of
-from laggard.operators.lasting.evidence import (
-    RECORD_S,
-    RECORDED,
-    Evidence,
-    Quantities,
-    raised,
-    recorded,
-)
+from laggard.operators.lasting.blocks import closes, stepped
+from laggard.operators.lasting.evidence import RECORD_S, Evidence, raised
+from laggard.operators.lasting.limits import NEW_S, UNITS, new_units, worst_of
+from laggard.operators.lasting.quantities import RATES, STOCKS, Quantities
 from laggard.operators.lasting.scores import Scores
-from laggard.operators.lasting.state import (
-    BUDGET_POWER,
-    NOTICED,
-    SCALES,
-    YOUNG_S,
-    Anomaly,
-    State,
-    emptied,
-    places_of,
-    still_there,
-)
+from laggard.operators.lasting.state import NOTICED, SCALES, Anomaly, State, places_of, still_there
 from laggard.operators.lasting.units import SPARE_NAMES, Columns, Pending, Sums, Units
 
 if TYPE_CHECKING:
@@ -46,50 +32,11 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-UNITS: Final = 100.0
-"""The number of units up to which the limits hold. More units share the same budget, and have higher limits."""
-
-FLOOR_POWER: Final = 0.25
-"""r grows less with the number of units: the tail is that of what they do."""
-
-NEW_FLOOR: Final = 3.0
-"""r of a new name is this many times larger: a program that starts uses and holds something at once."""
-
-LEAST_AGE_S: Final = 60.0
-
-NEW_S: Final = 900.0
-"""For this long after a row joins a name, the record of other new names holds for it too, and its growth is ignored."""
-
 CALM_S: Final = 300.0
 """An anomaly ends after it has been calm for this long."""
 
-ALMOST: Final = 0.999
-"""What reaches this share of the level of notices is evaluated exactly: single precision errs by less."""
-
 MOST_OPEN: Final = 32
 """The most anomalies that are open at a time. The worst are opened first."""
-
-LARGEST_GAP_S, GAP_TICKS = 60.0, 3.0
-"""A gap of more than a minute, and of more than 3 ticks, restarts the windows."""
-
-RATES: Final[Mapping[str, float]] = {
-    "cpu_user_ratio": 0.001,
-    "cpu_system_ratio": 0.001,
-    "io_read_characters_per_s": 32768.0,
-    "io_write_characters_per_s": 32768.0,
-    "io_read_bytes_per_s": 32768.0,
-    "io_write_bytes_per_s": 32768.0,
-    "page_faults_major_per_s": 1.0,
-}
-"""The use of a process, with r: a negligible difference."""
-
-STOCKS: Final[Mapping[str, tuple[float, float]]] = {
-    "memory_rss_bytes": (2.0**20, 2.0**14),
-    "descriptors": (1.0, 0.05),
-    "sockets": (1.0, 0.05),
-    "threads": (0.5, 0.05),
-}
-"""The stocks of a process, with r, and r of their growth per second. Address space is only reserved."""
 
 
 class Lasting:
@@ -189,7 +136,7 @@ class Lasting:
         if (scored := self._scored) is not None and scored[0] == ts and scored[1] is layout and scored[2] is values:
             return scored[3]
         state = self._align(ts, layout)
-        if self._closes(ts, state):
+        if closes(ts, state):
             state = self._closed(ts, state, layout, values)
         elif state.accepted:
             state = replace(state, accepted=())
@@ -200,8 +147,8 @@ class Lasting:
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
         """Learn a frame. Raises `ValueError` if the shape of `values` does not fit the names."""
         state, before = self.score(ts, layout, values).state, self._align(ts, layout)
-        if not self._closes(ts, before):
-            state = self._stepped(ts, state)
+        if not closes(ts, before):
+            state = stepped(ts, state)
             pending = self._columns_of(layout).added(state.pending, values, into=True)
             state = state if pending is state.pending else replace(state, pending=pending)
         self._state = state
@@ -211,37 +158,9 @@ class Lasting:
 
     # A tick.
 
-    def _closes(self, ts: float, state: State) -> bool:
-        """Return whether a tick is the last one of its sub-block. A value covers the time up to its tick."""
-        step = ts - state.last_ts
-        if not self._is_gap(step, state):
-            return ts - state.opened_ts >= SCALES[0].part_s - 0.5 * step
-        return self._restart_step(step, state) >= SCALES[0].part_s / 1.5
-
-    def _is_gap(self, step: float, state: State) -> bool:
-        return not 0.0 < step <= max(LARGEST_GAP_S, GAP_TICKS * state.interval_s)
-
-    def _restart_step(self, step: float, state: State) -> float:
-        """Return the time that the first tick after a gap covers."""
-        return min(step, SCALES[0].part_s) if step > 0.0 else state.interval_s
-
-    def _stepped(self, ts: float, state: State) -> State:
-        """Return the state at a tick; after a gap its windows are empty."""
-        step = ts - state.last_ts
-        if not self._is_gap(step, state):
-            return replace(state, last_ts=ts, interval_s=step)
-        opened_ts = ts - self._restart_step(step, state)
-        # Ticks that are further apart than a gap are one twice: then they are the usual ones.
-        interval_s = step if step > 0.0 else state.interval_s
-        evidence = tuple(emptied(each) for each in state.evidence)
-        pending = Pending.none(*state.pending.total.shape)
-        return replace(
-            state, evidence=evidence, pending=pending, opened_ts=opened_ts, blocks=0, last_ts=ts, interval_s=interval_s
-        )
-
     def _closed(self, ts: float, state: State, layout: Layout, values: Matrix) -> State:
         """Return the state after the last tick of a sub-block."""
-        state = self._stepped(ts, state)
+        state = stepped(ts, state)
         pending = self._columns_of(layout).added(state.pending, values, into=False)
         sums = self._sums_of(state.units)
         low = state.evidence[0].taking(*sums.of(pending))
@@ -339,7 +258,7 @@ class Lasting:
         learned = None if (frozen := frozen_units(state, sums)) is None else ~frozen
         evidence = state.evidence[number].turned(scale, quantities, learned)
         excess = evidence.excess(last_two=number == 0 and self._pace(state) == 1.0)
-        new = self._new(state)
+        new = new_units(state, absent_is_nothing=self.absent_is_nothing)
         # Growth counts only above the baseline.
         growing = excess[len(quantities.levels) :]
         growing *= excess[quantities.stocks] > evidence.deviation[quantities.stocks]
@@ -355,7 +274,17 @@ class Lasting:
         newcomers[number] = highest, second
         _put(state, number, evidence)
         state.newcomers = newcomers
-        worst, best = self._worst(state, number, excess, learned, new)
+        worst, best = worst_of(
+            state,
+            number,
+            excess,
+            learned,
+            new,
+            cpu=self._cpu,
+            pace=self._pace(state),
+            sharing=self._sharing(state),
+            resolution=self._resolution(evidence.mean),
+        )
         share = float(worst.max(initial=0.0))
         state.near = _changed(state.near, number, share if share > NOTICED else 0.0)
         state.nearest = _changed(state.nearest, number, None)
@@ -368,46 +297,6 @@ class Lasting:
                 subjects,
                 lambda unit, quantity: anomaly_of(state, quantities, number, unit, quantity, sums, layout, values),
             )
-
-    def _worst(
-        self, state: State, number: int, excess: Matrix, learned: Flags | None, new: Flags
-    ) -> tuple[Matrix, Places]:
-        """Return z of the worst quantity of each unit as a share of the limit, and which one that is.
-
-        0 where it is not suspicious, as most are not.
-        """
-        scale, units, evidence = SCALES[number], state.units, state.evidence[number]
-        names, sharing = len(units.names), self._sharing(state)
-        floor = np.float32(3.0 * sharing**FLOOR_POWER) * self._resolution(evidence.mean)
-        worst, best = np.zeros(len(units), np.float32), np.zeros(len(units), np.intp)
-        suspicious = np.float32(ALMOST * NOTICED * scale.limit)
-        if not (excess > suspicious * floor).any():
-            return worst, best
-        record = recorded(evidence.highest, evidence.second)
-        (fresh,) = np.nonzero(new[:names])
-        others = recorded(*state.newcomers[number])
-        others[self._cpu] = 0.0
-        record[:, fresh] = np.maximum(record[:, fresh], others[:, None])
-        record *= np.float32(RECORDED)
-        record += evidence.deviation
-        record *= np.float32(sharing**BUDGET_POWER)
-        record += floor
-        record[:, fresh] += np.float32(NEW_FLOOR - 1.0) * np.broadcast_to(floor, excess.shape)[:, fresh]
-        some = excess > suspicious * record  # youth makes z only smaller
-        if learned is not None:
-            some &= learned
-        near = np.flatnonzero(some.any(axis=0))
-        if not near.size:
-            return worst, best
-        # The past of a name is known since the first tick until it settles, that of a row since it came.
-        absent = (near < names) & np.isfinite(units.joined_ts[near])
-        since = np.where(absent, state.begin_ts, np.maximum(units.first_ts[near], state.begin_ts))
-        young = 1.0 + YOUNG_S * self._pace(state) / np.maximum(state.last_ts - since, LEAST_AGE_S)
-        record = record[:, near] * young.astype(np.float32)
-        z = np.divide(excess[:, near], record, out=record)
-        best[near] = z.argmax(axis=0)
-        worst[near] = z.max(axis=0) / scale.limit
-        return worst, best
 
     def _report(
         self,
@@ -427,14 +316,6 @@ class Lasting:
         most = max(MOST_OPEN - len(state.anomalies), 0)
         found = (make(*each) for each in subjects(beyond))
         state.anomalies += tuple(each for each in found if math.isnan(each.calm_since))[:most]
-
-    def _new(self, state: State) -> Flags:
-        """Return which units are new: joined by a row within `NEW_S`, or names that have not settled."""
-        units = state.units
-        new: Flags = state.last_ts - units.joined_ts < NEW_S
-        if self.absent_is_nothing:
-            new[: len(units.names)] |= units.unsettled()
-        return new
 
     def _pace(self, state: State) -> float:  # noqa: ARG002 - others need it
         """Return how many times longer than a sub-block a tick is; 1 if that is not to matter."""
@@ -488,47 +369,17 @@ class Lasting:
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of the state as plain data."""
-        state = self._state
         return {
             "levels": list(self.quantities.levels),
             "rates": self.quantities.stocks.start,
-            **state.units.snapshot(),
-            "evidence": [each.snapshot() for each in state.evidence],
-            "newcomers": state.newcomers.copy(),
-            "pending": state.pending.snapshot(),
-            "times": [state.begin_ts, state.last_ts, state.opened_ts, state.interval_s],
-            "blocks": state.blocks,
-            "anomalies": [list(each) for each in state.anomalies],
-            "accepted": [list(each) for each in state.accepted],
-            "near": list(state.near),
-            "nearest": [None if each is None else list(each) for each in state.nearest],
+            **self._state.snapshot(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         if (tuple(state["levels"]), int(state["rates"])) != (self.quantities.levels, self.quantities.stocks.start):
             raise ValueError(f"levels: expected {self.quantities.levels}, got {tuple(state['levels'])}")
-        units = Units.restored(state)
-        evidence = tuple(Evidence.restored(each, self.quantities, len(units)) for each in state["evidence"])
-        newcomers = np.array(state["newcomers"], np.float64)
-        if len(evidence) != len(SCALES) or newcomers.shape != (len(SCALES), 2, len(self.quantities)):
-            raise ValueError(f"evidence: expected {len(SCALES)} scales, got {len(evidence)}, {newcomers.shape}")
-        begin_ts, last_ts, opened_ts, interval_s = map(float, state["times"])
-        self._state = State(
-            units,
-            Pending.restored(state["pending"], len(units.frame_rows), len(self.quantities.levels)),
-            evidence,
-            newcomers,
-            begin_ts,
-            last_ts,
-            opened_ts,
-            interval_s,
-            int(state["blocks"]),
-            tuple(Anomaly(*each) for each in state["anomalies"]),
-            tuple(Anomaly(*each) for each in state["accepted"]),
-            tuple(map(float, state["near"])),
-            tuple(None if each is None else Anomaly(*each) for each in state["nearest"]),
-        )
+        self._state = State.restored(state, self.quantities)
         self._sums = self._columns = self._aligned = self._scored = None
 
 

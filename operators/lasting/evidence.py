@@ -13,6 +13,8 @@ from laggard.operators.lasting.units import picked
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from laggard.operators.lasting.quantities import Quantities
+
     Matrix = NDArray[np.floating]
     Flags = NDArray[np.bool_]
     Places = NDArray[np.intp]
@@ -50,33 +52,6 @@ class Scale(NamedTuple):
     def part_s(self) -> float:
         """The length of a sub-block in seconds."""
         return self.window_s / PARTS
-
-
-class Quantities:
-    """The evaluated quantities of a unit: levels, and the growth of those levels that are stocks.
-
-    Attributes:
-        levels: names of features: rates, then stocks.
-        stocks: the places of the stocks among the levels.
-        resolution: r of each level and then of each growth per second, shape (quantities, 1).
-
-    """
-
-    def __init__(self, rates: dict[str, float], stocks: dict[str, tuple[float, float]]) -> None:
-        self.levels = (*rates, *stocks)
-        self.stocks = slice(len(rates), len(self.levels))
-        self.resolution = np.array(
-            [*rates.values(), *(level for level, _ in stocks.values()), *(growth for _, growth in stocks.values())],
-            np.float32,
-        )[:, None]
-
-    def __len__(self) -> int:
-        return len(self.resolution)
-
-    def level(self, quantity: int) -> int:
-        """Return the level of a quantity: itself, or the level whose growth it is."""
-        grows = quantity - len(self.levels)
-        return quantity if grows < 0 else self.stocks.start + grows
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from laggard.operators.contract import Layout
-    from laggard.operators.lasting.evidence import Quantities
+    from laggard.operators.lasting.quantities import Quantities
     from laggard.operators.lasting.state import Anomaly
 
     Matrix = NDArray[np.floating]

@@ -9,7 +9,8 @@ import numpy as np
 
 from laggard.operators.contract import check_shape
 from laggard.operators.features import BOTH, by_end
-from laggard.operators.lasting.detector import UNITS, Lasting
+from laggard.operators.lasting.detector import Lasting
+from laggard.operators.lasting.limits import UNITS
 from laggard.operators.lasting.state import SCALES
 from laggard.operators.ranking import Ranking
 

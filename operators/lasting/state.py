@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from laggard.operators.calibration import NOTICES
 from laggard.operators.lasting.evidence import Evidence, Scale
+from laggard.operators.lasting.units import Pending, Units
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from laggard.operators.lasting.units import Pending, Units
+    from laggard.operators.lasting.quantities import Quantities
 
     Matrix = NDArray[np.floating]
 
@@ -129,6 +130,46 @@ class State:
     def score(self) -> float:
         """The score of the worst unit, above 1 while an anomaly lasts."""
         return max([*(each.score for each in self.anomalies), *(min(each, 1.0) for each in self.near)])
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return a copy of the state as plain data."""
+        return {
+            **self.units.snapshot(),
+            "evidence": [each.snapshot() for each in self.evidence],
+            "newcomers": self.newcomers.copy(),
+            "pending": self.pending.snapshot(),
+            "times": [self.begin_ts, self.last_ts, self.opened_ts, self.interval_s],
+            "blocks": self.blocks,
+            "anomalies": [list(each) for each in self.anomalies],
+            "accepted": [list(each) for each in self.accepted],
+            "near": list(self.near),
+            "nearest": [None if each is None else list(each) for each in self.nearest],
+        }
+
+    @classmethod
+    def restored(cls, state: dict[str, Any], quantities: Quantities) -> State:
+        """Read a `snapshot`. Raises `ValueError` that names the part that does not fit."""
+        units = Units.restored(state)
+        evidence = tuple(Evidence.restored(each, quantities, len(units)) for each in state["evidence"])
+        newcomers = np.array(state["newcomers"], np.float64)
+        if len(evidence) != len(SCALES) or newcomers.shape != (len(SCALES), 2, len(quantities)):
+            raise ValueError(f"evidence: expected {len(SCALES)} scales, got {len(evidence)}, {newcomers.shape}")
+        begin_ts, last_ts, opened_ts, interval_s = map(float, state["times"])
+        return cls(
+            units,
+            Pending.restored(state["pending"], len(units.frame_rows), len(quantities.levels)),
+            evidence,
+            newcomers,
+            begin_ts,
+            last_ts,
+            opened_ts,
+            interval_s,
+            int(state["blocks"]),
+            tuple(Anomaly(*each) for each in state["anomalies"]),
+            tuple(Anomaly(*each) for each in state["accepted"]),
+            tuple(map(float, state["near"])),
+            tuple(None if each is None else Anomaly(*each) for each in state["nearest"]),
+        )
 
 
 def mean_of(blocks: Matrix) -> Matrix:
