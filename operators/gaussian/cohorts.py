@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from laggard.operators.gaussian.moments import Moments
+from laggard.operators.gaussian.namesakes import NAMESAKES, OWN_VALUES, Namesakes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,17 +31,9 @@ if TYPE_CHECKING:
 STAGES_S = (4.0, 16.0, 64.0, 256.0, 1024.0)
 """The ages at which the stages of a row's life end, each four times as long as the one before. Then it is grown."""
 
-OWN_VALUES = 30.0
-"""The number of its own values from which on a row is compared with itself alone."""
-
 INSTANCES = 20.0
 """The effective number of instances in the record of a name."""
 
-NAMESAKES = 10.0
-"""The number of values that the baselines of other rows of the name count for, if no start of that name was seen; each
-start that was makes it a fifth less."""
-
-MAX_NAMESAKES = 32
 MAX_NAMES = 128
 """The most names, and names with their command, that are remembered: those seen last."""
 
@@ -242,7 +235,7 @@ class Cohorts:
         unsure = [number for number in range(rows) if own[number] < OWN_VALUES]
         if not unsure:
             return None
-        namesakes = _Namesakes(bank, features)
+        namesakes = Namesakes(bank, features)
         found, bases = np.zeros((3, features, len(unsure))), []
         stages = _stage(followed.young.born, ts)
         cached: dict[tuple[tuple[str, ...], int, str], tuple[Matrix, Basis]] = {}
@@ -264,7 +257,7 @@ class Cohorts:
         keys: Sequence[str],
         stage: int,
         name: str,
-        namesakes: _Namesakes,
+        namesakes: Namesakes,
         features: tuple[str, ...],
     ) -> tuple[Matrix, Basis]:
         """Return weight, mean and squared deviations, shape (3, features), and what they are those of."""
@@ -346,33 +339,6 @@ class Cohorts:
         found._known = dict(zip(keys, arrays["known"].copy(), strict=True))
         found._seen = dict(zip(keys, arrays["seen"].tolist(), strict=True))
         return found
-
-
-class _Namesakes:
-    """The baselines of the rows of each name that have enough values of their own."""
-
-    def __init__(self, bank: Bank, features: int) -> None:
-        self._usual = bank.usual
-        self._features = features
-        self._columns: dict[str, list[int]] = {}
-        sure = bank.usual.weight[:features].max(axis=0, initial=0.0) >= OWN_VALUES
-        for column in np.flatnonzero(sure):
-            self._columns.setdefault(bank.names[column], []).append(int(column))
-
-    def of(self, name: str, most: float) -> Moments | None:
-        """Merge those of a name, with a weight of at most `most`; None if there are none."""
-        columns = self._columns.get(name, ())[:MAX_NAMESAKES]
-        if not columns or most <= 0.0:
-            return None
-        weight, mean, squares = (
-            part[: self._features, columns] for part in (self._usual.weight, self._usual.mean, self._usual.squares)
-        )
-        total = weight.sum(axis=1)
-        sure = np.maximum(total, 1.0)
-        middle = (weight * mean).sum(axis=1) / sure
-        deviation = mean - middle[:, None]
-        share = np.minimum(most / sure, 1.0)
-        return Moments(total * share, middle, (squares + weight * deviation * deviation).sum(axis=1) * share)
 
 
 def _stage(born: Vector, ts: float) -> NDArray[np.intp]:
