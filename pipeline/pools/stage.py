@@ -188,7 +188,7 @@ class CovarianceTask(Task):
         if judged == "set_back":
             stream = pool.streams[MEMBER]
             self._tell_set_back(frame.key, frame.scope, stream.ts - frame.ts)
-            self._end(frame.key, MEMBER, stream)
+            self._outcomes.end(frame.key, MEMBER, stream)
             pool.begin_anew(MEMBER, self.wired.make())
             judged = pool.ticks.take(frame, live=live)
         if judged == "duplicate":

@@ -267,7 +267,7 @@ class RequestsTask(Task):
             return
         if judged == "set_back":
             self._tell_set_back(request.service, REQUEST, service.ticks.newest_ts - end_ts)
-            self._end(request.service, REQUEST, service.streams[REQUEST])
+            self._outcomes.end(request.service, REQUEST, service.streams[REQUEST])
             service.begin_anew(REQUEST, self.wired.make())
             service.numbering.again(request, end_ts)
         if (tick := service.ticks.hear(end_ts)) is not None:

@@ -14,44 +14,37 @@ import logging
 import math
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.contract import LastingScores
-from laggard.operators.ranking import Ranking
 from laggard.pipeline.alarms.anomalies import OpenAnomaly
-from laggard.pipeline.alarms.courses import JOINED_S, Told, followed, kept_open, opening
-from laggard.pipeline.alarms.progress import notice_ended, progress
-from laggard.pipeline.alarms.tolerance import Tolerance, end_excused
+from laggard.pipeline.alarms.courses import JOINED_S, followed, kept_open, opening
+from laggard.pipeline.alarms.tolerance import Tolerance
 from laggard.pipeline.engine.namesakes import BESIDE, Namesakes
 from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask
 from laggard.pipeline.engine.states import States
 from laggard.pipeline.eventtime import SET_BACK_RECORDS
-from laggard.pipeline.explaining.text import story
-from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, judge, narrowed
 from laggard.pipeline.records import Feedback, Frame, Mark, encode
 from laggard.pipeline.records.outputs import FeedbackOutput, RankingOutput, frame_id
-from laggard.pipeline.scoring.narrator import commands_of
-from laggard.pipeline.scoring.scopes import MOST_SCOPES, Scopes, answering, is_near
+from laggard.pipeline.scoring.answers import NOTHING_RANKED, answered
+from laggard.pipeline.scoring.outcomes import Outcomes
+from laggard.pipeline.scoring.scopes import MOST_SCOPES, Scopes
 from laggard.pipeline.scoring.stream import Stream, kept_by, score_of, suspicion_of
 from laggard.pipeline.scoring.tolerated import Tolerated, ranking_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from laggard.operators.contract import Scores
+    from laggard.operators.ranking import Ranking
     from laggard.pipeline.bus import Incoming, Partition
     from laggard.pipeline.engine.observers import Observer
     from laggard.pipeline.engine.telemetry import TaskTelemetry
     from laggard.pipeline.records import Received
-    from laggard.pipeline.records.outputs import Blame, Progress
+    from laggard.pipeline.records.outputs import Blame
     from laggard.pipeline.scoring.keyed import Keyed
     from laggard.pipeline.scoring.wired import Wired
-
-MARK_ROWS, MARK_FEATURES = 20, 10
-
-NOTHING_RANKED: Final = Ranking(ts=math.nan, score=math.nan, rows=(), age_s=0.0, young=True)
-"""The answer to a mark when no frame is near it."""
 
 _logger = logging.getLogger(__name__)
 
@@ -93,6 +86,7 @@ class Task(RecordTask):
         states = States(wired, partition, self._empty, snapshot_records, max_keys)
         super().__init__(wired, partition, states, observers, telemetry, live=live)
         self.narrator = wired.narrator(states)
+        self._outcomes = Outcomes(wired, self.narrator, self.outputs)
         self._namesakes = Namesakes()
 
     def _empty(self) -> Keyed:
@@ -133,7 +127,7 @@ class Task(RecordTask):
         judged = stream.judge(frame)
         if judged == "set_back":
             self._tell_set_back(frame.key, frame.scope, stream.ts - frame.ts)
-            self._end(frame.key, frame.scope, stream)
+            self._outcomes.end(frame.key, frame.scope, stream)
             stream, judged = keyed.begin_anew(frame.scope, self.wired.make_for(frame.scope)), "new"
         match judged:
             case "duplicate":
@@ -165,7 +159,7 @@ class Task(RecordTask):
     def _take(self, record: Incoming, stream: Stream, frame: Frame, tolerance: Tolerance) -> None:
         """Learn the frame before, then score this one, which is new."""
         if frame.ts >= stream.awaited_until:
-            self._fall_silent(frame.key, frame.scope, stream)
+            self._outcomes.fall_silent(frame.key, frame.scope, stream)
         before = stream.frame
         self._learn(record, stream)
         self._score(record, stream, frame, before, tolerance)
@@ -226,7 +220,7 @@ class Task(RecordTask):
         if kept:
             known = {each.own for each in stream.anomalies.open}
             for own in kept:
-                if own not in known and not self._goes_on(stream, frame, scores, own):
+                if own not in known and not self._outcomes.goes_on(stream, frame, scores, own):
                     self._open(record, stream, frame, scores, before, own)
         self._notice(record, stream, frame, scores, suspicion)
         if frame.scope in self.wired.hidden:
@@ -266,7 +260,7 @@ class Task(RecordTask):
         if (open_ := notices.open) is not None:
             became = next((each.id for each in stream.courses if each.blames(open_.blame)), "")
             if became or notices.trigger.armed:
-                self._end_notice(frame.key, frame.scope, stream, frame.ts, became)
+                self._outcomes.end_notice(frame.key, frame.scope, stream, frame.ts, became)
         elif fires and score_of(scores) <= 1.0 and isinstance(scores, LastingScores):
             try:
                 told = self.narrator.notice(frame, scores, suspicion, live=self._is_live(record))
@@ -276,36 +270,6 @@ class Task(RecordTask):
             if not any(each.blames(told.blame) for each in stream.courses):
                 self.outputs.append(told)
                 stream.anomalies = stream.anomalies._replace(notices=notices.opening(opening(told)))
-
-    def _end_notice(self, key: str, scope: str, stream: Stream, ts: float, became: str = "") -> None:
-        notices = stream.anomalies.notices
-        assert notices.open is not None
-        name, parameters = self.wired.name, self.wired.parameters
-        told = notice_ended(notices.open, name, parameters, key=key, scope=scope, ts=ts, became=became)
-        self.outputs.append(told)
-        stream.anomalies = stream.anomalies._replace(notices=notices.ended())
-
-    def _goes_on(self, stream: Stream, frame: Frame, scores: Scores, own: str) -> bool:
-        """Let what the stream's score found go on as what the operator keeps open, if both blame the same program."""
-        if all(each.own for each in stream.courses):
-            return False
-        try:
-            found = ranking_of(scores, own)
-            blame = self.narrator.blame(scores, found, frame)
-            sudden = next((each for each in stream.courses if not each.own and each.blames(blame)), None)
-            if sudden is None or blame is None:
-                return False
-            kept = kept_by(scores)[own]
-            course = sudden.kept(own, min(sudden.opened_ts, kept.onset_ts)).after(frame.ts, kept.score)
-            course = course.extended(frame.ts, found, blame, worse=False)
-            said = self.narrator.said(scores, found, frame, own)
-        except Exception:  # noqa: BLE001 - it cannot be told: whoever opens it says so
-            return False
-        self.outputs.append(self._progress(Told(course, "extended", found), frame.key, frame.scope, frame.ts, said))
-        stream.courses = tuple(course if each is sudden else each for each in stream.courses)
-        opened = OpenAnomaly(course.id, course.began_ts, course.live, own=own).blaming(blame)
-        stream.anomalies = stream.anomalies.going_on(opened)
-        return True
 
     def _follow(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores) -> None:
         """Tell what became of the anomalies that were told before this frame."""
@@ -329,39 +293,12 @@ class Task(RecordTask):
             if each.change == "ended" and not each.course.own:
                 stream.close(each.course.id)
             said = "" if each.ranking is None else self.narrator.said(scores, each.ranking, frame, each.course.own)
-            self.outputs.append(self._progress(each, frame.key, frame.scope, frame.ts, said))
+            self.outputs.append(self._outcomes.progress(each, frame.key, frame.scope, frame.ts, said))
 
     def _refuse_frame(self, record: Incoming, frame: Frame, reason: str) -> None:
         """Refuse the frame of a record, or one that was joined of several and has no bytes yet."""
         received = record if record.value else replace(record, value=encode(frame))
         self._refuse(received, f"{self._place(record)}: {reason}")
-
-    def _progress(
-        self, told: Told, key: str, scope: str, ts: float, said: str = "", *, silent_since_ts: float = math.nan
-    ) -> Progress:
-        """What is told of an anomaly at a time; with a sentence on its ranking, where there is one."""
-        return progress(
-            told,
-            self.wired.name,
-            self.wired.parameters,
-            key=key,
-            scope=scope,
-            ts=ts,
-            sentence=said,
-            silent_since_ts=silent_since_ts,
-        )
-
-    def _end(self, key: str, scope: str, stream: Stream) -> None:
-        """Tell that all anomalies of a stream, which is given up, count as ended: nobody will see how they go on."""
-        for course in stream.courses:
-            self.outputs.append(self._progress(course.ended(), key, scope, stream.ts, silent_since_ts=stream.ts))
-        if stream.anomalies.notices.open is not None:
-            self._end_notice(key, scope, stream, stream.ts)
-
-    def _fall_silent(self, key: str, scope: str, stream: Stream) -> None:
-        """Tell so of a stream that has been silent for too long; it goes on when its frames come again."""
-        self._end(key, scope, stream)
-        stream.fall_silent()
 
     def _rest(self, key: str, keyed: Keyed) -> None:
         """Judge what of a key waits for more, with what there is."""
@@ -373,7 +310,7 @@ class Task(RecordTask):
             with self._setting_aside(key):
                 self._rest(key, keyed)
                 for scope, stream in keyed.streams.items():
-                    self._fall_silent(key, scope, stream)
+                    self._outcomes.fall_silent(key, scope, stream)
                 self.states.silenced(key, self.position)
 
     def _end_gone(self) -> None:
@@ -381,7 +318,7 @@ class Task(RecordTask):
         for key, keyed in self.states.take_gone():
             with self._setting_aside(key):
                 for scope, stream in keyed.streams.items():
-                    self._end(key, scope, stream)
+                    self._outcomes.end(key, scope, stream)
 
     def _mark(self, record: Incoming, mark: Mark) -> None:
         if not self._has_key(record, mark.host):
@@ -395,11 +332,7 @@ class Task(RecordTask):
                 self._counts.duplicates += 1
                 return
             try:
-                blamed = answering(keyed.streams, self.wired, mark.ts)
-                found = _answer(keyed.streams[blamed], mark)
-                if found is not None:
-                    told = _story(found, keyed.streams, blamed)
-                    ranking = narrowed(found, MARK_ROWS, MARK_FEATURES)
+                ranking, told = answered(keyed.streams, self.wired, mark)
             except Exception as error:  # noqa: BLE001 - see above
                 self._refuse(record, f"{self._place(record)}: not ranked: {_told(error)}")
                 return
@@ -423,24 +356,10 @@ class Task(RecordTask):
         keyed = self.states.open(feedback.key, self.position)
         keyed.tolerance = tolerance
         for scope, stream in keyed.streams.items():
-            self._excuse(feedback.key, scope, stream, keyed)
+            self._outcomes.excuse(feedback.key, scope, stream, keyed)
         self.states.heard(record.key, record.offset)
         if self.wired.leads:
             self.outputs.append(FeedbackOutput.of(feedback, self.wired.name, live=self._is_live(record)))
-
-    def _excuse(self, key: str, scope: str, stream: Stream, keyed: Keyed) -> None:
-        """End what is excused of a stream."""
-        tolerance = keyed.tolerance
-        stream.courses, ended = end_excused(stream.courses, tolerance, stream.ts)
-        ids = {told.course.id for told in ended}
-        # They may be larger by now than was told.
-        keyed.tolerance = tolerance.grown([each for each in stream.anomalies.open if each.id in ids])
-        for told in ended:
-            self.outputs.append(self._progress(told, key, scope, stream.ts))
-            stream.close(told.course.id)
-        notice = stream.anomalies.notices.open
-        if notice is not None and tolerance.excused(notice.blame, stream.ts):
-            self._end_notice(key, scope, stream, stream.ts)
 
     def lost(self) -> None:
         """Tell the observers that this state is given up."""
@@ -451,23 +370,6 @@ class Task(RecordTask):
         """Take records that were processed before, see `StageTask`."""
         super().replay(records)
         self._namesakes = Namesakes()  # what was found and withheld is to be found again
-
-
-def _answer(stream: Stream, mark: Mark) -> Ranking | None:
-    """What was unusual at the mark: the ranking of the newest frame, None when that is too far from the mark."""
-    scores = stream.scores()
-    if scores is None or not is_near(stream, mark.ts):
-        return None
-    return scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
-
-
-def _story(ranking: Ranking, streams: Mapping[str, Stream], scope: str) -> str:
-    """What a ranking of the frame of a scope says, with what the host has to do with it."""
-    frame, about_host = streams[scope].frame, streams.get("host")
-    scores = None if about_host is None else about_host.scores()
-    host = None if scores is None else scores.ranking(rows=1, features=JUDGED_FEATURES)
-    commands = {} if frame is None else commands_of(frame)
-    return " ".join(story(judge(ranking, host), ranking, commands, scope))
 
 
 def _told(error: Exception) -> str:

@@ -10,7 +10,7 @@ from laggard.pipeline.engine.publishing import MAX_LETTER_BYTES, outgoing
 from laggard.pipeline.engine.stage import DeadLetter
 from laggard.pipeline.records import Mark
 from laggard.pipeline.records.outputs import RankingOutput, read_output
-from laggard.pipeline.scoring.task import NOTHING_RANKED
+from laggard.pipeline.scoring.answers import NOTHING_RANKED
 from tests.pipeline.engine.conftest import TOPICS, frame, record
 
 
