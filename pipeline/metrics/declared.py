@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.ranking import Kind
 from laggard.pipeline.alarms.status import MEANINGS
-
-PREFIX = "laggard_"
+from laggard.pipeline.metrics.metric import Metric
+from laggard.pipeline.metrics.producers import OF_PRODUCERS
+from laggard.pipeline.metrics.tasks import OF_TASKS
 
 MAX_LABEL = 100
 """Characters of a label's value; a longer one is cut and ends in an ellipsis."""
@@ -55,40 +55,11 @@ HOST_DEVICES = (
 )
 """... and, as KIND_END, the sum of these over all devices of a kind; of ratios the highest. Not the loopback's."""
 
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric.
-
-    Attributes:
-        name: without the prefix and without the suffix of its type.
-        kind: its type, as Prometheus calls it.
-        labels: their names, in order. `host` is called `application`, `pool` or `service` where the stream is keyed
-            by that.
-        help: one or two sentences.
-        feature: of the frames of agents or sources, the one that it shows; empty for what the worker knows itself.
-
-    """
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram", "info"]
-    labels: tuple[str, ...]
-    help: str
-    feature: str = ""
-
-    @property
-    def exposed(self) -> str:
-        """The name of its samples; those of a histogram add `_bucket`, `_sum` and `_count`."""
-        return PREFIX + self.name + {"counter": "_total", "info": "_info"}.get(self.kind, "")
-
-
 _STREAM = ("host", "operator", "scope")
 _FEATURE = (*_STREAM, "row", "feature")
 _INCIDENT = ("host", "scope", "row", "feature")
 _MODEL = ("application", "performance")
 _DEVIATION = ("pool", "member", "kind", "feature")
-SOURCE_LABELS = ("application", "source")
-TASK_LABELS = ("operator", "topic", "partition")
 
 METRICS: tuple[Metric, ...] = (
     Metric("build", "info", ("version", "python"), "The versions of laggard and of Python."),
@@ -343,259 +314,6 @@ METRICS: tuple[Metric, ...] = (
         (),
         "Frames of streams (operator, key and scope) that are not shown here, because there are too many already.",
     ),
-    Metric("records", "counter", TASK_LABELS, "Records read, whatever became of them."),
-    Metric("record_bytes", "counter", TASK_LABELS, "Bytes of the records read."),
-    Metric("duplicates", "counter", TASK_LABELS, "Records that came a second time and changed nothing."),
-    Metric(
-        "late", "counter", TASK_LABELS, "Frames older than their stream's last one: dead letters, and never learned."
-    ),
-    Metric(
-        "clocks_set_back",
-        "counter",
-        TASK_LABELS,
-        "Streams begun anew because their producer's clock had been far ahead and was set back.",
-    ),
-    Metric(
-        "namesakes",
-        "counter",
-        TASK_LABELS,
-        "Hosts found to have several agents at once: machines whose setting `host` is the same.",
-    ),
-    Metric("dead_letters", "counter", TASK_LABELS, "Records that could not be used; they are in the dead letters."),
-    Metric("missed_records", "counter", TASK_LABELS, "Records that retention deleted before they were read."),
-    Metric("anomalies", "counter", TASK_LABELS, "Anomalies emitted."),
-    Metric("outputs", "counter", TASK_LABELS, "Records written to other topics, whatever they are."),
-    Metric("lag_records", "gauge", TASK_LABELS, "Records on the bus that are not processed and committed yet."),
-    Metric(
-        "latency_seconds",
-        "histogram",
-        TASK_LABELS,
-        "From a record's own time to the commit of what it led to. Exemplars are the newest records of each bucket: "
-        "their host and time.",
-    ),
-    Metric("processing_seconds", "histogram", TASK_LABELS, "From the poll that brought a record to the same commit."),
-    Metric("commit_duration_seconds", "histogram", TASK_LABELS, "How long a commit took."),
-    Metric("keys", "gauge", TASK_LABELS, "Keys that have a state."),
-    Metric(
-        "keys_evicted",
-        "counter",
-        TASK_LABELS,
-        "Keys whose state was given up: there were too many, or they fell silent.",
-    ),
-    Metric("state_bytes", "gauge", TASK_LABELS, "Size of the newest snapshots of all keys, before compression."),
-    Metric("snapshots", "counter", TASK_LABELS, "Snapshots written."),
-    Metric("snapshot_bytes", "counter", TASK_LABELS, "Bytes of the snapshots written."),
-    Metric("snapshots_migrated", "counter", TASK_LABELS, "Snapshots of an older version that were loaded."),
-    Metric(
-        "snapshots_unusable",
-        "counter",
-        TASK_LABELS,
-        "Snapshots that could not be used, damaged or of another version, and states that failed: learned anew.",
-    ),
-    Metric("recovery_left_records", "gauge", TASK_LABELS, "Records to be replayed until the state is what it was."),
-    Metric("recovery_seconds", "gauge", TASK_LABELS, "How long the last recovery took."),
-    Metric("assignments", "counter", TASK_LABELS, "Times that a rebalance brought the partition to this worker."),
-    Metric("revocations", "counter", TASK_LABELS, "Times that a rebalance took the partition away from this worker."),
-    Metric(
-        "standby_position",
-        "gauge",
-        TASK_LABELS,
-        "The first offset that is not in the standby's state of a partition that another worker has (setting "
-        "worker.standby); 0 where there is none.",
-    ),
-    Metric(
-        "standby_left_records",
-        "gauge",
-        TASK_LABELS,
-        "Records that the partition's worker has committed and that are not in the standby's state.",
-    ),
-    Metric("retries", "counter", (), "Times that something was tried again because the bus was unavailable."),
-    Metric("fenced", "counter", (), "Commits that were refused because another worker had taken partitions over."),
-    Metric("agent_cpu_ratio", "gauge", ("host",), "What the agent uses of one core.", feature="cpu_ratio"),
-    Metric(
-        "agent_resident_memory_bytes", "gauge", ("host",), "The agent's resident memory.", feature="memory_rss_bytes"
-    ),
-    Metric(
-        "agent_tick_duration_seconds",
-        "gauge",
-        ("host",),
-        "How long it took to read all counters at the last tick.",
-        feature="tick_duration_s",
-    ),
-    Metric(
-        "agent_publish_duration_seconds",
-        "gauge",
-        ("host",),
-        "How long it took to publish the frames of the tick before.",
-        feature="publish_duration_s",
-    ),
-    Metric("agent_processes", "gauge", ("host",), "Processes read at the last tick.", feature="processes"),
-    Metric("agent_held_files", "gauge", ("host",), "Files of procfs that the agent keeps open.", feature="held_files"),
-    Metric(
-        "agent_unreadable_files",
-        "gauge",
-        ("host",),
-        "Files of procfs that the agent may not read; `laggard doctor` says what to do.",
-        feature="unreadable_files",
-    ),
-    Metric("agent_read_errors", "gauge", ("host",), "What could not be read at the last tick.", feature="read_errors"),
-    Metric(
-        "agent_publish_failures",
-        "counter",
-        ("host",),
-        "Ticks whose frames the bus refused for good, since the agent began; what only waits for it is not counted.",
-        feature="publish_failures",
-    ),
-    Metric(
-        "agent_waiting_records",
-        "gauge",
-        ("host",),
-        "Records of the agent that the bus did not have yet at the last tick.",
-        feature="waiting_records",
-    ),
-    Metric(
-        "agent_dropped_records",
-        "counter",
-        ("host",),
-        "Records that the agent lost since it began: the bus was away for longer than its spool or its memory lasts, "
-        "or refused them.",
-        feature="dropped_records",
-    ),
-    Metric(
-        "agent_missed_ticks", "gauge", ("host",), "Ticks that fell out before the last one.", feature="missed_ticks"
-    ),
-    Metric(
-        "agent_clock_offset_seconds",
-        "gauge",
-        ("host",),
-        "How far the agent's time is ahead of the wall clock, after that was set back.",
-        feature="clock_offset_s",
-    ),
-    Metric(
-        "agent_suspended_seconds",
-        "gauge",
-        ("host",),
-        "How long the machine was suspended before the last tick.",
-        feature="suspended_s",
-    ),
-    Metric(
-        "agent_diagnosed_processes",
-        "gauge",
-        ("host",),
-        "Processes that the agent looks into now, while something is wrong.",
-        feature="diagnosed_processes",
-    ),
-    Metric(
-        "agent_diagnosis_cpu_ratio",
-        "gauge",
-        ("host",),
-        "What that took of one core at the last tick, with watching for them and programs that run beside.",
-        feature="diagnosis_cpu_ratio",
-    ),
-    Metric(
-        "agent_diagnosis_failures",
-        "counter",
-        ("host",),
-        "Times that something went wrong in it, since the agent began.",
-        feature="diagnosis_failures",
-    ),
-    Metric("agent_pools", "gauge", ("host",), "Pools that the agent found among its processes.", feature="pools"),
-    Metric("agent_pool_members", "gauge", ("host",), "Members that these have.", feature="pool_members"),
-    Metric(
-        "agent_pool_members_left_out",
-        "gauge",
-        ("host",),
-        "Members that it left out: there are more pools, or members, than it takes.",
-        feature="pool_members_left_out",
-    ),
-    Metric(
-        "trace_cpu_seconds",
-        "counter",
-        ("host",),
-        "CPU time of `laggard trace`, since it began; what the kernel's own recording costs is not in it.",
-        feature="trace_cpu_s",
-    ),
-    Metric("trace_events", "counter", ("host",), "Events of the kernel that it read.", feature="trace_events"),
-    Metric(
-        "trace_lost_events",
-        "counter",
-        ("host",),
-        "Events that the kernel dropped, because they came faster than they were read.",
-        feature="trace_lost_events",
-    ),
-    Metric("trace_requests", "counter", ("host",), "Requests that it told.", feature="trace_requests"),
-    Metric(
-        "trace_discarded_requests",
-        "counter",
-        ("host",),
-        "Requests that it could not tell, such as those that overlap lost events; `laggard trace status` says why.",
-        feature="trace_discarded_requests",
-    ),
-    Metric(
-        "trace_recorded_ratio",
-        "gauge",
-        ("host",),
-        "The share of the time in which it recorded: less than 1 where there are more events than "
-        "`trace.events_per_s` allows.",
-        feature="trace_recorded_ratio",
-    ),
-    Metric(
-        "trace_waiting_records",
-        "gauge",
-        ("host",),
-        "Requests of it that the bus did not have yet.",
-        feature="trace_waiting_records",
-    ),
-    Metric(
-        "trace_dropped_records",
-        "counter",
-        ("host",),
-        "Requests that it lost on the way to the bus, since it began.",
-        feature="trace_dropped_records",
-    ),
-    Metric(
-        "source_expected_places",
-        "gauge",
-        SOURCE_LABELS,
-        "Targets or files that a source of `laggard measure` was to read at its last interval.",
-        feature="expected_places",
-    ),
-    Metric("source_read_places", "gauge", SOURCE_LABELS, "Those of them that it could read.", feature="read_places"),
-    Metric("source_read_duration_seconds", "gauge", SOURCE_LABELS, "How long that took it.", feature="read_duration_s"),
-    Metric("source_samples", "gauge", SOURCE_LABELS, "Values or lines that it read then.", feature="samples"),
-    Metric(
-        "source_unusable_samples",
-        "counter",
-        SOURCE_LABELS,
-        "Values or lines that it could not use, since it began: of another form, not possible, or beyond a bound.",
-        feature="unusable_samples",
-    ),
-    Metric(
-        "source_failures",
-        "counter",
-        SOURCE_LABELS,
-        "Times that a target or file of it could not be read, since it began.",
-        feature="failures",
-    ),
-    Metric(
-        "source_publish_failures",
-        "counter",
-        SOURCE_LABELS,
-        "Intervals of it whose frames the bus refused for good, since it began; what only waits for it is not counted.",
-        feature="publish_failures",
-    ),
-    Metric(
-        "source_waiting_records",
-        "gauge",
-        SOURCE_LABELS,
-        "Records of its `laggard measure` that the bus did not have yet at its last interval.",
-        feature="waiting_records",
-    ),
-    Metric(
-        "source_dropped_records",
-        "counter",
-        SOURCE_LABELS,
-        "Records that its `laggard measure` lost since it began.",
-        feature="dropped_records",
-    ),
+    *OF_TASKS,
+    *OF_PRODUCERS,
 )

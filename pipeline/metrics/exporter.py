@@ -35,16 +35,16 @@ from laggard.pipeline.metrics.declared import (
     HOST_FEATURES,
     MAX_STREAMS,
     METRICS,
-    PREFIX,
-    SOURCE_LABELS,
     STALE_S,
-    TASK_LABELS,
     TOP_FEATURES,
 )
 from laggard.pipeline.metrics.incidents import ShownIncidents
+from laggard.pipeline.metrics.metric import PREFIX
 from laggard.pipeline.metrics.pools import ShownPools
+from laggard.pipeline.metrics.producers import SOURCE_LABELS
 from laggard.pipeline.metrics.requests import ShownRequests
 from laggard.pipeline.metrics.samples import histogram, label, member, present, sample
+from laggard.pipeline.metrics.tasks import TASK_LABELS
 from laggard.pipeline.own import AGENT_SCOPE, OWN_SCOPES, SOURCE_SCOPE, TRACE_SCOPE
 from laggard.pipeline.scoring.stream import kept_by, score_of
 

@@ -51,13 +51,13 @@ from laggard.pipeline.metrics.declared import (
     MAX_STATES,
     METRICS,
     STALE_S,
-    TASK_LABELS,
     TOP_TERMS,
     WORST_S,
 )
 from laggard.pipeline.metrics.exporter import MOST_OPEN, Exporter, metrics_registry
 from laggard.pipeline.metrics.exposition import write_metrics
 from laggard.pipeline.metrics.samples import label
+from laggard.pipeline.metrics.tasks import TASK_LABELS
 from laggard.pipeline.records import Frame, Mark, Request, make_layout
 from laggard.pipeline.records.models import PredictionOutput
 from laggard.pipeline.records.outputs import Blame, Evidence, Incident
