@@ -54,9 +54,10 @@ from laggard.pipeline.metrics.declared import (
     TOP_TERMS,
     WORST_S,
 )
-from laggard.pipeline.metrics.exporter import MOST_OPEN, Exporter, metrics_registry
+from laggard.pipeline.metrics.exporter import Exporter, metrics_registry
 from laggard.pipeline.metrics.exposition import write_metrics
 from laggard.pipeline.metrics.samples import label
+from laggard.pipeline.metrics.streams import MOST_OPEN
 from laggard.pipeline.metrics.tasks import TASK_LABELS
 from laggard.pipeline.records import Frame, Mark, Request, make_layout
 from laggard.pipeline.records.models import PredictionOutput
