@@ -38,14 +38,22 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from laggard.pipeline.alarms.courses import GOES_ON_S
-from laggard.pipeline.alarms.text import blames_host, incident_sentence
+from laggard.pipeline.alarms.text import incident_sentence
 from laggard.pipeline.eventtime import SILENT_S
-from laggard.pipeline.records.outputs import Evidence, Incident, Progress, incident_id, read_output, write_output
+from laggard.pipeline.incidents.evidence import (
+    evidence_of,
+    leading_of,
+    names_of,
+    program_of,
+    read_score,
+    resources_of,
+)
+from laggard.pipeline.records.outputs import Incident, Progress, incident_id, read_output, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from laggard.pipeline.records.outputs import Anomaly, Blame, Change
+    from laggard.pipeline.records.outputs import Anomaly, Blame, Change, Evidence
 
 MOST_EVIDENCE: Final = 20
 """The most anomalies in the record of an incident. Beyond, ended ones with the lowest scores are left out."""
@@ -98,17 +106,17 @@ class _Open:
 
     def resources(self) -> set[str]:
         """The resources used by the present culprits."""
-        return {each for seen in self.going_on() if seen.scope not in _BY_NAME for each in _taken(seen.blame)}
+        return {each for seen in self.going_on() if seen.scope not in _BY_NAME for each in resources_of(seen.blame)}
 
     def blames(self) -> bool:
         """Return whether a program is blamed now."""
-        return any(_program(seen) is not None for seen in self.going_on())
+        return any(program_of(seen) is not None for seen in self.going_on())
 
     def same(self, program: Blame, scope: str) -> bool:
         """Return whether an anomaly of this scope that blames this program certainly belongs to it."""
         if program.name in self.names:
             return True
-        return scope != "limit" and not self.resources().isdisjoint(_taken(program))
+        return scope != "limit" and not self.resources().isdisjoint(resources_of(program))
 
 
 class Joiner:
@@ -156,8 +164,8 @@ class Joiner:
 
     def _place(self, found: Anomaly | Progress) -> list[Incident]:
         """Find the incident of a new anomaly."""
-        seen = _evidence(found)
-        program = _program(seen)
+        seen = evidence_of(found)
+        program = program_of(seen)
         sure = [each for each in self._open if program is not None and each.same(program, seen.scope)]
         if not sure and (perhaps := self._perhaps(seen)) is not None:
             sure = [perhaps]
@@ -167,15 +175,15 @@ class Joiner:
 
     def _perhaps(self, seen: Evidence) -> _Open | None:
         """Return the incident of an anomaly that has no program and no resource in common with any."""
-        program = _program(seen)
-        if program is not None and _taken(program):
+        program = program_of(seen)
+        if program is not None and resources_of(program):
             felt = (each for each in self._open if not each.blames())
             return next((each for each in felt if seen.opened_ts <= each.told.opened_ts + FELT_S), None)
-        taken = set(_taken(seen.blame))
+        taken = set(resources_of(seen.blame))
         return min(self._open, key=lambda each: each.resources().isdisjoint(taken), default=None)
 
     def _begin(self, found: Anomaly | Progress, seen: Evidence) -> Incident:
-        names = _names(seen)
+        names = names_of(seen)
         opened_ts = self._after_closed(seen.opened_ts, names)
         incident = Incident(
             # If it counted as ended and goes on, it had opened an incident.
@@ -210,7 +218,7 @@ class Joiner:
         """Add evidence to an incident, which begins with the earliest of its anomalies."""
         known.heard[found.id] = _heard(found)
         known.told = _with(known.told, found, seen, evidence)
-        _remember(known, _names(seen))
+        _remember(known, names_of(seen))
         if seen.opened_ts < known.told.opened_ts:
             opened_ts = min(self._after_closed(seen.opened_ts, known.names), known.told.opened_ts)
             known.told = replace(known.told, opened_ts=opened_ts)
@@ -223,10 +231,10 @@ class Joiner:
 
     def _extend(self, known: _Open, found: Progress) -> list[Incident]:
         """Follow a known anomaly that is worse, blames another row, or goes on."""
-        seen = _evidence(found)
+        seen = evidence_of(found)
         evidence = [seen if each.anomaly == found.id else each for each in known.told.evidence]
         self._take_in(known, found, seen, evidence)
-        program = _program(seen)
+        program = program_of(seen)
         named = program is not None and seen.scope == "host"
         same = [
             each
@@ -316,8 +324,8 @@ def _restored(state: dict[str, Any]) -> _Open:
     told = read_output(state["told"], "incident")
     if not isinstance(told, Incident):
         raise ValueError(f"incident: expected one, got {told.kind}")  # noqa: TRY004 - a state that does not fit
-    evidence = tuple(replace(each, score=_score(each.score)) for each in told.evidence)
-    told = replace(told, score=_score(told.score), evidence=evidence)
+    evidence = tuple(replace(each, score=read_score(each.score)) for each in told.evidence)
+    told = replace(told, score=read_score(told.score), evidence=evidence)
     heard = {anomaly: _Heard(*map(float, each)) for anomaly, each in state["heard"].items()}
     return _Open(told, heard, [str(name) for name in state["names"]])
 
@@ -331,7 +339,7 @@ def _tell(about: _Open, change: Change, ts: float, merged_into: str = "") -> Inc
         ts=max(about.told.ts, ts),
         merged_into=merged_into,
     )
-    leading = _leading(tuple(about.going_on()) or told.evidence)
+    leading = leading_of(tuple(about.going_on()) or told.evidence)
     told = replace(told, blame=leading.blame)
     about.told = replace(told, sentence=incident_sentence(told, leading))
     return about.told
@@ -365,41 +373,6 @@ def _bounded(incident: Incident, heard: dict[str, _Heard]) -> Incident:
     return replace(incident, evidence=evidence, left_out=incident.left_out + len(left_out))
 
 
-def _leading(evidence: Sequence[Evidence]) -> Evidence:
-    """Return the worst evidence: of what blames a program, otherwise of what blames the host, otherwise of all.
-
-    Among equally bad evidence it is the newest: an older one may be calm, and ends only after it has been for a while.
-    """
-    programs = [each for each in evidence if _program(each) is not None]
-    blaming = programs or [each for each in evidence if each.blame is not None] or evidence
-    return max(blaming, key=lambda each: (each.score, each.opened_ts))
-
-
-def _evidence(found: Anomaly | Progress) -> Evidence:
-    return Evidence(
-        anomaly=found.id,
-        operator=found.operator,
-        scope=found.scope,
-        opened_ts=_began(found),
-        until_ts=math.nan,
-        score=_score(found.score),
-        young=found.young,
-        sentence=found.sentence,
-        blame=found.blame,
-    )
-
-
-def _began(found: Anomaly | Progress) -> float:
-    if not math.isnan(found.onset_ts):
-        return found.onset_ts
-    return found.opened_ts if isinstance(found, Progress) else found.ts
-
-
-def _score(score: float) -> float:
-    """Return a score as it was before it was written as JSON, which has no infinity."""
-    return math.inf if math.isnan(score) else score
-
-
 def _heard(found: Anomaly | Progress) -> _Heard:
     return _Heard(found.ts, found.until_ts if isinstance(found, Progress) else found.ts)
 
@@ -407,23 +380,6 @@ def _heard(found: Anomaly | Progress) -> _Heard:
 def _remember(about: _Open, names: Sequence[str]) -> None:
     about.names += [name for name in names if name not in about.names]
     del about.names[:-MOST_NAMES]
-
-
-def _program(seen: Evidence) -> Blame | None:
-    """Return the program that an anomaly blames, if it is not the host itself."""
-    return None if blames_host(seen.blame, seen.scope) else seen.blame
-
-
-def _names(seen: Evidence) -> list[str]:
-    program = _program(seen)
-    return [] if program is None else [program.name]
-
-
-def _taken(blame: Blame | None) -> tuple[str, ...]:
-    """Return the resources of an anomaly, otherwise the kind of its counter; nothing if the counter is unknown."""
-    if blame is None or not blame.feature:
-        return ()
-    return blame.resources or (blame.feature.partition("_")[0],)
 
 
 def _next_word(opened_ts: float, heard_ts: float) -> float:
