@@ -27,8 +27,9 @@ from laggard.pipeline.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS, RecordTask
 from laggard.pipeline.engine.states import States
 from laggard.pipeline.eventtime import SET_BACK_RECORDS
 from laggard.pipeline.records import Feedback, Frame, Wish, encode
+from laggard.pipeline.records.feedback_output import FeedbackOutput
 from laggard.pipeline.records.models import model_id
-from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, frame_id
+from laggard.pipeline.records.outputs import Anomaly, frame_id
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, MODELS
 
 if TYPE_CHECKING:

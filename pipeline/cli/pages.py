@@ -27,16 +27,9 @@ from laggard.pipeline.history.report import (
     told,
 )
 from laggard.pipeline.pools.report import pool_lines
+from laggard.pipeline.records.feedback_output import FeedbackOutput
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput
-from laggard.pipeline.records.outputs import (
-    Anomaly,
-    FeedbackOutput,
-    Incident,
-    Notice,
-    Progress,
-    RankingOutput,
-    ScoreOutput,
-)
+from laggard.pipeline.records.outputs import Anomaly, Incident, Notice, Progress, RankingOutput, ScoreOutput
 from laggard.pipeline.records.pools import PoolOutput
 from laggard.pipeline.records.requests import RequestOutput
 

@@ -10,11 +10,11 @@ from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.records import encode
 from laggard.pipeline.records.declared import schema_id
 from laggard.pipeline.records.diagnosis_json import write_diagnosis
+from laggard.pipeline.records.feedback_output import FeedbackOutput
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.models import ModelOutput
 from laggard.pipeline.records.outputs import (
     Anomaly,
-    FeedbackOutput,
     Incident,
     Notice,
     Progress,

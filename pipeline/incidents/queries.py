@@ -15,7 +15,8 @@ from laggard.pipeline.alarms.tolerance import holds
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.declared import KEY_NAMES
-from laggard.pipeline.records.outputs import FeedbackOutput, Incident, Notice, read_output
+from laggard.pipeline.records.feedback_output import FeedbackOutput
+from laggard.pipeline.records.outputs import Incident, Notice, read_output
 from laggard.pipeline.topics import ANOMALIES
 
 if TYPE_CHECKING:

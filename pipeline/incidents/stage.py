@@ -17,7 +17,8 @@ from laggard.pipeline.engine.stage import SNAPSHOT_RECORDS, Stage, StageTask
 from laggard.pipeline.engine.states import FEWEST_RECORDS, States
 from laggard.pipeline.incidents.joiner import Joiner
 from laggard.pipeline.records.errors import RecordError
-from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Progress, read_output
+from laggard.pipeline.records.feedback_output import FeedbackOutput
+from laggard.pipeline.records.outputs import Anomaly, Progress, read_output
 from laggard.pipeline.topics import ANOMALIES, INCIDENTS
 
 if TYPE_CHECKING:

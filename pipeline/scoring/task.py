@@ -26,7 +26,8 @@ from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS,
 from laggard.pipeline.engine.states import States
 from laggard.pipeline.eventtime import SET_BACK_RECORDS
 from laggard.pipeline.records import Feedback, Frame, Mark, encode
-from laggard.pipeline.records.outputs import FeedbackOutput, RankingOutput, frame_id
+from laggard.pipeline.records.feedback_output import FeedbackOutput
+from laggard.pipeline.records.outputs import RankingOutput, frame_id
 from laggard.pipeline.scoring.answers import NOTHING_RANKED, answered
 from laggard.pipeline.scoring.outcomes import Outcomes
 from laggard.pipeline.scoring.scopes import MOST_SCOPES, Scopes

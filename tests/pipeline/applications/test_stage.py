@@ -23,8 +23,9 @@ from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.records import UNNUMBERED, Case, Feedback, Frame, Mark, Request, Wish, encode, make_layout
+from laggard.pipeline.records.feedback_output import FeedbackOutput
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput
-from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Incident, Progress, read_output, write_output
+from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, read_output, write_output
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, DEAD_LETTERS, MODELS, Topics
 from tests.pipeline.applications.records import SLOW, T0, Remembering, counted, measured, tick
 from tests.pipeline.engine.conftest import ONE_BY_ONE, Refusing

@@ -26,7 +26,8 @@ from laggard.pipeline.history.why import History
 from laggard.pipeline.incidents.queries import past_feedback, past_incidents, past_notices
 from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.records import Case, Feedback, encode
-from laggard.pipeline.records.outputs import Blame, Evidence, FeedbackOutput
+from laggard.pipeline.records.feedback_output import FeedbackOutput
+from laggard.pipeline.records.outputs import Blame, Evidence
 from laggard.pipeline.topics import COUNTERS, Topics
 from tests.pipeline.incidents.joined import notice
 from tests.pipeline.investigator.serving import get, served

@@ -19,7 +19,8 @@ from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.eventtime import SET_BACK_RECORDS, SILENT_S
 from laggard.pipeline.pools.stage import MEMBER, CovarianceTask
 from laggard.pipeline.records import Case, Feedback, Frame, Mark, Request, encode, make_layout
-from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Progress, anomaly_id
+from laggard.pipeline.records.feedback_output import FeedbackOutput
+from laggard.pipeline.records.outputs import Anomaly, Progress, anomaly_id
 from laggard.pipeline.records.pools import PoolOutput, pool_id
 from tests.pipeline.pools.records import NAN, STAGE, T0, X, told
 

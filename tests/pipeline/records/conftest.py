@@ -31,6 +31,7 @@ from laggard.pipeline.records import (
 from laggard.pipeline.records.declared import KEY_NAMES
 from laggard.pipeline.records.feedback import KEYS as KEYED_BY
 from laggard.pipeline.records.feedback import SAYS
+from laggard.pipeline.records.feedback_output import FeedbackOutput
 from laggard.pipeline.records.json_lines import SCOPES
 from laggard.pipeline.records.limits import MAX_PID, MAX_SEQUENCE, MAX_TS
 from laggard.pipeline.records.outputs import (
@@ -40,7 +41,6 @@ from laggard.pipeline.records.outputs import (
     Change,
     Evidence,
     Excuse,
-    FeedbackOutput,
     Incident,
     Notice,
     NoticeChange,

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.records import Case, Feedback, RecordError
+from laggard.pipeline.records.feedback_output import FeedbackOutput
 from laggard.pipeline.records.outputs import (
     Anomaly,
     Blame,
     DeadLetterOutput,
     Evidence,
-    FeedbackOutput,
     Incident,
     Notice,
     Output,

@@ -19,7 +19,8 @@ from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.eventtime import SET_BACK_RECORDS
 from laggard.pipeline.records import Case, Feedback, Frame, Mark, encode, make_layout
-from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Progress, anomaly_id
+from laggard.pipeline.records.feedback_output import FeedbackOutput
+from laggard.pipeline.records.outputs import Anomaly, Progress, anomaly_id
 from laggard.pipeline.records.requests import RequestOutput, request_id
 from laggard.pipeline.requests.stage import MOST_NAMES
 from laggard.pipeline.requests.ticks import REQUEST

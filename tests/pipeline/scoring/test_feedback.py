@@ -12,7 +12,8 @@ import pytest
 from laggard.pipeline.alarms.tolerance import KEPT_S, MOST
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.records import Case, Feedback, Frame, encode, make_layout
-from laggard.pipeline.records.outputs import Anomaly, FeedbackOutput, Notice, Progress, write_output
+from laggard.pipeline.records.feedback_output import FeedbackOutput
+from laggard.pipeline.records.outputs import Anomaly, Notice, Progress, write_output
 from laggard.pipeline.scoring.task import Task
 from tests.pipeline.engine.conftest import INPUT, moved
 from tests.pipeline.scoring.test_lasting import COMPUTES, MINUTE_S, ONSET, WIRED, WRITES, Fault, frames, minute

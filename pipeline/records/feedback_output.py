@@ -1,0 +1,57 @@
+"""Feedback as it is published: what a person said, once an operator has taken it."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+from laggard.pipeline.records.declared import KEYED, Declared, choice, many, number, text, time
+from laggard.pipeline.records.feedback import CASE, Case, Feedback, Says, checked_feedback
+from laggard.pipeline.records.fields import Fields
+from laggard.pipeline.records.frame import UNNUMBERED, KeyedBy
+from laggard.pipeline.records.members import LIVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedbackOutput(Declared):
+    """A person said something of anomalies, and an operator has taken it: from here on it holds."""
+
+    kind: ClassVar[str] = "feedback"
+
+    operator: Annotated[str, text("The operator that took it: `gaussian`.")]
+    keyed_by: Annotated[KeyedBy, KEYED]
+    key: str
+    ts: Annotated[float, time("When it was said, seconds since the Unix epoch.")]
+    id: Annotated[str, text("Names it.", minLength=1)]
+    says: Annotated[
+        Says,
+        choice(
+            "`usual`: it is no anomaly. `expected`: it is none until a time. `withdrawn`: what was said under this id "
+            "holds no more.",
+            Says,
+        ),
+    ]
+    cases: Annotated[tuple[Case, ...], many(CASE, "What it is about; all anomalies of the key if there is none.")]
+    until_ts: Annotated[
+        float, number("Until when it is expected, seconds since the Unix epoch; null unless it is.", minimum=0)
+    ]
+    incident: Annotated[str, text("The id of the incident that it is about; empty if there is none.")]
+    note: Annotated[str, text("Why, for people.")]
+    live: Annotated[bool, LIVE]
+
+    @classmethod
+    def of(cls, feedback: Feedback, operator: str, *, live: bool) -> Self:
+        """Return what is told of feedback."""
+        said = {name: getattr(feedback, name) for name in feedback.__slots__ if name != "sequence"}
+        return cls(operator=operator, live=live, **said)
+
+    @classmethod
+    def made(cls, found: Fields, **read: Any) -> Self:
+        """Return the record of the attributes that were read."""
+        operator, live = read.pop("operator"), read.pop("live")
+        return cls.of(checked_feedback(read | {"sequence": UNNUMBERED}, found.place), operator, live=live)
+
+    @property
+    def feedback(self) -> Feedback:
+        """What a person said."""
+        return Feedback(
+            self.keyed_by, self.key, self.ts, self.id, self.says, self.cases, self.until_ts, self.incident, self.note
+        )
