@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import TextIO
 
+    from laggard.pipeline.history.answers import Answer
     from laggard.pipeline.history.series import Series
     from laggard.pipeline.history.watch import Watch
-    from laggard.pipeline.history.why import Answer
     from laggard.pipeline.records.outputs import Told
 
 SILENT_TICKS: Final = 3.0

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.alarms.status import Status
     from laggard.pipeline.bus import Bus
+    from laggard.pipeline.history.answers import Answer
     from laggard.pipeline.history.marks import Marked
-    from laggard.pipeline.history.why import Answer
     from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.pipeline.records.outputs import Incident
     from laggard.pipeline.settings import Settings

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from laggard.pipeline.history.series import Reader
-    from laggard.pipeline.history.why import Subject
+    from laggard.pipeline.history.subject import Subject
 
 FIRST_S: Final = 60.0
 """The first look for what grows is so long before the moment ..."""

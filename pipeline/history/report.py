@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     from laggard.operators.ranking import Ranking, RowScore
     from laggard.pipeline.explaining.verdict import Verdict
+    from laggard.pipeline.history.answers import Answer
     from laggard.pipeline.history.series import Series
-    from laggard.pipeline.history.why import Answer, Subject
+    from laggard.pipeline.history.subject import Subject
     from laggard.pipeline.records import Frame
 
 NARROW: Final = 72

@@ -9,13 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.explaining.short_lived import came_and_went, matter, seen_s
+from laggard.pipeline.history.answers import answer, blamed_stream
 from laggard.pipeline.history.series import Series, began, longest_lull_s, value_of
-from laggard.pipeline.history.why import answer, blamed_stream
 from laggard.pipeline.records import Frame
 from laggard.pipeline.scoring.scopes import HOST
 
 if TYPE_CHECKING:
-    from laggard.pipeline.history.why import Answer, History
+    from laggard.pipeline.history.answers import Answer
+    from laggard.pipeline.history.why import History
 
 KEPT_TICKS: Final = 48
 """So many frames are kept for time series."""

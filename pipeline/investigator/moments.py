@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 import numpy as np
 
 from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS
-from laggard.pipeline.history.why import OutsideError, blamed_stream
+from laggard.pipeline.history.answers import blamed_stream
+from laggard.pipeline.history.why import OutsideError
 from laggard.pipeline.records import Frame
 from laggard.pipeline.scoring.scopes import MARK_WINDOW_S
 from laggard.pipeline.web.errors import RequestError
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-    from laggard.pipeline.history.why import Answer, History, Learned
+    from laggard.pipeline.history.answers import Answer
+    from laggard.pipeline.history.why import History, Learned
 
 ALL: Final = 1 << 30
 

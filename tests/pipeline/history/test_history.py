@@ -8,9 +8,10 @@ import pytest
 from laggard.operators.ranking import FeatureScore
 from laggard.pipeline.bus import Commit, Outgoing, Snapshot
 from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.history.answers import answer
 from laggard.pipeline.history.series import began
 from laggard.pipeline.history.watch import Watch
-from laggard.pipeline.history.why import History, NothingRecordedError, OutsideError, UnknownHostError, answer
+from laggard.pipeline.history.why import History, NothingRecordedError, OutsideError, UnknownHostError
 from laggard.pipeline.records import Mark
 from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.topics import COUNTERS

@@ -13,7 +13,7 @@ from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.history.lookback import Lookback, began_before, grown
 from laggard.pipeline.history.series import Reader
-from laggard.pipeline.history.why import Subject
+from laggard.pipeline.history.subject import Subject
 from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.topics import COUNTERS, Topics
 

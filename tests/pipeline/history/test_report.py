@@ -12,7 +12,7 @@ from laggard.pipeline.cli.pages import console_of, write
 from laggard.pipeline.explaining.verdict import judge
 from laggard.pipeline.history.report import Page, look_closer, plotted, ranked, score_digits
 from laggard.pipeline.history.series import Series
-from laggard.pipeline.history.why import Subject
+from laggard.pipeline.history.subject import Subject
 
 WRITES = FeatureScore("io_write_bytes_per_s", 212e6, 0.1e6, 0.3e6, 40.0)
 EVIL = "\x1b[2J[red]x\n"

@@ -1,0 +1,182 @@
+"""Answers: what was slow at a moment, and what is to blame, by the state of a task that has just taken the frame."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from laggard.operators.contract import LastingScores
+from laggard.pipeline.alarms.status import status_of
+from laggard.pipeline.alarms.text import feedback_sentence
+from laggard.pipeline.alarms.tolerance import holds
+from laggard.pipeline.explaining.explain import pid_of
+from laggard.pipeline.explaining.text import suspicion_sentence
+from laggard.pipeline.explaining.units import readable_duration
+from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, Verdict, judge, narrowed
+from laggard.pipeline.history.subject import Subject
+from laggard.pipeline.scoring.scopes import answering
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from laggard.operators.contract import Scores
+    from laggard.operators.ranking import Ranking
+    from laggard.pipeline.alarms.status import Status
+    from laggard.pipeline.explaining.short_lived import Counts
+    from laggard.pipeline.history.lookback import Beginning
+    from laggard.pipeline.records import Frame
+    from laggard.pipeline.scoring.keyed import Keyed
+    from laggard.pipeline.scoring.stream import Stream
+    from laggard.pipeline.scoring.task import Task
+
+USUAL_TICK_S: Final = 5.0
+"""The time between two frames where only one is known."""
+
+SILENT_S: Final = 15.0
+"""A newest frame that is older than this, and than three ticks, is told to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was slow at a moment.
+
+    Attributes:
+        host: of which was asked.
+        ts: the moment, seconds since the Unix epoch.
+        frame: the frame that was judged, the closest to the moment.
+        tick_s: the time between two frames.
+        ranking: the frame's rows, worst first.
+        verdict: who is to blame, who waits, and whether it is the host.
+        host_frame: the host's own counters then, None where there are none.
+        host_ranking: the same, judged.
+        since: from when on what is usual was learned, where what was before could not be seen; else NaN.
+        began: since when it has been so, seconds since the Unix epoch; NaN where nothing is unusual, or nobody looked.
+        began_before: whether it began before that, for no older frame was there, or looked at.
+        grown: since when what the subject holds has grown to what it is, and from what; None where it has not grown
+            steadily, or not for long. Then `began` is when it left its usual, an hour before at most.
+        short_lived: the names of short-lived processes just before, with how many of each were seen; empty where they
+            have no part in it, or none was seen.
+        anomalous: the operator, if it kept an anomaly open then.
+        suspicious: whether a notice was open then.
+        notices: what they were about, unless that is told as a culprit; and what people said of those that are.
+        scores: of the frame's rows, for whoever wants more of them than the ranking has.
+        host_scores: the same of the host's own counters.
+
+    """
+
+    host: str
+    ts: float
+    frame: Frame
+    tick_s: float
+    ranking: Ranking
+    verdict: Verdict
+    host_frame: Frame | None
+    host_ranking: Ranking | None
+    since: float = math.nan
+    began: float = math.nan
+    began_before: bool = False
+    grown: Beginning | None = None
+    short_lived: Counts = ()
+    anomalous: str = ""
+    suspicious: bool = False
+    notices: tuple[str, ...] = ()
+    scores: Scores | None = None
+    host_scores: Scores | None = None
+
+    @property
+    def subject(self) -> Subject | None:
+        """What the answer is about before all; None where there is nothing."""
+        verdict, scope = self.verdict, self.frame.scope
+        if not verdict.culprits and verdict.causes and self.host_frame is not None:
+            return Subject("host", self.host_frame.layout.rows[0], self.host, verdict.causes[0].feature)
+        row = next(iter((*verdict.culprits, *(each.row for each in verdict.victims))), verdict.taker)
+        return Subject(scope, row.row, row.name, row.features[0]) if row is not None and row.features else None
+
+    def status(self, incidents: Iterable[Collection[str]]) -> Status:
+        """Return the status of the host then; `incidents` as in `status_of`."""
+        rankings = (self.ranking, self.host_ranking)
+        young = any(each is not None and each.young for each in rankings)
+        own = [{self.anomalous}] if self.anomalous else []
+        return status_of([*incidents, *own], suspicious=self.suspicious, young=young)
+
+    @property
+    def commands(self) -> dict[str, str]:
+        """Command lines by row id."""
+        return dict(zip(self.frame.layout.rows, self.frame.layout.commands, strict=False))
+
+    def silent_s(self, now: float) -> float:
+        """How old the frame is, as the newest one; 0 where it is as new as it can be."""
+        age_s = now - self.frame.ts
+        return age_s if age_s > max(SILENT_S, 3.0 * self.tick_s) else 0.0
+
+    @property
+    def begins(self) -> Subject | None:
+        """The same where it is out of the ordinary, so that it began at some time."""
+        return self.subject if self.verdict.culprits or self.verdict.causes else None
+
+
+def answer(
+    task: Task, host: str, ts: float | None, rows: int, features: int, *, asking: int | None = None
+) -> Answer | None:
+    """Return what a task that has just taken the frame at a moment says of it; None where it has no frame.
+
+    `ts` is the moment asked about, None for that of the frame; `asking` see `History.ask`.
+    """
+    stream = blamed_stream(task, host)
+    scores = None if stream is None else stream.scores()
+    if stream is None or stream.frame is None or scores is None:
+        return None
+    keyed = task.states.get(host)
+    streams = () if keyed is None else tuple(keyed.streams.values())
+    about_host = None if keyed is None else keyed.streams.get("host")
+    host_scores = None if about_host is None else about_host.scores()
+    ranking = scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
+    if asking is not None:
+        ranking = replace(ranking, rows=tuple(row for row in ranking.rows if pid_of(row.row) != asking))
+    host_ranking = None if host_scores is None else host_scores.ranking(rows=1, features=JUDGED_FEATURES)
+    verdict = judge(ranking, host_ranking)
+    return Answer(
+        host=host,
+        ts=stream.ts if ts is None else ts,
+        frame=stream.frame,
+        tick_s=stream.interval_s or USUAL_TICK_S,
+        ranking=narrowed(ranking, rows, features),
+        verdict=verdict,
+        host_frame=None if about_host is None else about_host.frame,
+        host_ranking=host_ranking,
+        anomalous=task.wired.name if any(each.anomalies.open for each in streams) else "",
+        suspicious=any(each.anomalies.notices.open for each in streams),
+        notices=(*_notices(streams, verdict), *_said(keyed, verdict, stream.ts)),
+        scores=scores,
+        host_scores=host_scores,
+    )
+
+
+def _notices(streams: Iterable[Stream], verdict: Verdict) -> Iterator[str]:
+    """Say what is suspicious beside the culprits, for each stream with an open notice."""
+    for stream in streams:
+        opened, frame = stream.anomalies.notices.open, stream.frame
+        scores: object = stream.scores()
+        if opened is not None and frame is not None and isinstance(scores, LastingScores):
+            found, onset_ts = scores.suspects(JUDGED_ROWS, JUDGED_FEATURES)
+            first = found.rows[0].row if found.rows else ""
+            if scores.suspicion > 1.0 and first not in {row.row for row in verdict.culprits}:
+                commands = dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
+                lasted_s = math.nan if math.isnan(onset_ts) else stream.ts - min(onset_ts, opened.began_ts)
+                said = suspicion_sentence(found, commands, frame.scope, lasted_s)
+                yield f"Suspicious for {readable_duration(stream.ts - opened.opened_ts)}: {said}"
+
+
+def _said(keyed: Keyed | None, verdict: Verdict, ts: float) -> Iterator[str]:
+    """Say what people said of the culprits, as far as it holds."""
+    names = {row.name for row in verdict.culprits}
+    for each in () if keyed is None else keyed.tolerance.said:
+        if holds(each, ts) and (not each.cases or not names.isdisjoint(case.name for case in each.cases)):
+            yield f"Somebody said: {feedback_sentence(each)}"
+
+
+def blamed_stream(task: Task, host: str) -> Stream | None:
+    """Return the stream of the frames that are ranked to find what is to blame; None before the first."""
+    keyed = task.states.get(host)
+    return None if keyed is None else keyed.streams[answering(keyed.streams, task.wired)]
