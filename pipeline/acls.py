@@ -1,4 +1,4 @@
-"""What each role may do at Kafka's brokers, and nothing beyond: the only place that knows it.
+"""The minimal rights of each role at Kafka's brokers, in one place.
 
 `laggard topics acls` prints these rules, deploy/kafka.md shows them, and a test runs each role under exactly them.
 """
@@ -51,11 +51,11 @@ class Rule:
     """One rule.
 
     Attributes:
-        resource: what kind of thing it is about.
-        name: which, or what its name begins with.
-        prefixed: whether it is about all whose names begin so.
-        operations: what is allowed, in Kafka's words. `Read` and `Write` include `Describe`.
-        why: what it is needed for.
+        resource: the kind of its resources.
+        name: the name of the resource, or the prefix of the names.
+        prefixed: whether `name` is a prefix.
+        operations: the allowed operations, by Kafka's names. `Read` and `Write` include `Describe`.
+        why: the reason for it.
 
     """
 
@@ -66,19 +66,19 @@ class Rule:
     why: str
 
     def arguments(self, principal: str) -> list[str]:
-        """What `kafka-acls.sh --add` takes."""
+        """Return the arguments of `kafka-acls.sh --add`."""
         operations = [word for operation in self.operations for word in ("--operation", operation)]
         pattern = ["--resource-pattern-type", "prefixed"] if self.prefixed else []
         return ["--allow-principal", principal, *operations, f"--{self.resource}", self.name, *pattern]
 
     def command(self, principal: str, servers: Sequence[str]) -> str:
-        """The command that adds it."""
+        """Return the command that adds it."""
         return shlex.join(
             ["kafka-acls.sh", "--bootstrap-server", ",".join(servers), "--add", *self.arguments(principal)]
         )
 
     def to_json(self, principal: str) -> dict[str, Any]:
-        """For a program to read; the words are those of Kafka's admin API."""
+        """Return the rule for a program, in the words of Kafka's admin API."""
         return {
             "principal": principal,
             "resource_type": self.resource.replace("-", "_").upper(),
@@ -91,13 +91,13 @@ class Rule:
 
 
 def rules(role: Role, topics: Topics, operators: Sequence[str], group: str = "") -> tuple[Rule, ...]:
-    """All rules of a role.
+    """Return all rules of a role.
 
     Args:
-        role: which.
-        topics: under the configured prefix.
-        operators: their names.
-        group: of a reader's own consumers.
+        role: the role.
+        topics: the topics, with the configured prefix.
+        operators: the names of the operators.
+        group: the group of a reader's own consumers.
 
     """
     return tuple(_RULES[role](topics, operators, group))
@@ -106,12 +106,12 @@ def rules(role: Role, topics: Topics, operators: Sequence[str], group: str = "")
 def lacking(
     some: Sequence[Rule], topic_operations: Mapping[str, Set[str]], group_operations: Mapping[str, Set[str]]
 ) -> list[str]:
-    """What a user cannot do of what rules allow, as far as brokers tell: of transactional ids they say nothing.
+    """Return the rights that a user lacks. Brokers do not report those on transactional ids.
 
     Args:
         some: the rules.
-        topic_operations: by topic what the user may do there.
-        group_operations: likewise by group; of others nothing is known.
+        topic_operations: the operations that the user may do, by topic.
+        group_operations: the same by group; other groups are not checked.
 
     """
     missing = []
@@ -190,7 +190,7 @@ def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(DIAGNOSES), "Read", "`laggard why`, `incidents` and `diagnose`: what processes were doing")
     for operator in operators:
         yield from _snapshots(topics, operator, "Read")
-    # Of the others it is not asked.
+    # The lag of the other groups is not shown.
     of_hosts = [each for each in operators if each not in {_REGRESSION, _COVARIANCE, _TRACED}]
     for group in topics.groups(of_hosts):
         yield Rule("group", group, False, ("Describe",), "how far the operators are")
@@ -252,7 +252,7 @@ def _topic(name: str, operation: str, why: str) -> Rule:
 
 
 def _snapshots(topics: Topics, operator: str, *operations: str, why: str = "states") -> Iterator[Rule]:
-    # A later version of an operator's state has a topic of its own whose name goes on.
+    # A later version of an operator's state has its own topic, with a longer name.
     yield Rule("topic", topics.name(topics.snapshots(operator)), True, operations, why)
 
 

@@ -1,4 +1,4 @@
-"""Ever longer pauses between attempts at what is not possible for now."""
+"""Growing pauses between attempts at an operation that is not possible now."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ LONGEST_PAUSE_S = 5.0
 
 
 class Backoff:
-    """When to try again.
+    """The time of the next attempt.
 
     Attributes:
-        at: not before this time, on the clock that `failed` is told.
-        failures: how many attempts have failed since one went well.
-        pause_s: how long the last pause was; 0 when the last attempt went well.
+        at: the earliest time of the next attempt, on the clock of `failed`.
+        failures: the number of failed attempts since the last success.
+        pause_s: the last pause, in seconds; 0 after a success.
 
     """
 
@@ -22,12 +22,12 @@ class Backoff:
         self.pause_s = 0.0
 
     def failed(self, now: float) -> None:
-        """The attempt failed: pause for twice as long as before."""
+        """Note a failed attempt: pause for twice as long as before."""
         self.failures += 1
         self.pause_s = min(2 * self.pause_s, LONGEST_PAUSE_S) or FIRST_PAUSE_S
         self.at = now + self.pause_s
 
     def went_well(self) -> None:
-        """The attempt went well: the next one may come at once."""
+        """Note a success: the next attempt may follow at once."""
         self.failures = 0
         self.pause_s = self.at = 0.0

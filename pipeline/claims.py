@@ -1,9 +1,9 @@
-"""Which part of laggard runs on a bus of this machine: at most one of each kind, and one `up`.
+"""The parts of laggard that run on a bus of this machine: at most one of each kind, and one `up`.
 
-Of workers on a bus on the network there may be several on one machine: each takes the first place that is free.
+On a networked bus one machine may run several workers and servers: each takes the first free place.
 
-A claim is a lock on a small file beside the embedded bus. The kernel releases it when its holder ends, however that
-ends, so that nothing is ever left to clean up.
+A claim is a lock on a small file next to the embedded bus. The kernel releases it when its holder ends in any way, so
+nothing is ever left to clean up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Part = Literal["up", "agent", "measure", "trace", "work", "serve"]
 PARTS: tuple[Part, ...] = ("up", "agent", "measure", "trace", "work", "serve")
 
 MAX_WORKERS = 64
-"""On one machine and one bus on the network."""
+"""The most places of a part on one machine and one networked bus."""
 
 _TRIES = 5
 _BETWEEN_TRIES_S = 0.05
@@ -36,7 +36,7 @@ _MAX_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a claim, since when, and where it answers, if it does; `pid` is 0 where it has not said so yet."""
+    """The process with a claim, its start and its URL, if it has one; `pid` is 0 if it has not written it yet."""
 
     pid: int
     since: float
@@ -44,11 +44,11 @@ class Holder:
 
 
 class Claimed(Exception):  # noqa: N818 - named for what it says
-    """Another process runs this part on this bus already.
+    """Another process already runs this part on this bus.
 
     Attributes:
-        part: which.
-        holder: who has it.
+        part: the part.
+        holder: the process that runs it.
 
     """
 
@@ -60,9 +60,9 @@ class Claimed(Exception):  # noqa: N818 - named for what it says
 
 
 def claim_path(location: str, state: Path, part: Part, place: int = 1) -> Path:
-    """The file of a claim: beside the embedded bus; for a bus elsewhere in the state directory.
+    """Return the file of a claim: next to the embedded bus; for another bus in the state directory.
 
-    `place` numbers those of a part of which there may be several.
+    `place` numbers the claims of a part that may run several times.
     """
     if "://" in location:
         return state / (f"{part}.lock" if place == 1 else f"{part}-{place}.lock")
@@ -76,11 +76,11 @@ def _paths(location: str, state: Path, part: Part) -> list[Path]:
 
 
 class Claim:
-    """The claim of one part, held until it is closed or the process ends.
+    """The claim of one part, until it is closed or the process ends.
 
     Raises:
-        Claimed: another process holds it.
-        OSError: the file cannot be made, or others could have written it, or what is in the state directory.
+        Claimed: another process has it.
+        OSError: the file cannot be created, or other users could have written it or files in the state directory.
 
     """
 
@@ -92,7 +92,7 @@ class Claim:
         with suppress(FileNotFoundError):
             check_folder(state)
         for path in paths:
-            # It is written to: where others may write to the folder too, a link would lead to a file of their choice.
+            # It is written to. In a folder that others may write to, a link would lead to a file of their choice.
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 check(self._descriptor, path)
@@ -108,13 +108,13 @@ class Claim:
         self.tell()
 
     def tell(self, url: str = "") -> None:
-        """Write down who holds the claim and where it answers."""
+        """Write the holder of the claim and its URL to the file."""
         text = json.dumps({"pid": os.getpid(), "since": self._since, "url": url})
-        # In one piece, over all that may have been there: who looks meanwhile sees the one or the other.
+        # One write over all earlier text: a concurrent reader sees the old text or the new one.
         os.pwrite(self._descriptor, text.encode().ljust(_MAX_BYTES), 0)
 
     def close(self) -> None:
-        """Release it."""
+        """Release the claim."""
         os.close(self._descriptor)
 
     def __enter__(self) -> Claim:
@@ -127,7 +127,7 @@ class Claim:
 
 
 def _locked(descriptor: int) -> bool:
-    # A look at who holds the claim locks for an instant too, so one refusal says nothing yet.
+    # A check for the holder also locks for an instant, so one refusal proves nothing.
     for attempt in range(_TRIES):
         if attempt:
             time.sleep(_BETWEEN_TRIES_S)
@@ -138,9 +138,9 @@ def _locked(descriptor: int) -> bool:
 
 
 def holder_of(location: str, state: Path, part: Part) -> Holder | None:
-    """Who runs this part on this bus, the first of several; None for nobody.
+    """Return the process that runs this part on this bus, the first of several; None for none.
 
-    Raises `OSError` when the file may not be read, or others could have written it.
+    Raises `OSError` if the file may not be read, or others could have written it.
     """
     for path in _paths(location, state, part):
         if (holder := _holder(path)) is not None:

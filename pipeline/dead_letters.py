@@ -1,4 +1,4 @@
-"""Dead letters as a person looks into them: what could not be used, why, what is in it, and sending it once more."""
+"""Dead letters for people: the unusable records, their reasons and contents, and their replay."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 LOOKED_AT: Final = 200
-"""Letters after one that was sent again, among which its return is looked for."""
+"""The number of later letters of the same key that are searched for the return of a replayed one."""
 
 MOST_REMEMBERED: Final = 10_000
-"""Letters that are known to have been sent again."""
+"""The most replayed letters that are remembered, the newest ones."""
 
 _PER_LINE: Final = 16
 _MAX_BYTES: Final = 4 << 20
@@ -45,15 +45,15 @@ class Letter:
     """A record that could not be used.
 
     Attributes:
-        record: as it is in the dead letters; its key and time are those that it had.
-        operator: which could not use it.
-        topic: where it was, in full.
-        partition: of that topic; -1 where that is not known.
-        offset: in that partition; -1 likewise.
-        reason: why.
-        headers: those that it had.
-        cut: how large it was, in bytes, where only its beginning is kept; else 0.
-        replay_of: where the record was of which this is the replay, as `origin`; empty where it is none.
+        record: the record of the dead letters; its key and time are the original ones.
+        operator: the operator that could not use it.
+        topic: the full name of its original topic.
+        partition: its original partition; -1 if unknown.
+        offset: its original offset; -1 if unknown.
+        reason: the reason.
+        headers: its original headers.
+        cut: its original size in bytes if only its beginning is stored; otherwise 0.
+        replay_of: for a replay the `origin` of the replayed record; otherwise empty.
 
     """
 
@@ -69,19 +69,19 @@ class Letter:
 
     @property
     def origin(self) -> str:
-        """Where the record was: `laggard.counters[0]@1042`. Every operator that could not use it has a letter of it."""
+        """Its original place: `laggard.counters[0]@1042`. Each operator that could not use a record has its letter."""
         return f"{self.topic}[{self.partition}]@{self.offset}"
 
     @property
     def identity(self) -> str:
-        """What tells the record from all others, also on another bus of the same name."""
+        """A unique id of the record, also on another bus with the same name."""
         digest = hashlib.sha256(self.record.value)
         digest.update(f"{self.origin} {self.record.ts!r}".encode())
         return digest.hexdigest()[:32]
 
 
 def read_letter(record: Incoming) -> Letter:
-    """A letter of a record of the topic of dead letters, whoever wrote it."""
+    """Return the letter in a record of the topic of dead letters, which anyone may have written."""
     told = {
         name.removeprefix(DEAD_LETTER_HEADERS): content.decode(errors="replace")
         for name, content in record.headers
@@ -103,18 +103,18 @@ def read_letter(record: Incoming) -> Letter:
 
 
 def newest_letters(bus: Bus, topics: Topics, most: int) -> Iterator[Letter]:
-    """The newest letters of each partition, at most so many of each, oldest first; their values one at a time."""
+    """Yield the newest letters of each partition, at most `most` of each, oldest first; values are read one by one."""
     for partition in bus.partitions(topics.name(DEAD_LETTERS)):
         yield from map(read_letter, Reader(bus, partition).newest(most))
 
 
 def letter_at(bus: Bus, partition: Partition, offset: int) -> Letter | None:
-    """The letter there; None where there is none, or it is damaged."""
+    """Return the letter at an offset; None if there is none, or it is damaged."""
     return next(map(read_letter, Reader(bus, partition).stored(offset, offset + 1)), None)
 
 
 def returned(bus: Bus, letter: Letter) -> Letter | None:
-    """The operator's letter of the replay, where that could not be used either; None where none has come."""
+    """Return the same operator's letter of the replay, if it could not use that either; None for none so far."""
     partition, offset = letter.record.partition, letter.record.offset
     later = Reader(bus, partition, letter.record.key).stored(offset + 1, bus.bounds(partition)[1])
     found = (each for each in map(read_letter, islice(later, LOOKED_AT)) if each.replay_of == letter.origin)
@@ -122,16 +122,16 @@ def returned(bus: Bus, letter: Letter) -> Letter | None:
 
 
 def replay_of(letter: Letter) -> Outgoing:
-    """The record as it was, for the topic where it was; a header says that it was recorded earlier, and where."""
+    """Return the original record for its original topic; a header marks it as a replay, with its place."""
     headers = (*letter.headers, (REPLAY_HEADER, letter.origin.encode()))
     return Outgoing(letter.topic, letter.record.key, letter.record.value, letter.record.ts, headers)
 
 
 class Replayed:
-    """Which letters were sent again, in a file, so that none is sent twice. Safe to use from several threads.
+    """The letters that were replayed, in a file, so that none is replayed twice. Thread-safe.
 
     Parameters:
-        path: the file; its folder is made.
+        path: the file; its folder is created.
 
     """
 
@@ -140,15 +140,15 @@ class Replayed:
         self.lock = threading.Lock()
 
     def when(self, letter: Letter) -> float | None:
-        """When it was sent again, seconds since the Unix epoch; None where it was not."""
+        """Return the time of its replay, seconds since the Unix epoch; None without one."""
         return self._read().get(letter.identity)
 
     def remember(self, letter: Letter, ts: float) -> None:
-        """Remember that it was sent again. Raises `OSError` where the file cannot be written."""
+        """Remember the replay of a letter. Raises `OSError` if the file cannot be written."""
         self._write(self._read() | {letter.identity: ts})
 
     def forget(self, letter: Letter) -> None:
-        """Take back what was remembered. Raises `OSError`."""
+        """Forget the replay of a letter. Raises `OSError`."""
         self._write({name: ts for name, ts in self._read().items() if name != letter.identity})
 
     def _write(self, known: Mapping[str, float]) -> None:
@@ -165,7 +165,7 @@ class Replayed:
 
 
 def decoded(value: bytes) -> tuple[str, str]:
-    """What a value says, as far as it can be read: as JSON for a person, and what is wrong with it, else empty."""
+    """Return a value as JSON for people, and its error. Either is empty if there is none."""
     try:
         received = Decoder().decode(value, "")
     except RecordError as error:
@@ -187,7 +187,7 @@ def decoded(value: bytes) -> tuple[str, str]:
 
 
 def hex_dump(value: bytes) -> str:
-    """Bytes as `hexdump -C` shows them: where they are, their values, and those that are ASCII."""
+    """Return bytes in the form of `hexdump -C`: offsets, values, and ASCII characters."""
     lines = []
     for begin in range(0, len(value), _PER_LINE):
         part = value[begin : begin + _PER_LINE]
@@ -197,7 +197,7 @@ def hex_dump(value: bytes) -> str:
 
 
 def _json(value: object, margin: str = "") -> str:
-    """JSON with a line for each field, and for each field of those: what is in them is short, and there is much."""
+    """Return JSON with a line for each field of the two outer levels: deeper values are many and short."""
     if not isinstance(value, dict) or not value or len(margin) > 1:
         return json.dumps(value, default=_shown, ensure_ascii=False)
     inner = margin + " "

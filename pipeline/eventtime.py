@@ -1,4 +1,4 @@
-"""Event time: records that come again, records that come late, and clocks that were set back.
+"""Event time: duplicate records, late records, and clocks that were set back.
 
 Time is that of the records alone, so that the same input gives the same output whenever it is processed.
 """
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Frame
 
 Judged = Literal["new", "duplicate", "late", "set_back"]
-"""What a record is: `set_back` if so many were late, and by so much, that the newest time must have been wrong."""
+"""The judgment of a record: `set_back` if many records were so late that the newest time must have been wrong."""
 
 SET_BACK_S: Final = 3600.0
 SET_BACK_RECORDS: Final = 12
-"""After this many late records in a row, each older than the newest by more than `SET_BACK_S`, the producer's clock is
-taken to have been wrong and set back. Only a replay of old records looks the same."""
+"""After this many late records in a row, each older than the newest by more than `SET_BACK_S`, the producer's clock
+was probably wrong and has been set back. Only a replay of old records looks the same."""
 
 SILENT_S: Final = 3600.0
 SILENT_TICKS: Final = 3.0
@@ -33,12 +33,12 @@ FORGOTTEN_S: Final = 3600.0
 """A host is forgotten after this time without a frame: nothing waits for it any more."""
 
 REMEMBERED: Final = 256
-"""The number of records of a stream that are remembered. An agent sends fewer at once of one scope, and only those can
-come again."""
+"""The number of records of a stream that are remembered. An agent sends fewer of one scope at once, and only those can
+be duplicated."""
 
 
 class SetBack:
-    """Counts late records that look as if their producer's clock had been set back.
+    """Counts late records that indicate that their producer's clock was set back.
 
     Parameters:
         ordered: whether they come in the order of their times, so that an older one restarts the count.
@@ -57,7 +57,7 @@ class SetBack:
         self._ordered = ordered
 
     def late(self, ts: float, newest_ts: float) -> Literal["late", "set_back"]:
-        """Judge a record that is late beside the newest one."""
+        """Judge a record that is older than the newest one."""
         if newest_ts - ts <= SET_BACK_S:
             return "late"
         self.count = self.count + 1 if not self._ordered or ts > self.ts else 1
@@ -65,19 +65,19 @@ class SetBack:
         return "set_back" if self.count >= SET_BACK_RECORDS else "late"
 
     def restart(self) -> None:
-        """Count anew, after a record that is not late."""
+        """Restart the count, after a record that is not late."""
         self.count, self.ts = 0, -math.inf
 
 
 class Sequences:
-    """The last sequence numbers of a producer: tells records that come again."""
+    """The last sequence numbers of a producer, to detect duplicates."""
 
     def __init__(self, seen: Iterable[int] = ()) -> None:
         self._seen = deque(seen, REMEMBERED)
         self._highest = max(self._seen, default=UNNUMBERED)
 
     def __contains__(self, sequence: int) -> bool:
-        """Return whether the number was here. Those too old to be remembered count as such."""
+        """Return whether the number was seen. Numbers too old to be remembered count as seen."""
         if sequence > self._highest or sequence == UNNUMBERED:
             return False
         return sequence in self._seen or (len(self._seen) == REMEMBERED and sequence < min(self._seen))
@@ -93,19 +93,19 @@ class Sequences:
             self._highest = max(self._highest, sequence)
 
     def restart(self) -> None:
-        """Forget all: the producer has begun to count anew."""
+        """Forget all numbers: the producer has restarted its count."""
         self._seen.clear()
         self._highest = UNNUMBERED
 
     def snapshot(self) -> list[int]:
-        """Return the remembered numbers in the order in which they came."""
+        """Return the remembered numbers in the order of their arrival."""
         return list(self._seen)
 
 
 class Seen:
-    """The last frames of a stream: tells frames that come again, in whatever order they come.
+    """The last frames of a stream, to detect duplicates in any order.
 
-    A frame is known by its time, number and names; without a number by its values too.
+    A frame is identified by its time, number and names; without a number also by its values.
     """
 
     def __init__(self, seen: Iterable[Iterable[float]] = ()) -> None:
@@ -113,7 +113,7 @@ class Seen:
         self._known = set(self._order)
 
     def again(self, frame: Frame) -> bool:
-        """Return whether the frame was here, and remember it."""
+        """Return whether the frame was seen, and remember it."""
         content = crc32(frame.layout.packed)
         if frame.sequence == UNNUMBERED:
             content = crc32(frame.values.tobytes(), content)

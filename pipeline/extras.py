@@ -1,4 +1,4 @@
-"""Libraries that laggard uses where they are installed: how to install them."""
+"""The installation of optional libraries."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 
 
 def installing(extra: str) -> str:
-    """The command that adds an extra of laggard to the environment that it runs in.
+    """Return the command that adds an extra of laggard to the environment in which it runs.
 
-    It names that environment: the `pip` of the path may be another's, and that one may know another laggard.
+    It names that environment, since the `pip` of the path may belong to another one, with another laggard.
     """
     return shlex.join(["pip", "--python", sys.executable, "install", f"laggard[{extra}]"])

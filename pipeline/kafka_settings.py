@@ -1,4 +1,4 @@
-"""From the settings to what a Kafka bus is opened with; secrets are read from their files here."""
+"""The settings of Kafka, and the options of a Kafka bus from them; secrets are read from their files here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class KafkaSettings(Section, table="kafka"):
-    """How Kafka is reached."""
+    """The settings of Kafka."""
 
     client: Setting[Client] = Choice(
         "auto",
@@ -86,10 +86,10 @@ _PASSWORDS = ("plain", "scram-sha-256", "scram-sha-512")
 
 
 def kafka_options(settings: Settings) -> KafkaOptions | None:
-    """What the settings say of Kafka; None where the bus is not there.
+    """Return the options of the Kafka bus; None if the bus is not on Kafka.
 
     Raises:
-        SettingError: with everything that does not fit together, and each file of a secret that cannot be read.
+        SettingError: settings contradict each other, or files of secrets cannot be read. It lists all of them.
 
     """
     location = settings[BusSettings].location
@@ -124,7 +124,7 @@ def kafka_options(settings: Settings) -> KafkaOptions | None:
 
 
 def _contradictions(settings: Settings) -> Iterator[str]:
-    """Settings that would have no effect, or that lack another: a person believes them to be at work."""
+    """Yield settings that would have no effect, though the user expects one, or that need another setting."""
     kafka = settings[KafkaSettings]
 
     def wrong(setting: Setting[Any], but: str, expected: str) -> str:

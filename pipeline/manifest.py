@@ -1,4 +1,4 @@
-"""All sections of settings, in the order of their documentation: each room declares its own."""
+"""All sections of settings, in the order of their documentation. Each room declares its own."""
 
 from __future__ import annotations
 

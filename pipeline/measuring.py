@@ -1,4 +1,4 @@
-"""From the tables `[[sources]]` of the settings to sources: the only place that knows them all."""
+"""Sources from the tables `[[sources]]` of the settings: the only place that knows all kinds."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from laggard.producers.sources.prometheus.selectors import Selector
 
 LOOKS: Final = 5
-"""So often in an interval a log is looked at."""
+"""How often a log is read in an interval."""
 
 
 def sources_of(settings: Settings) -> list[Timed]:
-    """The sources that the settings name, in that order. Nothing is read yet."""
+    """Return the sources of the settings, in their order. Nothing is read yet."""
     return [Timed(source_of(settings, each), _read_every_s(each)) for each in settings.sources]
 
 
 def source_of(settings: Settings, source: Source) -> Reading[Any]:
-    """Return what reads the source that a table describes."""
+    """Return the reader of a source."""
     match source:
         case PrometheusSource():
             return _prometheus(source)
@@ -41,14 +41,14 @@ def source_of(settings: Settings, source: Source) -> Reading[Any]:
 
 
 def _read_every_s(source: Source) -> float:
-    """Seconds between two reads of a source."""
+    """Return the seconds between two reads of a source."""
     interval_s = source.interval
-    # A log's intervals are told by its own time, soon after their end only where it is looked at more often.
+    # The log's own time ends its intervals. Only more frequent reads notice this end soon.
     return max(1.0, interval_s / LOOKS) if isinstance(source, LogSource) else interval_s
 
 
 def state_of(settings: Settings, source: Source) -> Path:
-    """The file where a source may keep how far it has read."""
+    """Return the file in which a source may store its position."""
     keyed_by, key = source.key
     name = f"{quote(key, safe='')} {quote(source.name, safe='')}.json"
     if keyed_by == "pool":
@@ -62,7 +62,7 @@ def _prometheus(source: PrometheusSource) -> Reading[Any]:
 
     (keyed_by, key), name, metrics = source.key, source.name, _selector(source.metrics)
     interval_s = source.interval
-    # Members may be on one machine.
+    # Several members may run on one machine.
     ports = source.ports or (keyed_by == "pool" and source.place(PrometheusSource.ports) == "default")
     red, access, max_series = _red(source), _access(source), source.max_series
     if server := source.server:

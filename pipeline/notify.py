@@ -1,6 +1,6 @@
-"""Tells a service manager how it goes: the protocol of sd_notify(3), for units with `Type=notify` and `WatchdogSec=`.
+"""Reports to a service manager by the protocol of sd_notify(3), for units with `Type=notify` and `WatchdogSec=`.
 
-It is one datagram of text for each message, so that no library is needed for it.
+Each message is one datagram of text, so no library is needed.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 EXTENSION_S: Final = 30.0
-"""While it takes long to start, the manager is asked for so much more time, again and again."""
+"""The extra time that each request to the manager adds to a long start, in seconds."""
 
 _BEAT_S: Final = 1.0
 _EXTEND_EVERY_S: Final = 10.0
 
 
 class Notifier:
-    """The service manager behind `NOTIFY_SOCKET`; without one, or when it does not listen, nothing happens.
+    """The service manager of `NOTIFY_SOCKET`; without one, or if it does not listen, nothing happens.
 
-    `laggard up` is one for its parts: it says `fd:N`, a connected socket that the part inherits.
+    `laggard up` is the manager of its parts: it sets `fd:N`, a connected socket that the part inherits.
 
     Args:
-        environ: where the manager's variables are.
+        environ: the environment with the manager's variables.
 
     Attributes:
-        watchdog_s: how long the manager waits for a sign of life, None where it does not.
+        watchdog_s: the manager's time limit between two signs of life, None without one.
 
     """
 
@@ -52,26 +52,26 @@ class Notifier:
                 self.watchdog_s = int(environ.get("WATCHDOG_USEC", "")) / 1e6 or None
 
     def ready(self) -> None:
-        """The service is up."""
+        """Report that the service is up."""
         self._send("READY=1")
 
     def stopping(self) -> None:
-        """It begins to stop."""
+        """Report that it begins to stop."""
         self._send("STOPPING=1")
 
     def status(self, line: str) -> None:
-        """How it goes, in one line for a person."""
+        """Report its status, in one line for people."""
         if line != self._status:
             self._status = line
             self._send(f"STATUS={line}")
 
     def alive(self) -> None:
-        """A sign of life."""
+        """Give a sign of life."""
         if self.watchdog_s is not None:
             self._send("WATCHDOG=1")
 
     def extend(self, seconds: float = EXTENSION_S) -> None:
-        """Starting or stopping takes so much longer."""
+        """Request this much more time for starting or stopping."""
         self._send(f"EXTEND_TIMEOUT_USEC={seconds * 1e6:.0f}")
 
     def _send(self, message: str) -> None:
@@ -82,23 +82,23 @@ class Notifier:
         if not self._address:
             return
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
-            opened.setblocking(False)  # a manager that does not read holds nothing up
+            opened.setblocking(False)  # a manager that does not read must not block the service
             opened.sendto(message.encode(errors="replace"), self._address)
 
 
 class Heartbeat(threading.Event):
-    """What ends a part, as an event; that the main thread looks at it is the sign of life of the part.
+    """The event that stops a part. Each check of it in the main thread gives the part's sign of life.
 
-    So the manager's watchdog sees a main loop that hangs, and nothing else keeps it quiet. To be made in the main
-    thread. Of a part that works in other threads the loops of these count, see `turns`.
+    So the manager's watchdog detects a main loop that hangs, and no other thread hides it. It must be created in the
+    main thread. For a part that works in other threads the loops of these count, see `turns`.
 
     Args:
-        notifier: who is told.
+        notifier: the connection to the manager.
 
     Attributes:
-        progress: called in the main thread once a second or so; says whether the part is up by now.
-        turns: likewise; how often the loops have turned that do the part's work, where that is not the main thread's.
-            There is no sign of life while it stays the same.
+        progress: returns whether the part is up; called in the main thread about once a second.
+        turns: returns the number of turns of the loops that do the part's work, if these run in other threads; called
+            likewise. There is no sign of life while the number stays the same.
 
     """
 
@@ -115,18 +115,18 @@ class Heartbeat(threading.Event):
         self._ready = False
 
     def is_set(self) -> bool:
-        """Whether to stop now."""
+        """Return whether to stop now."""
         self._beat()
         return super().is_set()
 
     def set(self) -> None:
-        """Stop."""
+        """Stop the part."""
         if not super().is_set():
             self._notifier.stopping()
         super().set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait at most `timeout` seconds for the end."""
+        """Wait at most `timeout` seconds for the stop, and return whether to stop."""
         if threading.get_ident() != self._main:
             return super().wait(timeout)
         until = None if timeout is None else time.monotonic() + timeout

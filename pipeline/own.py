@@ -1,4 +1,4 @@
-"""laggard itself: its processes, each with a name that tells it from others, here and in `top`; and its own frames."""
+"""laggard's own processes, each with a name of its own, here and in `top`; and its own frames."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ NAMES: Final[Mapping[Part, str]] = {
     "work": "laggard-worker",
     "serve": "laggard-serve",
 }
-"""Within the 15 characters that the kernel keeps. Without them all would be `python`, like half of a machine."""
+"""The names of the parts, within the kernel's 15 characters. Without them all would be `python`, like many others."""
 
 CHILDREN: Final = frozenset({"laggard-reader", "laggard-attach"})
-"""What the agent's children are called that read what programs control."""
+"""The names of the agent's children that read data under the control of other programs."""
 
 AGENT_SCOPE, SOURCE_SCOPE, TRACE_SCOPE = "agent", "source", "trace"
 OWN_SCOPES: Final = frozenset({AGENT_SCOPE, SOURCE_SCOPE, TRACE_SCOPE})
@@ -30,11 +30,11 @@ OWN_SCOPES: Final = frozenset({AGENT_SCOPE, SOURCE_SCOPE, TRACE_SCOPE})
 
 
 def take_name(part: Part) -> None:
-    """Let this process go by the name of its part from now on; where procfs may not be written it keeps its own."""
+    """Give this process the name of its part; if procfs may not be written, the process keeps its own name."""
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(NAMES[part])
 
 
 def is_own(name: str) -> bool:
-    """Whether a process of this name is a part of laggard; who else takes such a name is told last, never hidden."""
+    """Return whether a process of this name is a part of laggard. Others of this name are listed last, never hidden."""
     return name in NAMES.values() or name in CHILDREN

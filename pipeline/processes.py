@@ -1,4 +1,4 @@
-"""Processes of this machine, as a person names them: by a row's id, a process id or a name."""
+"""Processes of this machine by a row's id, a process id or a name."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 PROC: Final = Path("/proc")
 
 LONGEST_NAME: Final = 15
-"""Characters of a process's name that the kernel keeps (`TASK_COMM_LEN` less one)."""
+"""The most characters of a process's name that the kernel stores (`TASK_COMM_LEN` less one)."""
 
 LISTED: Final = 5
-"""So many processes are named where one of them may be meant."""
+"""The most processes that an error lists as candidates."""
 
 _INTERPRETER: Final = re.compile(
     r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|Rscript|java|guile|tclsh|(ba|da|k|z)?sh)[\d.]*"
 )
-_NAMED_BEHIND: Final = {"-m", "-jar"}  # a module of Python, an archive of Java
+_NAMED_BEHIND: Final = {"-m", "-jar"}  # a Python module, a Java archive
 _WITH_VALUE: Final = {"-W", "-X", "-I", "-r", "--require", "-cp", "-classpath", "--class-path"}
-_TEXT_ITSELF: Final = {"-c", "-e", "--eval"}  # no script: the program stands behind it
+_TEXT_ITSELF: Final = {"-c", "-e", "--eval"}  # no script: the program text follows
 
 _KERNEL_THREAD: Final = 0x00200000  # PF_KTHREAD of linux/sched.h
 _ROW: Final = re.compile(r"(?P<name>.*)\[(?P<pid>\d{1,10})(?:@(?P<start>\d+))?\]")
 
 
 class UnknownProcessError(LookupError):
-    """No process is what a person named, or more than one is: says which there are."""
+    """No process matches, or more than one does: the message lists candidates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What `/proc/PID/stat` says of a process that matters here."""
+    """The fields of `/proc/PID/stat` that laggard needs."""
 
     pid: int
     name: str
@@ -55,12 +55,12 @@ class Process:
 
     @property
     def row(self) -> str:
-        """Its id, as the agent has it."""
+        """Its id in the agent's frames."""
         return f"{self.name}[{self.pid}@{self.start_ticks}]"
 
 
 def process(pid: int, proc: Path = PROC) -> Process | None:
-    """A process; None where there is none of this id."""
+    """Return a process; None if there is none with this id."""
     try:
         return parse((proc / str(pid) / "stat").read_bytes())
     except (OSError, ProcError):
@@ -68,7 +68,7 @@ def process(pid: int, proc: Path = PROC) -> Process | None:
 
 
 def parse(text: bytes) -> Process:
-    """Read `/proc/PID/stat`. Raises `ProcError` where it is none."""
+    """Read `/proc/PID/stat`. Raises `ProcError` if the text is not one."""
     begin, end = text.find(b"("), text.rfind(b")")
     fields = text[end + 2 :].split()
     if begin < 0 or len(fields) < 20:
@@ -89,17 +89,17 @@ def parse(text: bytes) -> Process:
 
 
 def everybody(proc: Path = PROC) -> Iterator[Process]:
-    """All processes there are."""
+    """Yield all processes."""
     for entry in proc.iterdir():
         if entry.name.isdigit() and (found := process(int(entry.name), proc)) is not None:
             yield found
 
 
 def find(row: str, proc: Path = PROC) -> Process:
-    """The only process that a person can mean. See `candidates`.
+    """Return the only candidate. See `candidates`.
 
     Raises:
-        UnknownProcessError: there is none, more than one, or it has become another one.
+        UnknownProcessError: there is none or more than one, or the id now belongs to another process.
 
     """
     found = candidates(row, proc)
@@ -109,15 +109,15 @@ def find(row: str, proc: Path = PROC) -> Process:
 
 
 def candidates(row: str, proc: Path = PROC) -> list[Process]:
-    """The processes that a person may mean, one at least, this one never by its name.
+    """Return the processes that match, at least one. This process never matches by its name.
 
     Args:
-        row: a row's id (`nginx[4711@99]`, `nginx[4711]`), a process id, or a name, also one that is longer than what
-            the kernel keeps of it. Where no process has that name, that of the script which an interpreter runs.
-        proc: where the processes are.
+        row: a row's id (`nginx[4711@99]`, `nginx[4711]`), a process id, or a name, which may be longer than the
+            kernel's. If no process has that name, it is compared with the scripts that interpreters run.
+        proc: where procfs is mounted.
 
     Raises:
-        UnknownProcessError: there is none, or it has become another one.
+        UnknownProcessError: there is none, or the id now belongs to another process.
 
     """
     parts = _ROW.fullmatch(row)
@@ -135,7 +135,7 @@ def candidates(row: str, proc: Path = PROC) -> list[Process]:
         raise UnknownProcessError(f"there is no process {pid} any more")
     if parts is not None:
         start = parts["start"]
-        # A process may change its name; when it was started it cannot.
+        # A process may change its name, but not its start.
         same = parts["name"] == found.name if start is None else int(start) == found.start_ticks
         if not same:
             raise UnknownProcessError(f"{row} has ended; process {pid} is another one now, {found.row}")
@@ -143,10 +143,10 @@ def candidates(row: str, proc: Path = PROC) -> list[Process]:
 
 
 def runs(name: str, command: Sequence[str]) -> bool:
-    """Whether a command line is an interpreter's that runs what has this name: a file, a module or a class.
+    """Return whether a command line is an interpreter that runs this file, module or class.
 
     Args:
-        name: of the script, with or without the folder that it was given with.
+        name: the name of the script, with or without the folder of the command line.
         command: the words of the command line.
 
     """
@@ -157,7 +157,7 @@ def runs(name: str, command: Sequence[str]) -> bool:
         if word in _TEXT_ITSELF:
             return False
         if word in _NAMED_BEHIND:
-            word = next(words, "")  # noqa: PLW2901 - it takes the place of its option
+            word = next(words, "")  # noqa: PLW2901 - it replaces its option
         elif word in _WITH_VALUE:
             next(words, "")
             continue
@@ -168,7 +168,7 @@ def runs(name: str, command: Sequence[str]) -> bool:
 
 
 def _hint(text: str, others: Sequence[Process], proc: Path) -> str:
-    """Who has a text in the command line, as the end of a sentence; empty for nobody. Whoever asks is left out."""
+    """Return a sentence's end on command lines with a text; empty for none. The caller and its parents are left out."""
     parents = {each.pid: each.parent for each in everybody(proc)}
     asking = {pid := os.getpid()}
     while (pid := parents.get(pid, 0)) and pid not in asking:
@@ -182,7 +182,7 @@ def _listed(processes: Sequence[Process]) -> str:
 
 
 def _command(pid: int, proc: Path) -> list[str]:
-    """The words of its command line; none where there is none."""
+    """Return the words of a process's command line; none if it has none."""
     try:
         return os.fsdecode((proc / str(pid) / "cmdline").read_bytes()).rstrip("\0").split("\0")
     except OSError:
@@ -190,11 +190,11 @@ def _command(pid: int, proc: Path) -> list[str]:
 
 
 def by_use(processes: Sequence[Process], over_s: float) -> list[tuple[Process, float]]:
-    """The processes with how much of one core they use now, the busiest first; those that end meanwhile are left out.
+    """Return the processes with their present CPU use in cores, the busiest first. Processes that end are left out.
 
     Args:
-        processes: which.
-        over_s: for how long they are watched, in seconds.
+        processes: the processes.
+        over_s: the length of the measurement, in seconds.
 
     """
     before = [_cpu_s(each.pid) for each in processes]
@@ -207,7 +207,7 @@ def by_use(processes: Sequence[Process], over_s: float) -> list[tuple[Process, f
 
 
 def _cpu_s(pid: int) -> float:
-    """The CPU time of a process by its own clock: exact, where procfs counts in ticks. NaN where it has ended."""
+    """Return the CPU time of a process by its own clock: exact, unlike the ticks of procfs. NaN if it has ended."""
     try:
         return time.clock_gettime(~pid << 3 | 2)  # CPUCLOCK_SCHED of linux/posix-timers.h
     except OSError:

@@ -1,4 +1,4 @@
-"""The topics on a bus: which there should be, which there are, and how they differ from what is wanted."""
+"""The topics on a bus: the wanted ones, the existing ones, and their differences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MISSING = Difference("topic", "there", "missing", "`laggard topics create` creat
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A topic that there should be: what it is for, and what it is created with."""
+    """A wanted topic: its meaning, and the parameters of its creation."""
 
     topic: Topic
     spec: TopicSpec
@@ -33,15 +33,15 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """A topic as it is, beside what is wanted.
+    """A topic on the bus, compared with the wanted one.
 
     Attributes:
-        wanted: what there should be.
-        partitions: how many there are, None for a topic that does not exist.
-        records: so many at most it holds.
+        wanted: the wanted topic.
+        partitions: the number of its partitions, None for a missing or hidden topic.
+        records: the most records that it may hold; None if unknown.
         hidden: whether this user may not see it, so that nothing else is known.
-        found: on Kafka, how the brokers have it.
-        differences: in what it is not as wanted.
+        found: the topic at the brokers, on Kafka only.
+        differences: the differences from the wanted topic.
 
     """
 
@@ -53,7 +53,7 @@ class TopicReport:
     differences: tuple[Difference, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """For a program to read; documented in deploy/kafka.md."""
+        """Return the report for a program; documented in deploy/kafka.md."""
         spec, found = self.wanted.spec, self.found
         return {
             "name": spec.name,
@@ -75,7 +75,7 @@ class TopicReport:
 
 
 def wanted_topics(settings: Settings, *, kafka: bool) -> tuple[Wanted, ...]:
-    """All topics that there should be; on Kafka those of snapshots too, which the embedded bus keeps elsewhere."""
+    """Return all wanted topics; on Kafka also those of snapshots, which the embedded bus stores elsewhere."""
     topics = Topics(settings[TopicsSettings].prefix)
     if not kafka:
         return tuple(map(Wanted, TOPICS, topics.specs()))
@@ -85,7 +85,7 @@ def wanted_topics(settings: Settings, *, kafka: bool) -> tuple[Wanted, ...]:
 
 
 def reports(bus: Bus, wanted: Sequence[Wanted]) -> list[TopicReport]:
-    """Look at the topics. Raises BusError."""
+    """Return the reports on these topics. Raises BusError."""
     return [*(_on_kafka(bus, wanted) if isinstance(bus, KafkaBus) else (_on_a_file(bus, each) for each in wanted))]
 
 

@@ -1,8 +1,8 @@
-"""Recorded data through the same tasks that the runner drives, without a bus: as fast as it goes, and never live.
+"""Replays recorded data through the tasks of the runner, without a bus, at full speed; its results are never live.
 
-What the operators find is joined to incidents by the same joiner. Those that are open when the data ends stay open:
-only a frame shows that a trouble has ended. The counters of hosts that serve an application go on to its models; which
-hosts do, the settings say, or else the application's own frames.
+The runner's joiner joins the anomalies to incidents. Incidents that are open at the end of the data stay open: only a
+frame can show the end of a fault. Counters of hosts that serve an application also feed its models. The settings name
+these hosts, otherwise the application's own frames.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class _Pending(NamedTuple):
-    """The worst score of one tick so far, and the one that was told already because a mark came after it."""
+    """The worst score of one tick so far, and the one that was already published because of a later mark."""
 
     ts: float
     keyed_by: KeyedBy
@@ -50,29 +50,29 @@ class _Pending(NamedTuple):
 
 
 class Replay(Observer):
-    """Operators on recorded records. One partition stands for each topic, so that all records are in one order.
+    """Operators on recorded records. Each topic has one partition, so all records are in one order.
 
     Parameters:
-        stages: the operators, and what re-keys the input of some.
-        tell: takes what comes out, in order.
-        report: takes a line for each record that could not be used: where it is, and why.
-        scores: whether to tell every score: for each operator and key the worst of a tick's frames, once the next
-            tick begins; of a service those of its requests; and what models predicted.
-        served: wants to know which hosts the frames of applications name.
+        stages: the operators, and the stages that re-key the input of some.
+        tell: receives the results in order.
+        report: receives a line with place and reason for each unusable record.
+        scores: whether to publish every score: for each operator and key the worst of a tick's frames, once the next
+            tick begins; for a service the scores of its requests; also the predictions of models.
+        served: learns the hosts that the frames of applications name.
 
     Attributes:
-        records: how many were taken.
-        requests: how many of them were requests.
-        outlying: how many of these were told to be out of line.
-        frames: how many of them were frames.
-        marks: how many were marks.
-        anomalies: how many were told.
-        models: how many were built.
-        incidents: how many they were joined to.
+        records: the number of records.
+        requests: the number of requests.
+        outlying: the number of outliers among the requests.
+        frames: the number of frames.
+        marks: the number of marks.
+        anomalies: the number of anomalies.
+        models: the number of models that were built.
+        incidents: the number of incidents.
         keys: hosts, applications, pools and services of frames and requests.
-        first_ts: of these the earliest time, NaN before there is one.
-        last_ts: the latest.
-        unused: how many records no operator wants.
+        first_ts: the earliest time of these, NaN before the first one.
+        last_ts: the latest time of these.
+        unused: the number of records that no operator reads.
 
     """
 
@@ -100,11 +100,11 @@ class Replay(Observer):
         tasks = [each.task(Partition(each.topic.name, 0), live=False, observers=observers) for each in stages]
         self.tasks = tuple(each for each in tasks if isinstance(each, RecordTask))
         for task in self.tasks:
-            task.states.load(())  # from here on nothing is saved: nobody would take it
+            task.states.load(())  # from here on no state is saved, since a replay has no use for it
             task.states.follow()
 
     def take(self, place: str, record: Received) -> None:
-        """Take the next record, which was read at `place`."""
+        """Process the next record, which was read at `place`."""
         topic, key = _topic_and_key(record)
         if isinstance(record, Frame | Request):
             self.frames += isinstance(record, Frame)
@@ -121,9 +121,9 @@ class Replay(Observer):
         self.unused += not self._give(place, topic, key, record)
 
     def _give(self, place: str, topic: Topic, key: str, record: Received) -> bool:
-        """Give a record to all that read its topic; gives whether there are any."""
+        """Give a record to all tasks that read its topic, and return whether there are any."""
         wanted = [task for task in self.tasks if task.stage.topic == topic]
-        said = set[str]()  # a record that cannot be used is none for several operators
+        said = set[str]()  # an unusable record is often so for several operators
         offset = self._offsets[topic]
         self._offsets[topic] += 1
         for task in wanted:
@@ -138,7 +138,7 @@ class Replay(Observer):
         for output in outputs:
             match output:
                 case DeadLetter():
-                    # Its place is that of a record on a bus; what was read from a file is known by the file's.
+                    # Its place is that on a bus, but people know a record of a file by the place in the file.
                     reason = output.reason.partition(": ")[2]
                     if reason not in said:
                         said.add(reason)
@@ -155,7 +155,7 @@ class Replay(Observer):
                     self.outlying += isinstance(output, RequestOutput)
 
     def _join(self, found: Anomaly | Progress) -> None:
-        # As a worker reads it: JSON has neither NaN nor infinity.
+        # In the form that a worker reads: JSON has neither NaN nor infinity.
         read = read_output(write_output(found), found.id)
         assert isinstance(read, Anomaly | Progress)
         for incident in self._joiners[found.keyed_by, found.key].take(read):
@@ -163,7 +163,7 @@ class Replay(Observer):
             self._tell(incident)
 
     def finish(self) -> None:
-        """Tell what was waiting for the next record."""
+        """Publish the results that waited for the next record."""
         for task in self.tasks:
             task.finish()
             self._take_outputs("the end", task, set())
@@ -173,9 +173,9 @@ class Replay(Observer):
         self._tell_scores()
 
     def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:  # noqa: ARG002
-        """An operator answered to a frame. Only notes it: a task goes on whatever happens in here."""
+        """Note the score of a frame. Nothing is published here, since a task continues after any error in here."""
         if frame.keyed_by == "service":
-            return  # the scores of its requests are told
+            return  # the scores of its requests are published
         pending = self._pending.get((operator, frame.key))
         if pending is not None and pending.ts != frame.ts:
             self._complete_score(operator, frame.key)
@@ -185,7 +185,7 @@ class Replay(Observer):
         self._pending[operator, frame.key] = _Pending(frame.ts, frame.keyed_by, worst, told)
 
     def requested(self, operator: str, request: Request, judged: Judged, cluster: str) -> None:  # noqa: ARG002
-        """A request was judged. Only notes it, see `scored`."""
+        """Note the score of a request, see `scored`."""
         self._complete.append(
             ScoreOutput(
                 ts=request.ts,
@@ -198,11 +198,11 @@ class Replay(Observer):
         )
 
     def predicted(self, prediction: PredictionOutput) -> None:
-        """A model said what an interval should have been. Only notes it, see `scored`."""
+        """Note the prediction of a model, see `scored`."""
         self._complete.append(prediction)
 
     def _complete_before(self, mark: Mark) -> None:
-        """The ticks of a host before a mark are over: their scores go before what answers it."""
+        """End the ticks of a host before a mark: their scores come before the answer to it."""
         for (operator, key), pending in self._pending.items():
             if key == mark.host and pending.ts < mark.ts:
                 self._complete_score(operator, key)
@@ -211,7 +211,7 @@ class Replay(Observer):
 
     def _complete_score(self, operator: str, key: str) -> None:
         ts, keyed_by, score, told = self._pending[operator, key]
-        if told is None or score > told:  # a frame of the tick that came behind the mark may be worse
+        if told is None or score > told:  # a later frame of the tick, after the mark, may be worse
             self._complete.append(ScoreOutput(ts=ts, operator=operator, keyed_by=keyed_by, key=key, score=score))
 
     def _tell_scores(self) -> None:

@@ -1,10 +1,10 @@
-"""`laggard up`: starts the parts as processes, starts one again that dies or hangs, and stops all of them.
+"""`laggard up`: starts the parts as processes, restarts each that dies or hangs, and stops all of them.
 
-It holds no state and imports little. A part is one child process in a session of its own, so that ^C reaches the
-supervisor alone, which then stops the parts in order. Two pipes connect them: a part writes one JSON object a line on
-its standard output, its *report*, and reads its standard input, where nothing ever comes but the end: then the
-supervisor has gone, however it went, and the part stops too. The standard error of a part is passed on, line by line.
-Signs of life come over a socket of their own, see `laggard.pipeline.watchdog`.
+It holds no state and imports little. A part is one child process in a session of its own. So ^C reaches the supervisor
+alone, which then stops the parts in order. Two pipes connect them. A part writes its *report*, one JSON object per
+line, to its standard output. It reads its standard input, where nothing ever comes except the end: then the supervisor
+has ended in some way, and the part stops, too. The standard error of a part is passed on, line by line. Signs of life
+come over a separate socket, see `laggard.pipeline.watchdog`.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ if TYPE_CHECKING:
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 STEADY_S = 60.0
-"""After it has worked this long, a part that dies is started again after the first pause, not a longer one."""
+"""A part that dies after working this long is restarted after the first pause, not a longer one."""
 
 MOST_FAILURES = 20
-"""A part that dies so often in a row without working for `STEADY_S` is given up, after 7 minutes at least."""
+"""A part is abandoned after this many deaths in a row without `STEADY_S` of work, so after 7 minutes at least."""
 
 STOPPING_S = 60.0
 """The time that a part has to stop before it is killed, in seconds. On a busy disk the last write is slow."""
 
 _LOOK_S = 1.0
 _LONGEST_LOOK_S = 1.5
-"""What counts at most from one look to the next: where more has passed, we did not run either, nor may the parts."""
+"""The most time that counts between two checks: after a longer gap this process, and maybe the parts, did not run."""
 _ENDING_S = 0.2
 _READ_BYTES = 65536
 
 
 class Console(Protocol):
-    """Where the supervisor says what happens."""
+    """The output of the supervisor."""
 
     def say(self, line: str) -> None:
-        """Something that a person has to know."""
+        """Show a line that people must know."""
 
     def show(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
-        """The newest report of each part that has reported, after every one that came."""
+        """Show the newest report of each part that has one; called after each new report."""
 
     def alive(self) -> None:
-        """The supervisor's own sign of life: once a second."""
+        """Give the supervisor's own sign of life: once a second."""
 
 
 @dataclass(slots=True)
 class _Child:
-    """One part, as it runs or waits to be started again."""
+    """One part that runs, or waits for its restart."""
 
     name: str
     arguments: Sequence[str]
@@ -77,16 +77,16 @@ class _Child:
 
 
 class Supervisor:
-    """Runs parts until it is told to stop.
+    """Runs parts until it is stopped.
 
     Parameters:
         parts: name and command line of each, in the order of starting; they are stopped in the reverse order.
-        console: what hears of deaths, of the parts' own errors and of their reports.
-        final: exit codes that say that starting again cannot help. They count for a part that has never reported.
-        memory: how much a part may hold, by its name; where none is said, as much as it likes.
+        console: shows deaths, and the errors and reports of the parts.
+        final: exit codes after which a restart cannot help. They count for a part that has never reported.
+        memory: the memory limits by part; a part without one is not limited.
 
     Attributes:
-        restarts: how often a part was started again.
+        restarts: the number of restarts of parts.
 
     """
 
@@ -106,25 +106,25 @@ class Supervisor:
         self._stops = 0
         self._looked = time.monotonic()
         self._selector = selectors.DefaultSelector()
-        # Writing to it ends the wait for news at once, also from a signal handler. It stays open until the process
-        # ends: `stop` may be called at any time.
+        # A write to it ends the wait for events at once, also from a signal handler. It stays open until the process
+        # ends, since `stop` may be called at any time.
         self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._woken, selectors.EVENT_READ)
 
     def stop(self) -> None:
-        """Stop all parts; said twice, kill them. May be called by a signal handler."""
+        """Stop all parts; a second call kills them. Signal handlers may call it."""
         self._stops += 1
         os.write(self._wake, b"!")
 
     def run(self, duration_s: float = math.inf) -> int:
-        """Run until `stop`, or for `duration_s`, or until a part shows that it cannot be started at all.
+        """Run until `stop`, or for `duration_s`, or until a part proves that it cannot be started at all.
 
-        A part that dies, hangs, is stopped or holds too much memory is started again, after ever longer pauses, until
-        it is given up. The others go on, unless none is left.
+        A part that dies, hangs, is stopped or uses too much memory is restarted, after growing pauses, until it is
+        abandoned. The others continue, unless none is left.
 
         Returns:
-            0 after a clean stop; the exit code of the part that could not be started; 1 where one did not stop well or
-            was given up.
+            0 after a clean stop; the exit code of the part that could not be started; 1 if one did not stop cleanly or
+            was abandoned.
 
         """
         end = time.monotonic() + duration_s
@@ -170,7 +170,7 @@ class Supervisor:
             self._selector.register(stream, selectors.EVENT_READ, child)
 
     def _listen(self, until: float) -> None:
-        """Wait for a report, an error, the end of a part or `stop`; until then at most, and not for long."""
+        """Wait for a report, an error, the end of a part or `stop`, at most until this time, and not for long."""
         for key, _ in self._selector.select(max(0.0, min(_LOOK_S, until - time.monotonic()))):
             if key.data is None:
                 os.read(self._woken, _READ_BYTES)
@@ -180,12 +180,12 @@ class Supervisor:
                 if not self._receive(child, stream):
                     self._selector.unregister(stream)
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        # The pipe ends a moment before the process does.
+                        # The pipe closes a moment before the process ends.
                         if child.process is not None:
                             child.process.wait(_ENDING_S)
 
     def _receive(self, child: _Child, stream: IO[bytes]) -> bool:
-        """Take what a part has written; gives whether there was anything."""
+        """Process the output of a part, and return whether there was any."""
         try:
             read = os.read(stream.fileno(), _READ_BYTES)
         except BlockingIOError:
@@ -229,13 +229,13 @@ class Supervisor:
             self._kill(child, child.watchdog.look(child.process.pid, passed_s, alive=alive))
 
     def _kill(self, child: _Child, reason: str) -> None:
-        """Kill a part for a reason, if there is one; its end is seen as any other's."""
+        """Kill a part if there is a reason; its end is handled like any other."""
         if reason and not child.killed_as and child.process is not None:
             child.killed_as = f"{reason} and was killed"
             child.process.kill()
 
     def _mourn(self, child: _Child) -> int:
-        """See whether a part has died: plan its next start, or give the exit code that says that there is no use."""
+        """If a part has died, plan its restart, or return the exit code after which a restart cannot help."""
         if child.process is None or child.process.poll() is None:
             return 0
         code = child.process.returncode
@@ -248,7 +248,7 @@ class Supervisor:
 
     def _again(self, child: _Child, what: str) -> None:
         now = time.monotonic()
-        # A part that hung until it was killed did not work all that time.
+        # The time for which a part hung before it was killed does not count as work.
         if child.alive - child.started >= STEADY_S:
             child.pause_s, child.failures = FIRST_PAUSE_S, 0
         child.failures += 1
@@ -265,12 +265,12 @@ class Supervisor:
         child.pause_s = min(2 * child.pause_s, LONGEST_PAUSE_S)
 
     def _end(self, child: _Child) -> bool:
-        """Stop a part; gives whether it ended as it should."""
+        """Stop a part, and return whether it ended cleanly."""
         process = child.process
         if process is None:
             return True
         process.terminate()
-        process.send_signal(signal.SIGCONT)  # one that is stopped would not hear of it
+        process.send_signal(signal.SIGCONT)  # a stopped process would not handle SIGTERM
         latest = time.monotonic() + STOPPING_S
         while process.poll() is None and self._stops < 2 and time.monotonic() < latest:
             self._listen(latest)
@@ -278,13 +278,13 @@ class Supervisor:
             process.kill()
             process.wait()
             self._console.say(f"{child.name} did not stop and was killed")
-        # One that is just starting does not hear SIGTERM yet, and has nothing to put in order.
+        # A part that is just starting does not handle SIGTERM yet, and has nothing to clean up.
         well = process.returncode in (0, -signal.SIGTERM)
         self._close(child)
         return well
 
     def _close(self, child: _Child) -> None:
-        """Take what a dead part has still said, and give its pipes back."""
+        """Process the remaining output of a dead part, and close its pipes."""
         assert child.process is not None
         for stream in child.pending:
             while self._receive(child, stream):

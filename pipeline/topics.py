@@ -1,4 +1,4 @@
-"""The topics: the only place that knows their names, what they are keyed by, and how long they keep what."""
+"""The names, keys and retention of the topics, in one place."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Topic:
     """One topic.
 
     Attributes:
-        name: without the prefix.
-        key: what its records are keyed by.
-        value: what its records are.
-        retention_s: how long it keeps them, None for as long as the bus keeps anything.
-        compacted: whether it keeps the newest record of each key, however old that is.
+        name: the name without the prefix.
+        key: the kind of key of its records.
+        value: the kind of its records.
+        retention_s: the retention of its records in seconds, None for that of the bus.
+        compacted: whether the newest record of each key stays forever.
 
     """
 
@@ -56,35 +56,35 @@ TOPIC_OF: Final[Mapping[KeyedBy, Topic]] = {
     "pool": POOLS,
     "service": REQUESTS,
 }
-"""Where a frame is, or a request, by what the key names."""
+"""The topic of a frame or a request, by the kind of its key."""
 
 INCIDENTS: Final = "incidents"
-"""What joins anomalies to incidents, as it is named in groups, snapshots, metrics and sources of events."""
+"""The stage that joins anomalies to incidents: its name in groups, snapshots, metrics and sources of events."""
 
 SERVING: Final = "serving"
-"""What re-keys counters to the applications that their hosts serve, named likewise."""
+"""The stage that re-keys counters to the applications that their hosts serve; its name as above."""
 
 POOLING: Final = "pooling"
-"""What re-keys counters to the pools whose members they are of, named likewise."""
+"""The stage that re-keys counters to the pools of their members; its name as above."""
 
 HOSTS: Final = "hosts"
 """The group of the operators that judge hosts and their processes, without the prefix."""
 
 _TOGETHER: Final[Mapping[str, str]] = dict.fromkeys(("gaussian", "cpu", "saturation"), HOSTS)
-"""Operators that one group runs, so that what they find of a host has one order, by name."""
+"""The common group of some operators, by operator, so that their results on a host have one order."""
 
 ANNOTATIONS: Final = "annotations"
-"""The group of those who follow the anomalies for `laggard grafana annotate`, without the prefix."""
+"""The group that reads the anomalies for `laggard grafana annotate`, without the prefix."""
 
 TOPICS: Final = (COUNTERS, APPLICATIONS, POOLS, REQUESTS, ANOMALIES, MODELS, DIAGNOSES, DEAD_LETTERS)
-"""All topics but those of snapshots, of which each operator has its own."""
+"""All topics except for those of snapshots, of which each operator has its own."""
 
 
 class Topics:
     """The topics under one prefix.
 
     Parameters:
-        prefix: what the names of all topics and groups begin with.
+        prefix: the prefix of the names of all topics and groups.
 
     """
 
@@ -92,29 +92,29 @@ class Topics:
         self.prefix = prefix
 
     def name(self, topic: Topic) -> str:
-        """The topic's full name: `laggard.counters`."""
+        """Return the topic's full name: `laggard.counters`."""
         return self.prefix + topic.name
 
     def group(self, operator: str) -> str:
-        """The group whose members share the operator's partitions: `laggard.hosts`; or `ANNOTATIONS`'."""
+        """Return the group whose members share the operator's partitions: `laggard.hosts`; or that of `ANNOTATIONS`."""
         return self.prefix + _TOGETHER.get(operator, operator)
 
     def groups(self, operators: Iterable[str]) -> tuple[str, ...]:
-        """The groups that run these operators, each once."""
+        """Return the groups that run these operators, each once."""
         return tuple(dict.fromkeys(map(self.group, operators)))
 
     def former_group(self, operator: str) -> str | None:
-        """The group that an older laggard ran the operator in, if that was another one."""
+        """Return the group in which older versions ran the operator, if it was another one."""
         return self.prefix + operator if operator in _TOGETHER else None
 
     def snapshots(self, operator: str) -> Topic:
-        """The topic in which a bus that has no other place for them keeps the operator's snapshots."""
+        """Return the topic of the operator's snapshots, for a bus without another place for them."""
         return Topic(SNAPSHOTS + operator, "partition/key", "an operator's state of one key", compacted=True)
 
     def specs(
         self, topics: Sequence[Topic] = TOPICS, partitions: int = 1, retention_s: float | None = None
     ) -> tuple[TopicSpec, ...]:
-        """What a bus has to create; `retention_s` is for topics that keep records as long as the bus keeps anything."""
+        """Return the topics to create; `retention_s` is for those with the retention of the bus."""
         return tuple(
             TopicSpec(
                 self.name(topic),

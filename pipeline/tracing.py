@@ -1,4 +1,4 @@
-"""From the settings to what is traced, and from the kernel's events to requests: numbered, published, accounted for."""
+"""Traced requests: what to trace, by the settings; and requests from kernel events, numbered, published and counted."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from laggard.producers.trace.ftrace.recorder import Recorder
 
 STATUS: Final = "trace.json"
-"""In the directory `state`: how the tracing goes."""
+"""The file with the status of tracing, in the directory `state`."""
 
 MOST_SERVICES: Final = 100
-"""So many are told by name."""
+"""The most services that are counted by name."""
 
 _MAX_BYTES: Final = 1 << 20
 _OTHERS: Final = "..."
@@ -45,29 +45,29 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Figures:
-    """How tracing goes.
+    """The status of tracing.
 
     Attributes:
-        pid: of the process that traces.
-        began_ts: when it began, seconds since the Unix epoch.
-        ts: of these figures.
+        pid: the process id of the tracer.
+        began_ts: its start, seconds since the Unix epoch.
+        ts: the time of these figures.
         what: what is traced, in words.
-        recording: whether events come by now.
+        recording: whether events arrive.
         supervised: whether `laggard up` runs it.
-        output: the folder that is recorded to; empty where requests are published.
-        events: of the kernel so far.
-        events_per_s: of late.
-        requests: that came out so far.
-        requests_per_s: of late.
-        services: how many of each.
-        discarded: requests that were not told, by reason.
-        lost: events that the kernel dropped.
-        recorded_ratio: of the time so far, what was recorded: less than 1 where events are over their budget.
-        cpu_s: CPU time of the process.
-        waiting: requests that the bus does not have yet.
-        dropped: requests that were lost on the way to it.
-        bytes: recorded to the folder.
-        notes: what cannot be told here, in words.
+        output: the folder of a recording; empty if requests are published.
+        events: the number of kernel events.
+        events_per_s: their present rate.
+        requests: the number of requests.
+        requests_per_s: their present rate.
+        services: the number of requests by service.
+        discarded: the number of unpublished requests by reason.
+        lost: the number of events that the kernel dropped.
+        recorded_ratio: the recorded share of the time; less than 1 if events exceed their budget.
+        cpu_s: the CPU time of the process.
+        waiting: the number of requests on the way to the bus.
+        dropped: the number of requests lost on the way to it.
+        bytes: the size of the recording.
+        notes: the limitations on this machine, in words.
 
     """
 
@@ -93,12 +93,12 @@ class Figures:
     notes: list[str] = field(default_factory=list)
 
     def write(self, path: Path) -> None:
-        """Keep them where `laggard trace status` finds them; in one piece, whoever reads meanwhile."""
+        """Write them to the file for `laggard trace status`, atomically."""
         write_trusted(path, json.dumps(asdict(self)))
 
 
 def read_figures(path: Path, pid: int) -> Figures | None:
-    """What a process that traces has written last; None where it has not yet."""
+    """Return the last figures that this process has written; None if there are none."""
     with suppress(OSError, ValueError, TypeError):
         found = Figures(**json.loads(read_trusted(path, _MAX_BYTES)))
         if found.pid == pid:
@@ -107,7 +107,7 @@ def read_figures(path: Path, pid: int) -> Figures | None:
 
 
 class Numbering:
-    """Numbers the requests that this host sends: ever growing, over restarts too as long as the clock goes forward."""
+    """Numbers the requests of this host. Numbers only grow, also over restarts as long as the clock goes forward."""
 
     def __init__(self, host: str, clock: Callable[[], float] = time.time) -> None:
         self._host = host
@@ -115,24 +115,24 @@ class Numbering:
         self._last = -1
 
     def number(self, request: Request) -> Request:
-        """The request with its number and its host."""
+        """Return the request with its number and its host."""
         self._last = max(self._last + 1, int(self._clock() * 1e6))
         return replace(request, host=self._host, sequence=self._last)
 
 
 class Tracing:
-    """Takes events, and publishes the requests among them.
+    """Finds requests in events, and publishes them.
 
     Args:
-        publish: takes requests, in the order in which they ended.
-        queue: where they wait.
-        host: this one.
-        analysis: what finds requests.
+        publish: publishes requests, in the order of their ends.
+        queue: the queue of requests on the way to the bus.
+        host: the name of this host.
+        analysis: finds requests.
 
     Attributes:
-        requests: how many were published.
-        services: how many of each.
-        lost: how many could not be.
+        requests: the number of requests.
+        services: the number of requests by service.
+        lost: the number of requests that could not be written.
 
     """
 
@@ -147,7 +147,7 @@ class Tracing:
         self._numbering = Numbering(host)
 
     def run(self, batches: Iterable[Events], tell: Callable[[], None]) -> None:
-        """Take events until there are no more; `tell` is called after each batch."""
+        """Process events until there are no more; `tell` is called after each batch."""
         for batch in batches:
             self._take(self.analysis.feed(batch))
             tell()
@@ -156,12 +156,12 @@ class Tracing:
 
     @property
     def waiting(self) -> int:
-        """Requests that have not arrived yet."""
+        """The number of requests on the way to the bus."""
         return self._queue.waiting
 
     @property
     def dropped(self) -> int:
-        """Requests that were lost."""
+        """The number of lost requests."""
         return self._queue.dropped + self.lost
 
     def _take(self, requests: Sequence[Request]) -> None:
@@ -181,7 +181,7 @@ class Tracing:
             _logger.warning("%s; requests are lost", error)  # the queue has counted them
 
     def _publish_one(self, request: Request) -> None:
-        """One that cannot be written must not take others with it."""
+        """Publish one request, so that an invalid one does not drop the others."""
         try:
             self._publish([request])
         except RecordError as error:
@@ -192,11 +192,11 @@ class Tracing:
 
 
 class Own:
-    """Publishes what tracing tells of itself, now and then.
+    """Publishes the tracer's own figures at intervals.
 
     Args:
-        publish: takes frames.
-        host: this one.
+        publish: publishes frames.
+        host: the name of this host.
 
     """
 
@@ -206,7 +206,7 @@ class Own:
         self._next_ts = 0.0
 
     def tell(self, figures: Figures) -> None:
-        """Tell how it goes, unless that was told just before. What cannot be told is not worth to stop for."""
+        """Publish the figures, unless some were published recently. An error is no reason to stop tracing."""
         if figures.ts < self._next_ts:
             return
         self._next_ts = figures.ts + OWN_EVERY_S
@@ -227,7 +227,7 @@ class Own:
 
 
 class Rates:
-    """How many a second, of late: between two looks that are some seconds apart."""
+    """Rates per second over the last few seconds."""
 
     OVER_S: Final = 5.0
 
@@ -235,7 +235,7 @@ class Rates:
         self._looks: list[tuple[float, Sequence[int]]] = []
 
     def of(self, now_s: float, *counts: int) -> list[float]:
-        """The rates of these counts at a monotonic time."""
+        """Return the rates of these counts at a monotonic time."""
         self._looks.append((now_s, counts))
         while len(self._looks) > 2 and now_s - self._looks[1][0] >= self.OVER_S:
             del self._looks[0]
@@ -245,13 +245,13 @@ class Rates:
 
 
 def probes_of(settings: Settings) -> list[Probe]:
-    """The places in programs that the kernel is to tell of.
+    """Return the places in programs whose events the kernel reports.
 
     Raises:
-        ProgramError: a program has no such place, or no process of PHP runs.
+        ProgramError: a program has no such place, or no PHP process runs.
 
     """
-    from laggard.producers.trace.boundaries.elf import ProgramError  # noqa: PLC0415 - not to ask how it goes
+    from laggard.producers.trace.boundaries.elf import ProgramError  # noqa: PLC0415 - the status does not need it
     from laggard.producers.trace.boundaries.functions import Function, function_probes  # noqa: PLC0415
     from laggard.producers.trace.boundaries.php import php_probes, running_interpreters  # noqa: PLC0415
 
@@ -270,7 +270,7 @@ def probes_of(settings: Settings) -> list[Probe]:
 
 
 def marker_group_of(settings: Settings) -> int:
-    """The id of the group whose programs may mark; root's where none is named. Raises `ProgramError` for none such."""
+    """Return the id of the group whose programs may mark; root's if unset. Raises `ProgramError` for a missing one."""
     name = settings[TraceSettings].marker_group
     if not name:
         return 0
@@ -286,12 +286,12 @@ def marker_group_of(settings: Settings) -> int:
 
 
 def services_of(settings: Settings) -> dict[int, str]:
-    """By port, the service each connection to which is a request."""
+    """Return by port the service for which each connection to it is a request."""
     return {int(port): service for service, port in settings[TraceSettings].ports.items()}
 
 
 def live_of(settings: Settings) -> Live:
-    """Tracing as it goes, when it is entered.
+    """Return the live tracing, which starts when it is entered.
 
     Raises:
         TracingError: the kernel's tracer cannot be used.
@@ -310,7 +310,7 @@ def live_of(settings: Settings) -> Live:
 
 
 def recorder_of(settings: Settings, folder: Path) -> Recorder:
-    """Tracing into a new folder. Raises what `live_of` does, and `FileExistsError` where the folder holds something."""
+    """Return a recording to a new folder. Raises the errors of `live_of`, and `FileExistsError` if it is not empty."""
     from laggard.producers.trace.ftrace.recorder import Recorder  # noqa: PLC0415 - see above
 
     return Recorder(
@@ -323,6 +323,6 @@ def recorder_of(settings: Settings, folder: Path) -> Recorder:
 
 
 def begun(what: str, *, supervised: bool, output: str = "") -> Figures:
-    """The figures of a tracing that begins now, in this process."""
+    """Return the figures of a tracing that begins now, in this process."""
     now = time.time()
     return Figures(os.getpid(), now, now, what, supervised=supervised, output=output)

@@ -1,10 +1,10 @@
-"""Files that other users could have written are not used: a configuration, a bus, what is kept in the state directory.
+"""Rejects files that other users could have written: a configuration, a bus, files in the state directory.
 
-A file or folder is trusted where it belongs to root, to this user, or to whoever called sudo, and where nobody else may
-write it. A group may, where it is root's, or the owner's private one (`umask 002`): of his name, with no other member.
+A file or folder is trusted if its owner is root, this user, or the caller of sudo, and no other user may write it. A
+group may write it if it is root's or the owner's private one (`umask 002`): with his name and no other member.
 
-Each check is one of an open descriptor, or of a folder in which others can replace nothing of what is trusted. Nor can
-they replace it, or a folder that it is in.
+Each check uses an open descriptor, or a folder in which others can replace nothing trusted. They cannot replace the
+folder or any above it, either.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 MOST_LINKS = 40
-"""Links on the way to a folder: as many as Linux follows."""
+"""The most links on the way to a folder: as many as Linux follows."""
 
 _ALL = "all users"
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -26,18 +26,18 @@ _WRITES_ANEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLL
 
 
 class Untrusted(PermissionError):  # noqa: N818 - named for what it says
-    """Other users could have written a file, or still can; `strerror` says who, and what to do."""
+    """Other users could have written a file, or still can; `strerror` names them, and the remedy."""
 
     def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(errno.EPERM, reason, str(path))
 
 
 def open_trusted(path: Path | str, flags: int = os.O_RDONLY) -> int:
-    """Open a file that is there, and check what was opened.
+    """Open an existing file, and check the opened one.
 
     Args:
-        path: of a regular file, or of a pipe that is named as a file (`/dev/stdin`).
-        flags: of open(2).
+        path: the path of a regular file, or of a pipe with a file name (`/dev/stdin`).
+        flags: the flags of open(2).
 
     Returns:
         Its descriptor, which children do not inherit.
@@ -47,7 +47,7 @@ def open_trusted(path: Path | str, flags: int = os.O_RDONLY) -> int:
         OSError: it cannot be opened, or is a folder or a device.
 
     """
-    # Not to wait for whoever would write into a named pipe that a stranger put there.
+    # Nonblocking, so as not to wait for the writer of a named pipe that another user put there.
     descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
         check(descriptor, path)
@@ -59,7 +59,7 @@ def open_trusted(path: Path | str, flags: int = os.O_RDONLY) -> int:
 
 
 def check(descriptor: int, path: Path | str) -> None:
-    """Check an open file. Raises what `open_trusted` does."""
+    """Check an open file. Raises the errors of `open_trusted`."""
     found = os.fstat(descriptor)
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -70,14 +70,14 @@ def check(descriptor: int, path: Path | str) -> None:
 
 
 def check_folder(path: Path | str) -> None:
-    """Check a folder in which files are to be kept, and each folder on the way to it, that of a link included.
+    """Check a folder for files of ours, and each folder on the way to it, including those of links.
 
-    Others may write to one where they can replace nothing of ours (the sticky bit, as `/tmp` has it), and where root
-    mounted it so, as Kubernetes does with an `emptyDir`: each file in it is checked when it is opened.
+    Others may write to a folder if they can replace nothing of ours (the sticky bit, as for `/tmp`), or if root mounted
+    it so, as Kubernetes does with an `emptyDir`: each file in it is checked when it is opened.
 
     Raises:
-        Untrusted: others could replace what is in it, or the folder itself.
-        OSError: it cannot be looked at.
+        Untrusted: others could replace its files, or the folder itself.
+        OSError: it cannot be checked.
 
     """
     path = Path(path)
@@ -89,16 +89,16 @@ def check_folder(path: Path | str) -> None:
             os.close(descriptor)
     except Untrusted:
         raise
-    except OSError as error:  # which names a part of it alone
+    except OSError as error:  # it names only a part of the path
         raise OSError(error.errno, os.strerror(error.errno or 0), str(path)) from None
     if reason := distrust(found, shared=shared):
         raise Untrusted(here, reason)
 
 
 def _walk(path: Path) -> tuple[int, Path]:
-    """Open a folder for its state alone, which needs no right to list it; gives its path, too, without links.
+    """Open a folder for its state alone, which needs no right to list it. Return its path without links, too.
 
-    Each folder on the way is checked before it is left: then nobody else can change where that leads.
+    Each folder on the way is checked before the next one is opened, so that nobody else can redirect the rest.
     """
     left = [*reversed(path.parts if path.is_absolute() else Path.cwd().parts + path.parts)]
     links, here, descriptor = 0, Path("/"), os.open("/", _FOLDER)
@@ -122,7 +122,7 @@ def _walk(path: Path) -> tuple[int, Path]:
 
 
 def _target(name: str, folder: int, links: int) -> str | None:
-    """What a link leads to, after so many others; None where it is none."""
+    """Return the target of a link, after this number of earlier links; None if the name is not a link."""
     try:
         target = os.readlink(name, dir_fd=folder)
     except OSError as error:
@@ -135,14 +135,14 @@ def _target(name: str, folder: int, links: int) -> str | None:
 
 
 def _is_shared(folder: int) -> bool:
-    """Whether others may write to a folder: they can replace nothing of ours, or root mounted it so."""
+    """Return whether others may write to a folder: they can replace nothing of ours, or root mounted it so."""
     found = os.fstat(folder)
     mounted = found.st_uid == 0 and os.stat("..", dir_fd=folder).st_dev != found.st_dev
     return mounted or bool(found.st_mode & stat.S_ISVTX)
 
 
 def _check_on_the_way(folder: int, path: Path) -> None:
-    """Check a folder that is above others. Raises `Untrusted`."""
+    """Check a folder that contains others. Raises `Untrusted`."""
     found = os.fstat(folder)
     if found.st_uid not in trusted_users() and _is_known(found.st_uid):
         reason = f"it belongs to {_user(found.st_uid)}"
@@ -155,7 +155,7 @@ def _check_on_the_way(folder: int, path: Path) -> None:
 
 
 def _is_known(uid: int) -> bool:
-    """Whether the user can be told: in a namespace of users all that it does not have seem to be the same one."""
+    """Return whether the id identifies a user: a user namespace shows all unmapped users as the same one."""
     with suppress(OSError, ValueError):
         if uid == int(Path("/proc/sys/kernel/overflowuid").read_bytes()):
             return Path("/proc/self/uid_map").read_bytes().split() == [b"0", b"0", b"4294967295"]
@@ -163,9 +163,9 @@ def _is_known(uid: int) -> bool:
 
 
 def check_beside(path: Path) -> None:
-    """Check a file by name, in a folder that was checked, without opening it; one that is not there is no problem.
+    """Check a file by name, in a checked folder, without opening it; a missing file is no problem.
 
-    Locks of POSIX on a file end when its process closes any descriptor of it, but not one with `O_PATH`.
+    A process loses its POSIX locks on a file when it closes any descriptor of it, except for one with `O_PATH`.
     """
     with suppress(FileNotFoundError):
         descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -178,7 +178,7 @@ def check_beside(path: Path) -> None:
 
 
 def read_trusted(path: Path, most_bytes: int) -> bytes:
-    """Read a file that we keep. Raises what `open_trusted` does, and OSError where it is longer."""
+    """Read a file of ours. Raises the errors of `open_trusted`, and OSError if it is longer."""
     with os.fdopen(open_trusted(path), "rb") as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
@@ -187,9 +187,9 @@ def read_trusted(path: Path, most_bytes: int) -> bytes:
 
 
 def write_trusted(path: Path, content: str) -> None:
-    """Replace a file that we keep, for this user alone. Raises OSError.
+    """Replace a file of ours, for this user alone. Raises OSError.
 
-    The new one is written beside it: not into what somebody may have put there under its name.
+    The new one is written next to it, never into a file that another user may have put there under its name.
     """
     beside = path.with_name(f"{path.name}.new")
     beside.unlink(missing_ok=True)
@@ -199,7 +199,7 @@ def write_trusted(path: Path, content: str) -> None:
 
 
 def distrust(found: os.stat_result, *, shared: bool = False) -> str:
-    """Why what was found is not to be used, and what to do; empty where it may be. With `shared` others may write."""
+    """Return why a file is rejected, and the remedy; empty if it is trusted. With `shared` others may write."""
     if found.st_uid not in trusted_users():
         expected = "root" if os.geteuid() == 0 else f"root or {_user(os.geteuid())}"
         belongs = f"it belongs to {_user(found.st_uid)}, expected {expected}"
@@ -210,7 +210,7 @@ def distrust(found: os.stat_result, *, shared: bool = False) -> str:
 
 
 def _writers(found: os.stat_result, *, shared: bool) -> str:
-    """Who else may write what was found; empty if nobody may. With `shared` others may."""
+    """Return the others who may write a file; empty for none. With `shared` others may."""
     if shared or stat.S_ISLNK(found.st_mode):
         return ""
     if found.st_mode & stat.S_IWOTH:
@@ -221,7 +221,7 @@ def _writers(found: os.stat_result, *, shared: bool) -> str:
 
 
 def trusted_users() -> set[int]:
-    """Root, this user, and who called sudo, and so may be root anyway."""
+    """Return root, this user, and the caller of sudo, who may be root anyway."""
     users = {0, os.geteuid()}
     caller = os.environ.get("SUDO_UID", "")
     if os.geteuid() == 0 and caller.isascii() and caller.isdecimal():
@@ -230,15 +230,15 @@ def trusted_users() -> set[int]:
 
 
 def _private(gid: int) -> bool:
-    """Whether a group has no members but those whom we trust."""
+    """Return whether all members of a group are trusted users."""
     if gid == 0:
         return True
     trusted = trusted_users()
     names = {each.pw_name for each in pwd.getpwall() if each.pw_uid in trusted}
     members = {each.pw_name for each in pwd.getpwall() if each.pw_gid == gid}
-    with suppress(KeyError):  # one without a name, as in a container
+    with suppress(KeyError):  # a group without a name, as in a container
         group = grp.getgrgid(gid)
-        # A directory service may not list who has it as his first group: so only that of his own name is his own.
+        # A directory service may not list users by primary group, so a private group must have the name of its user.
         if group.gr_name not in names:
             return False
         members |= set(group.gr_mem)

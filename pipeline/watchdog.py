@@ -1,11 +1,11 @@
-"""Whether a part of `laggard up` still works: its signs of life, its state and its memory, looked at once a second.
+"""Checks once a second whether a part of `laggard up` still works: its signs of life, its state and its memory.
 
 A part speaks the protocol of sd_notify(3) to `laggard up` as it does to systemd. The socket is one end of a pair that
 the part inherits, not an address: no stranger can send to it, or fill it.
 
-Memory is what has no file behind it, in RAM or in swap: files that are mapped can be dropped at any time. RLIMIT_AS
-would limit addresses instead, of which threads and allocators reserve many times what they use. At the limit an
-allocation fails somewhere in the part, which may go on half broken; a killed part comes back whole.
+Memory counts if no file is behind it, in RAM or in swap: mapped files can be dropped at any time. RLIMIT_AS would limit
+addresses instead, of which threads and allocators reserve many times their use. At that limit an allocation fails
+somewhere in the part, which may continue half broken; a killed part restarts in a clean state.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STOPPED_S: Final = 3.0
-"""A part that is stopped (SIGSTOP) for longer is killed. It does not go on by itself, and may hold the bus."""
+"""A part that is stopped (SIGSTOP) for this time is killed. It does not continue by itself, and may hold the bus."""
 
 SILENT_S: Final = 60.0
-"""A part whose loop has not turned for longer hangs. Time that it waited for a disk or a CPU does not count."""
+"""A part whose loop has not turned for this time hangs. Time spent waiting for a disk or a CPU does not count."""
 
 LONGEST_SILENT_S: Final = 960.0
-"""The limit doubles up to this with each kill, so that a part whose steps do take so long is not killed for ever."""
+"""The limit doubles up to this with each kill, so that a part whose steps really take so long is not killed forever."""
 
 EXCUSED_S: Final = 600.0
-"""Time for which a silent part may wait for a disk or a CPU."""
+"""The most time for which a silent part may wait for a disk or a CPU."""
 
 _MESSAGE_BYTES: Final = 4096
 _MEMORY: Final = re.compile(rb"^(?:RssAnon|RssShmem|VmSwap):\s*(\d+) kB$", re.MULTILINE)
@@ -40,17 +40,17 @@ _STATE: Final = re.compile(rb"^State:\s*(\w)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
-    """How much memory a part may hold, in bytes, and the name of the setting that says so."""
+    """The most memory that a part may use, in bytes, and the name of the setting that limits it."""
 
     max_bytes: int
     setting: str
 
 
 class Watchdog:
-    """Looks after one part, over all its restarts.
+    """Watches one part, over all its restarts.
 
     Args:
-        limit: of its memory; None for none.
+        limit: its memory limit; None for none.
         root: where procfs is mounted.
 
     """
@@ -67,12 +67,12 @@ class Watchdog:
         self._used_s: dict[str, float] = {}
 
     def begin(self, environ: Mapping[str, str]) -> tuple[dict[str, str], socket.socket]:
-        """Before a part starts: its environment, and the socket that it has to inherit, which the caller closes."""
+        """Prepare a start: return the environment of the part, and its socket, which the caller closes."""
         self.end()
         self._reset()
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._ours.setblocking(False)
-        # Those of whoever started us are not for our parts.
+        # The variables of our own service manager are not for our parts.
         own = {name: value for name, value in environ.items() if name != "WATCHDOG_PID"}
         return own | {
             "NOTIFY_SOCKET": f"fd:{theirs.fileno()}",
@@ -80,27 +80,27 @@ class Watchdog:
         }, theirs
 
     def end(self) -> None:
-        """After a part has ended."""
+        """Clean up after the end of a part."""
         if self._ours is not None:
             self._ours.close()
             self._ours = None
 
     def is_alive(self) -> bool:
-        """Whether a sign of life has come since this was asked last."""
+        """Return whether a sign of life has arrived since the last call."""
         found = False
         while self._ours is not None:
             try:
                 found |= b"WATCHDOG=1" in self._ours.recv(_MESSAGE_BYTES).split(b"\n")
-            except OSError:  # nothing left, or the part has gone
+            except OSError:  # no more messages, or the part has ended
                 break
         return found
 
     def look(self, pid: int, passed_s: float, *, alive: bool) -> str:
-        """Say why a part has to be killed, in words; empty where it has not.
+        """Return why a part must be killed, in words; empty if it must not.
 
         Args:
-            pid: of the part, which has not been waited for.
-            passed_s: seconds since the last look in which it could have given a sign of life.
+            pid: the process id of the part, which has not been waited for.
+            passed_s: the seconds since the last check in which it could have given a sign of life.
             alive: whether it has.
 
         """
@@ -112,7 +112,7 @@ class Watchdog:
 
     def _is_stopped(self, status: bytes, passed_s: float) -> str:
         state = _STATE.search(status)
-        # Not `t`: a tracer has it, and lets it go.
+        # Not `t`: a tracer stopped it, and lets it continue.
         self._stopped_s = self._stopped_s + passed_s if state and state[1] == b"T" else 0.0
         return f"was stopped (SIGSTOP) for {STOPPED_S:g} s" if self._stopped_s >= STOPPED_S else ""
 
@@ -137,19 +137,19 @@ class Watchdog:
         return f"gave no sign of life for {limit_s:g} s{self._sleeps(pid)}"
 
     def _sleeps(self, pid: int) -> str:
-        """Where the main thread sleeps in the kernel, in words; empty where it does not, or that may not be read."""
+        """Return where the main thread sleeps in the kernel, in words; empty if it does not, or that is unreadable."""
         with suppress(OSError):
             place = (self._root / f"{pid}/wchan").read_text()
             return f", asleep in {place}," if place not in {"", "0"} else ""
         return ""
 
     def _waited_s(self, pid: int, passed_s: float) -> float:
-        """For how much of the time some thread waited for a disk, or had work and got no CPU."""
+        """Return the seconds for which some thread waited for a disk, or was runnable without a CPU."""
         before, self._used_s = self._used_s, {}
         waited_s = 0.0
         with suppress(OSError):
             for thread in (self._root / f"{pid}/task").iterdir():
-                # The name before may hold anything.
+                # The name before may contain any characters.
                 fields = (thread / "stat").read_bytes().rpartition(b")")[2].split()
                 used_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
                 self._used_s[thread.name] = used_s

@@ -1,6 +1,6 @@
-"""What runs on what: the methods, the topic that each reads, and the module that makes its stages of the settings.
+"""The methods, the topic that each reads, and the module that builds its stages from the settings.
 
-A module of a method loads numpy, and whatever else its operator needs, so it is imported where its stages are made.
+The module of a method loads numpy and the other libraries of its operator, so it is imported only to build stages.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ ON_FRAMES: Final = {
     "saturation": "laggard.pipeline.saturation.method",
     "river": "laggard.pipeline.hosts.river",
 }
-"""The operators on frames of counters: the modules that wire them, each in a function of the operator's name."""
+"""The operators on frames of counters: the modules that build them, each in a function with the operator's name."""
 
 OTHERS: Final[Mapping[str, Topic]] = {"regression": APPLICATIONS, "covariance": POOLS, "requests": REQUESTS}
 """The topics of all other operators."""
 
 
 def wire(settings: Settings) -> tuple[Wired, ...]:
-    """Return the operators on frames that the settings ask for, in that order."""
+    """Return the operators on frames in the settings, in their order."""
     names = [name for name in settings[GeneralSettings].operators if name in ON_FRAMES]
     wires = (cast("Callable[[Settings], Wired]", getattr(import_module(ON_FRAMES[name]), name)) for name in names)
     return tuple(replace(wire(settings), leads=not place) for place, wire in enumerate(wires))
 
 
 def asked(settings: Settings) -> Wired:
-    """Return the operator that is asked what is slow: the first that ranks processes.
+    """Return the operator that answers what is slow: the first that ranks processes.
 
     Raises `SettingError` without any.
     """
@@ -57,7 +57,7 @@ def asked(settings: Settings) -> Wired:
 
 
 def inputs(settings: Settings) -> Mapping[str, Topic]:
-    """Return what a worker with these settings reads: the topic of each stage, by its name. Loads none of them."""
+    """Return the topics that a worker with these settings reads, by the name of the stage. Loads no stage."""
     operators = settings[GeneralSettings].operators
     topics = {name: OTHERS.get(name, COUNTERS) for name in operators}
     serving = {SERVING: COUNTERS} if "regression" in operators and _serves(settings) else {}
@@ -66,12 +66,12 @@ def inputs(settings: Settings) -> Mapping[str, Topic]:
 
 
 def inputs_of_groups(settings: Settings, topics: Topics) -> Mapping[str, str]:
-    """Return the full name of the topic that each group of a worker reads, by the group."""
+    """Return the full name of the topic that each group of a worker reads, by group."""
     return {topics.group(name): topics.name(topic) for name, topic in inputs(settings).items()}
 
 
 def stages(settings: Settings) -> tuple[Stage, ...]:
-    """Return all that a worker runs: the operators, what re-keys their input, and what joins their anomalies."""
+    """Return all stages of a worker: the operators, those that re-key their input, and the joiner of anomalies."""
     from laggard.pipeline.incidents.stage import Joining  # noqa: PLC0415 - see above
     from laggard.pipeline.scoring.rekeying import Rekeying  # noqa: PLC0415 - see above
 
@@ -85,19 +85,18 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
 def replayed(settings: Settings, served: Served) -> tuple[Stage, ...]:
     """Return the operators for recorded data.
 
-    Those of applications, pools and services are among them by default, for there is no other sign of these than the
-    data themselves.
+    They include those of applications, pools and services by default, since only the data show whether there are any.
 
     Args:
-        settings: which operators, and their parameters.
-        served: which applications a host serves, where the settings do not say it.
+        settings: the operators, and their parameters.
+        served: returns the applications that a host serves, if the settings do not have them.
 
     """
     return (*wire(settings), *_others(settings, served))
 
 
 def _others(settings: Settings, served: Served | None = None) -> tuple[Stage, ...]:
-    """Return the stages of applications, pools and services; of recorded data if somebody says who `served` them."""
+    """Return the stages of applications, pools and services; with `served`, for recorded data."""
     operators, recorded = settings[GeneralSettings].operators, served is not None
     found: list[Stage] = []
     asked = "regression" in operators
@@ -117,5 +116,5 @@ def _others(settings: Settings, served: Served | None = None) -> tuple[Stage, ..
 
 
 def _serves(settings: Settings) -> bool:
-    """Return whether the settings say which hosts serve an application."""
+    """Return whether the settings name the hosts that serve an application."""
     return bool(settings[ApplicationsSettings].hosts or settings[ApplicationsSettings].pattern)
