@@ -1,10 +1,10 @@
-"""Checks that settings of several rooms share."""
+"""Checks that several rooms share."""
 
 from __future__ import annotations
 
 
 def check_key(name: str, whose: str) -> None:
-    """Raise `ValueError` where no record can be about this application, pool or service."""
+    """Raise `ValueError` if no record can have this name of an application, pool or service as its key."""
     from laggard.pipeline.records.limits import MAX_KEY  # noqa: PLC0415 - most runs have none of them
 
     if not 0 < len(name) <= MAX_KEY or not name.isprintable():
@@ -12,12 +12,12 @@ def check_key(name: str, whose: str) -> None:
 
 
 def check_url(url: str, expected: str, token: str) -> None:
-    """Raise `ValueError` where this is neither empty nor the address of a web server, or has a secret in it."""
+    """Raise `ValueError` unless this is empty or the address of a web server, without a secret."""
     import urllib.parse  # noqa: PLC0415 - most runs have no such address
 
     try:
         parts = urllib.parse.urlsplit(url)
-        parts.port  # noqa: B018 - raises ValueError for what is no port
+        parts.port  # noqa: B018 - raises ValueError for an invalid port
     except ValueError:
         raise ValueError(expected) from None
     if url and (parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment):

@@ -1,7 +1,7 @@
-"""How settings are declared: a section has a field for each of its settings.
+"""Declarations of settings: a section has a field for each of its settings.
 
-Parsing, checks, help and documentation follow from the declaration. A setting exists only for a decision that an
-operator of the system makes.
+Parsing, checks, help and documentation follow from the declaration. A setting exists only for a decision of an
+operator of the system.
 
 Example:
     >>> class DemoSettings(Section, table="demo"):
@@ -31,19 +31,18 @@ class Setting(Generic[Read]):
     """One setting: a field of a `Section`, and on an instance of it the value.
 
     Attributes:
-        kind: how it is written, see `kinds.py`.
+        kind: the kind of its value, see `kinds.py`.
         name: `gaussian.context`; the part before the point is the table in `laggard.toml`.
-        default: as a person would write it; empty where `found` finds it.
+        default: the default in the form that people write; empty with `found`.
         help: one or two sentences.
-        minimum: the least value allowed, written like `default`; empty for none.
-        maximum: the greatest value allowed, likewise.
-        choices: for the kind `choice`, the values allowed; for `words`, the names allowed.
-        found: gives the default where it depends on the machine, from the values read so far, by name, and the
-            environment.
-        found_as: says in words what `found` finds.
-        secret: whether the value must never be shown, and is not accepted on a command line.
+        minimum: the least value, written like `default`; empty for none.
+        maximum: the greatest value, written like `default`; empty for none.
+        choices: for the kind `choice`, the allowed values; for `words`, the allowed names.
+        found: returns a default that depends on the machine, from the values read so far, by name, and the environment.
+        found_as: the default of `found` in words.
+        secret: whether the value is never shown, and not accepted on a command line.
         excludes: the name of a setting that may not be given together with this one.
-        check: raises `ValueError` saying what was expected, where the kind alone does not.
+        check: raises `ValueError` with the expected value, for checks beyond the kind.
 
     """
 
@@ -53,7 +52,7 @@ class Setting(Generic[Read]):
     def __init__(
         self,
         default: str,
-        help: str,  # noqa: A002 - as argparse and click call it
+        help: str,  # noqa: A002 - the name in argparse and click
         *,
         minimum: str = "",
         maximum: str = "",
@@ -90,7 +89,7 @@ class Setting(Generic[Read]):
         return "LAGGARD_" + self.name.upper().replace(".", "_")
 
     def read(self, value: object) -> Read:
-        """Return the value in its base unit. Raises `ValueError` saying what was expected."""
+        """Return the value in its base unit. Raises `ValueError` with the expected value."""
         read = READERS[self.kind](value)
         if self.choices:
             chosen = read if isinstance(read, tuple) else (read,)
@@ -209,8 +208,8 @@ class Section:
     """A table of `laggard.toml`, with its values; a subclass has a field for each setting.
 
     Args:
-        values: by the names of the settings.
-        places: where each value was found, by the names of those that were given.
+        values: the values by the names of the settings.
+        places: the places of the given values, by the names of their settings.
 
     """
 
@@ -234,5 +233,5 @@ class Section:
         return cast("Read", self._values[setting.name])
 
     def place(self, setting: Setting[Any]) -> str:
-        """Return where a value was found: `laggard.toml:3`, `LAGGARD_HOST`, `--set`, `default`."""
+        """Return the place of a value: `laggard.toml:3`, `LAGGARD_HOST`, `--set`, `default`."""
         return self._places.get(setting.name, "default")

@@ -1,4 +1,4 @@
-"""The settings of all parts: where laggard keeps what it needs, which bus it uses, and what the worker runs."""
+"""The settings of all parts: the directory of state, the bus, the topics and the worker."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _check_prefix(prefix: str) -> None:
 
 
 class GeneralSettings(Section):
-    """What concerns all parts."""
+    """Settings of all parts."""
 
     state = Directory(
         "",

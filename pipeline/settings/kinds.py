@@ -1,7 +1,7 @@
-"""How the value of a setting is written by a person, and what it is then: durations, sizes, rates and the rest.
+"""The kinds of settings, and readers of their values: durations, sizes, rates and the rest.
 
-Each reader takes what a TOML file or a text (an environment variable, a flag) holds, and gives the value in its base
-unit or raises `ValueError` saying what was expected. Bounds are the setting's, and are checked where it is declared.
+Each reader accepts a value of a TOML file or a text (an environment variable, a flag). It returns the value in its base
+unit or raises `ValueError` with the expected form. The declaration of a setting has its bounds, and checks them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Kind = Literal[
 
 
 class Address(NamedTuple):
-    """Where a server listens; port 0 takes any free one."""
+    """The address of a server that listens; port 0 selects any free one."""
 
     host: str
     port: int
@@ -78,7 +78,7 @@ _LISTEN = re.compile(rf"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>{_LABEL}(\.{_LAB
 
 
 def duration(value: object) -> float:
-    """Seconds from `500ms`, `5s`, `1h30m`, `2d`, or a plain number of seconds."""
+    """Return seconds from `500ms`, `5s`, `1h30m`, `2d`, or a plain number of seconds."""
     expected = "a duration such as 500ms, 5s, 1h30m or 2d"
     if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
         text, seconds, position = value.strip(), 0.0, 0
@@ -95,7 +95,7 @@ def duration(value: object) -> float:
 
 
 def size(value: object) -> int:
-    """Bytes from `512MiB`, `1GB`, or a plain number of bytes. KiB counts in 1024, kB in 1000."""
+    """Return bytes from `512MiB`, `1GB`, or a plain number of bytes. A KiB has 1024, a kB 1000."""
     expected = "a size such as 512MiB, 1GiB or 2GB"
     if isinstance(value, str):
         match = _SIZE.fullmatch(value.strip())
@@ -106,7 +106,7 @@ def size(value: object) -> int:
 
 
 def rate(value: object) -> float:
-    """Events a day from `1/day`, `3/week`, `1/month` (of 30 days)."""
+    """Return events per day from `1/day`, `3/week`, `1/month` (of 30 days)."""
     match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
     if not match:
         raise ValueError("a rate such as 1/day, 3/week, 1/month or 0.5/hour")
@@ -114,7 +114,7 @@ def rate(value: object) -> float:
 
 
 def count(value: object, expected: str = "a whole number") -> int:
-    """A whole number; a text may hold it too."""
+    """Return a whole number, also from a text."""
     if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,18}", value.strip(), re.ASCII):
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -123,19 +123,19 @@ def count(value: object, expected: str = "a whole number") -> int:
 
 
 def number(value: object) -> float:
-    """A finite number; a text may hold it too."""
+    """Return a finite number, also from a text."""
     return _finite(value, "a number")
 
 
 def ratio(value: object) -> float:
-    """A ratio from `0.85` or `85%`."""
+    """Return a ratio from `0.85` or `85%`."""
     if isinstance(value, str) and value.rstrip().endswith("%"):
         return _finite(value.rstrip()[:-1], "a ratio such as 0.85 or 85%") / 100
     return _finite(value, "a ratio such as 0.85 or 85%")
 
 
 def flag(value: object) -> bool:
-    """True or false; a text may say yes, no, on, off, 1 or 0 too."""
+    """Return true or false; a text may also be yes, no, on, off, 1 or 0."""
     if isinstance(value, bool):
         return value
     words = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -145,14 +145,14 @@ def flag(value: object) -> bool:
 
 
 def text(value: object) -> str:
-    """A text on one line."""
+    """Return a text on one line."""
     if isinstance(value, str) and value.isprintable():
         return value
     raise ValueError("a text on one line")
 
 
 def words(value: object) -> tuple[str, ...]:
-    """A list of names; a text separates them by commas."""
+    """Return a list of names; a text separates them by commas."""
     if isinstance(value, str):
         value = [word.strip() for word in value.split(",") if word.strip()]
     if isinstance(value, list) and all(isinstance(word, str) and word for word in value):
@@ -163,7 +163,7 @@ def words(value: object) -> tuple[str, ...]:
 
 
 def table(value: object) -> dict[str, str | bool | int | float]:
-    """Names with values; a text has them as `NAME=VALUE`, separated by commas."""
+    """Return names with values; a text has them as `NAME=VALUE`, separated by commas."""
     expected = "names with values, in a text NAME=VALUE, separated by commas"
     if isinstance(value, str):
         pairs = [part.partition("=") for part in value.split(",") if part.strip()]
@@ -179,7 +179,7 @@ def table(value: object) -> dict[str, str | bool | int | float]:
 
 
 def tables(value: object) -> tuple[Table, ...]:
-    """Tables; a text has them as a list of objects in JSON."""
+    """Return tables; a text has them as a list of objects in JSON."""
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else []
@@ -191,7 +191,7 @@ def tables(value: object) -> tuple[Table, ...]:
 
 
 def path(value: object) -> Path:
-    """A path; `~` is the home directory."""
+    """Return a path; `~` is the home directory."""
     if isinstance(value, str) and value and "\0" not in value:
         try:
             return Path(value).expanduser()
@@ -201,7 +201,7 @@ def path(value: object) -> Path:
 
 
 def file(value: object) -> Path | None:
-    """The path of a file; empty for none. `~` is the home directory."""
+    """Return the path of a file; None for an empty text. `~` is the home directory."""
     try:
         return None if value == "" else path(value)
     except ValueError as error:
@@ -209,7 +209,7 @@ def file(value: object) -> Path | None:
 
 
 def address(value: object) -> Address:
-    """A listening address from `127.0.0.1:9464` or `[::1]:9464`."""
+    """Return a listening address from `127.0.0.1:9464` or `[::1]:9464`."""
     match = _LISTEN.fullmatch(value.strip()) if isinstance(value, str) else None
     if not match or int(match["port"]) > 65535:
         raise ValueError("an address and a port such as 127.0.0.1:9464 or [::1]:9464")
@@ -217,7 +217,7 @@ def address(value: object) -> Address:
 
 
 def _plain(value: str) -> str | bool | int | float:
-    """What a value is when a text says it."""
+    """Return the value that a text stands for."""
     if value.lower() in {"true", "false"}:
         return value.lower() == "true"
     if not _NUMBER.fullmatch(value):

@@ -1,4 +1,4 @@
-"""The settings of what publishes records on a machine: the agent, traces and sources of performance."""
+"""The settings of the producers on a machine: the agent, traces and sources of performance."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class AgentSettings(Section, table="agent"):
 
 
 class RedactionSettings(Section, table="redaction"):
-    """Secrets in what is recorded."""
+    """Secrets in recorded data."""
 
     enabled = Flag(
         "true",

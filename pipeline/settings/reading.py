@@ -1,4 +1,4 @@
-"""Where settings come from: `laggard.toml`, then the environment, then flags; the later one wins."""
+"""Reads settings from `laggard.toml`, then the environment, then flags; later ones win."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONFIG_VARIABLE = "LAGGARD_CONFIG"
 
 MAX_FILE_BYTES = 1 << 20
 
-# A Kubernetes service called `laggard...` puts such variables into every pod of its namespace.
+# A Kubernetes service called `laggard...` adds these variables to every pod of its namespace.
 _SERVICE_LINK = re.compile(r"LAGGARD_(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
 
 Read = TypeVar("Read")
@@ -33,10 +33,10 @@ SectionT = TypeVar("SectionT", bound=Section)
 
 
 class SettingError(ValueError):
-    """Settings that are not usable.
+    """Settings are invalid.
 
     Attributes:
-        problems: one sentence each: which setting, where, its value, and what was expected.
+        problems: one sentence each, with the setting, its place, its value, and the expected one.
 
     """
 
@@ -47,9 +47,9 @@ class SettingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One value as it was found: for which name, what, and where (`laggard.toml:3`, `--interval`).
+    """One given value: its name, the value, and its place (`laggard.toml:3`, `--interval`).
 
-    `within` has the places of what it holds, by name, where it is more than one line: `sources[0].interval`.
+    For a value on several lines, `within` has the places of its parts, by name: `sources[0].interval`.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Settings:
     Attributes:
         config: the configuration file that was read, None without one.
         declared: the settings, in the order of the documentation.
-        sources: the tables `[[sources]]`, valid as well.
+        sources: the tables `[[sources]]`, also valid.
 
     """
 
@@ -90,7 +90,7 @@ class Settings:
         return Section(self._values).value(setting)
 
     def place(self, setting: Setting[Any]) -> str:
-        """Return where its value was found: `laggard.toml:3`, `LAGGARD_HOST`, `--set`, `default`."""
+        """Return the place of its value: `laggard.toml:3`, `LAGGARD_HOST`, `--set`, `default`."""
         return Section(self._values, self._places).place(setting)
 
 
@@ -103,15 +103,15 @@ def read(
     """Read the settings of some sections.
 
     Args:
-        sections: which, in the order of the documentation.
-        config: the configuration file, which must exist; by default `$LAGGARD_CONFIG`, else the first one there of
-            `./laggard.toml`, `~/.config/laggard/laggard.toml` and `/etc/laggard/laggard.toml`. It is refused where
+        sections: the sections, in the order of the documentation.
+        config: the configuration file, which must exist; by default `$LAGGARD_CONFIG`, otherwise the first existing one
+            of `./laggard.toml`, `~/.config/laggard/laggard.toml` and `/etc/laggard/laggard.toml`. It is rejected if
             other users could have written it, see `trusted.py`.
         environ: the environment, `os.environ` by default.
-        flags: what the command line gives, the last one wins.
+        flags: the values of the command line, the last one wins.
 
     Raises:
-        SettingError: with everything that is wrong, not only the first.
+        SettingError: settings are invalid. It lists all problems, not only the first.
 
     """
     declared = {setting.name: setting for section in sections for setting in section.declared()}
@@ -155,7 +155,7 @@ def read(
 
 
 def parse_assignment(text: str, flag: str = "--set") -> Given:
-    """`gaussian.context=4h` as it follows `--set`. Raises `SettingError`."""
+    """Parse the argument of `--set`, such as `gaussian.context=4h`. Raises `SettingError`."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise SettingError([f"{flag} {text}: expected NAME=VALUE such as gaussian.context=4h"])
@@ -163,14 +163,14 @@ def parse_assignment(text: str, flag: str = "--set") -> Given:
 
 
 def config_paths(environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where a configuration file is looked for, in this order."""
+    """Return the paths that may have a configuration file, in the order of the search."""
     base = Path(environ.get("XDG_CONFIG_HOME", ""))
     own = base if base.is_absolute() else Path(environ.get("HOME", "/")) / ".config"
     return Path("laggard.toml"), own / "laggard/laggard.toml", Path("/etc/laggard/laggard.toml")
 
 
 def suggestion(name: str, declared: Iterable[str]) -> str:
-    """`; did you mean 'gaussian.context'?`, or nothing where no setting is called alike."""
+    """Return `; did you mean 'gaussian.context'?`, or nothing if no setting has a similar name."""
     close = difflib.get_close_matches(name, declared, n=1)
     if not close:
         last = name.rpartition(".")[2]
@@ -206,7 +206,7 @@ def _sources(tables: Value, given: Given, problems: list[str]) -> list[Source]:
 
 
 def _source(index: int, table: Mapping[str, object], given: Given, problems: list[str]) -> Source | None:
-    """Return one table, None where something is wrong with one of its keys: `problems` get it."""
+    """Return one table, None if one of its keys is wrong: `problems` get it."""
     from laggard.pipeline.settings import sources  # noqa: PLC0415 - see above
 
     if "kind" not in table:
@@ -247,7 +247,7 @@ def _source(index: int, table: Mapping[str, object], given: Given, problems: lis
 
 
 def _within(given: Given, index: int, key: str) -> str:
-    """Where a key of a table stands, as far as that is known."""
+    """Return the most exact known place of a key of a table."""
     table = f"{given.name}[{index}]"
     return given.within.get(f"{table}.{key}") or given.within.get(table) or given.place
 
@@ -323,7 +323,7 @@ def _flat(table: Mapping[str, object], prefix: str, declared: Container[str]) ->
 
 
 def _lines(text: str) -> dict[str, int]:
-    """On which line each key stands, as far as a look at single lines can tell."""
+    """Return the line of each key, as a scan of single lines finds it."""
     lines: dict[str, int] = {}
     table = ""
     counts: Counter[str] = Counter()

@@ -29,7 +29,7 @@ def secret(settings: Settings, itself: Setting[str], file: Setting[Path | None],
 
 
 def first_line(path: Path) -> str:
-    """The secret in a file. Raises OSError, or ValueError saying what was expected."""
+    """Return the secret in a file. Raises OSError, or ValueError with the expected content."""
     with path.open("rb") as file:
         content = file.read(MAX_SECRET_BYTES + 1)
     try:

@@ -26,7 +26,7 @@ _A_NAME: Final = f"a name of 1 to {_MAX_KEY} characters"
 
 @contextmanager
 def _unheard() -> Iterator[None]:
-    """Threads that begin meanwhile hear no signals: numpy's own would take ^C from the one that waits for it."""
+    """Block signals in threads that start meanwhile: numpy's own threads would take ^C from the thread that waits."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         yield
@@ -45,12 +45,12 @@ def _check_url(value: str) -> None:
 
 
 def check_urls(values: Sequence[str]) -> None:
-    """Raise `ValueError` where one of these is not the address of a page."""
+    """Raise `ValueError` if one of these is not the address of a page."""
     expected = "addresses such as http://web-1:8000/metrics"
     for value in values:
         try:
             parts = urllib.parse.urlsplit(value)
-            parts.port  # noqa: B018 - raises ValueError for what is no port
+            parts.port  # noqa: B018 - raises ValueError for an invalid port
         except ValueError:
             raise ValueError(expected) from None
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.fragment or not value.isascii():
@@ -80,10 +80,10 @@ class Source(Section):
     """A table `[[sources]]`; a subclass for each kind has its other keys."""
 
     help: ClassVar[str]
-    """What its kind is."""
+    """The description of its kind."""
 
     needs: ClassVar[tuple[str, ...]] = ()
-    """The keys of its kind that it must have."""
+    """The keys that its kind requires."""
 
     kind = Choice("", "The kind of the source.", choices=("prometheus", "lines", "log"))
     application = Text("", "The application that it measures.", check=_check_key)
@@ -101,12 +101,12 @@ class Source(Section):
 
     @property
     def key(self) -> tuple[KeyedBy, str]:
-        """What it is about: an application or a pool, and which."""
+        """The kind of its key, an application or a pool, and the key."""
         return "application", self.application
 
     @property
     def performs(self) -> bool:
-        """Whether it publishes the performance of its application, which has one such source."""
+        """Whether it publishes the performance of its application. An application has only one such source."""
         return True
 
     @classmethod
@@ -115,7 +115,7 @@ class Source(Section):
         return ("application", *cls.needs)
 
     def wrong(self) -> Contradictions:
-        """Return what is wrong with it as a whole: the key, and what was expected."""
+        """Return the problems of the whole table: the key, and the expected value."""
         if not self.key[1]:
             yield Source.application, _A_NAME
             return
@@ -126,7 +126,7 @@ class Source(Section):
         yield from self.contradictions()
 
     def contradictions(self) -> Contradictions:
-        """Return what is wrong with several of its keys together."""
+        """Return the contradictions between several of its keys."""
         return iter(())
 
 
@@ -252,7 +252,7 @@ class PrometheusSource(_OfPools):
         return self.measures_requests or bool(self.queries)
 
     def contradictions(self) -> Contradictions:
-        """Return what is wrong with several of its keys together."""
+        """Return the contradictions between several of its keys."""
         cls = PrometheusSource
         if bool(self.targets) == bool(self.server):
             yield cls.targets, "either targets, the pages to read, or server, a Prometheus to ask"
@@ -341,7 +341,7 @@ class LogSource(Source):
     )
 
     def contradictions(self) -> Contradictions:
-        """Return what is wrong with its format or paths."""
+        """Return the problems of its format or paths."""
         with _unheard():
             from laggard.producers.sources.access_log.parsers import parser_of  # noqa: PLC0415 - most have no sources
             from laggard.producers.sources.access_log.tail import compressed  # noqa: PLC0415
@@ -355,11 +355,11 @@ class LogSource(Source):
 
 
 BY_KIND: Final[Mapping[str, type[Source]]] = {"prometheus": PrometheusSource, "lines": LinesSource, "log": LogSource}
-"""All kinds. `measuring.py` opens the sources of each."""
+"""All kinds. `measuring.py` creates the sources of each."""
 
 
 def wrong_together(sources: Sequence[Source]) -> Iterator[tuple[Source, Setting[Any], str]]:
-    """Return what is wrong with several sources together: the later one, its key, and what was expected."""
+    """Return the contradictions between sources: the later source, its key, and the expected value."""
     alone: dict[tuple[str, str], Source] = {}
     named: dict[tuple[str, str, str], Source] = {}
     for source in sources:
