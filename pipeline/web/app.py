@@ -1,4 +1,4 @@
-"""The application behind the port: metrics for Prometheus, health for an orchestrator, marks from anybody here."""
+"""The application of the worker's port: metrics for Prometheus, health for an orchestrator, and marks of users."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _PAGE = """<!doctype html>
 
 @dataclass(frozen=True, slots=True)
 class _App:
-    """The end points; `create_app` says what the parts are."""
+    """The endpoints; for the fields see `create_app`."""
 
     listen: Listen
     registry: CollectorRegistry
@@ -83,11 +83,11 @@ class _App:
             )
         )
 
-    # Not a coroutine, so that it runs in a thread: a scrape must not keep a probe waiting.
+    # Not a coroutine, so that it runs in a thread: a scrape must not delay a probe.
     def metrics(self, request: Request) -> Response:
         try:
             _, media_type = choose_encoder(request.headers.get("accept", ""))
-        except (ValueError, TypeError):  # prometheus_client's answers to a version that is none
+        except (ValueError, TypeError):  # prometheus_client raises these for an invalid version
             _, media_type = choose_encoder("")
         open_metrics = media_type.startswith("application/openmetrics-text")
         body = write_metrics(self.registry.collect(), open_metrics=open_metrics)
@@ -141,17 +141,17 @@ def create_app(
     allowance: Allowance | None = None,
     page_token: str = "",
 ) -> ASGIApp:
-    """The application that `serve` puts behind the port.
+    """Return the application for `serve`.
 
     Args:
-        listen: where it will listen; decides which `Host` it answers to and whether it asks for a token.
-        registry: what `/metrics` shows.
-        recovering: what is still to be done before the state is what it was, and how much of it; empty when ready.
-        append: puts a mark on the bus, durably; may raise `BusError`.
-        host: this machine's name in records, a mark's host where it names none.
-        clock: now, seconds since the Unix epoch.
-        allowance: how many marks may come.
-        page_token: what marks need where `listen` has no token; empty for nothing.
+        listen: its address; decides which `Host` it accepts and whether it requires a token.
+        registry: the metrics of `/metrics`.
+        recovering: returns what remains to be recovered, and how much of it; empty when ready.
+        append: writes a mark to the bus, durably; may raise `BusError`.
+        host: this machine's name in records, and the default host of a mark.
+        clock: returns the time, seconds since the Unix epoch.
+        allowance: the limit of marks.
+        page_token: the token for marks if `listen` has none; empty for none.
 
     """
     asks = bool(listen.token or page_token)

@@ -1,4 +1,4 @@
-"""Reading the body of a request, within a time and a size."""
+"""Reads the body of a request, within limits of time and size."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ BODY_TIMEOUT_S: Final = 10.0
 
 
 async def read_json_body(request: Request, most: int) -> bytes:
-    """The bytes of a body that says it is JSON.
+    """Return the bytes of a body that is declared as JSON.
 
     Args:
-        request: whose.
-        most: bytes that it may have.
+        request: the request.
+        most: the most bytes of the body.
 
     Raises:
-        RequestError: it says that it is something else, is too long, does not come, or ends early.
+        RequestError: the body is declared as something else, is too long, does not come, or ends early.
 
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()

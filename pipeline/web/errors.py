@@ -1,4 +1,4 @@
-"""What the port answers when it refuses: one JSON form for every error."""
+"""Answers to rejected requests: one JSON form for every error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RequestError(Exception):
-    """A request that is refused: its HTTP status, what is wrong with it, and what was expected instead."""
+    """A rejected request: its HTTP status, the error, and what was expected."""
 
     def __init__(self, status: int, error: str, expected: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(error)
@@ -27,20 +27,20 @@ class RequestError(Exception):
         self.headers = headers
 
     def response(self) -> JSONResponse:
-        """The answer to send: `{"error": ..., "expected": ...}`."""
+        """Return the answer: `{"error": ..., "expected": ...}`."""
         return JSONResponse({"error": self.error, "expected": self.expected}, self.status, self.headers)
 
 
 def too_often(error: str, expected: str, wait_s: float) -> RequestError:
-    """Status 429, with how long to wait."""
+    """Return an error with status 429, and the time to wait."""
     return RequestError(429, error, expected, {"Retry-After": str(math.ceil(wait_s))})
 
 
 def handlers(paths: str) -> dict[Any, ExceptionHandler]:
-    """What an application answers to each error, as Starlette's `exception_handlers`.
+    """Return the answers of an application to errors, as Starlette's `exception_handlers`.
 
     Args:
-        paths: what was expected where a path is not there: "a path that GET / lists".
+        paths: what was expected instead of a missing path: "a path that GET / lists".
 
     """
 
@@ -56,7 +56,7 @@ def handlers(paths: str) -> dict[Any, ExceptionHandler]:
         return RequestError(error.status_code, f"{request.method} {path}: {error.detail}", expected, headers).response()
 
     async def internal_error(_: Request, error: Exception) -> Response:  # noqa: ARG001 - its text stays in the log
-        # The server closes the connection after an exception, and a client that keeps it alive has to know.
+        # The server closes the connection after an exception. Clients that keep it alive must know.
         return RequestError(500, "internal error", "see laggard's log", {"Connection": "close"}).response()
 
     return {RequestError: refused, HTTPException: http_error, Exception: internal_error}

@@ -1,4 +1,4 @@
-"""What stands before every request: the right host, the right caller, the right origin."""
+"""The checks before every request: the right host, the right caller, the right origin."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from laggard.pipeline.web.listen import Listen
 
 HEALTH = ("/-/healthy", "/-/ready")
-"""Paths that need no token: an orchestrator's probe carries none, and they tell nothing but a state."""
+"""Paths without a token: an orchestrator's probe has none, and they show only a state."""
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-"""That change nothing."""
+"""Methods that change nothing."""
 
 SECURITY_HEADERS = {
     "Cache-Control": "no-store",
@@ -39,10 +39,10 @@ _HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:\[\]/@]+))(?::[
 
 
 class Secured(ABC):
-    """ASGI wrapper that refuses what `check` refuses, and adds headers to every answer, a refusal too.
+    """ASGI wrapper that rejects requests by `check`, and adds headers to every answer, also to a rejection.
 
     Parameters:
-        app: what is behind it.
+        app: the wrapped application.
 
     """
 
@@ -50,7 +50,7 @@ class Secured(ABC):
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or refuse it."""
+        """Serve one request, or reject it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -69,25 +69,25 @@ class Secured(ABC):
 
     @abstractmethod
     def check(self, scope: Scope, headers: Headers) -> None:
-        """Raises `RequestError` for a request that is refused."""
+        """Raise `RequestError` for a request to reject."""
 
     @abstractmethod
     def secure(self, scope: Scope, headers: MutableHeaders) -> None:
-        """Adds headers to an answer."""
+        """Add headers to an answer."""
 
 
 class Guard(Secured):
-    """What stands before the worker's port, which programs ask.
+    """Guards the worker's port, whose clients are programs.
 
-    A page that a user of this machine has open can send requests to loopback. Its name may even be made to resolve to
-    127.0.0.1 (DNS rebinding), and then it can read the answers too; but it cannot change what the browser says in
-    `Host` and `Origin`. With a token there is nothing that a browser would send by itself, so that behind one any
-    `Host` is served: a scraper may know this machine by a name that it does not know itself.
+    A page in a browser of this machine can send requests to loopback. Its name may even resolve to 127.0.0.1 (DNS
+    rebinding), and then it can also read the answers. But it cannot change the browser's `Host` and `Origin`. A token
+    is nothing that a browser would send by itself, so with a token any `Host` is served: a scraper may use a name of
+    this machine that the machine itself does not know.
 
     Parameters:
-        app: what is behind it.
-        listen: where it listens; with a token, all but health needs that.
-        page_token: what changes something needs where there is no such token: the page's; empty for nothing.
+        app: the wrapped application.
+        listen: its address; with a token, all requests except for health need it.
+        page_token: the page's token, which requests that change something need if `listen` has none; empty for none.
 
     """
 
@@ -98,7 +98,7 @@ class Guard(Secured):
         self._page_token = digest(page_token) if page_token else None
 
     def check(self, scope: Scope, headers: Headers) -> None:
-        """The host, the token, the origin."""
+        """Check the host, the token and the origin."""
         host = headers.get("host", "")
         wanted = bool(self._listen.token)
         if not wanted and not self._serves(host):
@@ -120,7 +120,7 @@ class Guard(Secured):
             raise RequestError(401, "no valid token", expected, {"WWW-Authenticate": "Bearer"})
 
     def secure(self, scope: Scope, headers: MutableHeaders) -> None:  # noqa: ARG002 - as in the base class
-        """The same for every answer."""
+        """Add the same headers to every answer."""
         for name, value in SECURITY_HEADERS.items():
             headers.setdefault(name, value)
 
@@ -130,13 +130,13 @@ class Guard(Secured):
 
 
 def name_of(host: str) -> str:
-    """The name in a `Host` header, without its port and brackets; empty where it is malformed."""
+    """Return the name in a `Host` header, without its port and brackets; empty if it is malformed."""
     match = _HOST.fullmatch(host)
     return (match["v6"] or match["name"]).lower() if match else ""
 
 
 def is_loopback(name: str) -> bool:
-    """Whether a name in a `Host` header can only be this machine's own, whatever a name server says."""
+    """Return whether a name in a `Host` header is surely this machine's own, without a name server."""
     try:
         return name == "localhost" or ipaddress.ip_address(name).is_loopback
     except ValueError:
@@ -144,23 +144,23 @@ def is_loopback(name: str) -> bool:
 
 
 def digest(secret: str) -> bytes:
-    """What is kept of a secret, and compared: of one length for all."""
+    """Return the digest of a secret, which is stored and compared: of one length for all."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
 def same(shown: str, kept: bytes) -> bool:
-    """Whether a secret is the one whose digest this is, in a time that does not depend on where they differ."""
+    """Return whether a secret has this digest, in a time that does not depend on the position of a difference."""
     return hmac.compare_digest(digest(shown), kept)
 
 
 def bearer(headers: Headers) -> str:
-    """The token in `Authorization: Bearer`; empty where there is none."""
+    """Return the token in `Authorization: Bearer`; empty if there is none."""
     scheme, _, shown = headers.get("authorization", "").partition(" ")
     return shown.strip() if scheme.lower() == "bearer" else ""
 
 
 def cross_site(headers: Headers) -> bool:
-    """Whether a browser says that a page of another site sent this."""
+    """Return whether the browser's headers show that a page of another site sent this request."""
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return True
     origin = headers.get("origin")

@@ -1,4 +1,4 @@
-"""How often something may be done, and how much at once: by each client, and by all together."""
+"""Limits of rate and concurrency: for each client, and for all together."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MOST_KEYS = 4096
-"""That are remembered at once; the one that was heard of least recently is forgotten, and starts afresh."""
+"""The most keys that are remembered; the least recently used one is forgotten, and starts afresh."""
 
 
 class Bucket:
-    """A token bucket: so many at once, and so many a second for ever. Safe to use from several threads.
+    """A token bucket: a burst at once, and a rate forever. Thread-safe.
 
     Parameters:
-        burst: how many at once.
-        per_s: how many a second.
-        clock: seconds on a clock that never steps.
+        burst: the most uses at once.
+        per_s: the lasting uses per second.
+        clock: returns seconds on a clock that never steps.
 
     """
 
@@ -34,7 +34,7 @@ class Bucket:
         self._lock = threading.Lock()
 
     def take(self) -> float:
-        """Take one. Returns 0, or where none is left, how many seconds it is until the next; then nothing is taken."""
+        """Use one token, and return 0; if none is left, return the seconds until the next one."""
         with self._lock:
             now = self._clock()
             self._left = min(self._burst, self._left + (now - self._at) * self._per_s)
@@ -46,13 +46,13 @@ class Bucket:
 
 
 class Buckets:
-    """One bucket for each key, such as an address. Safe to use from several threads.
+    """One bucket for each key, such as an address. Thread-safe.
 
     Parameters:
-        burst: how many at once, by one key.
-        per_s: how many a second, by one key.
-        clock: seconds on a clock that never steps.
-        most: keys that are remembered.
+        burst: the most uses at once, by one key.
+        per_s: the lasting uses per second, by one key.
+        clock: returns seconds on a clock that never steps.
+        most: the most keys that are remembered.
 
     """
 
@@ -67,7 +67,7 @@ class Buckets:
         return len(self._buckets)
 
     def of(self, key: str) -> Bucket:
-        """The bucket of a key."""
+        """Return the bucket of a key."""
         with self._lock:
             bucket = self._buckets.get(key)
             if bucket is None:
@@ -79,11 +79,11 @@ class Buckets:
 
 
 class Slots:
-    """How much goes on at once. One client has at most half of it. For one thread.
+    """Slots of concurrent work. One client has at most half of them. Not thread-safe.
 
     Parameters:
-        most: how much, of all clients together.
-        name: what goes on, for errors: `requests`.
+        most: the number of slots, for all clients together.
+        name: the kind of work, for errors: `requests`.
 
     """
 
@@ -99,11 +99,11 @@ class Slots:
         """Hold a slot of a client.
 
         Args:
-            client: by which it is counted.
-            shared: whether many clients are behind this one, as behind a proxy; then only the bound over all counts.
+            client: the client.
+            shared: whether it stands for many clients, such as a proxy; then only the limit of all clients counts.
 
         Raises:
-            RequestError: status 503: none is left.
+            RequestError: status 503, since no slot is free.
 
         """
         most = self._most if shared else self._most // 2
@@ -120,7 +120,7 @@ class Slots:
 
 
 def client_of(peer: str) -> str:
-    """Return what counts as one client: of IPv6 a network of 64 bits, which is what one customer gets."""
+    """Return the unit that counts as one client: for IPv6 a network of 64 bits, which is what one customer gets."""
     try:
         address = ipaddress.ip_address(peer)
     except ValueError:

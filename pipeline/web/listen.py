@@ -1,4 +1,4 @@
-"""Where a port listens, and who may ask there: loopback freely, anything else only with a token."""
+"""The address of a port, and access to it: loopback freely, any other address only with a token."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Address, Settings
 
 MINIMUM_TOKEN = 16
-"""Characters of the shortest token that is accepted."""
+"""The fewest characters of a token."""
 
 _TOKEN = re.compile(r"[!-~]+")
 
 
 class ListenError(Exception):
-    """The port cannot be opened as configured; the message names the setting and says what to do."""
+    """The port cannot be opened as configured; the message names the setting and the remedy."""
 
 
 def check_token(token: str, setting: str) -> None:
-    """Raises `ListenError` for a token that is not empty and weak, or that no header can carry."""
+    """Raise `ListenError` for a token that is too short, or that no header can carry; an empty one is fine."""
     if token and (len(token) < MINIMUM_TOKEN or not _TOKEN.fullmatch(token)):
         raise ListenError(
             f"{setting}: expected at least {MINIMUM_TOKEN} printable ASCII characters without blanks, "
@@ -38,11 +38,11 @@ class Listen:
     """A checked address to listen on.
 
     Attributes:
-        address: as configured.
-        resolved: what its host resolves to, as (family, socket address).
+        address: the configured address.
+        resolved: its resolved addresses, as (family, socket address).
         loopback: whether only this machine can reach all of them.
-        token: what a caller must show as `Authorization: Bearer`; empty for nothing.
-        setting: the name of the setting that holds the address.
+        token: the token that callers need as `Authorization: Bearer`; empty for none.
+        setting: the name of the setting of the address.
 
     """
 
@@ -54,7 +54,7 @@ class Listen:
 
     @classmethod
     def resolve(cls, address: Address, token: str = "") -> Listen:
-        """Look the worker's address up and check it and its token, settings `web.listen` and `web.token`.
+        """Resolve the worker's address, and check it and its token, settings `web.listen` and `web.token`.
 
         Raises:
             ListenError: it does not resolve, can be reached from elsewhere without a token, or the token is weak.
@@ -66,14 +66,14 @@ class Listen:
 
     @classmethod
     def resolve_page(cls, address: Address, *, asks: bool) -> Listen:
-        """Look the page's address up and check it, setting `serve.listen`.
+        """Resolve the page's address and check it, setting `serve.listen`.
 
         Args:
-            address: where it is served.
-            asks: whether callers are asked who they are.
+            address: the page's address.
+            asks: whether callers must authenticate.
 
         Raises:
-            ListenError: it does not resolve, or can be reached from elsewhere and asks nobody.
+            ListenError: it does not resolve, or can be reached from elsewhere without authentication.
 
         """
         keys = () if asks else ("serve.token", "serve.proxies")
@@ -94,8 +94,8 @@ class Listen:
             except OSError as error:
                 refused = error
             else:
-                # Connections inherit it. Without, each answer waits 40 ms for the acknowledgement of its headers:
-                # asyncio sets it only on sockets that were opened with the protocol named.
+                # Connections inherit it. Without it each answer waits 40 ms for the acknowledgement of its headers:
+                # asyncio sets it only on sockets that were opened with an explicit protocol.
                 opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 return opened
         raise ListenError(
@@ -104,14 +104,14 @@ class Listen:
 
 
 def worker_listen(settings: Settings) -> Listen:
-    """Where the worker serves metrics. Raises `ListenError` where that is nowhere, or open to anybody."""
+    """Return the worker's address. Raises `ListenError` if it does not resolve, or is open to everyone."""
     return Listen.resolve(settings[WebSettings].listen, settings[WebSettings].token)
 
 
 def _looked_up(
     address: Address, setting: str, wanted: tuple[str, ...]
 ) -> tuple[tuple[tuple[socket.AddressFamily, tuple[Any, ...]], ...], bool]:
-    """What an address resolves to, and whether all of that is loopback; `wanted` are the settings it needs if not."""
+    """Return the resolved addresses, and whether all are loopback; `wanted` are the settings to suggest if not."""
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -131,7 +131,7 @@ def _looked_up(
 def _advice(error: OSError, port: int, setting: str) -> str:
     match error.errno:
         case errno.EADDRINUSE:
-            free = port + 10 if port <= 65525 else port - 10  # not the next one: page and metrics are neighbours
+            free = port + 10 if port <= 65525 else port - 10  # not the next one: page and metrics have adjacent ports
             return (
                 "another program, perhaps another laggard, has it; "
                 f"stop that one or set {setting} to another port, such as {free}, or to 0 for any free one"

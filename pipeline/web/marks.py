@@ -1,4 +1,4 @@
-"""Reading a mark that was posted: the body's bytes in, a mark out, or what is wrong with them."""
+"""Reads posted marks: returns a mark for the bytes of a body, or rejects them with the error."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_BODY_BYTES = 64 * 1024
-"""Of a mark's JSON: the longest note fits, escaped."""
+"""The most bytes of a mark's JSON: the longest note fits, escaped."""
 MAX_AHEAD_S = 300.0
-"""How far in the future a mark may lie: clocks differ, but nobody has felt tomorrow's slowness."""
+"""The most seconds that a mark may lie in the future, since clocks differ."""
 
 MARKS_AT_ONCE = 60
-"""So many marks are taken at once ..."""
+"""The most marks at once."""
 
 MARKS_PER_S = 1.0
-"""... and so many a second for ever: each is a record that every worker ranks for, and none of them is ever deleted
-early."""
+"""The lasting marks per second: every worker computes a ranking for each, and none is deleted early."""
 
 _EXPECTED = '{"note": text, "ts": seconds since the Unix epoch (optional), "host": text (optional)}'
 
 
 class Allowance:
-    """How many marks may still come: fills up with time. Safe to use from several threads.
+    """The limit of marks, which refills with time. Thread-safe.
 
     Args:
-        clock: seconds on a clock that never steps.
+        clock: returns seconds on a clock that never steps.
 
     """
 
@@ -41,7 +40,7 @@ class Allowance:
         self._bucket = Bucket(MARKS_AT_ONCE, MARKS_PER_S, clock)
 
     def take(self) -> None:
-        """Take one. Raises `RequestError` where none is left."""
+        """Use one mark. Raises `RequestError` if none is left."""
         if wait_s := self._bucket.take():
             raise too_often("too many marks", f"at most {MARKS_AT_ONCE} at once, and {MARKS_PER_S:g} a second", wait_s)
 
@@ -51,11 +50,11 @@ def read_mark(body: bytes, host: str, now: float) -> Mark:
 
     Args:
         body: JSON in UTF-8.
-        host: the mark's host where the body names none.
-        now: the mark's time where the body names none, seconds since the Unix epoch.
+        host: the mark's host if the body has none.
+        now: the mark's time if the body has none, seconds since the Unix epoch.
 
     Raises:
-        RequestError: naming the field, what it holds, and what was expected.
+        RequestError: the mark is invalid. It names the field, its value, and what was expected.
 
     """
     try:
@@ -70,10 +69,10 @@ def read_mark(body: bytes, host: str, now: float) -> Mark:
 
 
 def checked_mark(host: object, ts: object, note: object, now: float) -> Mark:
-    """A mark of fields that came from outside; `now` in seconds since the Unix epoch.
+    """Return a mark of untrusted fields; `now` in seconds since the Unix epoch.
 
     Raises:
-        RequestError: naming the field, what it holds, and what was expected.
+        RequestError: a field is invalid. It names the field, its value, and what was expected.
 
     """
     try:

@@ -1,4 +1,4 @@
-"""Running the application: uvicorn in a thread of its own, with the socket opened before it starts."""
+"""Runs the application: uvicorn in a thread of its own, with a socket that is opened before it starts."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
     from laggard.pipeline.web.listen import Listen
 
 _STOPPING_S = 2
-"""How long requests in flight may take to end."""
+"""The most seconds in which requests in flight may end."""
 _TICK_S = 1.0
-"""How long it may take until the event is seen, and how old the `Date` of an answer may be."""
+"""The most seconds until the event is noticed, and the greatest age of the `Date` of an answer."""
 _ASKING_S = 10.0
-"""How often it is seen whether a connection has asked for anything since the last look."""
+"""The seconds between two checks whether a connection has sent a request."""
 _STUCK_S = 60.0
-"""An answer of which nothing was taken for so long is given up."""
+"""An answer is dropped after this time without progress, in seconds."""
 _WAITING = 128
-"""Connections that may be open beside those whose requests are answered."""
+"""The most open connections without a slot."""
 _LINES_AT_ONCE, _LINES_PER_S = 10, 1 / 60
-"""Lines of one kind in the log."""
+"""The limit of lines of one kind in the log."""
 
 
 class Serving:
     """A running server.
 
     Attributes:
-        url: where it answers, with the port that was really taken.
+        url: its URL, with the actual port.
 
     """
 
@@ -57,7 +57,7 @@ class Serving:
 
     @property
     def turns(self) -> int:
-        """How often its loop has turned: once a second, unless an answer holds it up."""
+        """The number of turns of its loop: one per second, unless an answer blocks it."""
         return self._server.turns
 
     def close(self) -> None:
@@ -76,10 +76,10 @@ class Serving:
 
 
 class _Protocol(H11Protocol):
-    """A connection that is closed when it asks for nothing: a few that only hold on would lock everybody else out.
+    """A connection that is closed when it sends no requests: a few idle ones would lock all others out.
 
-    uvicorn closes idle connections only after their first answer, and one byte now and then keeps them open. Nor does
-    it ever close one that asks for much and takes nothing of it. Where too many are open, one that waits is closed at
+    uvicorn closes idle connections only after their first answer, and a byte now and then keeps them open. It also
+    never closes one that requests much and receives nothing of it. If too many are open, one that waits is closed at
     once, so that a new one always gets in.
     """
 
@@ -90,7 +90,7 @@ class _Protocol(H11Protocol):
         most = self.config.limit_concurrency
         if most is not None and len(self.connections) > most:
             _close_one(cast("Iterable[_Protocol]", self.connections))
-        self.limit_concurrency = None  # uvicorn's would refuse health, too
+        self.limit_concurrency = None  # uvicorn's limit would reject health, too
         self._asked: object = None
         self._left_bytes = 0
         self._stuck_s = 0.0
@@ -98,18 +98,18 @@ class _Protocol(H11Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether it holds no slot: no request is being answered but one for health, which takes no time."""
+        """Whether it holds no slot: it has no request in progress except for health, which takes no time."""
         request = cast("RequestResponseCycle | None", self.cycle)
         return request is None or request.response_complete or self.scope["path"] in HEALTH
 
     def send_400_response(self, msg: str) -> None:
         request = cast("RequestResponseCycle | None", self.cycle)
-        if request is not None:  # what broke off may have been its body: an answer to it would be the second one
+        if request is not None:  # the broken part may be its body: an answer to that would be the second one
             request.disconnected = True
             request.message_event.set()
         try:
             super().send_400_response(msg)
-        except h11.LocalProtocolError:  # it has been answered, or is being answered
+        except h11.LocalProtocolError:  # it has an answer already, or is getting one
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -119,7 +119,7 @@ class _Protocol(H11Protocol):
     def _close_silent(self) -> None:
         request = cast("RequestResponseCycle | None", self.cycle)  # there is none before the first request
         if request is self._asked and (request is None or request.response_complete):
-            self.transport.close()  # once everything is sent
+            self.transport.close()  # after everything is sent
         left_bytes = self.transport.get_write_buffer_size()
         stuck = request is self._asked and 0 < left_bytes == self._left_bytes
         self._stuck_s = self._stuck_s + _ASKING_S if stuck else 0.0
@@ -131,7 +131,7 @@ class _Protocol(H11Protocol):
 
 
 def _close_one(connections: Iterable[_Protocol]) -> None:
-    """Close a connection that waits: the oldest one of the client that has the most of them."""
+    """Close a connection that waits: the oldest one of the client with the most of them."""
     waiting = [each for each in connections if each.waits and not each.transport.is_closing()]
     if waiting:
         by_client = Counter(each.by for each in waiting)
@@ -139,12 +139,12 @@ def _close_one(connections: Iterable[_Protocol]) -> None:
 
 
 class _Limited:
-    """ASGI wrapper that bounds how many requests are answered at once, by one client and by all. Health is free.
+    """ASGI wrapper that limits concurrent requests, of one client and of all. Health is free.
 
     Parameters:
-        app: what answers.
-        most: how many.
-        shared: whether many clients are behind an address.
+        app: the wrapped application.
+        most: the most concurrent requests.
+        shared: returns whether many clients share an address.
 
     """
 
@@ -167,7 +167,7 @@ class _Limited:
 
 
 class _Seldom(logging.Filter):
-    """Lets few lines of one kind into the log: any client may cause as many as it likes."""
+    """Limits the lines of one kind in the log, since any client may cause as many as it likes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -185,9 +185,9 @@ class _Seldom(logging.Filter):
 
 
 class _Server(uvicorn.Server):
-    """A server that also ends with an event, as everything else in the process does, and is idle when it is.
+    """A server that also ends with an event, like everything else in the process, and costs nothing when idle.
 
-    uvicorn's own loop wakes up ten times a second: 0.3 % of a core for nothing.
+    uvicorn's own loop wakes up ten times a second, which uses 0.3 % of a core.
     """
 
     def __init__(self, config: uvicorn.Config, stop: threading.Event, ending: Callable[[], None]) -> None:
@@ -199,11 +199,11 @@ class _Server(uvicorn.Server):
         self.turns = 0
 
     def end(self) -> None:
-        """End at once. For any thread."""
+        """End at once. Thread-safe."""
         self.should_exit = True
-        # Set before `should_exit` is looked at for the first time, so that one of the two sees the other.
+        # `main_loop` sets it before its first check of `should_exit`, so one of the two sees the other.
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # closed, so ended already
+            with contextlib.suppress(RuntimeError):  # closed, so it has already ended
                 self._loop.call_soon_threadsafe(self._ended.set)
 
     async def main_loop(self) -> None:
@@ -219,7 +219,7 @@ class _Server(uvicorn.Server):
 
 
 MOST_REQUESTS = 32
-"""That are answered at once, where no more is said."""
+"""The default of the most concurrent requests."""
 
 
 def serve(
@@ -233,16 +233,16 @@ def serve(
 ) -> Serving:
     """Open the port and serve in a daemon thread until `stop` is set or the result is closed.
 
-    When it returns, connections are accepted already. Normal operation logs nothing; errors go to `uvicorn.error`, few
-    of each kind. Health is answered whatever else is asked, and however many connections are held open.
+    When it returns, connections are already accepted. Normal operation logs nothing; errors go to `uvicorn.error`, few
+    of each kind. Health is answered under any load, and with any number of open connections.
 
     Args:
-        app: what answers.
-        listen: where.
-        stop: ends it.
-        requests: how many are answered at once, half of them of one client; whoever comes then gets status 503.
-        ending: called when it begins to end, so that answers end that would go on.
-        shared: whether many clients are behind an address, as behind a proxy: then all of them may come from it.
+        app: the application.
+        listen: its address.
+        stop: the event that ends it.
+        requests: the most concurrent requests, half of them of one client; further ones get status 503.
+        ending: called when it begins to end, to end answers that would continue.
+        shared: returns whether many clients share an address, such as a proxy's: then one address may use all slots.
 
     Raises:
         ListenError: the address is taken or cannot be used.
@@ -251,7 +251,7 @@ def serve(
     opened = listen.bind()
     config = uvicorn.Config(
         _Limited(app, requests, shared),
-        # The plain ones: nothing here needs what uvloop, httptools or websockets would cost in memory.
+        # The plain ones: uvloop, httptools and websockets would cost memory, and nothing here needs them.
         loop="asyncio",
         http=_Protocol,
         ws="none",
