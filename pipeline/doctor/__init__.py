@@ -1,4 +1,4 @@
-"""`laggard doctor`: what stands in the way of good answers on this machine, and what to do about it."""
+"""`laggard doctor`: the obstacles to good answers on this machine, and their remedies."""
 
 from laggard.pipeline.doctor.finding import Finding, Level
 

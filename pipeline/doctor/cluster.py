@@ -1,4 +1,4 @@
-"""How a bus on Kafka stands: whether and as whom it is reached, and whether topics and groups are as they should be."""
+"""Checks of a bus on Kafka: the connection, the user, the topics and the groups."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
 
 LAG_S = 30.0
-"""Workers that leave records waiting for longer do not keep up."""
+"""Workers do not keep up if records wait longer than this, in seconds."""
 
 _SECRETS = (
     KafkaSettings.password_file,
@@ -45,12 +45,12 @@ _SHOWN = 3
 
 
 def examine_cluster(settings: Settings, options: KafkaOptions) -> Iterator[Finding]:
-    """All checks of a bus on Kafka. Nothing is shown of a secret."""
+    """Run all checks of a bus on Kafka. No secret is shown."""
     yield from secrets(settings)
     found_client = client(options)
     yield found_client
     if found_client.level == "problem":
-        options = replace(options, client="kafka-python")  # which is always there, and looks at the rest
+        options = replace(options, client="kafka-python")  # it is always installed, and checks the rest
     unreachable = why_unreachable(options)
     if unreachable is not None:
         found, _, advice = str(unreachable).rpartition("; ")
@@ -62,7 +62,7 @@ def examine_cluster(settings: Settings, options: KafkaOptions) -> Iterator[Findi
             found_topics = reports(bus, wanted_topics(settings, kafka=True))
             yield topics(found_topics)
             there = [each for each in found_topics if each.partitions is not None]
-            if there or any(each.hidden for each in found_topics):  # of what is missing brokers tell no rights
+            if there or any(each.hidden for each in found_topics):  # brokers report no rights on missing topics
                 yield rights(settings, bus, [each.wanted.spec.name for each in there])
             if any(each.wanted.topic is COUNTERS for each in there):
                 yield from _where_allowed("history", options, history(settings, bus))
@@ -73,7 +73,7 @@ def examine_cluster(settings: Settings, options: KafkaOptions) -> Iterator[Findi
 
 
 def secrets(settings: Settings) -> Iterator[Finding]:
-    """Whether files with secrets are for their owner alone."""
+    """Check that only their owner can read files with secrets."""
     for setting in _SECRETS:
         path = settings.value(setting)
         if path is not None and path.exists() and path.stat().st_mode & 0o077:
@@ -81,7 +81,7 @@ def secrets(settings: Settings) -> Iterator[Finding]:
 
 
 def client(options: KafkaOptions) -> Finding:
-    """Which library workers use."""
+    """Report the library that workers use."""
     there = importlib.util.find_spec("confluent_kafka") is not None
     if options.client == "librdkafka" and not there:
         advice = f"{installing('librdkafka')}, or set kafka.client to auto"
@@ -92,7 +92,7 @@ def client(options: KafkaOptions) -> Finding:
 
 
 def brokers(bus: KafkaBus) -> Finding:
-    """Where the brokers are, and as whom they know us."""
+    """Report the brokers, and the user for which they take us."""
     options, cluster = bus.options, bus.admin.cluster()
     how = [options.security, *([] if options.sasl == "none" else [options.sasl])]
     several = "s" if cluster.brokers != 1 else ""
@@ -105,7 +105,7 @@ def brokers(bus: KafkaBus) -> Finding:
 
 
 def topics(found: Sequence[TopicReport]) -> Finding:
-    """Whether the topics are as they should be."""
+    """Check the topics against the wanted ones."""
     missing = [each.wanted.spec.name for each in found if each.partitions is None and not each.hidden]
     if missing:
         return Finding("topics", "problem", f"missing: {', '.join(missing)}", "`laggard topics create`")
@@ -123,7 +123,7 @@ def topics(found: Sequence[TopicReport]) -> Finding:
 
 
 def rights(settings: Settings, bus: KafkaBus, names: Sequence[str]) -> Finding:
-    """Which of the roles the brokers let this user play."""
+    """Report the roles for which this user has the rights."""
     own, operators = Topics(settings[TopicsSettings].prefix), settings[GeneralSettings].operators
     allowed = bus.admin.topic_operations(names) if names else {}
     of_groups = {group: bus.admin.group_operations(group) for group in own.groups((*operators, INCIDENTS))}
@@ -143,7 +143,7 @@ def rights(settings: Settings, bus: KafkaBus, names: Sequence[str]) -> Finding:
 
 
 def _where_allowed(check: str, options: KafkaOptions, findings: Iterator[Finding]) -> Iterator[Finding]:
-    """What is found; a user that need not know it, as its role has no right to it, is nothing to worry about."""
+    """Yield the findings. If this user lacks the rights, its role does not need them, and that is no problem."""
     try:
         yield from findings
     except Denied:
@@ -151,7 +151,7 @@ def _where_allowed(check: str, options: KafkaOptions, findings: Iterator[Finding
 
 
 def history(settings: Settings, bus: KafkaBus) -> Iterator[Finding]:
-    """What has come of this host."""
+    """Report the newest record of this host."""
     host, now = settings[GeneralSettings].host, time.time()
     topic = Topics(settings[TopicsSettings].prefix).name(COUNTERS)
     partition = bus.partition_of(topic, host)
@@ -173,13 +173,13 @@ def lags(settings: Settings, bus: KafkaBus) -> Iterator[Finding]:
 
 
 def lag(bus: KafkaBus, group: str, topic: str, now: float) -> Finding:
-    """Whether a group has members, and how long its oldest record has waited for one."""
+    """Report whether a group has members, and how long its oldest record has waited for one."""
     members = len(bus.admin.client_ids(group))
     waiting, waited_s = 0, 0.0
     for partition in bus.partitions(topic):
         oldest, end = bus.bounds(partition)
         committed = max(bus.committed(group, partition), oldest)
-        # Behind the last record of a topic that is written to in transactions there are markers.
+        # Transaction markers may follow the last record of a topic.
         first = next((one.ts for one in bus.read(partition, committed, end)), None)
         if first is not None:
             waiting += end - committed

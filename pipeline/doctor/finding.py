@@ -1,4 +1,4 @@
-"""What one check of the doctor found."""
+"""The finding of one check of the doctor."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["ok", "warning", "problem"]
-"""A warning costs some of the evidence or of the safety; with a problem laggard does not work."""
+"""A warning means less evidence or less safety; with a problem laggard does not work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found.
+    """The finding of one check.
 
     Attributes:
-        check: its name.
-        level: how bad it is.
-        found: what there is.
-        advice: what to do about it; empty where nothing is to be done.
+        check: the name of the check.
+        level: the level.
+        found: the observed state.
+        advice: the remedy; empty if none is needed.
 
     """
 

@@ -1,4 +1,4 @@
-"""How laggard itself stands on this machine: its configuration, its disk, its bus, its parts and its port."""
+"""Checks of laggard itself on this machine: its configuration, its disk, its bus, its parts and its port."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from laggard.pipeline.web.listen import Listen
 
 SPARE_BYTES = 64 << 20
-"""Less room than this is a problem at once."""
+"""Less free space than this is a problem at once."""
 
 SILENT_TICKS = 3
-"""An agent that has not been heard for so many ticks, and some seconds, does not publish."""
+"""An agent without a record for this many ticks, and some seconds, does not publish."""
 
 LAG_S = 30.0
-"""A worker that leaves records waiting for longer does not keep up."""
+"""A worker does not keep up if records wait longer than this, in seconds."""
 
 _SILENT_S = 10.0
 _LOOKED_THROUGH = 1000
@@ -56,7 +56,7 @@ _ANSWER_S = 2.0
 
 
 def examine_installation(settings: Settings, proc: Path = Path("/proc")) -> Iterator[Finding]:
-    """All checks of laggard's own installation, with usable settings."""
+    """Run all checks of laggard's own installation, with valid settings."""
     yield configuration(settings)
     yield examine_profilers(settings)
     yield examine_tracing(settings)
@@ -87,7 +87,7 @@ def examine_installation(settings: Settings, proc: Path = Path("/proc")) -> Iter
     if settings.sources:
         yield running("measure", measuring, elsewhere=bus is None)
     yield port("port", lambda: worker_listen(settings), worker, elsewhere=bus is None)
-    yield running("serve", serving, elsewhere=True)  # nothing is missed where nobody looks
+    yield running("serve", serving, elsewhere=True)  # the page may be off on purpose
     yield port("page", lambda: page_listen(settings), serving, elsewhere=bus is None)
 
 
@@ -99,14 +99,14 @@ def _cluster(settings: Settings) -> Iterator[Finding]:
             found, _, advice = problem.partition("; ")
             yield Finding("configuration", "problem", found, advice or "look at that file")
         return
-    assert options is not None  # what is no path is Kafka
+    assert options is not None  # a location that is no path is Kafka
     from laggard.pipeline.doctor.cluster import examine_cluster  # noqa: PLC0415 - most buses are a file
 
     yield from examine_cluster(settings, options)
 
 
 def configuration(settings: Settings) -> Finding:
-    """Where the settings come from, and that secrets are not for everybody's eyes."""
+    """Report the places of the settings, and check that others cannot read secrets."""
     given = [setting for setting in settings.declared if settings.place(setting) != "default"]
     places = ", ".join(dict.fromkeys(settings.place(setting) for setting in given))
     file = settings.config
@@ -119,13 +119,13 @@ def configuration(settings: Settings) -> Finding:
 
 
 def bus_path(settings: Settings) -> Path | None:
-    """The embedded bus's file, None for a bus elsewhere."""
+    """Return the embedded bus's file, None for another bus."""
     location = settings[BusSettings].location
     return None if "://" in location else Path(location.removeprefix("embedded:")).expanduser().absolute()
 
 
 def file_system(bus: Path, mounted: list[list[str]]) -> Finding:
-    """Whether the bus's file lies where SQLite's locks and its write-ahead log work, and where it lasts."""
+    """Check that the bus is in a file system that lasts, and where SQLite's locks and write-ahead log work."""
     holding = max(
         (fields for fields in mounted if bus.is_relative_to(fields[1].replace("\\040", " "))),
         key=lambda fields: len(fields[1]),
@@ -143,8 +143,8 @@ def file_system(bus: Path, mounted: list[list[str]]) -> Finding:
 
 
 def room(bus: Path, max_bytes: int) -> Finding:
-    """Whether the bus may be written, and can grow to its bound."""
-    # Not by `Path.exists`: it raises for what is in a folder of somebody else's.
+    """Check that the bus may be written, and can grow to its limit."""
+    # Not `Path.exists`: it raises for a path in a folder of another user.
     folder = next(parent for parent in bus.parents if os.access(parent, os.F_OK))
     advice = "set bus.location or state to a place where you may write"
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -163,7 +163,7 @@ def room(bus: Path, max_bytes: int) -> Finding:
 
 
 def history(settings: Settings, path: Path, agent: Holder | None, worker: Holder | None) -> Iterator[Finding]:
-    """Whether the bus opens, what it holds of this host, and whether that fits the clock."""
+    """Check that the bus opens, and that its records of this host are recent and fit the clock."""
     if not path.exists():
         yield Finding("bus", "ok", "nothing is recorded yet")
         return
@@ -214,7 +214,7 @@ def _recorded(settings: Settings, bus: Bus, agent: Holder | None, worker: Holder
 
 
 def clock_steps(ahead_s: float, interval_s: float) -> Iterator[Finding]:
-    """Whether the newest record is from the future."""
+    """Check that the newest record is not from the future."""
     if ahead_s > interval_s:
         yield Finding(
             "clock steps",
@@ -233,7 +233,7 @@ def lag(group: str, records: int, waited_s: float) -> Finding:
 
 
 def running(part: Part, holder: Holder | None, *, elsewhere: bool = False) -> Finding:
-    """Whether a part runs; on a bus for many machines it may be elsewhere."""
+    """Report whether a part runs; on a networked bus it may run elsewhere."""
     name = "worker" if part == "work" else part
     if holder is None and elsewhere:
         return Finding(name, "ok", "does not run on this machine")
@@ -244,12 +244,12 @@ def running(part: Part, holder: Holder | None, *, elsewhere: bool = False) -> Fi
 
 
 def port(check: str, listening: Callable[[], Listen], holder: Holder | None, *, elsewhere: bool = False) -> Finding:
-    """Whether a part's port answers or, while the part does not run, is free; on a bus for many it need not run here.
+    """Check that a part's port answers or, while the part does not run, is free; on a networked bus it need not run.
 
     Args:
-        check: what the finding is called.
-        listening: where the part listens; may raise `ListenError`.
-        holder: the part that runs.
+        check: the name of the check.
+        listening: returns the address of the part; may raise `ListenError`.
+        holder: the running part.
         elsewhere: whether it may run on another machine.
 
     """

@@ -1,4 +1,4 @@
-"""What the machine lets an agent see: permissions, kernel features, limits and the clock."""
+"""Checks of the data that the machine gives to an agent: permissions, kernel features, limits and the clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FILES_PER_PROCESS = 5
-"""What the agent keeps open of each process when it may."""
+"""The files that the agent keeps open for each process, if it may."""
 
 _RESERVED_FILES = 256
 _NAMED = 3
@@ -23,7 +23,7 @@ _UNSYNCHRONISED = 5
 
 
 def examine_machine(proc: Path = Path("/proc")) -> Iterator[Finding]:
-    """All checks of the machine.
+    """Run all checks of the machine.
 
     Args:
         proc: where procfs is mounted.
@@ -40,7 +40,7 @@ def examine_machine(proc: Path = Path("/proc")) -> Iterator[Finding]:
 
 
 def permissions(processes: list[Path]) -> Finding:
-    """Whether the counters that other users' processes hide can be read."""
+    """Check that the hidden counters of other users' processes are readable."""
     unreadable = [path for path in processes if not _readable(path / "io")]
     try:
         user = pwd.getpwuid(os.geteuid()).pw_name
@@ -59,7 +59,7 @@ def permissions(processes: list[Path]) -> Finding:
 
 
 def visibility(proc: Path, processes: int) -> Finding:
-    """Whether procfs shows other users' processes at all."""
+    """Check that procfs shows other users' processes at all."""
     options = next((mount[3] for mount in mounts(proc) if mount[1] == "/proc" and mount[2] == "proc"), "")
     hidden = next((option for option in options.split(",") if option.startswith("hidepid=")), "hidepid=0")
     if hidden.removeprefix("hidepid=") in {"0", "off"} or os.geteuid() == 0:
@@ -73,7 +73,7 @@ def visibility(proc: Path, processes: int) -> Finding:
 
 
 def run_queue(proc: Path) -> Finding:
-    """Whether the kernel counts how long processes wait for a CPU."""
+    """Check that the kernel counts how long processes wait for a CPU."""
     text = _text(proc / "self/schedstat")
     if any(field != "0" for field in text.split()):
         return Finding("run-queue wait", "ok", "the kernel counts it (schedstat)")
@@ -86,7 +86,7 @@ def run_queue(proc: Path) -> Finding:
 
 
 def pressure(proc: Path) -> Finding:
-    """Whether there is pressure stall information."""
+    """Check that the kernel has pressure stall information."""
     missing = [kind for kind in ("cpu", "io", "memory") if not _text(proc / "pressure" / kind)]
     if not missing:
         return Finding("pressure", "ok", "pressure stall information of cpu, io and memory")
@@ -99,8 +99,8 @@ def pressure(proc: Path) -> Finding:
 
 
 def block_delay(proc: Path) -> Finding:
-    """Whether the kernel counts how long processes wait for block I/O."""
-    # Before Linux 5.14 there was no switch: it was on unless booted with nodelayacct.
+    """Check that the kernel counts how long processes wait for block I/O."""
+    # Before Linux 5.14 there was no switch: it was on, unless booted with nodelayacct.
     if _text(proc / "sys/kernel/task_delayacct").strip() in {"1", ""}:
         return Finding("block-I/O delay", "ok", "the kernel counts it")
     return Finding(
@@ -112,7 +112,7 @@ def block_delay(proc: Path) -> Finding:
 
 
 def descriptors(processes: int, soft: int, hard: int) -> Finding:
-    """Whether the agent may keep the files of all processes open, which makes it cheap."""
+    """Check that the agent may keep the files of all processes open, which makes it cheap."""
     wanted = processes * FILES_PER_PROCESS + _RESERVED_FILES
     if hard == resource.RLIM_INFINITY or hard >= wanted:
         return Finding("open files", "ok", f"the limit allows the {wanted} that the agent wants")
@@ -125,10 +125,10 @@ def descriptors(processes: int, soft: int, hard: int) -> Finding:
 
 
 def synchronisation(state: int | None) -> Finding:
-    """Whether the clock is kept right.
+    """Check that the clock is synchronized.
 
     Args:
-        state: what adjtimex(2) gave; None where it cannot be asked.
+        state: the result of adjtimex(2); None if it is not available.
 
     """
     if state is None:
@@ -144,7 +144,7 @@ def synchronisation(state: int | None) -> Finding:
 
 
 def mounts(proc: Path) -> list[list[str]]:
-    """The fields of all mounts: device, place, type, options and the rest."""
+    """Return the fields of all mounts: device, mount point, type, options and the rest."""
     return [fields for line in _text(proc / "self/mounts").splitlines() if len(fields := line.split(" ")) >= 4]
 
 
@@ -152,7 +152,7 @@ def _clock_state() -> int | None:
     library = ctypes.CDLL(None, use_errno=True)
     if not hasattr(library, "adjtimex"):
         return None
-    # struct timex is about 208 bytes; all zeros asks and changes nothing.
+    # struct timex has about 208 bytes; with all zeros adjtimex changes nothing.
     state = library.adjtimex(ctypes.create_string_buffer(512))
     return None if state < 0 else int(state)
 
@@ -163,7 +163,7 @@ def _readable(path: Path) -> bool:
     except PermissionError:
         return False
     except OSError:
-        return True  # it ended meanwhile
+        return True  # the process has ended
     return True
 
 

@@ -1,4 +1,4 @@
-"""Which pools the agent finds on this machine, and whether the processes are there whose threads it is to watch."""
+"""Checks of the pools that the agent finds on this machine, and of the processes whose threads it should watch."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
 
 MOST_NAMED = 5
-"""Pools; the others are counted."""
+"""The most pools that are listed by name; the others are counted."""
 
 
 def examine_pools(settings: Settings, root: str = "/proc") -> Iterator[Finding]:
-    """What is found at one look, and one warning for each name that no process has.
+    """Report the pools that are found now, members that are left out, and each name that no process has.
 
     Args:
-        settings: valid ones.
+        settings: valid settings.
         root: where procfs is mounted.
 
     """
@@ -32,7 +32,7 @@ def examine_pools(settings: Settings, root: str = "/proc") -> Iterator[Finding]:
         return
     table = ProcessTable(clock, 1.0, root=root, watches_threads=pools.watches_threads)
     try:
-        for _ in range(2):  # at the second look threads are watched
+        for _ in range(2):  # threads are watched from the second read on
             found = pools.read(table, *table.read())
         named = {process.name for process in table.processes}
     finally:

@@ -1,4 +1,4 @@
-"""What can tell what the threads of a process execute, when the agent looks into it."""
+"""Checks of the profilers that show what the threads of a process execute."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.settings import Settings
 
-_INIT: Final = 1  # another user's, mostly
+_INIT: Final = 1  # mostly a process of another user
 
 
 def examine_profilers(settings: Settings) -> Finding:
-    """Which methods can be used here, as this user."""
+    """Report the methods that this user can use here."""
     method = settings[DiagnosisSettings].method
     if not settings[DiagnosisSettings].enabled:
         return Finding("diagnosis", "ok", "the agent looks into no process (diagnosis.enabled)")
     if method == "proc":
         return Finding("diagnosis", "ok", "the agent tells only what threads wait in (diagnosis.method)")
     own = os.getpid()
-    # The doctor is a Python process itself. A Java program says by itself whether it may be asked.
+    # The doctor is a Python process itself. Java programs are not checked: each decides by itself whether it answers.
     return judged(
         method, {"perf": perf.available(_INIT), "py-spy": pyspy.available(own), "eu-stack": eustack.available(own)}
     )
 
 
 def judged(method: str, refusals: Mapping[str, str]) -> Finding:
-    """What follows from that.
+    """Return the finding of this check.
 
     Args:
         method: the setting `diagnosis.method`.
-        refusals: by method why it cannot be used; empty where it can.
+        refusals: by method why it cannot be used; empty if it can.
 
     """
     usable = [name for name, refusal in refusals.items() if not refusal]

@@ -1,4 +1,4 @@
-"""Whether the sources of applications and pools can be read from this machine."""
+"""Checks that the sources of applications and pools are readable from this machine."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from laggard.producers.sources.measuring import Timed
 
 MOST_TOLD = 5
-"""Troubles of one source; the others are counted."""
+"""The most problems of one source that are listed; the others are counted."""
 
 _AT_ONCE = 8
 
 
 def examine_sources(settings: Settings) -> Iterator[Finding]:
-    """One finding for each source that is well, one for each trouble of the others."""
+    """Yield one finding for each readable source, and one for each problem of the others."""
     if not settings.sources:
         return
     with ThreadPoolExecutor(min(_AT_ONCE, len(settings.sources))) as pool:
@@ -36,22 +36,22 @@ def examine_sources(settings: Settings) -> Iterator[Finding]:
 
 
 def examine_hosts(settings: Settings, *, alone: bool) -> Iterator[Finding]:
-    """A warning for each application of a source that no host's counters can come to: it never has a model.
+    """Warn of each application of a source without counters of any host: it never has a model.
 
     Args:
-        settings: valid ones.
-        alone: whether this machine is the only one, as it is on the embedded bus.
+        settings: valid settings.
+        alone: whether this machine is the only one, as on the embedded bus.
 
     """
     hosts = {name: str(said) for name, said in settings[ApplicationsSettings].hosts.items()}
     pattern, here = settings[ApplicationsSettings].pattern, settings[GeneralSettings].host
     if pattern and not alone:
-        return  # what hosts are called is not known here
+        return  # the names of other hosts are unknown here
     served = set(ServedBySettings(hosts, pattern)(here) if alone else hosts)
     where = "" if alone else " of the workers"
     of_applications = [source for source in settings.sources if source.application]
     for source in of_applications:
-        # What lines tell of hosts is not known before they come.
+        # The hosts of lines are unknown before the lines come.
         if isinstance(source, LinesSource) or (isinstance(source, PrometheusSource) and source.metrics):
             served.add(source.application)
     for application in dict.fromkeys(source.application for source in of_applications):

@@ -1,4 +1,4 @@
-"""Whether requests can be followed through this machine's kernel."""
+"""Checks that this machine's kernel can trace requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ELSEWHERE: Final = (
 
 
 def examine_tracing(settings: Settings) -> Finding:
-    """Whether what the settings want traced can be: tried out, and taken back."""
+    """Check that everything in the settings can be traced, by a trial that is undone."""
     refusal = missing = ""
     notes: Sequence[str] = ()
     try:
@@ -41,13 +41,13 @@ def examine_tracing(settings: Settings) -> Finding:
 
 
 def judged(*, wanted: bool, refusal: str, missing: str, notes: Sequence[str]) -> Finding:
-    """What follows from that.
+    """Return the finding of this check.
 
     Args:
         wanted: whether the settings name requests to trace.
-        refusal: why the kernel's tracer cannot be used; empty where it can.
-        missing: which place in a program cannot be found that bounds requests; empty without.
-        notes: what cannot be told of what is traced.
+        refusal: why the kernel's tracer cannot be used; empty if it can.
+        missing: the place in a program that bounds requests and cannot be found; empty without.
+        notes: the limitations of the tracing.
 
     """
     if not wanted:
