@@ -1,1 +1,1 @@
-"""Grafana: dashboards as code, and what brings them there. Nothing else in laggard needs it."""
+"""Grafana: dashboards as code, and their publication. Nothing else in laggard needs it."""

@@ -1,20 +1,19 @@
-"""What is alerted on, and what is recorded for long: the one definition of all forms that `rules.py` writes.
+"""The alerts and the long-term recordings: the one definition for all forms that `rules.py` writes.
 
-An alert's text alone says which host, which row, which feature, how much, and how much is usual. Texts are written
-here with places in braces:
+An alert text names the host, the row, the feature, its value and its baseline. Texts have placeholders in braces:
 
     {host}                  a label
-    {value as amount}       a number, one of the alert's `numbers` or `measured`, which is what its expression gives
-    {who}, {key}            whom an incident is about; in a form for sentences, and as it is called
-    {subject}               likewise; of an application also the host that is to blame, and what that is short of
-    {unlike}                whom that is unlike: itself; of a pool, the other members; of a service, what is usual
-    {evidence}              what says so, and how much that is
-    {most}                  a sentence that names it, where it is known
+    {value as amount}       a number, one of the alert's `numbers` or `measured`, the result of its expression
+    {who}, {key}            the subject of an incident, in a form for sentences, and its plain name
+    {subject}               like {who}; for an application also the culprit host, and its scarce resource
+    {unlike}                the baseline: itself; for a pool, the other members; for a service, the usual
+    {evidence}              the evidence with its value
+    {most}                  a sentence with the worst feature or the main cause, if it is known
 
-`as` says how a number or a label is written: `amount` by the unit that the label `feature` ends with, and likewise
-`usually` (", usually X") and `spread` (" ± X"), which say nothing where that is not known; `count`, `duration`, `time`,
-`epoch` (in whole numbers), `url`, `parameter` (of a link to a dashboard, where there is such a label), `argument` (of a
-command) and `where` (" in X", likewise); `young` is a remark where the number is 1.
+`as` is the form of a number or a label. `amount` has the unit of the ending of the label `feature`, and so have
+`usually` (", usually X") and `spread` (" ± X"), which are empty for unknown numbers. The others are `count`,
+`duration`, `time`, `epoch` (in whole numbers), `url`, `parameter` (of a link to a dashboard, empty without such a
+label), `argument` (of a command) and `where` (" in X", empty likewise); `young` is a remark if the number is 1.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 JOB: Final = "laggard"
-"""The label `job` of what Prometheus scrapes of laggard."""
+"""The label `job` of Prometheus's scrapes of laggard."""
 
 PLACE: Final = ("environment", "cluster")
 """Labels that the scrape configuration may add."""
 
 KEY: Final = (*PLACE, "host", "application", "pool", "service")
-"""Whom a frame is about: one of the last four is there."""
+"""The key of a frame: one of the last four labels is there."""
 
 STREAM: Final = (*KEY, "operator", "scope")
 INCIDENT: Final = (*KEY, "scope", "row", "feature", "resource")
-"""Of an application, the row is the host that is to blame, and the resource is what that is short of; of a pool, the
-row is a member; of a service, it is the name of a cluster of requests that are alike."""
+"""For an application, the row is the culprit host, and the resource its scarce one. For a pool, the row is a member;
+for a service, the name of a cluster of similar requests."""
 
 TASK: Final = (*PLACE, "operator", "topic")
 
@@ -47,13 +46,13 @@ APPLICATIONS_DASHBOARD: Final = "laggard-applications"
 POOLS_DASHBOARD: Final = "laggard-pools"
 REQUESTS_DASHBOARD: Final = "laggard-requests"
 PIPELINE_DASHBOARD: Final = "laggard-pipeline"
-"""The uids of the dashboards; alerts lead to all but the first."""
+"""The uids of the dashboards; alerts link to all except for the first."""
 
 MEASURED: Final = "measured"
-"""In a text, what the alert's expression gives."""
+"""In a text, the result of the alert's expression."""
 
 Z: Final = 4.0
-"""So many standard deviations beyond the budget anomalies are more than chance."""
+"""Anomalies are more than chance this number of standard deviations above the budget."""
 
 DAY_S: Final = 86_400.0
 
@@ -62,13 +61,13 @@ Severity = Literal["info", "warning", "critical"]
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number that the text of an alert tells, beside what the alert's expression gives.
+    """A number in the text of an alert, other than the result of its expression.
 
     Attributes:
-        metric: its name.
-        labels: those of the alert's labels that it has.
-        form: what is made of each of its series, an expression with `{}` where they go; of these the greatest is told.
-        instead: the metric that is asked where that one has no series; empty where there is none.
+        metric: the name of the metric.
+        labels: the alert's labels that the metric has.
+        form: an expression with `{}` for the metric; the text has the greatest value of its series.
+        instead: the metric to query if the first one has no series; empty for none.
 
     """
 
@@ -79,7 +78,7 @@ class Number:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Those that are asked, in order: the first that has a series tells the number."""
+        """The metrics to query, in order: the first one with a series gives the number."""
         return (self.metric, self.instead) if self.instead else (self.metric,)
 
 
@@ -88,16 +87,16 @@ class Alert:
     """One alert.
 
     Attributes:
-        name: of the alert, and of its runbook.
+        name: the name of the alert, and of its runbook.
         severity: `info` is for a chat, `warning` for a ticket, `critical` for a page.
-        labels: what its series may have; any of them may be missing.
-        expr: PromQL; empty while all is well.
-        wait_s: how long the expression has to give something before the alert fires.
-        keep_s: how long the alert stays after that, so that what comes and goes is one alert.
+        labels: the possible labels of its series; any of them may be missing.
+        expr: PromQL; without a result while all is well.
+        wait_s: the time with a result after which the alert fires.
+        keep_s: the time for which the alert still fires after that, so that a recurring fault is one alert.
         summary: one line, see the module.
-        description: a few sentences, likewise.
+        description: a few sentences, see the module.
         dashboard: the uid of the dashboard that shows it.
-        numbers: by name. `at` is the moment that it is about, `from` where the dashboard begins, in ms.
+        numbers: the numbers by name. `at` is the moment of the fault, `from` the start of the dashboard, in ms.
 
     """
 
@@ -115,7 +114,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A series that Prometheus computes and keeps: `level:metric:operations`, and its PromQL."""
+    """A series that Prometheus computes and stores: `level:metric:operations`, and its PromQL."""
 
     name: str
     expr: str
@@ -131,7 +130,7 @@ class Group:
 
 
 def groups(faster: float = 1.0) -> tuple[Group, ...]:
-    """All rules.
+    """Return all rules.
 
     Args:
         faster: divides every time in them, so that a test need not wait.
@@ -150,12 +149,12 @@ def groups(faster: float = 1.0) -> tuple[Group, ...]:
 
 
 def alerts(faster: float = 1.0) -> tuple[Alert, ...]:
-    """All alerts."""
+    """Return all alerts."""
     return tuple(rule for group in groups(faster) for rule in group.rules if isinstance(rule, Alert))
 
 
 def span(seconds: float) -> str:
-    """A length of time as PromQL writes it, in whole milliseconds: `15m`, `500ms`."""
+    """Return a length of time in PromQL, in whole milliseconds: `15m`, `500ms`."""
     left = max(round(seconds * 1000.0), 1)
     parts = []
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
@@ -166,17 +165,17 @@ def span(seconds: float) -> str:
 
 
 def by(labels: tuple[str, ...]) -> str:
-    """The clause that keeps these labels."""
+    """Return the clause that aggregates by these labels."""
     return f"by ({', '.join(labels)})"
 
 
 LATELY: Final = f"last_over_time({{}}[{span(600)}])"
-"""The newest of what was there for as long as an incident may be calm before it closes, and longer."""
+"""The newest value within a time that is longer than an incident may be calm before it closes."""
 
 _INCIDENT_NUMBERS: Final = {
     "score": Number("laggard_incident_score", INCIDENT),
-    # Of what an operator opened with this row and feature there is the worst value of all frames; it is over for some
-    # minutes when the incident closes.
+    # For an anomaly that opened with this row and feature, these have the worst value of all frames. It may have ended
+    # some minutes before the incident closes.
     "value": Number("laggard_anomaly_value", INCIDENT, LATELY, "laggard_incident_value"),
     "usual": Number("laggard_anomaly_usual", INCIDENT, LATELY, "laggard_incident_usual"),
     "deviation": Number("laggard_anomaly_usual_deviation", INCIDENT, LATELY, "laggard_incident_usual_deviation"),
@@ -187,7 +186,7 @@ _INCIDENT_NUMBERS: Final = {
 
 EVIDENCE: Final = "{feature} reached {value as amount}{usual as usually}{deviation as spread}"
 
-# What an operator without a budget of false alarms tells is a fact, which may be as frequent as it likes.
+# Anomalies of an operator without a false-alarm budget are facts, whose number has no limit.
 _BUDGETED: Final = (
     f"laggard_incident_score\n    and on ({', '.join((*KEY, 'operator'))}) laggard_false_alarms_budget_per_day"
 )
@@ -277,7 +276,7 @@ def _down(faster: float) -> Alert:
 
 def _lag_growing(faster: float) -> Alert:
     window = span(600 / faster)
-    # Records that come in a second: those that are processed, and those that the lag grows by.
+    # Incoming records per second: the processed ones, and the growth of the lag.
     growing = f"(deriv(laggard_lag_records[{window}]) > 0)"
     behind = f"laggard_lag_records / (rate(laggard_records_total[{window}]) + {growing})"
     return Alert(
@@ -299,7 +298,7 @@ def _lag_growing(faster: float) -> Alert:
 
 def _host_silent(faster: float) -> Alert:
     host = (*PLACE, "host")
-    # Of the last hours, because a stream that falls silent is soon shown no longer.
+    # Over the last hours, since the metrics of a silent stream soon disappear.
     window = f"[{span(21_600 / faster)}]"
     newest = f'max {by(host)} (max_over_time(laggard_frame_timestamp_seconds{{host!=""}}{window}))'
     seen = f"max_over_time({{}}{window})"
@@ -344,7 +343,7 @@ def _dead_letters(faster: float) -> Alert:
 def _unusable(faster: float) -> Alert:
     window = span(3600 / faster)
     counted = "laggard_snapshots_unusable_total"
-    # A worker counts them as it starts: what a new series begins with is no increase.
+    # A worker counts them at its start, and the first value of a new series is no increase.
     return Alert(
         "LaggardSnapshotsUnusable",
         "warning",
@@ -367,7 +366,7 @@ def _over_budget(faster: float) -> Alert:
     allowed = f"{week_s / DAY_S:g} * max {by(labels)} (laggard_false_alarms_budget_per_day)"
     # Twice the root of a Poisson count has a standard deviation of 1, whatever its mean (Anscombe 1948).
     counted = f"round(sum {by(labels)} (increase(laggard_anomalies_opened_total[{span(week_s)}])))"
-    # So that the first day, when little is known, is not among those that count.
+    # Excludes the first day, when the model is still young.
     old = f"min {by(labels)} (laggard_model_age_seconds) > {8 * DAY_S / faster:g}"
     return Alert(
         "LaggardFalseAlarmsOverBudget",
@@ -387,7 +386,7 @@ def _over_budget(faster: float) -> Alert:
 
 
 _OF_HOSTS: Final = '{host!=""}'
-"""Not of applications, pools or services."""
+"""Excludes applications, pools and services."""
 
 
 def _recordings(faster: float) -> tuple[Recording, ...]:

@@ -1,10 +1,10 @@
 """Incidents and marks as annotations in Grafana: follows the topic of anomalies as a consumer of its own.
 
-An incident that opens begins as a line with the tag `open`, says more when it grows, and becomes a region when it
-closes.
+An open incident begins as a line with the tag `open`. Its text grows with the incident, and at its end it becomes a
+region.
 
-Nothing is kept but the offsets. Each annotation has its incident's id as a tag and is looked for before it is written
-or changed, so that a record that comes again changes nothing. One that is not there any more was deleted by a person.
+Only the offsets are stored. Each annotation has its incident's id as a tag, and is searched before it is written or
+changed, so that repeated records change nothing. If that of an open incident is missing, a person has deleted it.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _logger = logging.getLogger(__name__)
 
 
 class Annotator:
-    """Follows the topic and keeps the annotations. Its methods are for one thread.
+    """Follows the topic and updates the annotations. Not thread-safe.
 
     Parameters:
-        bus: where the topic is.
+        bus: the bus of the topic.
         topics: the names of the topics.
-        grafana: where the annotations go.
-        since_s: where nothing is committed yet, it begins with what is at most so old.
-        clock: seconds since the Unix epoch.
+        grafana: the Grafana of the annotations.
+        since_s: the greatest age of the first records, if no offset is committed yet.
+        clock: returns seconds since the Unix epoch.
         sleep: waits for seconds.
-        told: is called for each annotation with what was done: `written`, `changed`, `ended`, `there`, `deleted`,
-            `endless`; with whom it is about, and when it began.
+        told: called for each annotation with the action: `written`, `changed`, `ended`, `there`, `deleted`, `endless`;
+            with its key, and its start.
 
     """
 
@@ -71,12 +71,12 @@ class Annotator:
         self._waiting: deque[Incoming] = deque()
         self._offsets: dict[Partition, int] = {}
         self._backoff = Backoff()
-        self._begins: dict[Partition, float] = {}  # where nothing was committed: what opened before was not read
+        self._begins: dict[Partition, float] = {}  # if no offset was committed: earlier openings were not read
 
     def begin(self) -> None:
-        """Become a member of the group. Raises what that raises, and GrafanaError.
+        """Join the group. Raises the errors of joining, and GrafanaError.
 
-        What an older laggard has annotated, an anomaly, was to be ended by what Prometheus knows; it stays a line.
+        An older laggard annotated anomalies, and ended them by Prometheus. Those that are still open remain lines.
         """
         for annotation in self._grafana.annotations([TAG, INCIDENT, OPEN]):
             tags = [str(tag) for tag in annotation["tags"]]
@@ -86,10 +86,10 @@ class Annotator:
         self._subscription = self._bus.subscribe(self._group, [self._topic])
 
     def step(self, timeout_s: float) -> None:
-        """Read what is there, waiting at most `timeout_s` for it; write it, and commit.
+        """Read available records, waiting at most `timeout_s` for them; annotate them, and commit.
 
-        While Grafana cannot be reached, nothing is read but the membership kept, and nothing is lost. Raises BusError,
-        and GrafanaError for what trying again does not mend.
+        While Grafana cannot be reached, the membership continues without reading, and nothing is lost. Raises BusError,
+        and GrafanaError if a retry cannot help.
         """
         assert self._subscription is not None, "begin comes first"
         now = self._clock()
@@ -108,7 +108,7 @@ class Annotator:
         self._commit(self._subscription)
 
     def close(self) -> None:
-        """Leave the group; what was not committed is read again, and found to be there."""
+        """Leave the group. Uncommitted records are read again, and their annotations are found."""
         if self._subscription is not None:
             self._subscription.close()
 
@@ -126,7 +126,7 @@ class Annotator:
         self._take(subscription, polled)
 
     def _keep(self, subscription: Subscription, timeout_s: float) -> None:
-        """Stay a member while nothing can be written: no records come, but partitions may go."""
+        """Stay a member while nothing can be written: no records come, but partitions may be revoked."""
         mine = {record.partition for record in self._waiting}
         for partition in mine:
             subscription.pause(partition)
@@ -153,7 +153,7 @@ class Annotator:
         self._offsets.pop(partition, None)
 
     def _write(self) -> None:
-        """Annotate what waits, one after the other."""
+        """Annotate the waiting records, one after the other."""
         while self._waiting:
             record = self._waiting[0]
             try:
@@ -167,7 +167,7 @@ class Annotator:
             self._offsets[record.partition] = record.offset + 1
 
     def _annotate(self, note: Note, partition: Partition) -> str:
-        """Make Grafana's annotation what the note says; gives what was done."""
+        """Write the note to its annotation in Grafana, and return the action."""
         there = self._grafana.annotations([TAG, note.id_tag], limit=1)
         if not there:
             if note.change != "opened" and note.ts >= self._begins.get(partition, -math.inf):

@@ -1,8 +1,8 @@
-"""Grafana's HTTP API, as far as laggard needs it, by the library grafana-api.
+"""The part of Grafana's HTTP API that laggard needs, by the library grafana-api.
 
-The library (1.0.3) knows folders, dashboards, data sources and annotations. What it lacks goes through its client,
-`Connection.ask`: the state of the server, queries, versions of dashboards, alert rules, contact points, and
-annotations of which only a part is given, where the library writes null for the others.
+The library (1.0.3) has folders, dashboards, data sources and annotations. The rest goes through its client,
+`Connection.ask`: the state of the server, queries, versions of dashboards, alert rules, contact points, and partial
+changes of annotations, where the library writes null for missing fields.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 OLDEST: Final = 10
 NEWEST: Final = 13
-"""Major versions of Grafana whose API documents have all that is called here."""
+"""The major versions of Grafana whose API documents have all calls of laggard."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Grafana's version; 0 where it hides it."""
+    """Grafana's version; 0 if it is hidden."""
 
     major: int
     minor: int
@@ -38,21 +38,21 @@ class Version:
 
     @classmethod
     def parse(cls, text: str) -> Version:
-        """`12.1.0-247386`; whatever has no number before the first point is no version."""
+        """Parse a version such as `12.1.0-247386`; other texts count as hidden."""
         found = re.match(r"v?(\d+)\.(\d+)", text)
         return cls(int(found[1]), int(found[2]), text) if found else cls(0, 0, text)
 
     @property
     def keeps_firing(self) -> bool:
-        """Whether alert rules have `keep_firing_for`: since 12.0. One that hides its version is taken as new."""
+        """Whether alert rules have `keep_firing_for`: since 12.0. A hidden version counts as new."""
         return not self.major or self.major >= 12
 
 
 class Grafana(Connection):
-    """What is asked of Grafana. Each method raises GrafanaError saying what was not possible."""
+    """The calls to Grafana. Each method raises GrafanaError if its call fails."""
 
     def version(self) -> Version:
-        """Its version, asked without any right. Raises for what is no Grafana, and for one that is too old."""
+        """Return the version, which needs no right. Raises if the server is not Grafana, or is too old."""
         try:
             health = self.ask("GET", "/health", "say how it is")
         except GrafanaError as error:
@@ -71,21 +71,21 @@ class Grafana(Connection):
         return version
 
     def permissions(self) -> dict[str, list[str]] | None:
-        """By right (`dashboards:write`) on what the token has it; None where Grafana does not say.
+        """Return the scopes of each right (`dashboards:write`) of the token; None if Grafana does not report them.
 
-        Grafana's own pages ask this; its API document does not have it.
+        Grafana's own pages call this; its API document does not have it.
         """
         found = self.ask("GET", "/access-control/user/permissions", "say what the token may", absent=(403, 404))
         return found if isinstance(found, dict) else None
 
     def folder(self, uid: str) -> dict[str, Any] | None:
-        """A folder, None where there is none."""
+        """Return a folder, None for a missing one."""
         return self.object(
             lambda: self.face.folder.get_folder(quote(uid, safe="")), f"read folder {uid}", "folders:read", (404,)
         )
 
     def create_folder(self, uid: str, title: str) -> None:
-        """Create a folder at the top."""
+        """Create a folder at the top level."""
         self.call(
             lambda: self.face.folder.create_folder(title, uid),
             f"create folder {title}",
@@ -94,23 +94,23 @@ class Grafana(Connection):
         )
 
     def delete_folder(self, uid: str) -> None:
-        """Delete a folder with what is in it."""
+        """Delete a folder with its contents."""
         self.call(lambda: self.face.folder.delete_folder(quote(uid, safe="")), "delete the folder", "folders:delete")
 
     def folder_counts(self, uid: str) -> dict[str, int] | None:
-        """How many things of each kind are in a folder, and in those below it; None where Grafana does not say."""
+        """Return the number of things of each kind in a folder and below; None if Grafana does not report it."""
         path = f"/folders/{quote(uid, safe='')}/counts"
         found = self.ask("GET", path, "count what is in the folder", "folders:read", absent=(404,))
         return {name: count for name, count in found.items() if isinstance(count, int)} if found else None
 
     def data_sources(self) -> list[dict[str, Any]]:
-        """All data sources."""
+        """Return all data sources."""
         return self.objects(self.face.datasource.list_datasources, "list the data sources", "datasources:read")
 
     def query(self, data_source: str, expr: str, *, start_ms: int, end_ms: int) -> list[Series]:
-        """What Prometheus answers to PromQL at the end of this time.
+        """Return Prometheus's answer to PromQL at the end of this time.
 
-        Raises GrafanaError also where Prometheus does not answer, or refuses the query.
+        Raises GrafanaError also if Prometheus does not answer, or rejects the query.
         """
         what = f"ask data source {data_source}"
         asked = {
@@ -133,7 +133,7 @@ class Grafana(Connection):
             raise GrafanaError(f"Grafana at {self.url} answered no series when it was to {what}") from None
 
     def dashboard(self, uid: str) -> dict[str, Any] | None:
-        """A dashboard with its `meta`, None where there is none."""
+        """Return a dashboard with its `meta`, None for a missing one."""
         return self.object(
             lambda: self.face.dashboard.get_dashboard(quote(uid, safe="")),
             f"read dashboard {uid}",
@@ -142,7 +142,7 @@ class Grafana(Connection):
         )
 
     def dashboard_message(self, uid: str) -> str:
-        """What was said when the dashboard was last saved."""
+        """Return the message of the last save of a dashboard."""
         path = f"/dashboards/uid/{quote(uid, safe='')}/versions?limit=1"
         found = self.ask("GET", path, f"read the versions of dashboard {uid}", "dashboards:write")
         versions = found.get("versions") if isinstance(found, dict) else found  # a list until Grafana 11
@@ -150,7 +150,7 @@ class Grafana(Connection):
         return str(newest.get("message") or "")
 
     def save_dashboard(self, dashboard: Mapping[str, Any], folder: str, message: str) -> None:
-        """Save a dashboard; its `version` has to be the one that is there, so that nobody's later one is lost."""
+        """Save a dashboard; its `version` must be the present one, so that no later change is lost."""
         command = {"dashboard": dashboard, "folderUid": folder, "message": message, "overwrite": False}
         self.call(
             lambda: self.face.dashboard.update_dashboard(command),
@@ -168,29 +168,29 @@ class Grafana(Connection):
         )
 
     def dashboards_in(self, folder: str) -> list[str]:
-        """The uids of the dashboards in a folder."""
+        """Return the uids of the dashboards in a folder."""
         path = f"/search?type=dash-db&limit=5000&folderUIDs={quote(folder, safe='')}"
         found = self.objects(lambda: self.face.api.GET(path), "list the folder's dashboards", "dashboards:read")
         return sorted(str(each["uid"]) for each in found)
 
     def alert_rules(self) -> list[dict[str, Any]]:
-        """All alert rules that Grafana itself evaluates."""
+        """Return all alert rules that Grafana itself evaluates."""
         return self.objects(
             lambda: self.face.api.GET("/v1/provisioning/alert-rules"), "list the alert rules", "alert.provisioning:read"
         )
 
     def alert_rule(self, uid: str) -> dict[str, Any]:
-        """One alert rule, which has to be there."""
+        """Return one alert rule, which must exist."""
         path = f"/v1/provisioning/alert-rules/{quote(uid, safe='')}"
         return dict(self.ask("GET", path, f"read alert rule {uid}", "alert.provisioning:read"))
 
     def save_alert_rule(self, rule: Mapping[str, Any], *, new: bool) -> dict[str, Any]:
-        """Create or replace an alert rule; gives it as it then is."""
+        """Create or replace an alert rule, and return the stored one."""
         path = "/v1/provisioning/alert-rules" + ("" if new else f"/{quote(str(rule['uid']), safe='')}")
         what = f"save alert rule {rule['uid']}"
         method = "POST" if new else "PUT"
         self.ask(method, path, what, "alert.provisioning:write", body=rule, headers=EDITABLE, changes=new)
-        return self.alert_rule(str(rule["uid"]))  # the answer to a change need not be what is kept
+        return self.alert_rule(str(rule["uid"]))  # the answer to a change may differ from the stored rule
 
     def delete_alert_rule(self, uid: str) -> None:
         """Delete an alert rule."""
@@ -198,14 +198,14 @@ class Grafana(Connection):
         self.ask("DELETE", path, f"delete alert rule {uid}", "alert.provisioning:write", headers=EDITABLE)
 
     def rule_group(self, folder: str, name: str) -> dict[str, Any] | None:
-        """A group of alert rules, None where there is none."""
+        """Return a group of alert rules, None for a missing one."""
         found = self.ask(
             "GET", _group(folder, name), f"read rule group {name}", "alert.provisioning:read", absent=(404,)
         )
         return found if isinstance(found, dict) else None
 
     def save_rule_group(self, folder: str, name: str, group: Mapping[str, Any]) -> None:
-        """Replace a group of alert rules and how often it is evaluated."""
+        """Replace a group of alert rules, and its interval."""
         self.ask(
             "PUT",
             _group(folder, name),
@@ -216,13 +216,13 @@ class Grafana(Connection):
         )
 
     def contact_points(self) -> list[dict[str, Any]]:
-        """To whom alerts may go."""
+        """Return the contact points of alerts."""
         path = "/v1/provisioning/contact-points"
         return self.objects(lambda: self.face.api.GET(path), "list the contact points", "alert.provisioning:read")
 
     def annotations(self, tags: list[str], limit: int = 1000) -> list[dict[str, Any]]:
-        """The newest annotations that have all these tags, of any time."""
-        # The library writes tags into the address as they are.
+        """Return the newest annotations that have all these tags, of any time."""
+        # The library writes tags into the address unquoted.
         return self.objects(
             lambda: self.face.annotations.get_annotation(tags=[quote(tag, safe="") for tag in tags], limit=limit),
             "find annotations",
@@ -230,7 +230,7 @@ class Grafana(Connection):
         )
 
     def create_annotation(self, annotation: Mapping[str, Any]) -> int:
-        """Create an annotation of the organisation; gives its id."""
+        """Create an annotation of the organization, and return its id."""
         found = self.ask(
             "POST", "/annotations", "write an annotation", "annotations:create", body=annotation, changes=True
         )
@@ -243,14 +243,14 @@ class Grafana(Connection):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One series that Prometheus answered: its labels, and pairs of seconds since the Unix epoch and value."""
+    """One series of Prometheus: its labels, and pairs of seconds since the Unix epoch and value."""
 
     labels: Mapping[str, str]
     points: tuple[tuple[float, float], ...]
 
     @classmethod
     def parse(cls, frame: Any) -> Series:
-        """Of a data frame of Grafana. Raises KeyError, TypeError or IndexError for what is none."""
+        """Parse a data frame of Grafana. Raises KeyError, TypeError or IndexError if it is not one."""
         times, values = frame["data"]["values"] or ([], [])
         labels = frame["schema"]["fields"][1].get("labels") or {} if times else {}
         points = zip(times, values, strict=True)
@@ -258,7 +258,7 @@ class Series:
 
 
 def grafana_of(settings: Settings, sleep: Callable[[float], object] = time.sleep) -> Grafana:
-    """The Grafana that the settings name. Raises SettingError for those that are missing or do not fit."""
+    """Return the Grafana of the settings. Raises SettingError for missing or invalid ones."""
     problems: list[str] = []
     grafana = settings[GrafanaSettings]
     if not grafana.url:
@@ -286,7 +286,7 @@ def grafana_of(settings: Settings, sleep: Callable[[float], object] = time.sleep
 
 
 EDITABLE: Final = {"X-Disable-Provenance": "true"}
-"""With this header an alert rule can also be edited in Grafana's pages."""
+"""With this header an alert rule stays editable in Grafana's pages."""
 
 
 def _group(folder: str, name: str) -> str:

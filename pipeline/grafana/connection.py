@@ -1,7 +1,7 @@
-"""The way to Grafana: by the client of the library grafana-api, with retries, and a plain sentence for each refusal.
+"""The connection to Grafana: the client of the library grafana-api, with retries and readable errors.
 
-Around the library (1.0.3) are mended: it takes an answer without a body (204) for an error, stumbles over errors that
-are not objects, tells no headers, and follows the redirect of a POST with a GET.
+It fixes faults of the library (1.0.3), which treats an answer without a body (204) as an error, fails on errors that
+are not objects, hides headers, and follows the redirect of a POST with a GET.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 ATTEMPTS: Final = 5
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 60.0
-"""Of a pause that Grafana, or a proxy before it, asks for with `Retry-After`."""
+"""The longest pause for the `Retry-After` of Grafana, or of a proxy before it."""
 
 _BUSY: Final = frozenset({429, 503})
 _BROKEN: Final = frozenset({500, 502, 504})
 _SHOWN: Final = 300
-"""So many letters of what Grafana says are shown."""
+"""The most characters of a text of Grafana that are shown."""
 
 
 class GrafanaError(Exception):
-    """Grafana did not do what was asked; the message says where, what was asked, why not and what to do.
+    """Grafana failed a call; the message has the address, the call, the reason and the remedy.
 
     Attributes:
-        status: that of HTTP, 0 where there was none.
+        status: the HTTP status, 0 for none.
 
     """
 
@@ -46,21 +46,21 @@ class GrafanaError(Exception):
 
 
 class GrafanaUnavailable(GrafanaError):  # noqa: N818 - named for what it says
-    """For now: it cannot be reached, is too slow, or too busy. The same call may succeed later."""
+    """Grafana cannot be reached now, or is too slow or too busy. The same call may succeed later."""
 
 
 class Connection:
-    """To one Grafana, with one token.
+    """A connection to one Grafana, with one token.
 
     Parameters:
-        url: where it is, with the path that it is served under.
-        token: of a service account.
-        ca_file: the authorities that vouch for it; None for those that are usual.
-        timeout_s: how long an answer may take.
+        url: the address, with the path under which it is served.
+        token: the token of a service account.
+        ca_file: its certificate authorities; None for the usual ones.
+        timeout_s: the time limit for an answer.
         sleep: waits between attempts.
 
     Attributes:
-        url: without a slash at its end.
+        url: the address without a slash at its end.
         face: the library's methods, to be run by `call`.
 
     """
@@ -99,7 +99,7 @@ class Connection:
         self._answer = answer
 
     def _answered(self) -> requests.Response | None:
-        """What came last, None where nothing came."""
+        """Return the last answer, None without one."""
         return self._answer
 
     def close(self) -> None:
@@ -126,17 +126,17 @@ class Connection:
         absent: tuple[int, ...] = (),
         changes: bool = False,
     ) -> Any:
-        """What the library has no method for: a call below `/api`, through its client.
+        """Make a call below `/api` for which the library has no method, through its client.
 
         Args:
-            method: of HTTP.
-            path: below `/api`, quoted.
-            what: what Grafana is to do, for errors: "save ...".
-            right: what the token has to be allowed.
-            body: for JSON.
-            headers: further ones.
-            absent: statuses for which None is given.
-            changes: whether the call, done twice, does something else than done once.
+            method: the HTTP method.
+            path: the quoted path below `/api`.
+            what: the action, for errors: "save ...".
+            right: the right that the token needs.
+            body: the body, for JSON.
+            headers: further headers.
+            absent: the statuses for which to return None.
+            changes: whether a repeated call has another effect than a single one.
 
         """
         run = getattr(self.face.api, method)
@@ -145,14 +145,14 @@ class Connection:
     def object(
         self, run: Callable[[], Any], what: str, right: str, absent: tuple[int, ...] = ()
     ) -> dict[str, Any] | None:
-        """What `call` gives, which has to be an object; None for a status in `absent`."""
+        """Run `call`, whose result must be an object, and return it; None for a status in `absent`."""
         found = self.call(run, what, right, absent)
         if found is None or isinstance(found, dict):
             return found
         raise GrafanaError(f"Grafana at {self.url} was to {what} and answered no object")
 
     def objects(self, run: Callable[[], Any], what: str, right: str) -> list[dict[str, Any]]:
-        """What `call` gives, which has to be a list of objects."""
+        """Run `call`, whose result must be a list of objects, and return it."""
         found = self.call(run, what, right)
         if isinstance(found, list) and all(isinstance(each, dict) for each in found):
             return found
@@ -161,7 +161,7 @@ class Connection:
     def call(
         self, run: Callable[[], Any], what: str, right: str = "", absent: tuple[int, ...] = (), *, changes: bool = False
     ) -> Any:
-        """Run a call, again where that may help; raises GrafanaError where it does not."""
+        """Run a call, with retries if these may help. Raises GrafanaError if it fails."""
         again = _BUSY if changes else _BUSY | _BROKEN
         for attempt in range(1, ATTEMPTS + 1):
             self._answer = None
@@ -175,7 +175,7 @@ class Connection:
                     "than JSON; is there a proxy with a page to log in?"
                 ) from None
             except (GrafanaException, TypeError) as error:
-                # A TypeError is the library's, of an error that is no object.
+                # The library raises a TypeError for an error that is not an object.
                 answer = self._answered()
                 if answer is None or answer.ok:
                     raise
@@ -192,7 +192,7 @@ class Connection:
             except requests.exceptions.RequestException as error:
                 raise self._unreachable(error) from None
             except OSError as error:
-                # What the library of TLS raises for a file that is not there.
+                # The TLS library raises this for a missing file.
                 raise GrafanaError(f"grafana.ca_file: {self._ca_file} cannot be used: {error}") from None
         raise AssertionError("not reached: the last attempt returns or raises")
 
@@ -228,22 +228,22 @@ class Connection:
 
 
 def _cause(error: requests.exceptions.RequestException) -> str:
-    """What went wrong on the network, without the library's wrapping: which pool, which connection, how many tries."""
+    """Return the error of the network without the library's wrapping: pool, connection, number of tries."""
     cause = error.args[0] if error.args else error
     cause = getattr(cause, "reason", None) or cause
     return re.sub(r"^\w+\(host=[^)]*\): ", "", str(cause))
 
 
 def _pause_s(answer: requests.Response, attempt: int) -> float:
-    """How long to wait: as long as is asked for, else ever longer, a little at random so that not all come at once."""
+    """Return the requested pause, otherwise a growing one, with some jitter so that clients do not come together."""
     asked = answer.headers.get("Retry-After", "")
     if asked.isascii() and asked.isdigit():
         return min(float(asked), LONGEST_PAUSE_S)
-    return float(FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.75, 1.25))  # noqa: S311 - no secret
+    return float(FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.75, 1.25))  # noqa: S311 - not a secret
 
 
 def _said(answer: requests.Response) -> str:
-    """What an error of Grafana says; nothing where it is a page of a proxy."""
+    """Return the message of an error of Grafana; empty for a page of a proxy."""
     try:
         found = answer.json()
     except ValueError:
@@ -254,6 +254,6 @@ def _said(answer: requests.Response) -> str:
 
 
 def shortened(text: str) -> str:
-    """What somebody else says, on one line, cut where it is long."""
+    """Return a foreign text on one line, cut if it is long."""
     text = " ".join(text.split())
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

@@ -1,6 +1,6 @@
-"""What laggard publishes, its dashboards and alert rules, and what of them is compared.
+"""The dashboards and alert rules that laggard publishes, and their forms for comparison.
 
-A dashboard and an alert rule come back from Grafana with things that it adds. Compared is what is left without them.
+Grafana adds fields to dashboards and alert rules. The comparison leaves these out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DASHBOARDS: Final = Path(__file__).parents[2] / "deploy/grafana/dashboards"
-"""In a checkout and where laggard is installed: both have `deploy` beside `pipeline`."""
+"""The folder of the dashboards, in a checkout and an installation: both have `deploy` next to `pipeline`."""
 
 _RANGE: Final = "from=${__from:date:seconds}&to=${__to:date:seconds}"
 
@@ -39,10 +39,10 @@ INVESTIGATED: Final[Mapping[str, str]] = {
     REQUESTS_DASHBOARD: "/requests?service=${service:percentencode}&at=${__to:date:seconds}",
     PIPELINE_DASHBOARD: "/pipeline",
 }
-"""By dashboard, where laggard's page shows the same."""
+"""The path on laggard's page that shows the same, by dashboard."""
 
 PRINT: Final = "__laggard__"
-"""The annotation of an alert rule that says what laggard wrote; Grafana shows none called so in messages."""
+"""The annotation of an alert rule with laggard's fingerprints; Grafana hides such names in messages."""
 
 _RULE_FIELDS: Final = (
     "title",
@@ -73,12 +73,12 @@ _UNIT_MS: Final = {
 
 
 class DefinitionError(Exception):
-    """A file of a dashboard is missing, or not what it should be; the message names it."""
+    """The file of a dashboard is missing or invalid; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """Everything that is published: dashboards, and groups of alert rules as Grafana's API takes them."""
+    """Everything to publish: dashboards, and groups of alert rules in the form of Grafana's API."""
 
     dashboards: tuple[Mapping[str, Any], ...]
     groups: tuple[Mapping[str, Any], ...]
@@ -92,17 +92,17 @@ class Definitions:
 def read_definitions(
     data_source: str | None, *, keeps_firing: bool = True, folder: Path = DASHBOARDS, page: str = ""
 ) -> Definitions:
-    """All that there is to publish.
+    """Return everything to publish.
 
     Args:
-        data_source: the uid of Grafana's data source that the alert rules ask; None for no alert rules.
+        data_source: the uid of Grafana's data source for the alert rules; None for no alert rules.
         keeps_firing: whether Grafana knows `keep_firing_for`.
-        folder: where the dashboards are, a file each.
-        page: where people reach laggard's own page, without a slash at its end: each dashboard and alert gets a link
-            to it; empty for none.
+        folder: the folder of the dashboards, a file each.
+        page: the address of laggard's page, without a slash at its end, for a link in each dashboard and alert; empty
+            for none.
 
     Raises:
-        DefinitionError: a file cannot be used, or there is no dashboard at all.
+        DefinitionError: a file is invalid, or there is no dashboard at all.
 
     """
     dashboards = tuple(_read(path) for path in sorted(folder.glob("*.json")))
@@ -136,7 +136,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _investigated(dashboard: Mapping[str, Any], page: str) -> dict[str, Any]:
-    """A dashboard with a link, at its top, to where laggard's page shows what it is about."""
+    """Return a dashboard with a link at its top to the same on laggard's page."""
     path = INVESTIGATED.get(dashboard["uid"], "/")
     link = {
         "title": "Investigate",
@@ -153,16 +153,16 @@ def _investigated(dashboard: Mapping[str, Any], page: str) -> dict[str, Any]:
     return {**dashboard, "links": [link, *dashboard.get("links", ())]}
 
 
-# What is compared.
+# The comparison.
 
 
 def plain_dashboard(dashboard: Mapping[str, Any]) -> dict[str, Any]:
-    """A dashboard without what Grafana adds when it is saved."""
+    """Return a dashboard without the fields that Grafana adds to saved ones."""
     return {name: value for name, value in dashboard.items() if name not in _ADDED_TO_DASHBOARDS}
 
 
 def plain_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
-    """An alert rule without what Grafana adds, its lengths of time written in one way, and without laggard's print."""
+    """Return an alert rule with normalized lengths of time, without Grafana's additions and laggard's fingerprints."""
     found = {name: rule[name] for name in _RULE_FIELDS if rule.get(name) not in (None, "", {}, [])}
     found["isPaused"] = bool(rule.get("isPaused", False))
     for name in ("for", "keep_firing_for"):
@@ -177,7 +177,7 @@ def plain_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain_span(text: str) -> str:
-    """A length of time in one way, `1m30s` of `90s` and of `1m30s0ms`; what is none stays what it is."""
+    """Normalize a length of time: `1m30s` for `90s` and for `1m30s0ms`; other texts stay as they are."""
     if not re.fullmatch(rf"({_SPAN.pattern})+|0", text):
         return text
     ms = sum(int(count) * _UNIT_MS[unit] for count, unit in _SPAN.findall(text))
@@ -199,11 +199,11 @@ def _plain_query(query: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def digest(plain: Mapping[str, Any]) -> str:
-    """A fingerprint of what is compared: 16 letters."""
+    """Return a fingerprint of 16 hexadecimal digits."""
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def lines(plain: Mapping[str, Any]) -> list[str]:
-    """For people to compare: JSON in one order, a line each."""
+    """Return JSON for people to compare: sorted, in lines."""
     return json.dumps(plain, sort_keys=True, indent=2, ensure_ascii=False).splitlines()

@@ -1,7 +1,7 @@
-"""What an annotation in Grafana says: of an incident, of a mark; and how one that is there becomes what it says now.
+"""The annotations of incidents and marks in Grafana, and the changes of existing ones.
 
-Everything that an annotation is found by is in its tags. Beside its text is a fingerprint of it, so that a text that
-a person has changed is told from laggard's own, which a later record of the incident may better.
+The tags have everything for finding an annotation. A fingerprint of the text is stored with it. It shows whether a
+person has changed the text; a later record of the incident may update only laggard's own.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ MARK: Final = "mark"
 OPEN: Final = "open"
 
 MAX_TAG: Final = 100
-"""Letters of a tag's name and of its value, by the columns of Grafana's database."""
+"""The most characters of a tag's name and of its value, by the columns of Grafana's database."""
 
 _TYPES: Final = {f"laggard.{kind}".encode() for kind in (Incident.kind, RankingOutput.kind)}
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What an annotation has to say: of an incident as it is by one of its records, or of a mark.
+    """The content of an annotation: of an incident by one of its records, or of a mark.
 
     Attributes:
-        id: the incident's, or the mark's; unique.
-        kind: which of them.
-        change: what has happened to the incident; a mark is `opened`, and that is all.
-        number: of the record among those of the incident.
-        keyed_by: what `key` names.
-        key: the host, or whom else it is about.
-        operators: which saw it, none of a mark.
-        ts: when it began, seconds since the Unix epoch.
-        until_ts: when it ended; NaN while it has not, and of a mark.
-        text: what it says, as HTML.
+        id: the unique id of the incident or the mark.
+        kind: the kind.
+        change: the change of the incident; a mark is always `opened`.
+        number: the number of the record among those of the incident.
+        keyed_by: the kind of the key.
+        key: the host, or another key.
+        operators: the operators with evidence, none for a mark.
+        ts: the start, seconds since the Unix epoch.
+        until_ts: the end; NaN for an open incident, and for a mark.
+        text: the text, as HTML.
 
     """
 
@@ -66,30 +66,30 @@ class Note:
 
     @property
     def id_tag(self) -> str:
-        """What it is found by."""
-        # An older laggard annotated marks, and anomalies, with this.
+        """The tag that identifies it."""
+        # Older versions annotated marks, and anomalies, with the second one.
         return f"incident:{self.id}" if self.kind == INCIDENT else f"anomaly:{self.id}"
 
     @property
     def tags(self) -> list[str]:
-        """All of them: the key also as it is, which is what a dashboard's variable has."""
+        """All tags. They include the plain key, which is the value of a dashboard's variable."""
         key = self.key[:MAX_TAG]
         tags = [TAG, self.kind, key, f"{self.keyed_by}:{key}", self.id_tag]
         tags += [f"operator:{operator[:MAX_TAG]}" for operator in self.operators]
         return [*tags, OPEN] if self._is_open else tags
 
     def to_json(self) -> dict[str, Any]:
-        """For Grafana's API: what is created."""
+        """Return the annotation to create, for Grafana's API."""
         return {"time": round(1000 * self.ts), "tags": self.tags, **self._said(), **self._ending()}
 
     def changes(self, found: Mapping[str, Any]) -> dict[str, Any]:
-        """What has to be changed of the annotation that is there; nothing where it says as much, or more.
+        """Return the changes to the existing annotation; none if it is as new, or newer.
 
-        What a person has written stays: the text, if it is not laggard's own any more, and tags.
+        Changes of people stay: a text that is no longer laggard's own, and tags.
         """
         tags = [str(tag) for tag in found.get("tags") or ()]
         if OPEN not in tags:
-            return {}  # it has ended, and this record came again
+            return {}  # it has ended, and this record is a repetition
         wanted = [*(tag for tag in tags if tag != OPEN), *(tag for tag in self.tags if tag not in tags)]
         wanted += [OPEN] if self._is_open else []
         changes = self._ending() | ({"tags": wanted} if set(wanted) != set(tags) else {})
@@ -115,14 +115,14 @@ def _print(text: str) -> str:
 
 
 def note_of(record: Incoming) -> Note | None:
-    """What a record of the topic is annotated with; None for what is not live, or of another kind.
+    """Return the annotation of a record of the topic; None if it is not live, or of another kind.
 
-    Raises RecordError for what cannot be read.
+    Raises RecordError for an unreadable record.
     """
     place = f"{record.partition.topic}[{record.partition.number}]@{record.offset}"
     headers = dict(record.headers)
     if headers.get("ce_type") not in _TYPES:
-        return None  # as subscribers do with what they do not know
+        return None  # subscribers skip unknown types
     match output := read_output(record.value, place):
         case Incident():
             return _of_incident(output) if output.live else None
@@ -170,5 +170,5 @@ def _of_incident(incident: Incident) -> Note:
 
 
 def _typed(*words: str) -> str:
-    """A command that tells more of it, on a line of its own."""
+    """Return a command for more details, on a line of its own."""
     return f"<br/>{html.escape(shlex.join(['laggard', *words]), quote=False)}"

@@ -1,4 +1,4 @@
-"""Brings what laggard publishes into a Grafana, and takes it away again; never what somebody else has changed."""
+"""Publishes laggard's dashboards and alert rules in a Grafana, and removes them. Others' changes stay unless forced."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ _WRITTEN: Final[dict[State, Deed]] = {"missing": "created", "outdated": "updated
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was done to a thing, and where it was left alone, why."""
+    """What was done to a thing, and the reason if it was left alone."""
 
     thing: Thing
     deed: Deed
     why: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """For a program to read."""
+        """Return it for a program."""
         return {**self.thing.to_json(), "done": self.deed, "why": self.why}
 
 
 def publish(grafana: Grafana, things: Sequence[Thing], *, force: bool = False) -> Iterator[Done]:
-    """Bring everything to what it should be, one after the other; each is done when it is given.
+    """Write everything that differs, one after the other, and yield each when it is done.
 
     Args:
-        grafana: where.
-        things: how everything stands.
-        force: also what somebody else has changed.
+        grafana: the Grafana.
+        things: the states of all things.
+        force: whether to overwrite the changes of others, too.
 
     Raises:
-        GrafanaError: what was given before stays done; called again, it goes on from there.
+        GrafanaError: a call failed. Earlier things stay done; another call continues from there.
 
     """
     for thing in things:
@@ -78,24 +78,24 @@ def _write(grafana: Grafana, thing: Thing) -> None:
         case "alert rule":
             assert wanted is not None
             if thing.found is not None and plain_rule(grafana.alert_rule(thing.uid)) != thing.compared[1]:
-                # Rules have no versions by which Grafana would tell.
+                # Alert rules have no versions by which Grafana would detect a conflict.
                 raise GrafanaError(f"{thing.name}: somebody has changed it meanwhile; try again", 412)
             first = printed(wanted, wanted)
             stored = grafana.save_alert_rule(first, new=thing.found is None)
             second = printed(wanted, stored)
             if second != first:
-                # Grafana has written it in another way: that is what a change has to be told from.
+                # Grafana has stored it in another form: changes are detected by comparison with that form.
                 grafana.save_alert_rule(second, new=False)
         case "rule group":
             assert wanted is not None
-            # Its rules have made it by now. As it is, with whatever else is in it: it is only replaced as a whole.
+            # Its rules have created it by now. A group is only replaced as a whole, so other rules in it are included.
             there = grafana.rule_group(FOLDER_UID, thing.uid)
             if there is not None and there.get("interval") != wanted["interval"]:
                 grafana.save_rule_group(FOLDER_UID, thing.uid, {**there, "interval": wanted["interval"]})
 
 
 def removable(things: Sequence[Thing], *, force: bool = False) -> list[Thing]:
-    """What `remove` takes away, but for the folder."""
+    """Return the things that `remove` deletes, except for the folder."""
     return [
         thing
         for thing in things
@@ -107,9 +107,9 @@ def removable(things: Sequence[Thing], *, force: bool = False) -> list[Thing]:
 
 
 def remove(grafana: Grafana, things: Sequence[Thing], *, force: bool = False) -> Iterator[Done]:
-    """Take away what laggard made: what somebody else has changed only with `force`, what is others' never.
+    """Delete laggard's things: those that others changed only with `force`, those that others provision never.
 
-    The folder goes where nothing else is in it. Raises GrafanaError like `publish`.
+    The folder is deleted if nothing else is in it. Raises GrafanaError like `publish`.
     """
     going = removable(things, force=force)
     for thing in things:

@@ -1,6 +1,6 @@
-"""The alerts of `alerts.py` in the forms of those who evaluate them.
+"""The alerts of `alerts.py` in the forms of Prometheus and Grafana.
 
-Plain data, that is JSON or YAML: a rule file of Prometheus, a PrometheusRule of its Kubernetes operator, the groups of
+Plain data, for JSON or YAML: a rule file of Prometheus, a PrometheusRule of its Kubernetes operator, the groups of
 Grafana's HTTP API and its provisioning file.
 """
 
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     from laggard.pipeline.grafana.alerts import Group, Number
 
 RUNBOOKS: Final = "https://github.com/laggard/laggard/blob/main/deploy/runbooks"
-"""Where the runbooks can be read: `<this>/<name of the alert>.md`."""
+"""The address of the runbooks: `<this>/<name of the alert>.md`."""
 
 GRAFANA: Final = "http://127.0.0.1:3000"
-"""Where Grafana is, for links in Prometheus's alerts: that of the Compose file. Grafana itself knows."""
+"""The address of Grafana in the Compose file, for links in Prometheus's alerts. Grafana itself knows its address."""
 
 FOLDER_UID: Final = "laggard"
 FOLDER: Final = "laggard"
-"""Grafana's folder, and its title."""
+"""The uid of Grafana's folder, and its title."""
 
 DATA_SOURCE: Final = "prometheus"
-"""The uid of the data source that Grafana's rules ask: that of the Compose file."""
+"""The uid of the data source of Grafana's rules: that of the Compose file."""
 
 EXPRESSION: Final = "__expr__"
-"""The uid by which Grafana calls its own expressions."""
+"""Grafana's uid for its own expressions."""
 
 
 class Expression(NamedTuple):
-    """A PromQL expression that laggard gives to others.
+    """A PromQL expression that laggard publishes.
 
     Attributes:
-        place: where it stands.
+        place: the place of the expression.
         text: the expression.
-        empty: why it may give nothing while all is well; empty where it has to give something.
+        empty: why it may have no result while all is well; empty if it must have one.
 
     """
 
@@ -50,7 +50,7 @@ class Expression(NamedTuple):
 
 
 def expressions(faster: float = 1.0) -> Iterator[Expression]:
-    """Every expression of every rule, and those that the texts of alerts ask."""
+    """Yield every expression of every rule, and the queries of the texts of alerts."""
     for group in groups(faster):
         for rule in group.rules:
             if isinstance(rule, Recording):
@@ -69,13 +69,13 @@ def expressions(faster: float = 1.0) -> Iterator[Expression]:
 def prometheus_rules(
     faster: float = 1.0, *, grafana: str = GRAFANA, runbooks: str = RUNBOOKS, page: str = ""
 ) -> dict[str, Any]:
-    """The rule file of Prometheus.
+    """Return the rule file of Prometheus.
 
     Args:
         faster: divides all times in it.
-        grafana: where Grafana is.
-        runbooks: where the runbooks are.
-        page: where laggard's own page is; empty for no links to it.
+        grafana: the address of Grafana.
+        runbooks: the address of the runbooks.
+        page: the address of laggard's own page; empty for no links to it.
 
     """
     write = Texts(PrometheusTemplates(), f"{grafana}/d/", runbooks, page)
@@ -83,7 +83,7 @@ def prometheus_rules(
 
 
 def prometheus_rule_resource(grafana: str = GRAFANA, runbooks: str = RUNBOOKS, page: str = "") -> dict[str, Any]:
-    """The same as a resource of the Prometheus Operator."""
+    """Return the same as a resource of the Prometheus Operator."""
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
@@ -116,12 +116,12 @@ def _prometheus_group(group: Group, write: Texts) -> dict[str, Any]:
 
 
 def grafana_groups(data_source: str = DATA_SOURCE, *, runbooks: str = RUNBOOKS, page: str = "") -> list[dict[str, Any]]:
-    """The groups of rules as Grafana's HTTP API takes them (AlertRuleGroup of ProvisionedAlertRule).
+    """Return the groups of rules for Grafana's HTTP API (AlertRuleGroup of ProvisionedAlertRule).
 
     Args:
         data_source: the uid of the data source.
-        runbooks: where the runbooks are.
-        page: where laggard's own page is; empty for no links to it.
+        runbooks: the address of the runbooks.
+        page: the address of laggard's own page; empty for no links to it.
 
     """
     write = Texts(GrafanaTemplates(), '{{ reReplaceAll `/\\z` "" externalURL }}/d/', runbooks, page)
@@ -140,7 +140,7 @@ def grafana_groups(data_source: str = DATA_SOURCE, *, runbooks: str = RUNBOOKS, 
 
 
 def grafana_provisioning(data_source: str = DATA_SOURCE, *, runbooks: str = RUNBOOKS, page: str = "") -> dict[str, Any]:
-    """The file from which Grafana provisions the rules when it starts."""
+    """Return the file from which Grafana provisions the rules when it starts."""
     own = ("orgID", "folderUID", "ruleGroup", "keep_firing_for")
     return {
         "apiVersion": 1,
@@ -171,7 +171,7 @@ def _grafana_rule(alert: Alert, group: Group, data_source: str, write: Texts) ->
         "title": alert.name,
         "condition": "fires",
         "data": [*_queries(asked, data_source, group.interval_s), _threshold(MEASURED)],
-        # The expression gives what is wrong, so nothing is as it should be.
+        # The results of the expression are faults, so no data means that all is well.
         "noDataState": "OK",
         "execErrState": "Error",
         "for": span(alert.wait_s) if alert.wait_s else "0s",
@@ -183,7 +183,7 @@ def _grafana_rule(alert: Alert, group: Group, data_source: str, write: Texts) ->
 
 
 def _queries(asked: dict[str, str], data_source: str, interval_s: float) -> Iterator[dict[str, Any]]:
-    """For each number a query and its reduction, which Grafana before 10.1 wants of an instant query too."""
+    """Yield for each number a query and its reduction, which Grafana before 10.1 also needs for an instant query."""
     for name, expr in asked.items():
         query = f"query_{name}"
         yield {
@@ -206,7 +206,7 @@ def _queries(asked: dict[str, str], data_source: str, interval_s: float) -> Iter
 
 
 def _threshold(name: str) -> dict[str, Any]:
-    """Whatever the expression gives fires, and no expression gives a number below 0."""
+    """Return a condition that fires for any result of the expression, since no expression is below 0."""
     return _expression(
         "fires",
         {
@@ -236,5 +236,5 @@ def _expression(name: str, model: dict[str, Any]) -> dict[str, Any]:
 
 
 def _asked(number: Number) -> str:
-    """The expression of a number for all series of an alert at once."""
+    """Return the expression of a number for all series of an alert at once."""
     return " or ".join(f"max {by(number.labels)} ({number.form.format(metric)})" for metric in number.metrics)

@@ -12,7 +12,7 @@ def _check_grafana_url(url: str) -> None:
 
 
 class GrafanaSettings(Section, table="grafana"):
-    """Grafana."""
+    """The settings of Grafana."""
 
     url = Text(
         "",

@@ -1,9 +1,9 @@
-"""How what laggard publishes stands in a Grafana: what is there, what is missing, and who changed it last.
+"""The states of laggard's dashboards and alert rules in a Grafana: missing, current, or changed by others.
 
-Of a dashboard Grafana keeps every version with a message. The newest one's is laggard's own, with a fingerprint of what
-it wrote, as long as nobody else has saved it since. Of an alert rule it keeps no messages: laggard leaves a print in an
-annotation, the fingerprint of its definition and that of what Grafana made of it. Whatever differs from the second was
-changed by somebody else.
+Grafana stores every version of a dashboard with a message. Until another person saves it, the newest message is
+laggard's own, with a fingerprint of what it wrote. Alert rules have no messages, so laggard stores two fingerprints in
+an annotation: of its definition, and of Grafana's form of it. A rule that differs from the second was changed by
+another person.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 Kind = Literal["folder", "dashboard", "alert rule", "rule group"]
 
 State = Literal["missing", "current", "outdated", "changed", "provisioned", "obsolete"]
-"""`outdated`: laggard's, of another version. `changed`: by somebody else, or never laggard's. `provisioned`: by others.
-`obsolete`: laggard's, and no longer among what it publishes."""
+"""`outdated`: laggard's, of another version. `changed`: by people, or never laggard's. `provisioned`: by others.
+`obsolete`: laggard's, but no longer published."""
 
 SAID: Final[Mapping[State, str]] = {
     "missing": "missing",
@@ -48,14 +48,14 @@ class Thing:
     """One thing that laggard publishes, or has published.
 
     Attributes:
-        kind: what it is.
-        uid: Grafana's name for it.
-        state: how it stands.
-        wanted: what laggard writes; None where it is obsolete.
-        found: what is there, None where nothing is.
-        compared: of both what is compared; empty objects where they are not there.
-        place: the uid of the folder where it is; a person may have moved a dashboard, and it stays there.
-        held: whether it is provisioned, from files or by another program: not laggard's to change.
+        kind: its kind.
+        uid: its uid in Grafana.
+        state: its state.
+        wanted: laggard's definition; None for an obsolete thing.
+        found: the thing in Grafana, None for a missing one.
+        compared: both in the form for comparison; empty objects for missing ones.
+        place: the uid of its folder; a dashboard that a person has moved stays there.
+        held: whether files or another program provision it, so that laggard must not change it.
 
     """
 
@@ -70,19 +70,19 @@ class Thing:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name for people."""
         return f"{self.kind} {self.uid}"
 
     @property
     def said(self) -> str:
-        """How it stands, in words."""
+        """The state in words."""
         if self.kind == "rule group" and self.state == "changed":
             return "evaluated at another interval than laggard's"
         moved = f"; moved to folder {self.place or 'General'}, where it stays" if self.place != FOLDER_UID else ""
         return SAID[self.state] + moved
 
     def diff(self) -> list[str]:
-        """From what is there to what laggard writes, as a unified diff of what is compared; empty where they agree."""
+        """Return a unified diff from Grafana's form to laggard's; empty if they agree."""
         wanted, found = self.compared
         if self.state in {"current", "obsolete"}:
             return []
@@ -97,17 +97,17 @@ class Thing:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """For a program to read."""
+        """Return it for a program."""
         return {"kind": self.kind, "uid": self.uid, "state": self.state, "folder": self.place}
 
 
 def message_of(plain: Mapping[str, Any]) -> str:
-    """What laggard says when it saves a dashboard."""
+    """Return laggard's message for a saved dashboard."""
     return f"laggard {version('laggard')}, sha256 {digest(plain)}"
 
 
 def look(grafana: Grafana, definitions: Definitions) -> list[Thing]:
-    """How everything stands, in the order in which it is published. Raises GrafanaError."""
+    """Return the states of all things, in the order of their publication. Raises GrafanaError."""
     folder = grafana.folder(FOLDER_UID)
     rules = {str(rule.get("uid")): rule for rule in grafana.alert_rules()} if definitions.groups else {}
     return [
@@ -127,7 +127,7 @@ def _dashboard(grafana: Grafana, wanted: Mapping[str, Any]) -> Thing:
     except GrafanaError as error:
         if error.status != 406:
             raise
-        # Since 13: somebody has saved it in a form that is not laggard's.
+        # Since Grafana 13: a person has saved it in another form than laggard's.
         return Thing("dashboard", uid, "changed", wanted, compared=(plain_dashboard(wanted), {}))
     if there is None:
         return Thing("dashboard", uid, "missing", wanted, compared=(plain_dashboard(wanted), {}))
@@ -158,24 +158,24 @@ def _rule(wanted: Mapping[str, Any], found: Mapping[str, Any] | None) -> Thing:
         state = "changed"
     elif ours != theirs:
         state = "changed" if said[1] != digest(theirs) else "outdated" if said[0] != digest(ours) else "current"
-    # A rule that was moved is changed: which folder it is in is part of it.
+    # A moved rule counts as changed, since its folder is one of its fields.
     return Thing("alert rule", uid, state, wanted, found, (ours, theirs), held=held)
 
 
 def _print_of(rule: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The fingerprints of laggard's definition and of what was made of it; None where laggard has left none."""
+    """Return the fingerprints of laggard's definition and of Grafana's form of it; None without laggard's."""
     found = _PRINT.fullmatch(str((rule.get("annotations") or {}).get(PRINT, "")))
     return (found[1], found[2]) if found else None
 
 
 def printed(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """An alert rule with laggard's print: of its definition, and of what Grafana has made of it."""
+    """Return an alert rule with the fingerprints of its definition, and of Grafana's form of it."""
     both = f"{digest(plain_rule(wanted))} {digest(plain_rule(stored))}"
     return {**wanted, "annotations": {**wanted["annotations"], PRINT: both}}
 
 
 def _group(grafana: Grafana, wanted: Mapping[str, Any]) -> Thing:
-    """How often the group is evaluated: nobody notes who set that, so a difference is somebody else's."""
+    """Return the state of a group's interval. Nothing records who set it, so differences count as others'."""
     name, ours = str(wanted["title"]), {"interval": wanted["interval"]}
     found = grafana.rule_group(FOLDER_UID, name)
     if found is None:

@@ -1,4 +1,4 @@
-"""What has to be around what laggard publishes: a data source that sees laggard, rights, and somebody to be told."""
+"""The requirements of dashboards and alerts: a data source with laggard's metrics, rights, and contact points."""
 
 from __future__ import annotations
 
@@ -31,31 +31,32 @@ RIGHTS: Final[Mapping[str, tuple[str, ...]]] = {
     "write annotations": ("annotations:create",),
     "end annotations": ("annotations:write",),
 }
-"""What a token does for laggard, and the rights of which one is enough. Grafana's versions divide them differently."""
+"""The actions of laggard's token, each with the rights of which one is enough: Grafana's versions divide them
+differently."""
 
 _PLACEHOLDER: Final = "<example@email.com>"
-"""The address of the contact point that a new Grafana has."""
+"""The address of the contact point of a new Grafana."""
 
 
 class NoDataSourceError(Exception):
-    """There is no data source to ask, or not one alone; the message says what to do."""
+    """There is no data source for the rules, or no single one; the message has the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataSource:
-    """Grafana's data source for the Prometheus that scrapes laggard; without a name where it may not be read."""
+    """Grafana's data source for the Prometheus that scrapes laggard; without a name if it may not be read."""
 
     uid: str
     name: str = ""
 
     @property
     def said(self) -> str:
-        """For people."""
+        """The name and uid for people."""
         return f"{self.name} (uid {self.uid})" if self.name else f"uid {self.uid}"
 
 
 def find_data_source(grafana: Grafana, wanted: str) -> DataSource:
-    """The data source by its uid or name; where `wanted` is empty, the only one of Prometheus, or the default one.
+    """Return the data source by its uid or name; if `wanted` is empty, the only one of Prometheus, or the default one.
 
     Raises NoDataSourceError, and GrafanaError.
     """
@@ -91,14 +92,14 @@ def find_data_source(grafana: Grafana, wanted: str) -> DataSource:
 
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """How many laggards Prometheus scrapes, and how many of them it could scrape the last time."""
+    """The number of laggards that Prometheus scrapes, and of those whose last scrape succeeded."""
 
     laggards: int
     up: int
 
     @property
     def problem(self) -> str:
-        """What is wrong; empty where nothing is."""
+        """The problem; empty for none."""
         if not self.laggards:
             return f'it has no series {SCRAPED}: does that Prometheus scrape laggard, as job "{JOB}"? Panels stay empty'
         if self.up < self.laggards:
@@ -107,7 +108,7 @@ class Scraped:
 
 
 def scraped(grafana: Grafana, data_source: DataSource, clock: Callable[[], float] = time.time) -> Scraped:
-    """Ask the data source for laggard. Raises GrafanaError, also where Prometheus does not answer."""
+    """Query the data source for laggard. Raises GrafanaError, also if Prometheus does not answer."""
     now_ms = round(1000 * clock())
     series = grafana.query(data_source.uid, SCRAPED, start_ms=now_ms - 300_000, end_ms=now_ms)
     newest = [each.points[-1][1] for each in series if each.points]
@@ -115,12 +116,12 @@ def scraped(grafana: Grafana, data_source: DataSource, clock: Callable[[], float
 
 
 def lacking(permissions: Mapping[str, Sequence[str]], *, alerts: bool = True, data_source: str = "") -> list[str]:
-    """What laggard does that the token may not, each with the right that it needs; on what is not looked at.
+    """Return laggard's actions for which the token lacks the right, each with this right. Scopes are ignored.
 
     Args:
-        permissions: the token's.
+        permissions: the rights of the token.
         alerts: whether alert rules are published.
-        data_source: the setting: where it says which one, nothing has to be listed.
+        data_source: the setting; with it, the right to list data sources is not needed.
 
     """
     spared = set() if alerts else {"read alert rules", "change alert rules"}
@@ -134,7 +135,7 @@ def lacking(permissions: Mapping[str, Sequence[str]], *, alerts: bool = True, da
 
 
 def hints(version: Version, contact_points: Sequence[Mapping[str, Any]] | None) -> list[str]:
-    """What a person may want to do, beside what laggard does. `contact_points` is None where they may not be read."""
+    """Return suggestions for people. `contact_points` is None if they may not be read."""
     found = []
     if version.major > NEWEST:
         found.append(
@@ -155,7 +156,7 @@ def hints(version: Version, contact_points: Sequence[Mapping[str, Any]] | None) 
 
 
 def read_contact_points(grafana: Grafana) -> list[dict[str, Any]] | None:
-    """The contact points; None where the token may not read them."""
+    """Return the contact points; None if the token may not read them."""
     try:
         return grafana.contact_points()
     except GrafanaUnavailable:

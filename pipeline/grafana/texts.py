@@ -1,7 +1,7 @@
-"""What an alert says, as templates of Go.
+"""The texts of alerts, as Go templates.
 
-The texts of `alerts.py` have places in braces; here each becomes what Prometheus, or Grafana, fills in. Both have the
-same functions, but come by numbers in ways of their own.
+The texts of `alerts.py` have placeholders in braces. Here each becomes a template of Prometheus or Grafana. Both have
+the same functions, but different access to numbers.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ _PLACEHOLDER: Final = re.compile(r"\{(\w+)(?: as (\w+))?\}")
 
 
 class Dialect(Protocol):
-    """How a template comes by what it tells."""
+    """The access of a template to labels and numbers."""
 
     def label(self, name: str) -> str:
-        """A label's value, empty where there is none: an operand."""
+        """Return the operand of a label's value, empty for a missing label."""
 
     def number(self, alert: Alert, name: str, write: Callable[[str], str], otherwise: str) -> str:
-        """What `write` makes of the operand that is a number; `otherwise` where it is not known."""
+        """Return the result of `write` for the operand of a number; `otherwise` if the number is unknown."""
 
     def preamble(self, alert: Alert, text: str) -> str:
-        """What the text uses and has to be defined before it."""
+        """Return the definitions that the text needs before it."""
 
 
 class PrometheusTemplates:
-    """Prometheus: a template asks for each number."""
+    """Prometheus: a template queries each number."""
 
     def label(self, name: str) -> str:
-        """A label's value."""
+        """Return the operand of a label's value."""
         return f"$labels.{name}"
 
     def number(self, alert: Alert, name: str, write: Callable[[str], str], otherwise: str) -> str:
-        """The answer to a query."""
+        """Return the template of a query's answer."""
         if name == MEASURED:
             return write("$value")
         number = alert.numbers[name]
@@ -60,7 +60,7 @@ class PrometheusTemplates:
         return f"{{{{ with query (printf `{asked}` {matched}) }}}}{write('(. | first | value)')}{_else(otherwise)}"
 
     def preamble(self, alert: Alert, text: str) -> str:
-        """The matchers of the alert's series, which most queries have."""
+        """Return the definition of the matchers of the alert's series, which most queries have."""
         return f"{{{{ $series := {self._series(alert.labels)} -}}}}\n" if "$series" in text else ""
 
     def _series(self, labels: tuple[str, ...]) -> str:
@@ -69,25 +69,25 @@ class PrometheusTemplates:
 
 
 class GrafanaTemplates:
-    """Grafana: the numbers are those of the rule's queries.
+    """Grafana: the numbers are the results of the rule's queries.
 
-    They have no dollar sign: in provisioning files some versions take it for a variable of the environment.
+    The templates have no dollar sign: some versions treat it as an environment variable in provisioning files.
     """
 
     def label(self, name: str) -> str:
-        """A label's value."""
+        """Return the operand of a label's value."""
         return f'(index .Labels "{name}")'
 
     def number(self, alert: Alert, name: str, write: Callable[[str], str], otherwise: str) -> str:
-        """What a query of the rule gave; one that gave nothing has no labels."""
+        """Return the template of a query's result; a query without a result has no labels."""
         assert name == MEASURED or name in alert.numbers, f"{alert.name}: there is no number {name}"
         found = f'(index .Values "{name}")'
         if name == MEASURED:
             return write(f"{found}.Value")
         return f"{{{{ if {found}.Labels }}}}{write(f'{found}.Value')}{_else(otherwise)}"
 
-    def preamble(self, alert: Alert, text: str) -> str:  # noqa: ARG002 - the protocol's
-        """Nothing: the queries are the rule's."""
+    def preamble(self, alert: Alert, text: str) -> str:  # noqa: ARG002 - as in the protocol
+        """Return nothing, since the rule has the queries."""
         return ""
 
 
@@ -96,13 +96,13 @@ def _else(otherwise: str) -> str:
 
 
 class Texts:
-    """Writes an alert's annotations.
+    """Writes the annotations of alerts.
 
     Parameters:
-        dialect: whose templates.
-        dashboards: where they are, up to the uid.
-        runbooks: where they are, up to the name.
-        page: where people reach laggard's own page, without a slash at its end; empty for no links to it.
+        dialect: the dialect of the templates.
+        dashboards: the address of dashboards, up to the uid.
+        runbooks: the address of runbooks, up to the name.
+        page: the address of laggard's page, without a slash at its end; empty for no links to it.
 
     """
 
@@ -113,9 +113,9 @@ class Texts:
         self._page = page
 
     def annotations(self, alert: Alert) -> dict[str, str]:
-        """What an alert says: a line, a few sentences, a link to what to look at and one to what to do."""
+        """Return the annotations: summary, description, a command, and links to the dashboard, runbook and page."""
         about_host, others = "host" in alert.labels, set(_OTHERS) <= set(alert.labels)
-        # Not beyond now: what dashboards ask for the end of the time range would be empty there.
+        # Not beyond now: dashboards query the end of the time range, which would be empty there.
         shown = f"from={'{from as epoch}' if 'from' in alert.numbers else 'now-3h'}&to=now"
         dashboard, variable = alert.dashboard, "&var-host={key as url}" if about_host else ""
         if others:
@@ -144,7 +144,7 @@ class Texts:
         return written
 
     def _place(self, alert: Alert) -> str:
-        """Where on the page it is seen: what was open then of whom it is about, else the host, or the pipeline."""
+        """Return the place on the page: the incidents of the key, otherwise the host, or the pipeline."""
         if "host" not in alert.labels:
             return "/pipeline"
         at = "&at={at as epoch}" if "at" in alert.numbers else ""
@@ -154,12 +154,12 @@ class Texts:
         return f"/incidents?{about}{at or '&range=7d'}"
 
     def _by_key(self, texts: Mapping[str, str], otherwise: str) -> str:
-        """The text of the first of these labels that the alert has; where it has none, another one."""
+        """Return the text of the first of these labels that the alert has; `otherwise` if it has none."""
         branches = [f"if {self._dialect.label(name)} }}}}{text}" for name, text in texts.items()]
         return f"{{{{ {'{{ else '.join(branches)}{{{{ else }}}}{otherwise}{{{{ end }}}}"
 
     def _template(self, alert: Alert, text: str, before: str = "") -> str:
-        """The template of a text, with `before` as it is."""
+        """Return the template of a text, with `before` unchanged."""
 
         def written(found: re.Match[str]) -> str:
             name, form = found.groups()
@@ -216,26 +216,26 @@ class Texts:
 
 _OTHERS: Final = ("application", "pool", "service")
 _DASHBOARDS: Final = (APPLICATIONS_DASHBOARD, POOLS_DASHBOARD, REQUESTS_DASHBOARD)
-"""What may be in the place of a host, and the dashboard of each."""
+"""The keys other than a host, and their dashboards."""
 
 _OF_FEATURE: Final = {
     "evidence": (EVIDENCE, "no resource of it stands out"),
     "most": (" {feature} says most of it.", ""),
 }
-"""What is said where a feature is to blame, and where there is none."""
+"""The texts with and without a known feature."""
 
 _FORMS_OF_LABELS: Final = {
     None: "{{{{ {0} }}}}",
     "url": "{{{{ urlquery {0} }}}}",
     "parameter": "{{{{ with {0} }}}}&var-{1}={{{{ urlquery . }}}}{{{{ end }}}}",
     "where": "{{{{ with {0} }}}} in {{{{ . }}}}{{{{ end }}}}",
-    # A name is somebody else's: quoted, so that a shell takes it for nothing but a name.
+    # A name is foreign: quoted, so that a shell reads it only as a name.
     "argument": (
         r"{{{{ if match `\A[\w.:][\w.:-]*\z` {0} }}}}{{{{ {0} }}}}{{{{ else }}}}"
         r"'{{{{ reReplaceAll `'` `'\''` {0} }}}}'{{{{ end }}}}"
     ),
 }
-"""How a label is written: the operand is 0, its name 1."""
+"""The forms of labels: the operand is 0, its name 1."""
 
 _AMOUNT_OF: Final = '{{{{ template "amount" (args {0} {1}) }}}}'
 _IN_UNITS: Final = ("amount", "usually", "spread")
@@ -250,11 +250,11 @@ _FORMS_OF_NUMBERS: Final = {
     "epoch": ('{{{{ printf "%.0f" {0} }}}}', "now"),
     "young": ("{{{{ if eq {0} 1.0 }}}} The model is young: it may well be wrong.{{{{ end }}}}", ""),
 }
-"""How a number is written, the operand is 0 and the feature 1; and what stands for one that is not known."""
+"""The forms of numbers, where the operand is 0 and the feature 1; and the text for an unknown number."""
 
 
 def _amount() -> str:
-    """Defines how a number is written with the unit that a feature ends with, as `units.readable` does."""
+    """Return the definition that writes a number with the unit of a feature's ending, as `units.readable` does."""
     written = {
         id(BYTES): "{{ humanize .arg0 }}B",
         id(RATIOS): "{{ humanizePercentage .arg0 }}",
@@ -262,7 +262,7 @@ def _amount() -> str:
     }
     endings: dict[str, list[str]] = {}
     for suffix, steps in SUFFIXES:
-        # `_per_s` ends like a time, and is none.
+        # `_per_s` ends like a time, but is not one.
         endings.setdefault(written[id(steps)], []).append(r"(\A|[^r]|[^e]r|[^p]er)_s" if suffix == "_s" else suffix)
     cases = [(TIMESTAMP, "{{ humanizeTimestamp .arg0 }}")]
     cases += [(f"({'|'.join(suffixes)})(_per_s)?", form) for form, suffixes in endings.items()]
