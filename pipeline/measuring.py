@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from laggard.producers.sources.prometheus.selectors import Selector
 
 LOOKS: Final = 5
-"""How often a log is read in an interval."""
+"""The number of reads of a log per interval."""
 
 
 def sources_of(settings: Settings) -> list[Timed]:

@@ -98,7 +98,7 @@ def check_folder(path: Path | str) -> None:
 def _walk(path: Path) -> tuple[int, Path]:
     """Open a folder for its state alone, which needs no right to list it. Return its path without links, too.
 
-    Each folder on the way is checked before the next one is opened, so that nobody else can redirect the rest.
+    Each folder on the way is checked before the next one is opened, so that no other user can redirect the rest.
     """
     left = [*reversed(path.parts if path.is_absolute() else Path.cwd().parts + path.parts)]
     links, here, descriptor = 0, Path("/"), os.open("/", _FOLDER)

@@ -92,7 +92,7 @@ def client(options: KafkaOptions) -> Finding:
 
 
 def brokers(bus: KafkaBus) -> Finding:
-    """Report the brokers, and the user for which they take us."""
+    """Report the brokers, and our user there."""
     options, cluster = bus.options, bus.admin.cluster()
     how = [options.security, *([] if options.sasl == "none" else [options.sasl])]
     several = "s" if cluster.brokers != 1 else ""
