@@ -22,8 +22,8 @@ Judged = Literal["new", "duplicate", "late", "set_back"]
 
 SET_BACK_S: Final = 3600.0
 SET_BACK_RECORDS: Final = 12
-"""After this many late records in a row, each older than the newest by more than `SET_BACK_S`, the producer's clock
-was probably wrong and has been set back. Only a replay of old records looks the same."""
+"""After this many late records in a row, each more than `SET_BACK_S` older than the newest, the newest time counts as
+wrong: the producer's clock was set back. Only a replay of old records looks the same."""
 
 SILENT_S: Final = 3600.0
 SILENT_TICKS: Final = 3.0

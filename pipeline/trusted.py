@@ -72,8 +72,8 @@ def check(descriptor: int, path: Path | str) -> None:
 def check_folder(path: Path | str) -> None:
     """Check a folder for files of ours, and each folder on the way to it, including those of links.
 
-    Others may write to a folder if they can replace nothing of ours (the sticky bit, as for `/tmp`), or if root mounted
-    it so, as Kubernetes does with an `emptyDir`: each file in it is checked when it is opened.
+    Others may write to a folder if they can replace nothing of ours (the sticky bit, as for `/tmp`). They also may if
+    root mounted it so, as Kubernetes does with an `emptyDir`: each file in it is checked when it is opened.
 
     Raises:
         Untrusted: others could replace its files, or the folder itself.

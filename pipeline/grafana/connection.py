@@ -1,7 +1,7 @@
 """The connection to Grafana: the client of the library grafana-api, with retries and readable errors.
 
-It fixes faults of the library (1.0.3), which treats an answer without a body (204) as an error, fails on errors that
-are not objects, hides headers, and follows the redirect of a POST with a GET.
+It fixes faults of the library (1.0.3). The library treats an answer without a body (204) as an error, and fails on
+errors that are not objects. It hides headers, and follows the redirect of a POST with a GET.
 """
 
 from __future__ import annotations
