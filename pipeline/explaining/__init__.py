@@ -1,1 +1,1 @@
-"""What operators found, in plain words: causes, culprits before victims, sentences and pages."""
+"""The findings of operators in plain words: causes, culprits before victims, sentences and pages."""

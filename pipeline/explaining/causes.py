@@ -1,10 +1,10 @@
-"""What ails a host when no process does: rules from its own counters to plain words. A page of rules, one a cause.
+"""The causes of a host's slowness apart from its processes: rules from its counters to plain words, one for each cause.
 
-A rule holds where its counter has risen: it is far from its usual (`FIRM`) and, so that nobody is told of a thousandth,
-at least what the rule asks for. Each gives figures. Those that are `outside` no program on the host can bring about.
+A rule applies if its counter has risen: it is far from its baseline (`FIRM`), and at least the minimum of the rule, so
+that a thousandth is not reported. Each cause has figures. No program on the host can bring about an `outside` cause.
 
 References: Documentation/accounting/psi.rst (pressure), Documentation/admin-guide/iostats.rst (time of disks) of Linux;
-B. Gregg, "The USE Method", 2012 (for each resource: utilisation, saturation, errors).
+B. Gregg, "The USE Method", 2012 (for each resource: utilization, saturation, errors).
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ if TYPE_CHECKING:
     from laggard.operators.ranking import FeatureScore, RowScore
 
 FIRM: Final = 15.0
-"""A feature with this score is far from its usual (eight standard deviations), whatever the budget for alerts says."""
+"""A feature with this score is far from its baseline (8 standard deviations), whatever the false-alarm budget."""
 
 FORKS_PER_S: Final = 20.0
-"""Processes that end before they are seen are a cause where at least so many begin in a second."""
+"""The least rate of forks, per second, at which short-lived processes are a cause."""
 
 BOOTED_S: Final = 600.0
-"""A host that booted less than this before is told to have done so."""
+"""A boot is reported for this time, in seconds."""
 
 SLOWER: Final = 3.0
-"""A disk is slow where an operation takes so many times as long as usual ..."""
+"""A disk is slow if an operation takes at least this many times its baseline ..."""
 
 NO_BUSIER: Final = 1.5
-"""... while it does no more than so many times as much."""
+"""... while its operations and bytes are at most this many times theirs."""
 
 Resource = Literal["cpu", "disk", "memory", "network"]
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What ails a host.
+    """A cause of a host's slowness.
 
     Attributes:
-        resource: what there is too little of.
+        resource: the scarce resource.
         told: a clause with figures: `the hypervisor takes 38 % of its CPUs away, usually 0 ± 0.1 %`.
-        feature: the counter that rose: since when it has been so can be seen in it.
-        closer: how to look closer on that machine.
+        feature: the counter that rose; its values show the onset.
+        closer: how to investigate further on that machine.
         outside: whether no program on the host can bring it about.
 
     """
@@ -60,10 +60,10 @@ class Cause:
 
 
 class HostCounters:
-    """A host's counters beside their usual.
+    """A host's counters with their baselines.
 
     Parameters:
-        row: the host's, with all its features.
+        row: the row of the host, with all its features.
 
     """
 
@@ -71,26 +71,26 @@ class HostCounters:
         self._features = {each.feature: each for each in row.features}
 
     def value(self, feature: str) -> float:
-        """What was judged: the mean of the last few values where there is one; NaN where it is not there."""
+        """Return the scored value, usually a mean of the last few; NaN without the feature."""
         found = self._features.get(feature)
         return math.nan if found is None else found.judged
 
     def usual(self, feature: str) -> float:
-        """The usual mean; NaN where nothing is known."""
+        """Return the mean of the baseline; NaN without one."""
         found = self._features.get(feature)
         return math.nan if found is None else found.mean
 
     def risen(self, feature: str, least: float) -> FeatureScore | None:
-        """The feature where it is far above its usual and at least `least`, in its base unit."""
+        """Return the feature if it is far from its baseline and at least `least`, in its base unit; otherwise None."""
         found = self._features.get(feature)
         return found if found is not None and found.score >= FIRM and found.judged >= least else None
 
     def told(self, feature: str) -> str:
-        """A clause that says what it is and, where it is known, what is usual."""
+        """Return a clause with the scored value and, if known, its baseline."""
         return beside_usual(self._features[feature], "host")
 
     def devices(self, kind: str, end: str) -> list[str]:
-        """The devices of a kind that have a feature with this end, by name."""
+        """Return the sorted names of the devices of a kind that have a feature with this end."""
         return [
             name.removeprefix(f"{kind}_").removesuffix(f"_{end}")
             for name in sorted(self._features)
@@ -98,40 +98,40 @@ class HostCounters:
         ]
 
     def booted_s(self, ts: float) -> float:
-        """How long before `ts` the host booted; NaN where that is unknown or long ago."""
+        """Return the seconds from the boot of the host to `ts`; NaN if unknown, or not less than `BOOTED_S`."""
         age_s = ts - self.value("boot_timestamp_seconds")
         return age_s if 0.0 <= age_s < BOOTED_S else math.nan
 
 
 def causes(row: RowScore) -> tuple[Cause, ...]:
-    """All causes that hold, those from outside first; of each resource otherwise the first only.
+    """Return all outside causes, then the first cause of each other resource.
 
     Args:
-        row: the host's, with all its features.
+        row: the row of the host, with all its features.
 
     """
     host = HostCounters(row)
     found = [cause for rule in RULES for cause in rule(host)]
     outside = [cause for cause in found if cause.outside]
     inside = {cause.resource: cause for cause in reversed(found) if not cause.outside}
-    # A slow disk explains what waits for it.
+    # A slow disk explains the waits for it.
     covered = {cause.resource for cause in outside}
     order = [cause for cause in found if inside.get(cause.resource) is cause and cause.resource not in covered]
     return (*outside, *order)
 
 
-# The rules. Each gives the causes that it finds.
+# The rules. Each yields the causes that it finds.
 
 
 def stolen(host: HostCounters) -> Iterator[Cause]:
-    """Steal time: the hypervisor runs others on the processors that this machine thinks it has."""
+    """Find steal time: the hypervisor runs other machines on the CPUs of this one."""
     if risen := host.risen("cpu_steal_ratio", 0.02):
         told = host.told("cpu_steal_ratio")
         yield Cause("cpu", told, risen, "`mpstat -P ALL 1`; ask whoever runs the hypervisor", outside=True)
 
 
 def hot(host: HostCounters) -> Iterator[Cause]:
-    """Heat, or a limit of power, slows the processors."""
+    """Find CPUs that are slowed by heat, or by a power limit."""
     for feature in ("cpu_throttled_ratio", "cpu_capped_ratio"):
         if risen := host.risen(feature, 0.05):
             yield Cause(
@@ -141,7 +141,7 @@ def hot(host: HostCounters) -> Iterator[Cause]:
 
 
 def slow_disk(host: HostCounters) -> Iterator[Cause]:
-    """A disk takes far longer for each operation although it does no more than usual."""
+    """Find disks whose operations take much longer although the load is normal."""
     for disk in host.devices("disk", "busy_ratio"):
         times = [f"disk_{disk}_{way}_time_ratio" for way in ("read", "write")]
         operations = [f"disk_{disk}_{way}_operations_per_s" for way in ("read", "write")]
@@ -164,7 +164,7 @@ def slow_disk(host: HostCounters) -> Iterator[Cause]:
 
 
 def damaged_network(host: HostCounters) -> Iterator[Cause]:
-    """An interface loses packets."""
+    """Find interfaces that lose packets."""
     for end in ("receive_errors_per_s", "transmit_errors_per_s", "receive_drops_per_s", "transmit_drops_per_s"):
         for interface in host.devices("network", end):
             if risen := host.risen(f"network_{interface}_{end}", 1.0):
@@ -174,7 +174,7 @@ def damaged_network(host: HostCounters) -> Iterator[Cause]:
 
 
 def short_of_memory(host: HostCounters) -> Iterator[Cause]:
-    """Memory is short: tasks wait for it, pages go out to swap and come back, or processes are killed for it."""
+    """Find memory shortage: waits for memory, swapping, scans for free pages, or out-of-memory kills."""
     signs = (
         ("out_of_memory_kills_per_s", 0.01),
         ("pressure_memory_some_ratio", 0.05),
@@ -191,7 +191,7 @@ def short_of_memory(host: HostCounters) -> Iterator[Cause]:
 
 
 def cold_cache(host: HostCounters) -> Iterator[Cause]:
-    """Programs and files are read from disk that are in memory at other times, as after a boot."""
+    """Find a cold cache: programs and files are read from disk that are normally in memory, as after a boot."""
     faults, paged = host.risen("page_faults_major_per_s", 10.0), host.risen("paging_in_bytes_per_s", 1e6)
     if not (faults and paged):
         return
@@ -203,7 +203,7 @@ def cold_cache(host: HostCounters) -> Iterator[Cause]:
 
 
 def busy_disk(host: HostCounters) -> Iterator[Cause]:
-    """A disk is loaded, or tasks wait for one, and no process is seen to do it: writing back, or a guest."""
+    """Find loaded disks, or waits for I/O, without a visible process: writeback, or a guest."""
     for disk in host.devices("disk", "busy_ratio"):
         if risen := host.risen(f"disk_{disk}_busy_ratio", 0.5):
             told = host.told(risen.feature)
@@ -218,13 +218,13 @@ def busy_disk(host: HostCounters) -> Iterator[Cause]:
 
 
 def short_lived(host: HostCounters) -> Iterator[Cause]:
-    """Processes that end before they are seen."""
+    """Find many short-lived processes."""
     if risen := host.risen("forks_per_s", FORKS_PER_S):
         yield Cause("cpu", host.told("forks_per_s"), risen, "who starts them: `execsnoop` of bcc, or `forkstat`")
 
 
 def interrupted(host: HostCounters) -> Iterator[Cause]:
-    """Devices keep the processors busy, mostly the network."""
+    """Find CPUs that are busy with interrupts of devices, mostly of the network."""
     for feature in ("cpu_soft_interrupt_ratio", "cpu_interrupt_ratio"):
         if risen := host.risen(feature, 0.1):
             told = host.told(feature)
@@ -238,7 +238,7 @@ def interrupted(host: HostCounters) -> Iterator[Cause]:
 
 
 def busy_processors(host: HostCounters) -> Iterator[Cause]:
-    """Tasks wait for a processor, and none of them stands out."""
+    """Find waits for the CPU, of tasks that do not stand out."""
     if risen := host.risen("pressure_cpu_some_ratio", 0.2):
         told = host.told("pressure_cpu_some_ratio")
         if not math.isnan(host.value("cpu_busy_ratio")):
@@ -258,4 +258,4 @@ RULES: Final[tuple[Callable[[HostCounters], Iterator[Cause]], ...]] = (
     busy_processors,
     damaged_network,
 )
-"""In the order in which they are told; of what is about one resource, the first explains those behind it."""
+"""The rules in the order of reporting. Of the causes of one resource, the first explains the later ones."""

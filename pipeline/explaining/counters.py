@@ -1,6 +1,6 @@
-"""The catalogue of counters: one row for each, with everything that laggard knows about it. A table: no code.
+"""The catalogue of counters: a table without code, with one row for each counter and all its properties.
 
-A new counter is a row here, and the code in `producers/` that reads it.
+A new counter needs a row here, and the code in `producers/` that reads it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ class Counter:
     """A counter of processes, of hosts, or of a host's devices.
 
     Attributes:
-        name: of the feature; of a device what follows its name: `disk_sda_busy_ratio` is `busy_ratio` of a `disk`.
-        resource: the resource that it is about; empty if it is about none.
+        name: the name of the feature; for devices its end: `disk_sda_busy_ratio` is `busy_ratio` of a `disk`.
+        resource: the measured resource; empty for none.
         role: whether work waits for the resource, uses it, leaves it free, or only causes load.
         noun: a noun phrase with places for the owner (`{who}`) and the device (`{device}`).
         process: a clause about a process, with a place for the value; empty if processes do not have this counter.
         host: the same about a host or its device.
-        prolonged: the clause in an event of prolonged use, if it can be part of one.
-        weight: the relative evidence that it gives of what a process takes.
-        least: for what a process or host suffers, the least value that is reported, in the base unit.
+        prolonged: the clause in an event of prolonged use; empty if it cannot be part of one.
+        weight: its relative weight as evidence of what a process uses.
+        least: the least value that is reported as a wait or as pressure, in the base unit.
         resolution: the smallest difference that matters; if 0, that of its unit (see `RESOLUTION`).
-        stock: whether a process holds it and gives it back at its end; sizes in bytes always are stocks.
+        stock: whether a process holds it and releases it at its end; sizes in bytes always are stocks.
         device: the kind of the device; empty if it is of none.
 
     """
@@ -51,8 +51,8 @@ class Counter:
 
 
 # The weights were fitted on recorded slowdowns, and checked on others: tests/evaluation. A cause must rank before its
-# effects: memory that grows is faulted in, and system time is spent on all that the kernel does for a process; waiting
-# and scheduling happen to it. The members of a control group share its pressure, so it does not rank a row.
+# effects. Growing memory causes page faults, and any work of the kernel for a process causes system time. Waits and
+# scheduling are effects. All members of a control group share its pressure, so pressure does not rank a row.
 # fmt: off
 CATALOGUE: Final = (
     # Of processes; some of hosts, too.
@@ -253,14 +253,14 @@ CATALOGUE: Final = (
 
 WEIGHTS: Final[Mapping[str, float]] = {
     **{each.name: each.weight for each in CATALOGUE if each.weight != 1.0 and not each.device},
-    # What fills up is judged by how much is left: the operator `saturation`.
+    # The operator `saturation` judges resources that fill up, by what is left of them.
     "_used_ratio": 0.0,
     "_unused_bytes": 0.0,
 }
 
 
-# What nobody would notice: a thousandth of a core, a few pages held, a little input and output, a handful of anything.
-# By the end of the name, for devices have features of their own.
+# Differences that do not matter: a thousandth of a core, a few pages of memory, a little I/O, a few of other things.
+# By the end of the name, since each device has its own features.
 RESOLUTION: Final[Mapping[str, float]] = {
     "_ratio": 0.001,
     "_bytes": 64 * 1024.0,
@@ -268,12 +268,12 @@ RESOLUTION: Final[Mapping[str, float]] = {
     "_characters_per_s": 64 * 1024.0,
     "_operations_per_s": 10.0,
     "_per_s": 2.0,
-    # One look a tick says whether a thread runs or is blocked just then: a quarter of all looks is little to go by.
+    # One sample a tick shows whether a thread runs or is blocked: a quarter of these samples is weak evidence.
     "running_ratio": 0.25,
     "blocked_ratio": 0.25,
     **{each.name: each.resolution for each in CATALOGUE if each.resolution},
 }
 
 
-# How much a process holds, which it gives back when it ends: what can leak.
+# The features that can leak: amounts that a process holds, and releases when it ends.
 STOCKS: Final = ("_bytes", *(each.name for each in CATALOGUE if each.stock))

@@ -1,4 +1,4 @@
-"""Rows and features in plain words: what a value is, and how far that is from its usual."""
+"""Rows and features in plain words: values, and their deviations from their baselines."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from laggard.operators.ranking import FeatureScore, RowScore
 
 ALIKE = 0.5
-"""A second feature is told as well when it has this share of the first one's score."""
+"""A second feature is reported, too, if its score is at least this share of the first one's."""
 
 LONGEST_COMMAND = 60
 LARGEST_FACTOR = 1e6
 
 
 def subject(row: RowScore, commands: Mapping[str, str], scope: str = "process") -> str:
-    """Name a row so that a person finds it again: `` `hog` (pid 4711, `python3 hog.py`) ``."""
+    """Return a row's name, pid and command: `` `hog` (pid 4711, `python3 hog.py`) ``."""
     if scope == "host":
         return "the host"
     name = printable(row.name)
@@ -38,7 +38,7 @@ def subject(row: RowScore, commands: Mapping[str, str], scope: str = "process") 
 
 
 def finding(row: RowScore, scope: str) -> str:
-    """What is unusual about a row: its worst feature, and the next one if that is about another resource."""
+    """Return the deviations of a row as text: its worst feature, and the next one of another resource if it matters."""
     if not row.features:
         return "all of it together, no feature alone"
     worst = row.features[0]
@@ -50,7 +50,7 @@ def finding(row: RowScore, scope: str) -> str:
 
 
 def clause(feature: str, value: float, scope: str = "process") -> str:
-    """Say what a feature's value is: `it writes 212 MB/s to disk`."""
+    """Return a feature's value as a clause: `it writes 212 MB/s to disk`."""
     shown = readable(feature, value)
     known = PHRASES.get(scope, {}).get(feature) or _device_clause(feature)
     if known is None:
@@ -59,7 +59,7 @@ def clause(feature: str, value: float, scope: str = "process") -> str:
 
 
 def comparison(feature: FeatureScore) -> str:
-    """Say how far a value is from its usual: `12 times the usual 0.1 ± 0.3 MB/s`."""
+    """Return the deviation of a value from its baseline as text: `12 times the usual 0.1 ± 0.3 MB/s`."""
     value, mean, deviation = feature.value, feature.mean, feature.standard_deviation
     if not math.isfinite(mean):
         return "which it never had before"
@@ -79,37 +79,37 @@ def comparison(feature: FeatureScore) -> str:
 
 
 def over(feature: FeatureScore) -> bool:
-    """Whether what was judged is above its usual, but the newest value is not any more."""
+    """Return whether the scored value is above its baseline, but the newest value is not."""
     return not feature.value > feature.mean and feature.judged > feature.mean
 
 
 def beside_usual(feature: FeatureScore, scope: str) -> str:
-    """Say what was judged, and what is usual: `it waits for the disk 62 % of the time, usually 2 ± 1 %`."""
+    """Return the scored value and its baseline: `it waits for the disk 62 % of the time, usually 2 ± 1 %`."""
     usual = readable_usual(feature.feature, feature.mean, feature.standard_deviation)
     told = clause(feature.feature, feature.judged, scope)
     return f"{told}, usually {usual}" if math.isfinite(feature.mean) else told
 
 
 def pid_of(row: str) -> int | None:
-    """The process id in a row's id (`nginx[4711@99]`); None where there is none."""
+    """Return the process id in a row's id (`nginx[4711@99]`); None without one."""
     found = re.search(r"\[(\d{1,10})(?:@\d+)?\]$", row)
     return int(found[1]) if found else None
 
 
 def printable(text: str) -> str:
-    """The same text with everything that is no visible character escaped: names are data, whoever chose them."""
+    """Return the text with all unprintable characters escaped, since names are untrusted data."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def shortened(text: str, width: int) -> str:
-    """At most `width` characters, an ellipsis in the place of what is left out at the end."""
+    """Return at most `width` characters of the text, with an ellipsis if its end is cut off."""
     return text if len(text) <= width else text[: max(width - 3, 0)].rstrip() + "..."
 
 
 def _told(feature: FeatureScore, scope: str) -> str:
-    """What a feature is beside its usual. What is over at this tick, but not yet for the score, is told as that."""
+    """Return the value of a feature and its deviation as text, which says so if it is over, but still scored."""
     if over(feature):
         recent, now = feature.judged, readable(feature.feature, feature.value)
         past = comparison(replace(feature, value=recent))
@@ -142,7 +142,7 @@ def _distance(deviations: float) -> str:
 
 
 def _rounded(number: float) -> str:
-    """Two digits are enough to say how many times."""
+    """Return a factor with two significant digits."""
     if number < 10.0:
         return f"{number:.1f}".removesuffix(".0")
     digits = math.floor(math.log10(number)) - 1

@@ -1,4 +1,4 @@
-"""Names that are like one that does not exist: what a person may have meant."""
+"""Names similar to an unknown one, as suggestions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NEAR: Final = 5
-"""Names that an error tells."""
+"""The number of names in an error message."""
 
 
 def nearest(name: str, known: Sequence[str], most: int = NEAR) -> list[str]:
-    """Names that are most like this one: those that contain it first, then by likeness.
+    """Return the names that are most similar to this one: those that contain it first, then by similarity.
 
     Example:
         >>> nearest("web1:cpu_busy_ratio", ["db-1:cpu_busy_ratio", "web-1:cpu_busy_ratio", "web-1:load_1m"])

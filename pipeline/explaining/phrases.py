@@ -1,4 +1,4 @@
-"""The clauses that tell what a feature says of its row, by scope and feature."""
+"""The clauses that describe the value of a feature, by scope and feature."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEASURED: Final = {
     "cpu_single_ratio": "it uses {} of one processor",
     "cpu_spikes_per_s": "for a moment it uses most of all processors {} times a second",
 }
-"""What the operator `cpu` makes of a process's counters."""
+"""The features that the operator `cpu` derives from a process's counters."""
 
 PROLONGED: Final[Mapping[str, str]] = {
     "cpu_system_wide_ratio": "used {} of all processors",
@@ -25,7 +25,7 @@ PROLONGED: Final[Mapping[str, str]] = {
     "cpu_spikes_per_s": "used most of all processors in short spikes, {} a minute,",
     **{each.name: each.prolonged for each in CATALOGUE if each.prolonged},
 }
-"""What a row did that was in an event, with a place for the mean in stretches of high use."""
+"""Clauses on a row in an event, with a place for the mean of the stretches of high use."""
 
 LACKED: Final[Mapping[str, str]] = {
     "cpu": "CPU",
@@ -34,7 +34,7 @@ LACKED: Final[Mapping[str, str]] = {
     "network": "network throughput",
     "lock": "locks",
 }
-"""What a host is short of, by resource."""
+"""The scarce resource of a host in words, by resource."""
 
 AGENT: Final = {
     "cpu_ratio": "it uses {} of one core",
@@ -47,10 +47,10 @@ PHRASES: Final[Mapping[str, Mapping[str, str]]] = {
     "host": HOST,
     "agent": AGENT,
 }
-"""By scope and feature, a clause with a place for the value; before "a second" the value has no unit of time."""
+"""Clauses by scope and feature, with a place for the value; in a clause that ends with "a second", without its `/s`."""
 
 DEVICES: Final[Mapping[str, Mapping[str, str]]] = {
     device: {each.name: each.host for each in CATALOGUE if each.host and each.device == device}
     for device in sorted({each.device for each in CATALOGUE if each.device})
 }
-"""Of a host: by the first word of a feature and by its end; what is between them names the device."""
+"""Clauses on devices of a host, by the first word and the end of a feature; the device's name is between them."""

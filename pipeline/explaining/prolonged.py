@@ -1,4 +1,4 @@
-"""Prolonged high use in plain words: who used how much of what, for how long, and with how many dips."""
+"""Prolonged high use in plain words: the rows, their use, its duration and its dips."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from laggard.operators.ranking import FeatureScore, Phase, Ranking, RowScore
 
 NAMED: Final = 4
-"""So many rows are told in a sentence each."""
+"""The most rows with a sentence of their own."""
 
 WORDS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
 def prolonged_sentence(ranking: Ranking, commands: Mapping[str, str], scope: str) -> str:
-    """Say which rows are in an event.
+    """Return the rows that are in an event, as text.
 
     Args:
-        ranking: of rows that are compared with a threshold, worst first.
-        commands: by row id, the command line.
-        scope: what the rows are, see `Frame.scope`.
+        ranking: a ranking by a threshold, worst first.
+        commands: the command lines by row id.
+        scope: the kind of the rows, see `Frame.scope`.
 
     """
     events = [row for row in ranking.rows if row.score > 1.0 and row.phases]
@@ -39,7 +39,7 @@ def prolonged_sentence(ranking: Ranking, commands: Mapping[str, str], scope: str
 
 
 def dips_of(phases: Sequence[Phase]) -> int:
-    """How many dips there were between stretches of high use. One that lasts may be the end, and counts for none."""
+    """Return the number of dips between stretches of high use, without one that lasts: it may be the end."""
     return sum(each.dips if each.high else place < len(phases) - 1 for place, each in enumerate(phases))
 
 
@@ -61,7 +61,7 @@ def _event(row: RowScore, ts: float, commands: Mapping[str, str], scope: str) ->
 
 
 def _most(row: RowScore, commands: Mapping[str, str], scope: str) -> str:
-    """What to say where nothing is high for long: who comes next to it."""
+    """Return the text without an event, which names the row that is nearest to one."""
     if not row.features:
         return "Nothing is high for long."
     most = row.features[0]

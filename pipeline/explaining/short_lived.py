@@ -1,7 +1,7 @@
-"""Short-lived processes: who they were that came and went between two ticks.
+"""Names of short-lived processes, which begin and end between two ticks.
 
-Their CPU time is in their parent's `cpu_children_ratio` and they are in the host's `forks_per_s`, both without a name.
-Of some a tick has caught a glimpse: a storm of them is many glimpses of few names. How many there were it does not say.
+Their CPU time is in their parent's `cpu_children_ratio`, and their number in the host's `forks_per_s`, both without
+names. Ticks catch some of them: a fork storm appears as many samples of few names. The samples do not give its size.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ CHILDREN: Final = "cpu_children_ratio"
 
 SEEN_S: Final = 30.0
 SEEN_TICKS: Final = 6
-"""So far back it is looked for them, whichever is longer."""
+"""The window of the search, the longer one."""
 
 LIVED_TICKS: Final = 2
-"""Who is seen at more ticks than this is not short-lived."""
+"""The most ticks of a short-lived process."""
 
 NAMED: Final = 4
-"""So many names are told."""
+"""The most names in the text."""
 
 Counts = tuple[tuple[str, int], ...]
-"""Names, each with how many processes of that name were seen, most first."""
+"""Names with their numbers of processes, most first."""
 
 
 def seen_s(tick_s: float) -> float:
-    """How far back it is looked for them, in seconds, where ticks are so far apart."""
+    """Return the window of the search in seconds, for this tick."""
     return max(SEEN_S, SEEN_TICKS * tick_s)
 
 
 def came_and_went(frames: Sequence[Frame]) -> Counts:
-    """The processes that are in one or two of these frames, and neither in the first nor in the last of them.
+    """Count the processes that are in one or two of these frames, and neither in the first nor in the last.
 
     Args:
-        frames: of the processes of one host, oldest first.
+        frames: the frames of the processes of one host, oldest first.
 
     """
     lives: dict[str, tuple[int, int, str]] = {}
@@ -61,7 +61,7 @@ def came_and_went(frames: Sequence[Frame]) -> Counts:
 
 
 def just_begun(before: Frame, frame: Frame) -> Counts:
-    """The processes of a frame that were not there at the tick before; none where that is long ago."""
+    """Count the processes that began since the frame before; none if that is more than `SEEN_S` ago."""
     if frame.ts - before.ts > SEEN_S:
         return ()
     known = set(map(_process, before.layout.rows))
@@ -70,17 +70,17 @@ def just_begun(before: Frame, frame: Frame) -> Counts:
 
 
 def spawns(row: RowScore) -> bool:
-    """Whether what is told of a row is the time of its ended children."""
+    """Return whether the CPU time of ended children is among the reported features of a row."""
     worst = max((each.score for each in row.features), default=0.0)
     return any(each.feature == CHILDREN and each.score >= max(ALIKE * worst, FAINT) for each in row.features)
 
 
 def matter(verdict: Verdict, host: Ranking | None) -> bool:
-    """Whether short-lived processes have a part in what was found: who is blamed spawns them, or the host forks more.
+    """Return whether short-lived processes matter: a blamed process spawns them, or the host forks more than usual.
 
     Args:
-        verdict: what was found.
-        host: the host's own row with all its features, None where that is not known.
+        verdict: the verdict on the processes.
+        host: the host's own row with all its features; None if unknown.
 
     """
     blamed = verdict.culprits or (() if verdict.taker is None else (verdict.taker,))
@@ -91,7 +91,7 @@ def matter(verdict: Verdict, host: Ranking | None) -> bool:
 
 
 def listed(counts: Counts) -> str:
-    """Names and counts in words: `` `cc1` (12), `as` (9) and 3 others``."""
+    """Return names and counts as text: `` `cc1` (12), `as` (9) and 3 others``."""
     told = [f"`{printable(name)}` ({count})" for name, count in counts[:NAMED]]
     if left := sum(count for _, count in counts[NAMED:]):
         told.append(f"{left} {'other' if left == 1 else 'others'}")
@@ -99,7 +99,7 @@ def listed(counts: Counts) -> str:
 
 
 def _process(row: str) -> str:
-    """What of a row's id stays when a shell becomes the program that it was told to run: pid and start."""
+    """Return the pid and start in a row's id, which stay the same when a shell executes another program."""
     return row.rpartition("[")[2]
 
 

@@ -1,4 +1,4 @@
-"""A ranking in plain words: who is to blame, of what, who only waits for them, and what the host has to do with it."""
+"""A ranking in plain words: culprits and their deviations, victims, and the part of the host."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from laggard.pipeline.explaining.verdict import Verdict, Victim
 
 FAINT: Final = 2.0
-"""A row that is within the budget and whose worst feature has less than this score is as usual as anything."""
+"""A row within the false-alarm budget is normal if all its features have scores below this one."""
 
 JUST_S: Final = 10.0
-"""What was first seen less than this before has just started."""
+"""A row of less than this age, in seconds, has just started."""
 
 NAMED: Final = 4
-"""So many kinds of culprits, and of victims, are told in a sentence."""
+"""The most kinds of culprits, and of victims, in a sentence."""
 
 MOST_PIDS: Final = 8
 
@@ -37,16 +37,16 @@ _NOTHING_YET: Final = "Nothing can be judged yet: no row has been seen for long 
 
 
 def sentence(ranking: Ranking, commands: Mapping[str, str], scope: str = "process", *, scored: bool = False) -> str:
-    """Say what the ranking found, for a person who has never seen laggard's words.
+    """Return the findings of a ranking as text that needs no knowledge of laggard's terms.
 
     Args:
-        ranking: worst row first, each with its features, worst first.
-        commands: by row id, the command line; a row without one is named without.
-        scope: what the rows are, see `Frame.scope`.
-        scored: whether the score stands beside it, so that it need not be said that it is not enough for an alert.
+        ranking: the ranking, worst row first, each with its features, worst first.
+        commands: the command lines by row id; rows without one are named without.
+        scope: the kind of the rows, see `Frame.scope`.
+        scored: whether the score is shown next to the text, which then need not say that it is not enough for an alert.
 
     Returns:
-        A few sentences, free of control characters whatever the rows are called.
+        A few sentences without control characters, whatever the names of the rows.
 
     """
     if scope == "host":
@@ -63,7 +63,7 @@ def story(
     scored: bool = False,
     since: str = "",
 ) -> list[str]:
-    """Say all that was found, what matters most first; see `verdict_sentence` and `host_lines`."""
+    """Return all findings as text, the most important one first; see `verdict_sentence` and `host_lines`."""
     of_host = host_lines(verdict, since)
     leads = bool(verdict.causes) and not verdict.culprits
     told = verdict_sentence(verdict, ranking, commands, scope, scored=scored, since="" if leads else since)
@@ -79,9 +79,9 @@ def verdict_sentence(
     scored: bool = False,
     since: str = "",
 ) -> str:
-    """Say what was found among processes; see `sentence`.
+    """Return the findings among processes as text; see `sentence`.
 
-    `ranking` is the one that was judged, or what is shown of it; `since` says how long it has been so.
+    `ranking` is the judged one, or the part of it that is shown; `since` is a text on the time since the onset.
     """
     if not ranking.rows or ranking.rows[0].basis == "threshold":
         return prolonged_sentence(ranking, commands, scope) if ranking.rows else _NOTHING_YET
@@ -112,14 +112,14 @@ def verdict_sentence(
 def lasting_sentence(
     ranking: Ranking, commands: Mapping[str, str], scope: str, lasted_s: float, *, rows: int = 1
 ) -> str:
-    """Describe an anomaly that lasts, by the ranking that is about it.
+    """Return an ongoing anomaly as text, from its ranking.
 
     Args:
         ranking: its row first, then rows that wait.
-        commands: by row id, the command line.
-        scope: what the rows are, see `Frame.scope`.
+        commands: the command lines by row id.
+        scope: the kind of the rows, see `Frame.scope`.
         lasted_s: the time since its onset, in seconds.
-        rows: the number of rows of this name that it is about.
+        rows: the number of its rows, all of this name.
 
     """
     row = ranking.rows[0]
@@ -138,14 +138,14 @@ def lasting_sentence(
 
 
 def suspicion_sentence(ranking: Ranking, commands: Mapping[str, str], scope: str, lasted_s: float) -> str:
-    """Say what is suspicious: the first row of a ranking; `lasted_s` is NaN if it deviates suddenly."""
+    """Return the first row of a ranking, which is suspicious, as text; `lasted_s` is NaN if it deviates suddenly."""
     if math.isnan(lasted_s):
         return sentence(ranking, commands, scope, scored=True)
     return lasting_sentence(ranking, commands, scope, lasted_s)
 
 
 def host_sentence(ranking: Ranking, *, scored: bool = False) -> str:
-    """Say what is unusual about a host as a whole; see `sentence`."""
+    """Return the deviations of a host as a whole as text; see `sentence`."""
     if not ranking.rows:
         return _NOTHING_YET
     row = ranking.rows[0]
@@ -160,7 +160,7 @@ def host_sentence(ranking: Ranking, *, scored: bool = False) -> str:
 
 
 def host_lines(verdict: Verdict, since: str = "") -> list[str]:
-    """Say what the host itself has to do with it: what ails it, what a culprit does to it, when it booted."""
+    """Return the part of the host as text: its causes, its pressures from a culprit, and its boot."""
     told = []
     if verdict.causes and not verdict.culprits:
         first, *others = [each.told for each in verdict.causes]
@@ -176,7 +176,7 @@ def host_lines(verdict: Verdict, since: str = "") -> list[str]:
 
 
 def compared(row: RowScore) -> str:
-    """Say what a row without enough of a past of its own is compared with; empty where it has one."""
+    """Return the baseline of a row without enough history of its own, as text; empty for other rows."""
     name = printable(row.name)
     match row.basis:
         case "name":
@@ -192,7 +192,7 @@ def compared(row: RowScore) -> str:
 def _begun(  # noqa: PLR0917 - the parts of a sentence, in their order
     row: RowScore, commands: Mapping[str, str], scope: str, begin: str = "", end: str = "", since: str = ""
 ) -> str:
-    """A sentence on a row: whom it is about, what it is compared with, and what is unusual about it."""
+    """Return a sentence on a row: its name, the kind of its baseline, and its deviations."""
     who, told = subject(row, commands, scope), finding(row, scope)
     if row.basis == "itself":
         return f"{begin}{who}{end}: {told}{since}."
@@ -203,7 +203,7 @@ def _begun(  # noqa: PLR0917 - the parts of a sentence, in their order
 
 
 def _culprits(culprits: Sequence[RowScore], commands: Mapping[str, str], scope: str, since: str) -> str:
-    """Those of one name and the same worst feature together: the first of them in full, the others by their pids."""
+    """Return culprits as text, grouped by name and worst feature: the first in full, the others by their pids."""
     alike: dict[tuple[str, str], list[RowScore]] = {}
     for row in culprits:
         alike.setdefault((row.name, row.features[0].feature if row.features else row.row), []).append(row)
@@ -218,7 +218,7 @@ def _culprits(culprits: Sequence[RowScore], commands: Mapping[str, str], scope: 
 
 
 def _own(verdict: Verdict, commands: Mapping[str, str], scope: str) -> str:
-    """What of laggard itself is unlike itself, which comes after all others; empty for nothing."""
+    """Return the deviating processes of laggard itself as text; empty without any."""
     begin = "So is " if verdict.culprits else "Unlike itself is "
     return "".join(f" {_capital(_begun(row, commands, scope, begin))}" for row in verdict.own)
 
@@ -237,7 +237,7 @@ def _others(rows: Sequence[RowScore]) -> str:
 
 
 def _victims(victims: Sequence[Victim], begin: str) -> str:
-    """Those who wait, those of one name and feature together, with the one that waits longest; empty without any."""
+    """Return victims as text, grouped by name and feature, with the one that waits longest; empty without any."""
     if not victims:
         return ""
     alike: dict[tuple[str, str], list[Victim]] = {}

@@ -1,7 +1,7 @@
-"""Values as a person reads them: a feature's name ends with its base unit, and that decides how it is written.
+"""Values for people. A feature's name ends with its base unit, which decides the format.
 
-Prefixes are decimal throughout: 1 kB is 1000 bytes, 1 MB a million. Three significant digits are shown; of percentages,
-minutes, hours and days at most one behind the point.
+Prefixes are decimal: 1 kB is 1000 bytes, 1 MB a million. Values have three significant digits. Percentages, minutes,
+hours and days have at most one decimal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Step(NamedTuple):
-    """How large values of a unit are written: from `least` base units on, as multiples of `size`, with `symbol`."""
+    """The format of values from `least` base units on: multiples of `size`, with `symbol`."""
 
     least: float
     size: float
@@ -40,25 +40,25 @@ SECONDS = (
 )
 
 SUFFIXES = (("_bytes", BYTES), ("_characters", BYTES), ("_ratio", RATIOS), ("_seconds", SECONDS), ("_s", SECONDS))
-"""By the end of a feature's name; everything else is a plain count. `_per_s` is taken off before and written `/s`."""
+"""The steps by the end of a feature's name; other features are counts. `_per_s` is removed first, and shown as `/s`."""
 
 TIMESTAMP = "_timestamp_seconds"
 """The end of the name of a time since the Unix epoch."""
 
 LATEST_S = 253402300800.0
-"""The year 10000: no time is written beyond it."""
+"""The year 10000. Times from then on are not formatted as times."""
 
 ROUNDING = 5e-4
-"""Half of the last digit shown: 999.6 kB is written as 1 MB, not as 1,000 kB."""
+"""Half of the last digit shown: 999.6 kB is shown as 1 MB, not as 1,000 kB."""
 
 NOT_THERE = "-"
-"""What stands for a value that was not there (NaN)."""
+"""The text for a missing value (NaN)."""
 
 INFINITE = "infinite"
 
 
 def readable(feature: str, value: float) -> str:
-    """The value of a feature with its unit: `212 MB/s`, `97 %`, `1.5 h`, `512`; a time as it is where this runs."""
+    """Return the value of a feature with its unit: `212 MB/s`, `97 %`, `1.5 h`, `512`; a timestamp in local time."""
     if math.isnan(value):
         return NOT_THERE
     if math.isinf(value):
@@ -71,9 +71,9 @@ def readable(feature: str, value: float) -> str:
 
 
 def readable_usual(feature: str, mean: float, standard_deviation: float) -> str:
-    """What is usual for a feature, mean and spread in one unit: `0.1 ± 0.3 MB/s`; a constant has no spread.
+    """Return a feature's baseline, mean and standard deviation in one unit: `0.1 ± 0.3 MB/s`.
 
-    Nor has what varies by less than is shown.
+    A standard deviation that is 0, or rounds to 0, is left out.
     """
     if not math.isfinite(mean) or not 0.0 < standard_deviation < math.inf:
         return readable(feature, mean)
@@ -86,18 +86,18 @@ def readable_usual(feature: str, mean: float, standard_deviation: float) -> str:
 
 
 def readable_duration(seconds: float) -> str:
-    """A length of time as a person tells it, in whole seconds at least: `45 s`, `2 min`, `1.5 h`, `3 d`."""
+    """Return a duration in whole seconds or larger units: `45 s`, `2 min`, `1.5 h`, `3 d`."""
     return readable("duration_seconds", round(seconds, 0 if abs(seconds) < 120.0 else -1))
 
 
 def cores(used: float) -> str:
-    """CPU time over time, in cores: `0 cores`, `0.25 cores`, `1 core`, `12 cores`."""
+    """Return CPU time over time, in cores: `0 cores`, `0.25 cores`, `1 core`, `12 cores`."""
     shown = f"{used:.2f}" if used < 10.0 else f"{used:.0f}"
     return {"0.00": "0 cores", "1.00": "1 core"}.get(shown, f"{shown} cores")
 
 
 def counted(count: int, what: str) -> str:
-    """How many of something: `1 tick`, `1,200 ticks`."""
+    """Return a count with its noun: `1 tick`, `1,200 ticks`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 

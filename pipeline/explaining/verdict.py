@@ -1,4 +1,4 @@
-"""Who of a ranking is to blame, who only waits for them, and whether it is the host itself that is slow."""
+"""Culprits and victims of a ranking, and causes in the host itself."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ if TYPE_CHECKING:
     from laggard.pipeline.explaining.causes import Cause, Resource
 
 WAITS: Final[Mapping[str, float]] = {each.name: each.least for each in CATALOGUE if each.process and each.least}
-"""What happens to a process for want of a resource that others have, not how it is scheduled by itself; and how much of
-it, in its base unit, is told at least."""
+"""The features that show a process's lack of a resource that others use, each with the least value that is reported, in
+its base unit. Features of its own scheduling are not among them."""
 
 FAULTS: Final = "page_faults_major_per_s"
 READS: Final = frozenset({FAULTS, "io_read_bytes_per_s", "io_delay_ratio"})
 SPREAD: Final = 5
-"""So many rows that read and fault in what was in memory before suffer from a cold cache; fewer may be its cause."""
+"""This many rows that read again what was in memory are victims of a cold cache; fewer may be its cause."""
 
 SCHEDULED: Final = frozenset({"timeslices_per_s", "switches_voluntary_per_s"})
-"""What neither takes from others nor tells of waiting."""
+"""Features that are evidence of neither use nor waits."""
 
 PRESSURES: Final[Mapping[str, float]] = {each.name: each.least for each in CATALOGUE if not each.process and each.least}
-"""What a culprit does to the machine, and how much of it is told at least."""
+"""The features that show a culprit's effect on the host, each with the least value that is reported."""
 
 SIGMAS: Final = 3.0
-"""What waits, or presses, is told from so many standard deviations above its usual on, and from twice that."""
+"""Waits and pressures are reported from this many standard deviations above their baseline on, and from twice its mean
+on."""
 
 JUDGED_ROWS: Final = 200
 JUDGED_FEATURES: Final = 1000
-"""So much of a ranking is looked at: victims are many, and each takes little; of a host all counters matter."""
+"""The size of a ranking for a verdict: victims are many, and each uses little; of a host all counters matter."""
 
 
 RESOURCES: Final[Mapping[str, frozenset[Resource]]] = {
@@ -50,34 +51,34 @@ RESOURCES: Final[Mapping[str, frozenset[Resource]]] = {
     "memory": frozenset({"memory", "disk"}),
     "page": frozenset({"memory", "disk"}),
 }
-"""By the first word of a feature, what it takes, or waits for. Who wants memory waits for the disk that gives way."""
+"""The resources that a feature uses, or waits for, by its first word. Waits for memory include waits for the disk."""
 
 
 class Victim(NamedTuple):
-    """A row that waits, and the feature that tells so best."""
+    """A row that waits, and its clearest sign of that."""
 
     row: RowScore
     feature: FeatureScore
 
     @property
     def resources(self) -> frozenset[Resource]:
-        """What it may wait for."""
+        """The resources that it may wait for."""
         return resources_of(self.feature)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What follows from a ranking.
+    """The conclusions from a ranking.
 
     Attributes:
-        culprits: rows that take far more than usual, worst first; those that are nearly as unusual as the first.
-        taker: the worst row of those that do not merely wait, however usual it is; None where there is none.
+        culprits: rows that use far more than usual, worst first, with scores near that of the first.
+        taker: the worst row that does not merely wait, even if it is normal; None without one.
         victims: rows that wait far longer than usual, longest first.
-        causes: what ails the host, without what a culprit explains: what is about the resources that it takes.
-        pressures: of the host, far above their usual.
-        booted_s: how long before the frame the host booted; NaN where that is unknown or long ago.
-        own: laggard's own processes that would be culprits, too. They come after all others, for looking into what is
-            wrong makes them unlike themselves; where nothing else is, they are the culprits.
+        causes: the causes in the host; of those that are not `outside`, only ones of resources that no culprit uses.
+        pressures: the features of the host's pressure that are far above their baselines.
+        booted_s: the seconds from the boot of the host to the frame; NaN if unknown or long ago.
+        own: laggard's own processes that would be culprits, too. They come last, since investigation makes them deviate
+            from their baselines. Without other culprits or causes they are the culprits.
 
     """
 
@@ -91,28 +92,28 @@ class Verdict:
 
     @property
     def resources(self) -> frozenset[Resource]:
-        """What the culprits take: by their worst feature, and by others that are nearly as unusual."""
+        """The resources that the culprits use, by their worst feature and by others with nearly its score."""
         told = (each for row in self.culprits for each in row.features if each.score >= ALIKE * row.features[0].score)
         return frozenset(resource for each in told for resource in resources_of(each))
 
 
 def resources_of(feature: FeatureScore) -> frozenset[Resource]:
-    """What a process's feature tells that it takes, or waits for."""
+    """Return the resources that a feature of a process uses, or waits for."""
     return RESOURCES.get(feature.feature.partition("_")[0], frozenset())
 
 
 def judge(ranking: Ranking, host: Ranking | None = None) -> Verdict:
-    """Tell culprits, victims and the host apart.
+    """Return the culprits, the victims and the causes in the host.
 
     Args:
-        ranking: of processes, worst first, with enough rows and features to find those who wait.
-        host: the host's own row with all its features, None where that is not known.
+        ranking: a ranking of processes, worst first, with enough rows and features to find the victims.
+        host: the host's own row with all its features; None if unknown.
 
     """
     row = host.rows[0] if host is not None and host.rows else None
     ails = () if row is None else causes(row)
     takers = [each for each in ranking.rows if not only_waits(each)]
-    takers.sort(key=lambda each: is_own(each.name))  # those of others first, each worst first as before
+    takers.sort(key=lambda each: is_own(each.name))  # laggard's own last; the sort is stable, so worst first
     culprits = _culprits(takers)
     if any(each.feature.feature == FAULTS for each in ails):
         readers = [each for each in culprits if _reads_anew(each)]
@@ -153,21 +154,21 @@ def _culprits(takers: Sequence[RowScore]) -> list[RowScore]:
 
 
 def _reads_anew(row: RowScore) -> bool:
-    """Whether what is most unusual about a row is that it reads, and it faults in what was in memory before."""
+    """Return whether the worst feature of a row is reading, and it has far more major page faults than usual."""
     if not row.features or row.features[0].feature not in READS:
         return False
     return any(each.feature == FAULTS and above(each, WAITS[FAULTS]) for each in row.features)
 
 
 def stands_out(row: RowScore) -> bool:
-    """Whether a row is out of the ordinary: beyond the budget for alerts, or far from its usual."""
+    """Return whether a row is an outlier: beyond the false-alarm budget, or far from its baseline."""
     return row.score > 1.0 or any(each.score >= FIRM for each in row.features)
 
 
 def only_waits(row: RowScore) -> bool:
-    """Whether a row suffers rather than causes: it waits, and of nothing else it takes far more than usual.
+    """Return whether a row is only a victim: it waits, and no other feature is far from its baseline.
 
-    Who hogs a processor that others use too waits for it as well, and is no victim.
+    A process that hogs a CPU that others use, too, waits for it as well, and is no victim.
     """
     return row.waits and not any(
         each.score >= FIRM and each.feature not in WAITS and each.feature not in SCHEDULED for each in row.features
@@ -175,13 +176,13 @@ def only_waits(row: RowScore) -> bool:
 
 
 def waits_for(row: RowScore) -> FeatureScore | None:
-    """The feature that tells best how long a row waits, None where it does not wait longer than usual."""
+    """Return the clearest sign of a row's waits; None if it does not wait longer than usual."""
     found = [each for each in row.features if above(each, WAITS.get(each.feature, math.inf))]
     return max(found, key=lambda each: each.judged / WAITS[each.feature], default=None)
 
 
 def above(feature: FeatureScore, least: float) -> bool:
-    """Whether a value is at least `least`, twice its usual, and `SIGMAS` standard deviations above it."""
+    """Return whether a value is at least `least`, twice its mean, and `SIGMAS` standard deviations above the mean."""
     value, spread = feature.judged, feature.standard_deviation
     if not math.isfinite(feature.mean):
         return False
@@ -190,5 +191,5 @@ def above(feature: FeatureScore, least: float) -> bool:
 
 
 def narrowed(ranking: Ranking, rows: int, features: int) -> Ranking:
-    """The same with at most so many rows, and features of each."""
+    """Return the ranking with at most `rows` rows, and `features` features of each."""
     return replace(ranking, rows=tuple(replace(row, features=row.features[:features]) for row in ranking.rows[:rows]))
