@@ -1,1 +1,1 @@
-"""Diagnoses as people and their tools read them: threads by use, hottest functions, folded stacks, flame graphs."""
+"""Diagnoses for people and tools: threads by use, hottest functions, folded stacks, flame graphs."""

@@ -1,8 +1,8 @@
-"""When something is wrong on this host, what the processes concerned are doing: the watch of the agent (S1).
+"""Diagnoses of the processes of an event on this host: the watch of the agent (S1).
 
-`Triggers` say twice a second what is wrong. The processes concerned are looked into until that is over, and what is
-found is published when the first samples are there, now and then, and at the end. All of it runs in one thread of its
-own; nothing that goes wrong in it reaches the agent's ticks.
+`Triggers` find events twice a second. The processes concerned are sampled until their event is over. A diagnosis is
+published with the first samples, at growing intervals, and at the end. All of it runs in one thread of its own, and its
+failures do not reach the agent's ticks.
 """
 
 from __future__ import annotations
@@ -36,23 +36,24 @@ if TYPE_CHECKING:
     from laggard.producers.diagnosis.bounds import Limits
 
 LONGEST_LOOK_S: Final = 2.0
-"""Between two looks at the host, where they are expensive (`LOOK_RATIO`)."""
+"""The longest time between two checks of the host, if checks are expensive (`LOOK_RATIO`), in seconds."""
 
 MAX_SESSIONS: Final = 6
-"""So many processes are looked into at once, `MAX_SUSPECTS` of them for pressure at most. Others wait; those with most
+"""The most processes that are sampled at once, `MAX_SUSPECTS` of them for pressure alone. Others wait; those with most
 use come first."""
 
 FIRST_TOLD_S: Final = 2.0
-"""After so long the first samples are there. Each next time is twice as late, at least ..."""
+"""The first record is published after this time, in seconds. The age of a session doubles until each next one, but
+these are at least ..."""
 
 TOLD_S: Final = 10.0
-"""... this much after the one before."""
+"""... this many seconds apart."""
 
 MAX_SAID: Final = 100
-"""So many things that went wrong are said once each, before they may be said again."""
+"""The most kinds of failures that are remembered as logged. Beyond, all of them may be logged again."""
 
 CLOSING_S: Final = 3.0
-"""How long a clean stop waits for what is looked into to be let go."""
+"""How long a clean stop waits for the sessions to end, in seconds."""
 
 STOPPED: Final = "the agent was stopped while it lasted"
 KILLED: Final = "the agent ended while it lasted"
@@ -63,14 +64,14 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Look:
-    """One process as it is looked into.
+    """The sampling of one process.
 
     Attributes:
-        session: what looks.
-        high: by event that it is for, whether that is in high use now.
-        begun_ns: when it began, by the monotonic clock.
-        next_ns: when it is to be told next.
-        told: whether it was told already.
+        session: the session that samples it.
+        high: whether each of its events is in high use now.
+        begun_ns: its begin, by the monotonic clock.
+        next_ns: the time of its next record, likewise.
+        told: whether a record was published.
 
     """
 
@@ -82,23 +83,23 @@ class _Look:
 
 
 class Diagnosing:
-    """Looks into processes while something is wrong, in a thread of its own.
+    """Diagnoses processes while an event lasts, in a thread of its own.
 
     Args:
-        publish: takes a diagnosis; what it raises is logged and counted.
+        publish: publishes a diagnosis; its errors are logged and counted.
         host: this machine's name.
-        conditions: by name, S1's machine for it. Some of `triggers.CONDITIONS`.
-        unfinished: where those that are open are kept.
-        budget_ratio: CPU time that looking into processes may take, of one core.
+        conditions: S1's state machines by condition, some of `triggers.CONDITIONS`.
+        unfinished: the file of open diagnoses.
+        budget_ratio: the most CPU time of sessions, in cores.
         methods: see `Session`.
         command_lines: whether diagnoses have the processes' command lines, which may hold secrets.
-        limits: of each look.
-        clock: what tells the time.
-        root: where procfs is mounted.
-        groups: where control groups are mounted.
+        limits: the limits of each session.
+        clock: the clock.
+        root: the mount point of procfs.
+        groups: the mount point of control groups.
 
     Attributes:
-        failures: how often something went wrong since it began.
+        failures: the number of failures since it began.
 
     """
 
@@ -129,44 +130,44 @@ class Diagnosing:
         self._triggers = Triggers(conditions, self._clock, Timeline(self._clock), root, groups)
         self._budget = Budget(budget_ratio)
         self._looks: dict[int, _Look] = {}
-        self._waiting: dict[Key, list[int]] = {}  # of each event, the processes that were not looked into yet
+        self._waiting: dict[Key, list[int]] = {}  # the processes of each event that have no session yet
         self._look_s = 0.0
         self._looked_ns: int | None = None
-        self._own_s = 0.0  # CPU time, but for that of sessions
-        self._open: dict[str, Diagnosis] = {}  # by id, what was told last of those that are not closed
-        self._failed: set[str] = set()  # what was said to have gone wrong
+        self._own_s = 0.0  # CPU time without that of sessions
+        self._open: dict[str, Diagnosis] = {}  # the last records of open diagnoses by id
+        self._failed: set[str] = set()  # the logged failures
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="diagnosing", daemon=True)
 
     @property
     def running(self) -> int:
-        """How many processes are looked into now."""
+        """The number of processes that are sampled now."""
         return len(self._looks)
 
     @property
     def cpu_s(self) -> float:
-        """CPU time that all of it took since it began, with what runs beside, in seconds."""
+        """All CPU time since it began, with that of auxiliary threads and processes, in seconds."""
         return self._own_s + self._budget.spent_s
 
     def start(self) -> None:
-        """Begin, in a thread of its own."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Let all processes go, tell what was found so far, and end."""
+        """Close all sessions, publish their findings, and end the thread."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(CLOSING_S)
 
     def finish(self) -> None:
-        """Close what an earlier agent left open. What cannot be published stays in the file, and is said."""
+        """Close the diagnoses that an earlier agent left open. Unpublished ones stay in the file, and are logged."""
         self._open = {each.id: each for each in self._unfinished.read()}
         for each in list(self._open.values()):
             closed = each if each.progress == "closed" else _ended_early(each, KILLED)
             self._guarded(f"closing diagnosis {each.id}, of {each.row},", partial(self._keep, closed))
 
     def step(self) -> None:
-        """Do what is due: look at the host, at one process, and tell what was found."""
+        """Do the work that is due: check the host, sample one process, and publish findings."""
         now, begun, spent_s = self._clock.monotonic(), self._clock.cpu(), self._budget.spent_s
         aside_s = self._triggers.aside_s
         if self._looked_ns is None or now - self._looked_ns >= self._look_s * 1e9:
@@ -175,19 +176,19 @@ class Diagnosing:
         if pid is not None and self._looks[pid].session.delay_s() <= 0.0:
             self._with(pid, self._looks[pid].session.sample)
         self._tell()
-        # What sessions took is counted by themselves.
+        # Sessions count their own CPU time.
         self._own_s += max(0.0, (self._clock.cpu() - begun) / 1e9 - (self._budget.spent_s - spent_s))
         self._own_s += self._triggers.aside_s - aside_s
 
     def delay_s(self) -> float:
-        """Seconds until the next step is due."""
+        """Return the seconds until the next step is due."""
         if self._looked_ns is None:
             return 0.0
         look_s = self._look_s - (self._clock.monotonic() - self._looked_ns) / 1e9
         return max(0.0, min([look_s, *(look.session.delay_s() for look in self._looks.values())]))
 
     def let_go(self, note: str) -> None:
-        """Let all processes go, and tell why."""
+        """Close all sessions early; their diagnoses have the note."""
         for pid in list(self._looks):
             self._close(pid, note)
         self._waiting.clear()
@@ -201,7 +202,7 @@ class Diagnosing:
                 backoff.went_well()
                 self._stop.wait(self.delay_s())
             else:
-                # What is known may be half of a reading's: it starts anew.
+                # The state may be from half of a reading: start from scratch.
                 self.let_go(FAILED)
                 self._triggers.forget()
                 backoff.failed(self._clock.monotonic() / 1e9)
@@ -210,24 +211,23 @@ class Diagnosing:
         self._triggers.close()
 
     def _load(self) -> None:
-        """Load what is large and the same for all processes, while nothing is wrong.
+        """Load the large data that is the same for all processes before any event.
 
-        The kernel's symbols take 0.2 s of CPU time and 5 MB, the child that reads those of programs 0.1 s and 28 MB.
-        Loaded when something is wrong for the first time, they would take it from a machine that is short of it, and
-        make the agent the process that is most unlike itself.
+        The kernel's symbols cost 0.2 s of CPU time and 5 MB, the child that reads those of programs 0.1 s and 28 MB.
+        During the first event, the host may be short of these resources, and the agent could become its worst outlier.
         """
         begun, helped_s = self._clock.cpu(), helpers_time()
         if self._methods is None or {perf.NAME, jcmd.NAME} & set(self._methods):
             kernel_symbols()
-        with contextlib.suppress(HelperError):  # told where it is needed
+        with contextlib.suppress(HelperError):  # reported where it is needed
             symbolizer().helper()
         self._own_s += (self._clock.cpu() - begun) / 1e9 + helpers_time() - helped_s
 
     def _look(self, now: int) -> None:
-        """Look at the host: begin to look into processes, go on, or end."""
+        """Check the host, and begin, continue or end sessions."""
         late = self._looked_ns is None or now - self._looked_ns >= 1.5 * self._look_s * 1e9
-        # A look that was a little late does not move the next one. Two are at least half of that time apart, so that no
-        # reading rests on a sliver of it, of which the kernel has not counted what runs just now.
+        # A slightly late check does not move the next one. Two are at least half of the interval apart. In a shorter
+        # time the kernel may not have counted the use of running processes yet.
         self._looked_ns = now if late or self._looked_ns is None else self._looked_ns + round(self._look_s * 1e9)
         changes = self._triggers.look()
         self._look_s = max(self._triggers.interval_s, min(self._triggers.took_s / LOOK_RATIO, LONGEST_LOOK_S))
@@ -244,30 +244,30 @@ class Diagnosing:
             self._fill()
 
     def _turn(self, key: Key, *, high: bool) -> None:
-        """An event goes into a dip, or comes back from one."""
+        """Follow an event into a dip, or back from one."""
         for pid, look in list(self._looks.items()):
             if key in look.high:
                 look.high[key] = high
                 self._phase(pid, look)
 
     def _phase(self, pid: int, look: _Look) -> None:
-        """Let what is found belong to high use while any of the events that it is for is in that, else to a dip."""
+        """Set the phase of a session: high use if any of its events is in high use, otherwise a dip."""
         self._with(pid, partial(look.session.phase, high=any(look.high.values())))
 
     def _end(self, key: Key) -> None:
-        """An event is over."""
+        """End an event, and each session without another one."""
         for pid, look in list(self._looks.items()):
             if look.high.pop(key, None) is None:
                 continue
             if look.high:
                 self._phase(pid, look)
                 continue
-            self._with(pid, look.session.sample)  # the last use; and whether the process itself has ended
+            self._with(pid, look.session.sample)  # for the last use, and to notice the end of the process
             if pid in self._looks:
                 self._close(pid)
 
     def _fill(self) -> None:
-        """Look into processes that wait for that, as far as there is room."""
+        """Begin sessions of waiting processes, within the limits."""
         used = self._triggers.used()
         waiting = sorted(
             (
@@ -290,7 +290,7 @@ class Diagnosing:
             self._waiting[key].remove(pid)
 
     def _begin(self, pid: int, key: Key) -> None:
-        """Begin to look into a process. One that has ended in between is left out."""
+        """Begin a session. A process that has ended is left out."""
         try:
             target = find(pid, root=self._root, command_lines=self._command_lines)
         except TargetError:
@@ -313,7 +313,7 @@ class Diagnosing:
         self._looks[pid] = _Look(session, {key: True}, now, now + round(FIRST_TOLD_S * 1e9))
 
     def _tell(self) -> None:
-        """Publish what is due."""
+        """Publish the records that are due, and close sessions that have ended."""
         now = self._clock.monotonic()
         for pid, look in list(self._looks.items()):
             if look.session.ended:
@@ -323,12 +323,12 @@ class Diagnosing:
                 self._told(look, "extended" if look.told else "opened")
 
     def _with(self, pid: int, action: Callable[[], object]) -> None:
-        """Do something with a session; where that goes wrong, it is over."""
+        """Run an action on a session, and close the session if the action fails."""
         if not self._guarded(f"looking into process {pid}", action):
             self._close(pid, FAILED)
 
     def _close(self, pid: int, note: str = "") -> None:
-        """Let a process go, and tell what was found."""
+        """Close a session, and publish its diagnosis."""
         look = self._looks.pop(pid)
         self._guarded(f"letting process {pid} go", look.session.close)
         self._told(look, "closed", note)
@@ -342,9 +342,9 @@ class Diagnosing:
         self._guarded(f"telling what {look.session.target.row} was doing", tell)
 
     def _keep(self, diagnosis: Diagnosis) -> None:
-        """Publish a diagnosis, and keep on disk which are open: whoever comes after this process closes them.
+        """Publish a diagnosis, and store the open ones on disk: the next agent closes them.
 
-        One that is being closed is among them until it is published. So it may go out twice, as the same record.
+        A closing one is among them until it is published, so the same record may be published twice.
         """
         self._open[diagnosis.id] = diagnosis
         self._unfinished.write(self._open.values())
@@ -354,7 +354,7 @@ class Diagnosing:
             self._unfinished.write(self._open.values())
 
     def _guarded(self, what: str, action: Callable[[], object]) -> bool:
-        """Whether something went well; else it is logged and counted."""
+        """Run an action, and return whether it succeeded; failures are logged and counted."""
         try:
             action()
         except Exception:
@@ -367,5 +367,5 @@ class Diagnosing:
 
 
 def _ended_early(diagnosis: Diagnosis, note: str) -> Diagnosis:
-    """A diagnosis that is closed before what it is of was over, and why."""
+    """Return a diagnosis as closed before the end of its event, with the reason."""
     return replace(diagnosis, progress="closed", complete=False, notes=(note, *diagnosis.notes)[:MAX_NOTES])

@@ -1,11 +1,11 @@
-"""Flame graphs: their boxes, for whoever draws them, and one SVG file that needs nothing else.
+"""Flame graphs: their boxes for several renderers, and a self-contained SVG file.
 
-Drawn after B. Gregg, "The Flame Graph", CACM 59(6), 2016: functions stand on those that called them, as wide as they
-were found often, in the order of the alphabet; colours mean nothing but their family. What ran is warm, the kernel's
-orange, what was blocked blue, each phase and the blocked threads in a graph of their own: thirty idle threads would
-leave no room for the one that runs. The file has no script, no font and no other file in it. No package of Python draws
-one from stacks that is kept up: pyinferno, which binds inferno, has wheels of single versions of Python, and needs a
-profiler that is not used here.
+Drawn after B. Gregg, "The Flame Graph", CACM 59(6), 2016. Functions stand on their callers, as wide as their number of
+samples, in alphabetical order. Only the family of a color has a meaning: running functions are warm, those of the
+kernel orange, blocked ones blue. Each phase has a graph of its own, and so have blocked threads: thirty idle threads
+would leave no room for a running one. The file has no script, no font and no reference to other files. No maintained
+Python package draws one from stacks: pyinferno, a binding of inferno, has wheels for single versions of Python only,
+and requires a profiler that is not used here.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 WIDTH: Final = 1200
 MARGIN: Final = 10
 ROW: Final = 17
-"""Pixels: of the picture, beside it, and from one function to the one that stands on it."""
+"""The width of the picture, its margin, and the height of a function, in pixels."""
 
 NARROWEST: Final = 0.3
-"""Pixels: what would be narrower is not drawn."""
+"""The least width of a box that is drawn, in pixels."""
 
 LETTER: Final = 10
-"""Pixels: what is narrower has no room for a letter, and gets none."""
+"""The least width of a box with text, in pixels."""
 
 _HEADING: Final = 26
 _STYLE: Final = (
@@ -48,12 +48,12 @@ _STYLE: Final = (
 
 @dataclass(slots=True)
 class Box:
-    """One function on a stack, with what stands on it.
+    """One function on a stack, with its callees.
 
     Attributes:
-        samples: how often it was found there.
-        module: where it is, as `Location` has it.
-        above: those that it called, by their labels.
+        samples: the number of samples in it.
+        module: its module, as in `Location`.
+        above: the boxes of its callees, by their labels.
 
     """
 
@@ -71,7 +71,7 @@ class Box:
 
 
 class Placed(NamedTuple):
-    """A box where it is drawn: `x` and `width` in the unit of the picture, and on how many others it stands."""
+    """A box with its place: `x` and `width` in the unit of the picture, and the number of boxes below it."""
 
     label: str
     box: Box
@@ -81,7 +81,7 @@ class Placed(NamedTuple):
 
 
 def flame_graph(diagnosis: Diagnosis) -> str:
-    """The SVG, as text."""
+    """Return the SVG file as text."""
     body: list[str] = []
     top = MARGIN + _HEADING
     for heading, cold, root in _graphs(diagnosis):
@@ -107,7 +107,7 @@ def flame_graph(diagnosis: Diagnosis) -> str:
 
 
 def _graphs(diagnosis: Diagnosis) -> Iterator[tuple[str, bool, Box]]:
-    """Heading, whether it is of blocked threads, and what stands on each other."""
+    """Yield the graphs of a diagnosis: heading, whether it is of blocked threads, and root."""
     several = len(diagnosis.phases) > 1
     for number, phase in enumerate(diagnosis.phases, 1):
         root = stacked((phase,), "running")
@@ -121,12 +121,12 @@ def _graphs(diagnosis: Diagnosis) -> Iterator[tuple[str, bool, Box]]:
 
 
 def stacked(phases: Iterable[Phase], state: ThreadState, tid: int | None = None) -> Box:
-    """The ground on which all stands that was found in these phases.
+    """Return the root box of all stacks in these phases.
 
     Args:
-        phases: of one diagnosis.
-        state: whether what ran is wanted, or what was blocked.
-        tid: of which thread; None for all.
+        phases: phases of one diagnosis.
+        state: the state of the wanted stacks, running or blocked.
+        tid: the id of the thread; None for all.
 
     """
     root = Box()
@@ -146,13 +146,13 @@ def _labels(thread: ThreadUse, stack: Stack) -> Iterator[tuple[str, str]]:
 
 
 def boxes(root: Box, narrowest: float, left: float = 0.0, width: float | None = None) -> list[Placed]:
-    """What is wide enough to be drawn, from the ground up; the ground itself is not among it.
+    """Return the boxes that are wide enough to be drawn, from the bottom up, without the root.
 
     Args:
-        root: the ground; with samples.
-        narrowest: what is narrower is left out, with all that stands on it.
-        left: where the ground begins.
-        width: of the ground; None to measure in samples.
+        root: the root, with samples.
+        narrowest: the least width of a box; narrower ones are left out with all boxes above them.
+        left: the left edge of the root.
+        width: the width of the root; None to measure in samples.
 
     """
     across = float(root.samples) if width is None else width
@@ -169,16 +169,16 @@ def boxes(root: Box, narrowest: float, left: float = 0.0, width: float | None = 
 
 
 def widest(placed: Sequence[Placed], most: int) -> list[Placed]:
-    """At most so many boxes, the widest, each after that on which it stands."""
+    """Return the `most` widest boxes, each after the box below it."""
     if len(placed) <= most:
         return list(placed)
-    # Of equal ones the first: what a box stands on is at least as wide, and before it.
+    # Of equal ones the first: the box below is at least as wide, and comes before.
     kept = heapq.nsmallest(most, enumerate(placed), key=lambda each: (-each[1].width, each[0]))
     return [each for _, each in sorted(kept, key=lambda each: each[0])]
 
 
 class Occupied(NamedTuple):
-    """How often one function was found at all, and how often it was the innermost."""
+    """One function with the number of its samples, and of those in which it was the innermost one (`own`)."""
 
     label: str
     samples: int
@@ -186,7 +186,7 @@ class Occupied(NamedTuple):
 
 
 def functions(root: Box) -> list[Occupied]:
-    """The functions of a flame graph, that which was the innermost most often first; a recursion counts once."""
+    """Return the functions of a flame graph, those with most samples of their own first; a recursion counts once."""
     totals: dict[str, int] = {}
     own: dict[str, int] = {}
     left: list[tuple[str, Box, frozenset[str]]] = [(label, box, frozenset()) for label, box in root.above.items()]
@@ -201,7 +201,7 @@ def functions(root: Box) -> list[Occupied]:
 
 
 def _drawn(placed: Placed, samples: int, base: int, *, cold: bool) -> str:
-    """A box, and what a browser says of it."""
+    """Return the SVG of a box, with its tooltip."""
     label, box, x, width, below = placed
     title = _text(f"{label}: {_counted(box.samples)}, {readable('_ratio', box.samples / samples)}")
     if box.module and box.module != KERNEL:
@@ -210,7 +210,7 @@ def _drawn(placed: Placed, samples: int, base: int, *, cold: bool) -> str:
     at = f'x="{x:.1f}" y="{base - (below + 1) * ROW}" width="{width:.1f}"'
     if width < LETTER:
         return f'<g><title>{title}</title><rect {at} height="{ROW - 1}" fill="{fill}"/></g>'
-    # A picture of its own cuts the text where the box ends, and leaves all of it to be found.
+    # A nested picture clips the text at the edge of the box, but a search finds all of it.
     return (
         f'<g><title>{title}</title><svg {at} height="{ROW}">'
         f'<rect width="100%" height="{ROW - 1}" rx="1" fill="{fill}"/>'
@@ -219,7 +219,7 @@ def _drawn(placed: Placed, samples: int, base: int, *, cold: bool) -> str:
 
 
 def colour(label: str, module: str, *, cold: bool) -> str:
-    """A shade that is the same for a function wherever it stands."""
+    """Return the color of a function, the same in all its boxes."""
     shade = zlib.crc32(label.encode("utf-8", "backslashreplace")) % 1000 / 1000.0
     if cold:
         return f"hsl({200 + 20 * shade:.0f} 55% {72 + 10 * shade:.0f}%)"
@@ -229,7 +229,7 @@ def colour(label: str, module: str, *, cold: bool) -> str:
 
 
 def _text(text: str) -> str:
-    """Text for an XML file, whatever a process calls itself and its functions."""
+    """Return the text escaped for XML, since names of processes and functions are untrusted."""
     return escape(printable(text))
 
 

@@ -1,6 +1,6 @@
-"""Folded stacks: one line a stack, functions from the outermost in between semicolons, then how often it was found.
+"""Folded stacks: one line for each stack, with its functions from the outermost on, separated by semicolons, and count.
 
-What `flamegraph.pl`, inferno and speedscope read (https://github.com/brendangregg/FlameGraph, "2. Fold stacks").
+`flamegraph.pl`, inferno and speedscope read them (https://github.com/brendangregg/FlameGraph, "2. Fold stacks").
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def folded(diagnosis: Diagnosis) -> Iterator[str]:
-    """The lines, without their ends, sorted.
+    """Return the sorted lines, without line ends.
 
-    Each begins with the process, the phase where there are several, the thread, and `[blocked]` where it did not run:
-    what ran has the thread's functions right behind the thread.
+    Each begins with the process, the phase if there are several, the thread, and `[blocked]` if the thread was blocked.
+    Then the functions follow.
     """
     found: Counter[str] = Counter()
     for number, phase in enumerate(diagnosis.phases, 1):
@@ -34,15 +34,15 @@ def folded(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def phase_label(phase: Phase, number: int) -> str:
-    """`phase 1`, or `dip 2`."""
+    """Return the name of a phase: `phase 1`, or `dip 2`."""
     return f"{'phase' if phase.high else 'dip'} {number}"
 
 
 def thread_label(thread: ThreadUse) -> str:
-    """`worker (4712)`."""
+    """Return the name and id of a thread: `worker (4712)`."""
     return f"{thread.name or 'thread'} ({thread.tid})"
 
 
 def _joined(names: Sequence[str]) -> str:
-    """A line has no place for what separates: a semicolon in a name becomes a colon, as in perf's `stackcollapse`."""
+    """Return the names as a line. Semicolons in names become colons, as in perf's `stackcollapse`."""
     return ";".join(printable(each).replace(";", ":") for each in names)

@@ -1,4 +1,4 @@
-"""What a phase says, counted: how much each thread used, and in which functions it and all of them together were."""
+"""The counts of a phase: the use of each thread, and the functions of each thread and of all together."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where a thread, or several, was found: one function that runs, or one in which it is blocked.
+    """One function in which threads ran, or were blocked.
 
     Attributes:
-        state: whether it ran there, or was blocked.
-        share: of what was looked at, from 0 to 1.
-        location: the innermost function, at the place that was found most often; None where none is known.
-        callers: of it there, the nearest first.
-        places: how many different ones were found in this function, or in this module where it has no symbols.
-        wait_channel: the kernel's function that it was blocked in, as `Stack` has it.
-        system_call: likewise.
+        state: whether they ran, or were blocked.
+        share: its share of all weights, from 0 to 1.
+        location: the innermost function, at its most frequent place; None if unknown.
+        callers: its callers there, the nearest first.
+        places: the number of places in this function, or in this module if it has no symbols.
+        wait_channel: the kernel's function that they were blocked in, as in `Stack`.
+        system_call: their system call, likewise.
 
     """
 
@@ -39,13 +39,13 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What one thread used in a phase.
+    """The use of one thread in a phase.
 
     Attributes:
-        thread: itself.
-        share: CPU time per time, in cores; over the phase, so that threads that lived shorter compare. NaN where the
-            phase has no length.
-        spots: where it was, the most frequent first; shares of its samples.
+        thread: the thread.
+        share: its CPU time per length of the phase, in cores, so that it compares with threads of other lifetimes. NaN
+            if the phase has no length.
+        spots: its functions, the most frequent first, with shares of its samples.
 
     """
 
@@ -55,12 +55,12 @@ class Use:
 
 
 def cpu_s(thread: ThreadUse) -> float:
-    """CPU time in a phase, in seconds."""
+    """Return the CPU time of a thread in a phase, in seconds."""
     return thread.user_s + thread.system_s
 
 
 def uses(phase: Phase) -> list[Use]:
-    """Its threads, that with most CPU time first; those that are left out are not there."""
+    """Return the recorded threads of a phase, that with most CPU time first."""
     length_s = phase.end_ts - phase.begin_ts
     return [
         Use(each, cpu_s(each) / length_s if length_s > 0.0 else math.nan, spots((stack, 1.0) for stack in each.stacks))
@@ -69,10 +69,10 @@ def uses(phase: Phase) -> list[Use]:
 
 
 def together(phases: Iterable[Phase]) -> tuple[Spot, ...]:
-    """Where the CPU time of all threads went, the most first.
+    """Return the functions that used the CPU time of all threads, the hottest first.
 
-    The CPU time of a thread is shared out among the functions that it was found running in, by how often: a clock of
-    the kernel says more than a count of samples, which differ from thread to thread.
+    The CPU time of a thread is divided among its running functions by their samples. The kernel's CPU times are more
+    exact than counts of samples, which differ from thread to thread.
     """
     weighted: list[tuple[Stack, float]] = []
     for phase in phases:
@@ -84,10 +84,10 @@ def together(phases: Iterable[Phase]) -> tuple[Spot, ...]:
 
 
 def spots(stacks: Iterable[tuple[Stack, float]]) -> tuple[Spot, ...]:
-    """Stacks by where they are, the most weight first.
+    """Group stacks by function, the largest weight first.
 
     Args:
-        stacks: each with the weight of one of its samples.
+        stacks: the stacks, each with the weight of one of its samples.
 
     """
     found: defaultdict[tuple[str, ...], list[tuple[float, Stack]]] = defaultdict(list)
@@ -116,8 +116,8 @@ def _spot(stacks: list[tuple[float, Stack]], share: float) -> Spot:
 
 
 def _where(stack: Stack) -> tuple[str, ...]:
-    """What stacks have in common that are told as one: the innermost function; of blocked ones what they wait in."""
+    """Return the group of a stack: its state and innermost function, and the kernel's place if it is blocked."""
     waits = (stack.wait_channel, stack.system_call) if stack.state == "blocked" else ()
     inner = stack.locations[0] if stack.locations else None
-    # What has no symbols is told by its module: the offsets of one function differ from sample to sample.
+    # Code without symbols is grouped by module, since the offsets of one function differ from sample to sample.
     return stack.state, *waits, *(() if inner is None else (inner.function, inner.module))

@@ -1,7 +1,7 @@
-"""A diagnosis as a person reads it in a terminal: what the process did, then its threads, then what it took to see it.
+"""A diagnosis for a terminal: the activity of the process, then its threads, then the cost of sampling.
 
-The thread that used most comes first, as in `top` and `laggard why`. S1 prints it last, where the eye is behind a long
-list: so does `reverse`. What came from the process is escaped, and never read as markup.
+The thread with most use comes first, as in `top` and `laggard why`. S1 prints it last, since the end of a long list
+stays in view: so does `reverse`. Text from the process is escaped, and never read as markup.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.diagnosis import Diagnosis, Phase
 
 SHARED: Final = 0.8
-"""Where the first thread has less of the use of all, where they were together is told too."""
+"""If the first thread has less than this share of all use, the functions of all threads together are shown, too."""
 
 SHORT: Final = 0.5
-"""A thread that was seen for less of its phase is told to be."""
+"""The lifetime of a thread is shown if it is less than this share of the phase."""
 
 CALLERS: Final = 3
-"""So many callers of a function are told."""
+"""The most callers of a function that are shown."""
 
 HOT: Final = 0.5
-"""Cores: who uses so much stands out."""
+"""Threads with at least this use, in cores, are highlighted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class Shown:
     """How much of a diagnosis is shown.
 
     Attributes:
-        threads: of each phase, at most.
-        functions: of each thread, at most.
-        reverse: what used most comes last.
+        threads: the most threads of each phase.
+        functions: the most functions of each thread.
+        reverse: whether the thread or function with most use comes last.
 
     """
 
@@ -70,11 +70,11 @@ class Shown:
 
 BRIEF: Final = Shown(threads=3, functions=2)
 BRIEF_PHASES: Final = 5
-"""What is shown of a diagnosis beside something else."""
+"""The limits for a diagnosis within another page."""
 
 
 def diagnosis_lines(diagnosis: Diagnosis, page: Page, shown: Shown) -> Iterator[Text]:
-    """All of it: what the process did, in a sentence and by phases and threads, and what it took to see it."""
+    """Yield the lines of a diagnosis: the activity in a sentence, by phase and by thread, and the cost of sampling."""
     yield Text(in_words(diagnosis), "bold")
     yield Text(looked(diagnosis), "dim")
     for number, phase in enumerate(diagnosis.phases, 1):
@@ -89,11 +89,11 @@ def diagnosis_lines(diagnosis: Diagnosis, page: Page, shown: Shown) -> Iterator[
 
 
 def doing_lines(rows: Sequence[str], shown: int, blamed: Collection[str], ranked: Collection[str]) -> Iterator[Text]:
-    """The heading of what processes were doing, beside something else that says who is to blame.
+    """Yield the heading of diagnoses within a page that names culprits.
 
     Args:
-        rows: those that were looked into.
-        shown: how many of them are shown at most.
+        rows: the diagnosed rows.
+        shown: the most of them that are shown.
         blamed: see `standing`.
         ranked: likewise.
 
@@ -107,12 +107,12 @@ def doing_lines(rows: Sequence[str], shown: int, blamed: Collection[str], ranked
 
 
 def standing(row: str, blamed: Collection[str], ranked: Collection[str]) -> Text:
-    """How a row that was looked into stands in what was said before.
+    """Return the place of a diagnosed row among the findings above.
 
     Args:
         row: its id.
-        blamed: the rows that are to blame.
-        ranked: the rows of the ranking that was shown; none where there was no ranking.
+        blamed: the culprits.
+        ranked: the rows of the ranking that is shown; empty without a ranking.
 
     """
     if row in blamed:
@@ -123,12 +123,12 @@ def standing(row: str, blamed: Collection[str], ranked: Collection[str]) -> Text
 
 
 def brief_lines(diagnosis: Diagnosis, page: Page, ts: float) -> Iterator[Text]:
-    """What the process did round a moment: in a sentence, the phases about then, and the threads of that one.
+    """Yield the activity of a process near a time: a sentence, the phases around it, and the threads of its own phase.
 
     Args:
-        diagnosis: of the process.
-        page: where it is shown.
-        ts: the moment, seconds since the Unix epoch.
+        diagnosis: the diagnosis.
+        page: the page.
+        ts: the time, seconds since the Unix epoch.
 
     """
     yield Text(in_words(diagnosis))

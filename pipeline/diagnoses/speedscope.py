@@ -1,4 +1,4 @@
-"""A diagnosis as speedscope reads it (https://www.speedscope.app): one profile for each thread of each phase.
+"""A diagnosis in the format of speedscope (https://www.speedscope.app): one profile for each thread of each phase.
 
 The format is that of https://www.speedscope.app/file-format-schema.json.
 """
@@ -19,10 +19,10 @@ SCHEMA: Final = "https://www.speedscope.app/file-format-schema.json"
 
 
 def speedscope(diagnosis: Diagnosis) -> dict[str, Any]:
-    """The file, as an object for `json.dumps`.
+    """Return the content of the file, as an object for `json.dumps`.
 
-    Weights are numbers of samples. Samples of one stack stand together, the most frequent stack first: what is kept of
-    a diagnosis is no order in time. Threads stand in the order of their use.
+    Weights are numbers of samples. Samples of one stack are adjacent, the most frequent stack first, since a diagnosis
+    does not store their order in time. Threads are in the order of their use.
     """
     known: dict[tuple[str, str], int] = {}
     profiles = [
@@ -41,7 +41,7 @@ def speedscope(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def _profile(thread: ThreadUse, several: list[str], known: dict[tuple[str, str], int]) -> dict[str, Any]:
-    """One thread; adds its functions to those that are known, with their numbers."""
+    """Return the profile of one thread, and add its new functions to the known ones, with their numbers."""
     weights = [stack.samples for stack in thread.stacks]
     return {
         "type": "sampled",

@@ -1,4 +1,4 @@
-"""What stands on a stack, in words: one label for each function, and for the kernel's in which a thread is blocked."""
+"""Labels of the functions on a stack, and of the kernel's function that a thread is blocked in."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.diagnosis import Stack
 
 UNKNOWN: Final = "[unknown]"
-"""Where nothing is known, as `perf script` writes it."""
+"""The label of an unknown function, as in `perf script`."""
 
 KERNEL: Final = "[kernel]"
 """The module of the kernel's own functions."""
 
 BLOCKED: Final = Location("[blocked]")
-"""Stands below what a blocked thread is in."""
+"""The outermost frame of a blocked stack."""
 
 _KERNEL_FUNCTION: Final = "_[k]"  # how flame graphs mark the kernel's functions
 
 
 def label(location: Location) -> str:
-    """The function; where it has no symbol `libm.so.6+0x1d7b`, or the address where it is in no file."""
+    """Return the function; without a symbol `libm.so.6+0x1d7b`, or the address if it is in no file."""
     if location.function:
         return location.function
     if location.module:
@@ -33,7 +33,7 @@ def label(location: Location) -> str:
 
 
 def place(location: Location) -> str:
-    """Where the function is: `hot.py:12`, `libm.so.6`; empty where that is not known, or the label says it."""
+    """Return the place of the function: `hot.py:12`, `libm.so.6`; empty if unknown, or if the label has it."""
     if not location.function or not location.module:
         return ""
     name = location.module if location.module.startswith("[") else PurePath(location.module).name
@@ -43,10 +43,10 @@ def place(location: Location) -> str:
 
 
 def frames(stack: Stack) -> list[Location]:
-    """The stack's functions, the outermost first, as flame graphs take them.
+    """Return the stack's functions, the outermost first, as in flame graphs.
 
-    A blocked thread's stack begins with `[blocked]`, and ends with its system call and the kernel's function that it is
-    blocked in, where it has no functions of the kernel itself.
+    A blocked thread's stack begins with `[blocked]`. Without functions of the kernel, it ends with its system call and
+    the kernel's function that it is blocked in.
     """
     found = list(reversed(stack.locations))
     if stack.state == "blocked":
@@ -58,13 +58,16 @@ def frames(stack: Stack) -> list[Location]:
 
 
 def frame_label(location: Location) -> str:
-    """The label in a flame graph: the kernel's functions are marked, and interpreted ones told with their file."""
+    """Return the label in a flame graph: kernel functions have a mark, and interpreted ones their file.
+
+    Many source files have functions with names such as `run`.
+    """
     if location.module == KERNEL:
         return label(location) + _KERNEL_FUNCTION
-    # Not with its line: a function is one box, wherever in it the threads were.
+    # Without its line, so that a function is one box for all its lines.
     return f"{label(location)} ({PurePath(location.module).name})" if _interpreted(location) else label(location)
 
 
 def _interpreted(location: Location) -> bool:
-    """Whether the module is the source: what is mapped has an offset in it. Names as `run` are in many sources."""
+    """Return whether the module is a source file: functions of mapped files have an offset."""
     return bool(location.line) and location.offset < 0

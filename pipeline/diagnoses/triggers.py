@@ -1,6 +1,6 @@
-"""What is wrong on this host now, and with which processes: readings twice a second, and S1's machine on each.
+"""Events on this host and their processes: readings twice a second, and S1's state machine on each.
 
-The same machine is in the operator `cpu`, on frames. Here it decides when processes are looked into, which cannot wait
+The operator `cpu` has the same state machine, on frames. Here it decides when to sample processes, which cannot wait
 for a tick and a worker.
 """
 
@@ -31,51 +31,51 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 LOOK_S: Final = 0.505
-"""Between two looks at everything, so that an event is seen within a second of when it is one. Ten of them are a little
-more than S1's 5 s: else one that is woken a millisecond earlier than another would make it eleven."""
+"""The time between two full checks, in seconds: an event is found within a second after it qualifies. Ten checks
+take slightly more than S1's 5 s: otherwise a wake-up that is a millisecond early would require an eleventh."""
 
 GLANCE_S: Final = 0.25
-"""Between two looks at the host alone, while nobody can use too much."""
+"""The time between two checks of the host alone, while no process can be above a threshold, in seconds."""
 
 IDLE_RATIO: Final = 0.6
-"""Processes are not asked while the host uses less than this part of what the least condition needs: nobody can be
-above it then. It is a part, as use begins in the middle between two looks."""
+"""Processes are not read while the host uses less than this share of the lowest threshold: none can be above it then.
+The share allows for use that begins between two checks."""
 
 LOOK_RATIO: Final = 0.005
-"""What looks may take of one core: where they take more, they are further apart. Those at who waits have a bound of
-their own: they are no reason to look later at how long that lasts."""
+"""The CPU budget of checks, in cores: more expensive checks are less frequent. Samples of suspects have a budget of
+their own, since they must not delay the checks of how long a wait lasts."""
 
 MAX_SUSPECTS: Final = 3
-"""So many processes are concerned where the host's pressure is high, which is nobody's own ..."""
+"""The most processes of an event of the host's pressure, which has no process of its own ..."""
 
 MAX_OF_GROUP: Final = 2
-"""... and so many of a control group that is held back by its quota, or whose own pressure is high."""
+"""... and of an event of a control group: its quota throttles it, or its own pressure is high."""
 
 SUSPECT_S: Final = 1.0
-"""Between two looks at who waits, while pressure is high."""
+"""The time between two samples of suspects while pressure is high, in seconds."""
 
 SUSPECT_RATIO: Final = 0.01
-"""What that may take of one core."""
+"""The CPU budget of these samples, in cores."""
 
 RESOURCES: Final = {"io_pressure": "io", "memory_pressure": "memory"}
-"""By condition of pressure, what tasks wait for."""
+"""The resources of the pressures, by condition."""
 
 HOST: Final = ""
-"""Where events are those of control groups, that which is the host's."""
+"""The name of the host in events that otherwise name control groups."""
 
 _PROCESSES: Final = ("cpu", "single_cpu")
 
 CONDITIONS: Final = (*_PROCESSES, "quota", *RESOURCES)
-"""Those that can be watched."""
+"""The conditions that can be watched."""
 
 _NORMAL, _HIGH, _DIAGNOSIS = range(3)  # states of S1's machine; the fourth is Normal-Wait
 
 Key = tuple[str, int | str]
-"""An event: its condition, and of which process or group it is."""
+"""The key of an event: its condition, and its process or control group."""
 
 
 class Transitions(Protocol):
-    """What changed at a step of a machine: rows by their places, the states, how long what made them change lasted."""
+    """The changes of a step of a state machine: the rows by place, their states, and the duration behind the change."""
 
     @property
     def rows(self) -> Indices: ...  # noqa: D102 - see above
@@ -88,7 +88,7 @@ class Transitions(Protocol):
 
 
 class Machine(Protocol):
-    """S1's machine for many rows."""
+    """S1's state machine for many rows."""
 
     threshold: float
     states: NDArray[np.int8]
@@ -102,14 +102,14 @@ class Machine(Protocol):
         """Evaluate all rows once."""
 
     def align(self, source: Indices) -> None:
-        """Let other rows take the places; -1 for a new one."""
+        """Replace the rows: `source` has their former places, -1 for new rows."""
 
 
 class Change(NamedTuple):
-    """Something that happened to an event.
+    """A change of an event.
 
     Attributes:
-        key: which.
+        key: the key of the event.
         what: it began; it went into a dip, or came back from one; it is over.
 
     """
@@ -120,14 +120,14 @@ class Change(NamedTuple):
 
 @dataclass(slots=True)
 class Event:
-    """Something that is wrong now.
+    """An event that lasts.
 
     Attributes:
-        begin_ts: since when, seconds since the Unix epoch.
-        value: the measure when it was found to last.
-        threshold: what that is above.
+        begin_ts: its onset, seconds since the Unix epoch.
+        value: the measured value at its detection.
+        threshold: the threshold, which this value exceeds.
+        pids: the processes concerned, in the order of sampling.
         high: whether it is in high use now, or in a dip.
-        pids: the processes concerned, those first that are to be looked into first.
 
     """
 
@@ -139,19 +139,19 @@ class Event:
 
 
 class Triggers:
-    """Finds events by looking at the host now and then.
+    """Finds events by regular checks of the host.
 
     Args:
-        conditions: by name, S1's machine for it. Some of `CONDITIONS`.
-        clock: what tells the time.
-        timeline: what stamps events.
-        root: where procfs is mounted.
-        groups: where control groups are mounted.
+        conditions: S1's state machines by condition, some of `CONDITIONS`.
+        clock: the clock.
+        timeline: the clock for the times of events.
+        root: the mount point of procfs.
+        groups: the mount point of control groups.
 
     Attributes:
-        events: what is wrong now.
-        interval_s: when to look again, after the last look.
-        took_s: CPU time of the last look, in seconds, without what `SUSPECT_RATIO` bounds.
+        events: the events that last.
+        interval_s: the time from the last check to the next one, in seconds.
+        took_s: the CPU time of the last check, in seconds, without that in the budget of `SUSPECT_RATIO`.
 
     """
 
@@ -171,28 +171,28 @@ class Triggers:
         self._pressures = Pressures(clock, root, groups)
         self._suspects: Suspects | None = None
         self._patience = Patience()
-        self._suspected_ns = 0  # CPU time that looks at who waits have taken
+        self._suspected_ns = 0  # CPU time of the samples of suspects
         self._undecided = False
         self._suspect_at_s = self._looked_at_s = -math.inf
         self._use: Use | None = None
-        self._before_s = math.nan  # when everything was looked at last
+        self._before_s = math.nan  # the time of the last full check
         self._changes: list[Change] = []
         self.forget()
 
     @property
     def aside_s(self) -> float:
-        """CPU time that it took in threads of its own so far, in seconds."""
+        """The CPU time of its own threads so far, in seconds."""
         return self._patience.cpu_ns / 1e9
 
     def close(self) -> None:
-        """Close all files; the next look opens them again."""
+        """Close all files; the next check opens them again."""
         self._patience.close()
         self._utilisation.close()
         self._quotas.close()
         self._pressures.close()
 
     def forget(self) -> None:
-        """Begin anew, as if nothing had been seen."""
+        """Start from scratch, without any events or readings."""
         self.events.clear()
         self._utilisation.forget()
         self._use = self._suspects = None
@@ -201,7 +201,7 @@ class Triggers:
             machine.align(np.zeros(0, np.intp))
 
     def look(self) -> Sequence[Change]:
-        """Read what is used and waited for, let each machine take a step, and tell what changed."""
+        """Read the use and waits, step each state machine, and return the changes of events."""
         at_s = self._clock.monotonic() / 1e9
         begun = self._clock.cpu() - self._suspected_ns
         self._changes = []
@@ -233,7 +233,7 @@ class Triggers:
         self._before_s = at_s
 
     def _look_at_pressure(self, ts: float, at_s: float) -> None:
-        """The host's pressure and that of each control group, which have one machine for each resource."""
+        """Check the pressure of the host and each control group, with one state machine for each resource."""
         watched = {each: resource for each, resource in RESOURCES.items() if each in self._conditions}
         if not watched:
             return
@@ -246,24 +246,24 @@ class Triggers:
             self._step(each, ts, at_s, values, names)
 
     def _rest(self) -> None:
-        """Ask no processes any more."""
+        """Stop reading processes."""
         self._utilisation.forget()
         self._use = None
 
     def used(self) -> Mapping[int, float]:
-        """What each process uses of one CPU, by its id, as far as it is known."""
+        """Return the use of each process by its id, in cores; 0 if unknown. Empty while processes are not read."""
         if self._use is None:
             return {}
         return dict(zip(self._use.pids, np.nan_to_num(self._use.single).tolist(), strict=True))
 
     def _least_busy(self) -> float:
-        """The least share of all CPUs that a process of which something is wrong can use."""
+        """Return the least share of all CPUs that a process above a threshold uses."""
         shares = {"cpu": 1.0, "single_cpu": 1.0 / self._utilisation.cpus}
         found = [self._conditions[each].threshold * share for each, share in shares.items() if each in self._conditions]
         return min(found, default=np.inf)
 
     def _align(self, condition: str, source: Indices, names: Sequence[int | str]) -> None:
-        """Give a machine the rows that there are now; what was wrong with those that are gone is over."""
+        """Give a state machine the present rows; events of missing rows are over."""
         machine = self._conditions[condition]
         if not machine.active:
             return
@@ -275,9 +275,9 @@ class Triggers:
     def _step(
         self, condition: str, ts: float, at_s: float, values: NDArray[np.float64], names: Sequence[int | str]
     ) -> None:
-        """Let a machine take a step, and do what follows from it.
+        """Step a state machine, and update its events.
 
-        Of a machine with nothing but Normal rows and low readings time alone passes: it takes its steps when needed.
+        A machine with only Normal rows is not stepped at low readings. Its last step is made up before a high reading.
         """
         machine = self._conditions[condition]
         if not machine.active:
@@ -308,7 +308,7 @@ class Triggers:
         self._changes.append(Change(key, what))
 
     def _concerned(self, key: Key, at_s: float) -> tuple[int, ...]:
-        """The processes that an event is of, those first that are to be looked into first."""
+        """Return the processes of an event, in the order of sampling."""
         condition, name = key
         if isinstance(name, int):
             return (name,)
@@ -318,20 +318,20 @@ class Triggers:
         return tuple(sorted(all_members(name), key=lambda pid: used.get(pid, 0.0), reverse=True)[:MAX_OF_GROUP])
 
     def _suspected(self, resource: str, name: str, at_s: float) -> tuple[int, ...]:
-        """Of the host's processes or a group's, those that wait for a resource and those that take it."""
+        """Return the processes of the host or a control group that wait for a resource, or use most of it."""
         among = None if name == HOST else members(name)
         if among is not None and len(among) == 1:
             return tuple(among)
         if self._suspects is None:
             return ()
-        self._look_at(self._suspects, at_s)  # whatever that cost before: there was a first look, this is the last
+        self._look_at(self._suspects, at_s)  # the last sample after a first one, whatever the earlier ones cost
         return self._suspects.worst(resource, MAX_SUSPECTS if among is None else MAX_OF_GROUP, among)
 
     def _suspect(self, at_s: float) -> None:
-        """Look at who waits, while pressure is high and it is not decided yet who is looked into."""
+        """Sample suspects while pressure is high, but the processes of the event are not decided yet."""
         undecided = [each for each in RESOURCES if each in self._conditions and self._is_undecided(each)]
         due = at_s >= self._suspect_at_s
-        # A trouble begins with a look of its own, unless there was one lately: pressure may flap about its threshold.
+        # High pressure begins with a new first sample, unless there was one recently: it may flap around its threshold.
         if due and not (undecided and self._undecided):
             self._suspects = None
         self._undecided = bool(undecided)
@@ -341,13 +341,13 @@ class Triggers:
                 self._look_at(self._suspects, at_s)
 
     def _is_undecided(self, condition: str) -> bool:
-        """Whether a host or group is High: not Normal, and in no event."""
+        """Return whether the host or a control group is High: not Normal, and in no event."""
         machine = self._conditions[condition]
         return machine.active and bool((machine.states == _HIGH).any())
 
     def _look_at(self, suspects: Suspects, at_s: float) -> None:
         if at_s == self._looked_at_s:
-            return  # of several events that begin at once
+            return  # sampled for another event that began at the same time
         self._looked_at_s = at_s
         begun, aside_ns = self._clock.cpu(), self._patience.cpu_ns
         suspects.look()

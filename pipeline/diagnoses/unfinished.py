@@ -1,6 +1,6 @@
-"""The diagnoses that an agent has told of and not yet closed, in a file: who comes after it closes them.
+"""The open diagnoses of an agent, in a file: the next agent closes them.
 
-The file holds what was told last of each, one on a line, and is replaced as a whole.
+The file holds the last record of each, one on a line, and is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Unfinished:
-    """The file.
+    """The file of open diagnoses.
 
     Args:
-        path: where it is.
+        path: its path.
 
     """
 
@@ -36,7 +36,7 @@ class Unfinished:
         self._failing = False
 
     def read(self) -> list[Diagnosis]:
-        """What is there; what cannot be read is said and left out."""
+        """Return the diagnoses in the file; unreadable ones are logged and left out."""
         try:
             lines = read_trusted(self._path, _MAX_BYTES).splitlines()
         except FileNotFoundError:
@@ -53,7 +53,7 @@ class Unfinished:
         return found
 
     def write(self, diagnoses: Iterable[Diagnosis]) -> None:
-        """Replace what is there. That it cannot be written is said once: without it a crash leaves diagnoses open."""
+        """Replace the content. A failure is logged once: without the file, a crash leaves diagnoses open."""
         lines = [write_diagnosis(each) for each in diagnoses]
         try:
             if lines:

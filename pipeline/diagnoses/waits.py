@@ -1,4 +1,4 @@
-"""What a thread waits for, by the kernel's function that it is blocked in. A table, and what reads it."""
+"""The reasons for waits of threads, by the kernel's function that they are blocked in: a table and its readers."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _FOR: Final[Mapping[str, tuple[str, ...]]] = {
     "for a terminal": ("wait_woken", "n_tty_"),
     "because it was stopped": ("do_signal_stop", "ptrace_stop"),
 }
-"""By what the names begin with, in kernels 4.19 to 6.18; that somebody suffers comes before what is idle."""
+"""Prefixes of functions in kernels 4.19 to 6.18, in the order of search: real delays before idle waits."""
 
 
 def waits_for(wait_channel: str) -> str:
-    """What a thread waits for: `for the disk`; empty where nobody knows."""
+    """Return the reason for a thread's wait: `for the disk`; empty if unknown."""
     return next((told for told, names in _FOR.items() if wait_channel.startswith(names)), "") if wait_channel else ""
 
 
 def suffers(wait_channel: str) -> bool:
-    """Whether it waits for what only others can give: for disk, file server, memory or a lock of the kernel."""
+    """Return whether a thread waits for a scarce resource: the disk, a file server, memory or a lock of the kernel."""
     return waits_for(wait_channel) in _SUFFERED
 
 

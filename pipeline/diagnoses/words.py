@@ -1,6 +1,6 @@
-"""A diagnosis in plain words: what the process did, when and why it was looked at, and what that took.
+"""A diagnosis in plain words: the activity of the process, the time of and reason for sampling it, and the cost.
 
-What came from the process (names, functions) is escaped.
+Text from the process (names, functions) is escaped.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ REASONS: Final[Mapping[str, str]] = {
     "io_pressure": "tasks waited for I/O {} of the time",
     "memory_pressure": "tasks waited for memory {} of the time",
 }
-"""Why a process was looked at, by `Diagnosis.reason`."""
+"""Clauses on why a process was sampled, by `Diagnosis.reason`."""
 
 ASKED: Final = "asked"
-"""The reason where a person asked."""
+"""The reason of a diagnosis on request."""
 
 IDLE: Final = 0.05
-"""Cores: of who uses less, what it waits for tells more than what it executes."""
+"""Cores: below this use, the waits of a process say more than its running functions."""
 
 ALONE: Final = 0.95
-"""From this share of the use of all threads on, one thread is told to be all of it."""
+"""A thread with at least this share of the use of all threads has "nearly all of it"."""
 
 
 BRIEFLY_S: Final = 10.0
-"""What lasted for less is not told in whole seconds."""
+"""Durations from this one on are shown in whole seconds."""
 
 UNKNOWN_FUNCTIONS: Final = "functions that are not known"
-"""Where a thread ran, when nothing could see where."""
+"""The text for the place of a running thread that no method could find."""
 
 
 def sentence(diagnosis: Diagnosis) -> str:
-    """What the process did, in one sentence; of several phases, in that with most CPU time."""
+    """Return the activity of the process in one sentence; of several phases, that with most CPU time."""
     seen = [phase for phase in diagnosis.phases if phase.threads]
     if not seen:
         return f"What {subject(diagnosis)} did could not be seen."
@@ -60,13 +60,13 @@ def sentence(diagnosis: Diagnosis) -> str:
 
 
 def subject(diagnosis: Diagnosis) -> str:
-    """Name the process so that a person finds it again: `` `hog` (pid 4711, `python3 hog.py`) ``."""
+    """Return the name, pid and command of the process: `` `hog` (pid 4711, `python3 hog.py`) ``."""
     name, command = printable(diagnosis.name), shortened(printable(diagnosis.command), LONGEST_COMMAND)
     return f"`{name}` (pid {diagnosis.pid}{f', `{command}`' if command and command != name else ''})"
 
 
 def did(phase: Phase) -> str:
-    """What a process did in a phase: ``used 97 % of one core, 92 % of it in `compute` (hot.py:12)``."""
+    """Return the activity in a phase: ``used 97 % of one core, 92 % of it in `compute` (hot.py:12)``."""
     threads = uses(phase)
     used = sum(each.share for each in threads)
     told = f"used {percent(used)} of one core" if math.isfinite(used) else "was seen for a moment"
@@ -88,7 +88,7 @@ def did(phase: Phase) -> str:
 
 
 def looked(diagnosis: Diagnosis) -> str:
-    """When it was looked at, how often, with what, and why."""
+    """Return the time and number of samples, the methods, and the reason, as a sentence."""
     phases = diagnosis.phases
     told = f"Looked at {moment(diagnosis.ts)}"
     if phases:
@@ -111,7 +111,7 @@ def looked(diagnosis: Diagnosis) -> str:
 
 
 def cost(diagnosis: Diagnosis) -> str:
-    """What it took to look."""
+    """Return the cost of sampling as a sentence."""
     told = f"To look took {readable('cpu_s', diagnosis.sampler_cpu_s)} of CPU time"
     length_s = diagnosis.phases[-1].end_ts - diagnosis.phases[0].begin_ts if diagnosis.phases else 0.0
     if length_s > 0.0:
@@ -121,12 +121,12 @@ def cost(diagnosis: Diagnosis) -> str:
 
 
 def thread(used: ThreadUse) -> str:
-    """`` `worker` (4712) ``."""
+    """Return the name and id of a thread: `` `worker` (4712) ``."""
     return f"`{printable(used.name) or 'thread'}` ({used.tid})"
 
 
 def located(spot: Spot, quote: str = "`") -> str:
-    """The function that runs: `` `compute` (hot.py:12) ``, `` `libm.so.6+0x1d7b` and 4 other places there ``."""
+    """Return the running function: `` `compute` (hot.py:12) ``, `` `libm.so.6+0x1d7b` and 4 other places there ``."""
     if spot.location is None:
         return UNKNOWN_FUNCTIONS
     told = function(spot.location, quote)
@@ -136,19 +136,22 @@ def located(spot: Spot, quote: str = "`") -> str:
 
 
 def function(location: Location, quote: str = "`") -> str:
-    """A function and where it is."""
+    """Return a function and its file or module."""
     where = printable(place(location))
     return f"{quote}{printable(label(location))}{quote}{f' ({where})' if where else ''}"
 
 
 def waits(spot: Spot) -> bool:
-    """Whether it is known what a thread is blocked in."""
+    """Return whether a thread is blocked in a known function of the kernel or system call."""
     return spot.state == "blocked" and bool(spot.wait_channel or spot.system_call)
 
 
 def blocked(spot: Spot, quote: str = "`") -> str:
-    """What a thread is blocked in: `` blocked in `futex_do_wait` (futex), waiting for another thread, or a lock ``."""
-    # Without what the compiler adds: `poll_schedule_timeout.constprop.0`.
+    """Return where a thread is blocked: ``blocked in `futex_do_wait` (futex), waiting for another thread, or a lock``.
+
+    Without a known function of the kernel or system call, it is the thread's own function.
+    """
+    # Without the suffix of the compiler: `poll_schedule_timeout.constprop.0`.
     inside = spot.wait_channel.partition(".")[0] or spot.system_call
     if not inside:
         return "blocked" if spot.location is None else f"blocked in {function(spot.location, quote)}"
@@ -159,22 +162,22 @@ def blocked(spot: Spot, quote: str = "`") -> str:
 
 
 def chain(spot: Spot) -> list[str]:
-    """Who called: the nearest first; of what is blocked, without the kernel's functions, which `blocked` tells."""
+    """Return the callers, the nearest first. For blocked threads, `blocked` has the kernel functions instead."""
     if not waits(spot) or spot.location is None:
         return [printable(label(each)) for each in spot.callers]
     return [printable(label(each)) for each in (spot.location, *spot.callers) if each.module != KERNEL]
 
 
 def lasted(length_s: float) -> str:
-    """How long: `450 ms`, `2.13 s`, `58 s`."""
+    """Return a duration as text: `450 ms`, `2.13 s`, `58 s`."""
     return readable("length_s", length_s) if length_s < BRIEFLY_S else readable_duration(length_s)
 
 
 def times(samples: int) -> str:
-    """How often: `once`, `100 times`."""
+    """Return the number of samples as text: `once`, `100 times`."""
     return "once" if samples == 1 else f"{samples:,} times"
 
 
 def percent(ratio: float) -> str:
-    """`97 %`."""
+    """Return a ratio as a percentage: `97 %`."""
     return readable("_ratio", ratio)
