@@ -1,1 +1,1 @@
-"""Traced requests (S4): which are slow, and what they waited for."""
+"""Traced requests (S4): slow ones, and the reasons for their waits."""

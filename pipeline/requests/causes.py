@@ -1,7 +1,7 @@
-"""Why requests are slow, or odd, in plain words: one main cause, and up to two lesser ones.
+"""The causes of slow or odd requests in plain words: one main cause, and up to two lesser ones.
 
-What takes most of the time lost is told first. What is only known by its count - a system call that is repeated - comes
-first where the time says no more than that a request computes, or waits for anybody.
+The cause with most lost time comes first. A cause that is known only by its count, a repeated system call, comes first
+if the times only say that a request computes, or waits for an unknown process.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
     from laggard.operators.requests.results import Difference, Evidence
 
 LESSER: Final = 0.2
-"""A lesser cause is told where it takes this share of the time lost."""
+"""The least share of the lost time of a lesser cause that is reported."""
 
 TOLD: Final = 3
-"""So many causes are told at most."""
+"""The most causes that are reported."""
 
 LONGER: Final = 1.1
-"""Requests that take no more than so many times as long as usual are odd rather than slow."""
+"""Requests of at most this many times the usual duration are odd rather than slow."""
 
 CLEAR: Final = 2.0 * CHANCE
-"""Of means of counts, which few requests may make, this is beyond chance."""
+"""A statistic of mean counts, perhaps of few requests, is beyond chance above this."""
 
 LONGEST_TITLE: Final = 40
-"""Characters."""
+"""The most characters of a title."""
 
 
 def cause(evidence: Evidence) -> str:
-    """Say why requests are unlike normal ones.
+    """Return the difference of requests from normal ones as text.
 
     Args:
-        evidence: of one request, or the mean of several that are alike.
+        evidence: the evidence of one request, or of several similar ones.
 
     Returns:
-        A clause whose subject is the request, without a full stop: `waits for a lock held by ...`; or one that says
-        that nothing is known. It has no control characters, whatever files and processes are called.
+        A clause with the request as its subject, without a full stop: `waits for a lock held by ...`; or one that says
+        that the cause is unknown. It has no control characters, whatever the names of files and processes.
 
     """
     takes = _durations(evidence)
@@ -68,7 +68,7 @@ def cause(evidence: Evidence) -> str:
 
 
 def title(evidence: Evidence) -> str:
-    """Name requests by their main cause, `lock x.lock` or `connect refused`, in at most `LONGEST_TITLE` characters."""
+    """Return the main cause, `lock x.lock` or `connect refused`, in at most `LONGEST_TITLE` characters."""
     slow = _slow(evidence)
     findings = _findings(evidence) if slow else _oddities(evidence)
     if not _known(evidence, findings):
@@ -77,12 +77,12 @@ def title(evidence: Evidence) -> str:
 
 
 def _slow(evidence: Evidence) -> bool:
-    """Whether they take longer than usual, or what is usual is not known."""
+    """Return whether they take longer than usual, or the usual duration is unknown."""
     return not evidence.duration_s <= LONGER * evidence.usual_duration_s
 
 
 def _known(evidence: Evidence, findings: Sequence[Finding]) -> bool:
-    """Whether more than the duration sets them apart."""
+    """Return whether they differ in more than the duration."""
     return evidence.explained and any(not each.bare for each in findings)
 
 
@@ -95,7 +95,7 @@ def _these(evidence: Evidence) -> str:
 
 
 def _findings(evidence: Evidence) -> Sequence[Finding]:
-    """What is told of slow requests, the main cause first."""
+    """Return the reported causes of slow requests, the main one first."""
     found = troubles(evidence)
     lost_s = evidence.duration_s - known(evidence.usual_duration_s)
     told = [each for place, each in enumerate(found) if not place or each.lost_s >= LESSER * lost_s][:TOLD]
@@ -108,9 +108,9 @@ def _findings(evidence: Evidence) -> Sequence[Finding]:
 
 
 def _repeated_calls(evidence: Evidence, told: Set[str] = frozenset()) -> Finding | None:
-    """The system call that is repeated most beyond chance, of others than these; None where none is.
+    """Return the repeated system call that is most clearly beyond chance, other than these; None without one.
 
-    One whose use is known tells more than several in a row.
+    Single calls with a known purpose come before calls in a row.
     """
     found = [
         each
@@ -129,7 +129,7 @@ def _repeated_calls(evidence: Evidence, told: Set[str] = frozenset()) -> Finding
 
 
 def _calls(found: Difference) -> str:
-    """System calls in a row; of one alone also what it is there for."""
+    """Return system calls in a row, or a single one with its purpose."""
     names = dict.fromkeys(found.what)
     told = ", ".join(map(quoted, names))
     if len(found.what) > 1:
@@ -139,7 +139,7 @@ def _calls(found: Difference) -> str:
 
 
 def _oddities(evidence: Evidence) -> Sequence[Finding]:
-    """What sets requests apart that take no longer than usual: what they do, and do not, most unusual first."""
+    """Return the deviations of requests that take no longer than usual, the most unusual first."""
     calls, usual = evidence.syscalls, evidence.usual_syscalls
     found = [each for each in (*troubles(evidence), _repeated_calls(evidence)) if each and each.repeated]
     short = calls < usual / 2.0

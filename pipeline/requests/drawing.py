@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from laggard.pipeline.requests.lanes import Lanes
 
 WIDEST: Final = 160
-"""Columns: on a wider terminal the eye would lose the lane."""
+"""The most columns, so that the eye can follow a lane on a wider terminal."""
 
 NARROWEST: Final = 20
-"""Columns that lanes take at least; names are cut for them."""
+"""The least columns of lanes; names are cut for them."""
 
 LONGEST_NAME: Final = 32
 
@@ -34,7 +34,7 @@ _TICK_EVERY: Final = 14  # columns
 
 
 class Look(NamedTuple):
-    """How a state is drawn: told apart without colours too."""
+    """The look of a state, distinct even without colors."""
 
     block: str
     ascii: str
@@ -55,21 +55,21 @@ LOOKS: Final[Mapping[str, Look]] = {
 }
 
 _OTHERS: Final = (Look("█", "A", "green"), Look("▒", "B", "yellow"), Look("▓", "C", "blue"), Look("░", "D", "magenta"))
-"""Of states that the method does not know, in their order, again and again."""
+"""The looks of other states than those of the method, in their order, repeated."""
 
 
 def looks_of(states: list[str]) -> dict[str, Look]:
-    """How each of these states is drawn."""
+    """Return the look of each of these states."""
     others = [state for state in states if state not in LOOKS]
     return {state: LOOKS.get(state) or _OTHERS[others.index(state) % len(_OTHERS)] for state in states}
 
 
 def path_lines(request: Request, page: Page) -> Iterator[Text]:
-    """The path of a request that has one: its lanes, an axis in milliseconds, and what the blocks mean.
+    """Yield the path of a request: its lanes, an axis in milliseconds, and the legend of the blocks.
 
     Args:
-        request: with a path.
-        page: where it is shown.
+        request: a request with a path.
+        page: the page.
 
     """
     lanes = lanes_of(request)
@@ -96,14 +96,14 @@ def state_lines(
     looks: Mapping[str, Look] | None = None,
     details: Mapping[str, str] | None = None,
 ) -> Iterator[Text]:
-    """How long a request was in each state, longest first: what the state looks like, its words, time and share.
+    """Yield the states of a request, the longest first: look, label, time and share.
 
     Args:
         times_s: seconds by state.
-        duration_s: what they are shares of.
-        page: where it is shown.
-        looks: of the states; None where nothing is drawn of them.
-        details: by state what is told behind it.
+        duration_s: the whole, for the shares.
+        page: the page.
+        looks: the looks of the states; None without a drawing.
+        details: texts at the end of the lines, by state.
 
     """
     states = sorted((state for state in ordered(times_s) if times_s[state]), key=lambda each: -times_s[each])
@@ -127,7 +127,7 @@ def _share(time_s: float, duration_s: float) -> str:
 
 
 def _cut(name: str, room: int) -> str:
-    """At most so many characters: the number of a thread is at the end."""
+    """Cut the begin of a long name: the number of a thread is at the end."""
     return name if cell_len(name) <= room else f"...{name[len(name) - room + 3 :]}"
 
 
@@ -135,9 +135,9 @@ class _Canvas:
     """The cells of lanes, and of the rows between them.
 
     Parameters:
-        lanes: what is drawn.
-        looks: of the states.
-        width: columns.
+        lanes: the lanes.
+        looks: the looks of the states.
+        width: the number of columns.
         unicode: whether more than ASCII can be shown.
 
     """
@@ -147,13 +147,13 @@ class _Canvas:
         self._cells = [self._of_lane(lane) for lane in range(len(lanes.names))]
 
     def _place(self, at_s: float) -> float:
-        """Columns from the left, as a real number."""
+        """Return the place of a time in columns from the left, not rounded."""
         return at_s / self._lanes.duration_s * self._width if self._lanes.duration_s > 0.0 else 0.0
 
     def _of_lane(self, lane: int) -> dict[int, str]:
-        """By column, the state that the lane has for most of it.
+        """Return the predominant state of a lane by column.
 
-        A cell is filled where at least half of it is; and where the middle of a piece is, so that each is to be seen.
+        A cell is filled if at least half of it is covered, or if it has the middle of a piece, so that each is visible.
         """
         times: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         middles = set()
@@ -171,7 +171,7 @@ class _Canvas:
         }
 
     def lane(self, lane: int) -> Text:
-        """One lane; arrows between others cross it where nothing is on it."""
+        """Return one lane; arrows between other lanes cross its empty cells."""
         crossed = {
             self._column(link.at_s)
             for link in self._lanes.links
@@ -189,7 +189,7 @@ class _Canvas:
         return line
 
     def between(self, lane: int) -> Text:
-        """The row below a lane: where the path goes on in one below it or above."""
+        """Return the row below a lane, with the arrows of the path to other lanes."""
         found: dict[int, set[str]] = defaultdict(set)
         for link in self._lanes.links:
             if min(link.source, link.target) <= lane < max(link.source, link.target):
@@ -209,11 +209,11 @@ class _Canvas:
         return "│" if self._unicode else "|"
 
     def _column(self, at_s: float) -> int:
-        """Where the first cell of what begins then is."""
+        """Return the column in which a piece begins that begins at this time."""
         return min(round(self._place(at_s)), self._width - 1)
 
     def axis(self) -> Iterator[str]:
-        """A line with ticks, and below it the milliseconds."""
+        """Yield a line with ticks, and then the milliseconds."""
         whole, line = ("┴", "─") if self._unicode else ("+", "-")
         most = max(self._width // _TICK_EVERY, 4)
         places = {self._column(each / 1e3): f"{each:,.10g}" for each in ticks(self._lanes.duration_s * 1e3, most)}

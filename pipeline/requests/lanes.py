@@ -1,6 +1,6 @@
-"""A request's critical path as it is drawn: a lane for each thread, pieces on it, and where the path changes lanes.
+"""A request's critical path for drawing: a lane for each thread, pieces on it, and links between lanes.
 
-S4, figure 2: horizontal edges are states of a thread, vertical ones lead from who wakes to who is woken.
+S4, figure 2: horizontal edges are states of a thread, vertical ones lead from the waking to the woken thread.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.requests import Request, Segment
 
 DETAILS: Final = 3
-"""So many system calls, or things waited for, are told of a state."""
+"""The most details of a state that are shown: system calls, or things that it waits for."""
 
 
 TOTAL: Final = "TT"
-"""Not a state: the sum of all."""
+"""The sum of all states, not a state itself."""
 
 _OTHERS: Final = ("#5cb877", "#f0a23b", "#6aa5e0", "#b893de", "#ecd24e", "#e0705c")
 _ORDER: Final = {state: number for number, state in enumerate(STATES)}
 
 
 class Link(NamedTuple):
-    """Where the path leaves one lane and goes on in another, in seconds after the request's begin."""
+    """A change of the path from one lane to another, in seconds after the request's begin."""
 
     at_s: float
     source: int
@@ -41,13 +41,13 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """A path as it is drawn.
+    """A path for drawing.
 
     Attributes:
-        names: of the lanes, from the top: the request's own thread, then the others as they appear on the path.
-        pieces: of the path, in the order of time, `thread` being the lane.
-        links: in the order of time.
-        duration_s: of the whole.
+        names: the names of the lanes, from the top: the request's own thread, then the others in the order of the path.
+        pieces: the pieces of the path in the order of time; `thread` is the lane.
+        links: the changes of lanes in the order of time.
+        duration_s: the duration of the whole path.
 
     """
 
@@ -58,17 +58,17 @@ class Lanes:
 
 
 def label(state: str) -> str:
-    """What a state is, in words. Requests that come from spans have other states, whose names are words themselves."""
+    """Return a state in words. Requests from spans have other states, whose names are words."""
     return STATES[state].label if state in STATES else printable(state)
 
 
 def ordered(states: Iterable[str]) -> list[str]:
-    """Each once: those of the method first, then others by name."""
+    """Return each state once: those of the method first, then others by name."""
     return sorted(set(states) - {TOTAL}, key=lambda each: (_ORDER.get(each, len(_ORDER)), each))
 
 
 def colors_of(states: Iterable[str]) -> dict[str, str]:
-    """The colour of each state: those of the method have theirs, others get some in their order, again and again."""
+    """Return the color of each state: the states of the method have their own, others get repeating ones in order."""
     found = ordered(states)
     others = [state for state in found if state not in STATES]
     rest = {state: _OTHERS[number % len(_OTHERS)] for number, state in enumerate(others)}
@@ -76,7 +76,7 @@ def colors_of(states: Iterable[str]) -> dict[str, str]:
 
 
 def lanes_of(request: Request) -> Lanes:
-    """The lanes of a request whose path is known."""
+    """Return the lanes of a request with a path."""
     path = sorted(request.path, key=lambda piece: (piece.begin_s, piece.end_s))
     threads = list(dict.fromkeys([0, *(piece.thread for piece in path)]))
     places = {thread: lane for lane, thread in enumerate(threads)}
@@ -87,12 +87,12 @@ def lanes_of(request: Request) -> Lanes:
         if before.thread != after.thread
     )
     names = tuple(printable(request.threads[thread]) for thread in threads)
-    # Who recorded it may have rounded the ends of the path.
+    # The recorder may have rounded the ends of the path.
     return Lanes(names, pieces, links, max(request.duration_s, *(piece.end_s for piece in path), 0.0))
 
 
 def heading(request: Request) -> str:
-    """What a request is, in a line."""
+    """Return a request in one line: name, id, service, time, host and duration."""
     asked = f"{request.name} ({request.request})" if request.name else request.request
     on = f" on {request.host}" if request.host else ""
     fraction = f"{request.ts % 1:.3f}"[1:]
@@ -101,7 +101,7 @@ def heading(request: Request) -> str:
 
 
 def description(lanes: Lanes) -> str:
-    """What is to be seen, for whoever cannot see it."""
+    """Return the drawing as text, for people who cannot see it."""
     by_state = times_on(lanes)
     told = [
         f"{label(state)} {readable('duration_s', time_s)}"
@@ -114,7 +114,7 @@ def description(lanes: Lanes) -> str:
 
 
 def times_on(lanes: Lanes) -> dict[str, float]:
-    """For how long a path is in each state, in seconds."""
+    """Return the seconds of a path in each state."""
     found: dict[str, float] = defaultdict(float)
     for piece in lanes.pieces:
         found[piece.state] += piece.end_s - piece.begin_s
@@ -122,7 +122,7 @@ def times_on(lanes: Lanes) -> dict[str, float]:
 
 
 def details_on(lanes: Lanes) -> Mapping[str, str]:
-    """By state, where a path spends most of the time in it: `openat 12 ms, read 8 ms`."""
+    """Return the longest details of a path by state: `openat 12 ms, read 8 ms`."""
     found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for piece in lanes.pieces:
         if piece.detail:

@@ -1,4 +1,4 @@
-"""Traced requests: which are out of line, what they wait for, and whether there are more of them than usual."""
+"""Traced requests: outliers, the reasons for their waits, and whether there are more of them than usual."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def judging(settings: Settings, *, recorded: bool = False) -> Judging:
-    """What judges requests, whether or not a worker with these settings runs it.
+    """Return the stage that judges requests, even if no worker with these settings runs it.
 
     Args:
-        settings: its parameters.
+        settings: the settings with its parameters.
         recorded: whether it is for recorded data, which have an end.
 
     Raises:
-        SettingError: fewer requests would be kept than are asked for.
+        SettingError: `minimum_points` is above `reference`.
 
     """
     own = settings[RequestsSettings]
@@ -61,5 +61,5 @@ def judging(settings: Settings, *, recorded: bool = False) -> Judging:
 
 
 def looking() -> Looking:
-    """What works out of requests what people look at."""
+    """Return the functions of operators for the analysis of requests."""
     return Looking(moments, evidence, isomap, principal, threshold)

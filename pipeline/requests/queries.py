@@ -1,4 +1,4 @@
-"""Requests out of the history on a bus or out of files: how long they took, which are out of line, and one of them."""
+"""Queries of requests in the history on a bus or in files: their durations, the outliers, and single requests."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topic, Topics
 
 LATELY: Final = 500
-"""So many of the newest records say which services and requests there are."""
+"""The number of newest records of each partition that `lately` reads."""
 
 _STEP: Final = 512  # records
-_ROUNDED_S: Final = 0.002  # a bus may keep whole milliseconds
-_PEEKED: Final = 64  # bytes of an output that have its kind, which is its first field
+_ROUNDED_S: Final = 0.002  # a bus may store whole milliseconds
+_PEEKED: Final = 64  # the first bytes of an output, which have its kind as the first field
 _KIND: Final = RequestOutput.kind.encode()
 _PLAIN: Final = re.compile(r"[\w.:@+-]*", re.ASCII)
 
 
 class Durations(NamedTuple):
-    """How long some requests took: how many they are, and of their durations in seconds (NaN where there are none)."""
+    """The number of some requests, and statistics of their durations in seconds (NaN without requests)."""
 
     requests: int
     median_s: float
@@ -43,14 +43,14 @@ class Durations(NamedTuple):
 
 
 class Took(NamedTuple):
-    """What is known of every request.
+    """The basic data of every request.
 
     Attributes:
-        ts: when it began, seconds since the Unix epoch.
-        duration_s: how long it took.
-        name: what was asked for; may be empty.
-        host: which one recorded it; may be empty.
-        times_s: how long it was in each state.
+        ts: its begin, seconds since the Unix epoch.
+        duration_s: its duration in seconds.
+        name: its name; may be empty.
+        host: the host that recorded it; may be empty.
+        times_s: its seconds in each state.
 
     """
 
@@ -67,13 +67,13 @@ class Clustered:
 
     Attributes:
         cluster: its name; empty for those that are in none.
-        requests: how many.
-        odd: how many of them are odd, not slow.
-        begin_ts: when the first of them began, seconds since the Unix epoch.
-        newest_ts: when the newest did.
-        median_s: of their durations in seconds.
-        time_s: of their durations the sum, in seconds.
-        cause: of the newest, in words.
+        requests: the number of requests.
+        odd: the number of these that are odd, not slow.
+        begin_ts: the begin of the first, seconds since the Unix epoch.
+        newest_ts: the begin of the newest, likewise.
+        median_s: the median of their durations in seconds.
+        time_s: the sum of their durations in seconds.
+        cause: the cause of the newest, in words.
         example: the id of the newest.
 
     """
@@ -95,15 +95,15 @@ class Summary:
 
     Attributes:
         service: its name.
-        begin_ts: when the first of them began, seconds since the Unix epoch.
-        newest_ts: when the newest did.
-        every: all of them.
-        normal: those that are not out of line.
-        outlying: those that are.
-        usual_s: what normal requests took when the newest outlying one came, on average; NaN without one.
-        clusters: of the outlying ones, those first that take most time in sum; those in none come last.
-        young: whether too few requests were known for the newest judgement to be relied on.
-        cut: whether more came than the `MOST_REQUESTS` newest that are read. Of the normal ones only these are counted.
+        begin_ts: the begin of the first request, seconds since the Unix epoch.
+        newest_ts: the begin of the newest, likewise.
+        every: the durations of all requests.
+        normal: those of normal requests.
+        outlying: those of outlying requests.
+        usual_s: the mean duration of normal requests at the time of the newest outlier; NaN without one.
+        clusters: the clusters of outliers, that with the longest total time first; outliers in none come last.
+        young: whether there were too few requests for a reliable score of the newest outlier.
+        cut: whether there were more than the `MOST_REQUESTS` newest that are read. Older normal ones are not counted.
 
     """
 
@@ -120,7 +120,7 @@ class Summary:
 
 
 class Found(NamedTuple):
-    """One request: what is known of it, and what was said of it where it is out of line."""
+    """One request with its record, and its output if it is an outlier."""
 
     request: Request
     output: RequestOutput | None
@@ -128,12 +128,12 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class Told:
-    """What is told of requests.
+    """Requests and their outputs.
 
     Attributes:
-        took: by service and id, what is known of a request.
-        outputs: by service and id, what was said of it.
-        cut: services of which not everything was read.
+        took: the basic data of requests, by service and id.
+        outputs: the outputs on outliers, by service and id.
+        cut: the services with more requests than were read.
 
     """
 
@@ -142,29 +142,29 @@ class Told:
     cut: set[str] = field(default_factory=set)
 
     def add(self, record: Request | RequestOutput) -> None:
-        """Count one more; the same request counts once."""
+        """Add a record or an output; a repeated request counts once."""
         self.put(record.service, record.request, took(record))
         if isinstance(record, RequestOutput):
             self.outputs[record.service, record.request] = record
 
     def put(self, service: str, request: str, what: Took) -> None:
-        """The same, of a request by its id."""
+        """Add the basic data of a request, by its id."""
         self.took[service, request] = what
 
     def within(self, begin: float, end: float, service: str = "") -> Iterator[tuple[str, str]]:
-        """Those that began from one moment to another, of one service or of all."""
+        """Yield the keys of requests that began from `begin` to `end`, of one service or of all."""
         for key, each in self.took.items():
             if begin <= each.ts <= end and (not service or key[0] == service):
                 yield key
 
 
 def took(record: Request | RequestOutput) -> Took:
-    """What is known of a request by its record, or by what was said of it."""
+    """Return the basic data of a request from its record or its output."""
     return Took(record.ts, record.duration_s, record.name, record.host, record.times_s)
 
 
 def summaries(told: Told, begin: float = -math.inf, end: float = math.inf, service: str = "") -> list[Summary]:
-    """Each service in a stretch of time: those with most outlying requests first, then by name."""
+    """Return the summary of each service from `begin` to `end`: by the number of outliers, then by name."""
     by_service: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for key in told.within(begin, end, service):
         by_service[key[0]].append(key)
@@ -221,7 +221,7 @@ def _durations(durations_s: Sequence[float]) -> Durations:
 
 
 def request_of(output: RequestOutput) -> Request:
-    """What is known of a request by what was said of it."""
+    """Return a request from its output."""
     return Request(
         output.service,
         output.ts,
@@ -240,7 +240,7 @@ def request_of(output: RequestOutput) -> Request:
 
 
 def read_requests(lines: Iterable[bytes], place: str) -> Iterator[Request | RequestOutput]:
-    """The requests among JSON lines, and what `laggard replay --json` said of some; other lines are passed over.
+    """Yield the requests among JSON lines, and the outputs of `laggard replay --json` on them; skip other lines.
 
     Raises `RecordError` naming the line that is neither a record nor an output.
     """
@@ -254,7 +254,7 @@ def read_requests(lines: Iterable[bytes], place: str) -> Iterator[Request | Requ
 
 
 def named(records: Iterable[Request | RequestOutput], identity: str, service: str = "") -> list[Found]:
-    """The requests with this id, or, where there is none, those whose id begins so; of one service or of all."""
+    """Return the requests with this id or, without any, those with this prefix; of one service or of all."""
     requests: dict[tuple[str, str], Request] = {}
     outputs: dict[tuple[str, str], RequestOutput] = {}
     for each in records:
@@ -276,23 +276,23 @@ def named(records: Iterable[Request | RequestOutput], identity: str, service: st
 def find(
     bus: Bus, topics: Topics, identity: str, service: str = "", *, at: float | None = None, most: int | None = None
 ) -> list[Found]:
-    """The requests with this id, or, where there is none, those whose id begins so; see `named`.
+    """Return the requests with this id or, without any, those with this prefix; see `named`.
 
     Args:
-        bus: where they are.
+        bus: the bus.
         topics: the names of the topics.
-        identity: the id, or how it begins.
-        service: of this one; empty for all.
-        at: when it began, in seconds since the Unix epoch, if that is known: it is looked for from there on.
-        most: records of each partition that are looked at, else the newest; None for all.
+        identity: the id, or a prefix of it.
+        service: the service; empty for all.
+        at: the begin of the request, in seconds since the Unix epoch, where the search starts; None if unknown.
+        most: the most records of each partition to search, the newest ones without `at`; None for all.
 
     """
     decoder = Decoder()
     records: list[Request | RequestOutput] = []
     for topic in (REQUESTS, ANOMALIES):
-        # Once each of them has one with this very id, nothing older can be meant.
+        # The search ends when each of them has a request with exactly this id.
         services = {service} if service else set(known_keys(bus, topics.name(REQUESTS))) if bus.knows_keys else {""}
-        # JSON, which is what is said of them, may have escaped it.
+        # Outputs are JSON, which may have escaped it.
         text = identity if topic is REQUESTS or _PLAIN.fullmatch(identity) else ""
         for partition in partitions_of(bus, topics, topic, service):
             for record in _holding(bus, partition, text, at, most):
@@ -307,7 +307,7 @@ def find(
 
 
 def lately(bus: Bus, topics: Topics) -> list[Request]:
-    """The newest requests of all services, the newest first."""
+    """Return the newest requests of all services, the newest first."""
     decoder = Decoder()
     found = []
     for partition in bus.partitions(topics.name(REQUESTS)):
@@ -317,13 +317,13 @@ def lately(bus: Bus, topics: Topics) -> list[Request]:
 
 
 def partitions_of(bus: Bus, topics: Topics, topic: Topic, service: str) -> Sequence[Partition]:
-    """The partitions of a topic in which a service is; all where it is empty."""
+    """Return the partition of a service in a topic; all partitions if the service is empty."""
     name = topics.name(topic)
     return [bus.partition_of(name, service)] if service else bus.partitions(name)
 
 
 def _holding(bus: Bus, partition: Partition, text: str, at: float | None, most: int | None) -> Iterator[Incoming]:
-    """The records in whose bytes a text is: from a moment on, or the newest first."""
+    """Yield the records whose bytes contain a text: from a time on, or the newest first."""
     reader, wanted = Reader(bus, partition), text.encode()
     oldest, stop = bus.bounds(partition)
     if at is not None:
@@ -340,7 +340,7 @@ def _holding(bus: Bus, partition: Partition, text: str, at: float | None, most: 
 
 
 def read_request(decoder: Decoder, record: Incoming) -> Request | None:
-    """A record of the topic of requests; None where it is no request."""
+    """Return the request in a record of the topic of requests; None if it has none."""
     try:
         found = decoder.decode(record.value, record.key)
     except RecordError:
@@ -349,7 +349,7 @@ def read_request(decoder: Decoder, record: Incoming) -> Request | None:
 
 
 def read_told(record: Incoming) -> RequestOutput | None:
-    """What a record of the topic of anomalies says of a request; None where it is about anything else."""
+    """Return the output on a request in a record of the topic of anomalies; None if it has none."""
     if _KIND not in record.value[:_PEEKED]:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Requests as a person reads them in a terminal: how long they took, which are alike, where the time of one went."""
+"""Requests for a terminal: their durations, clusters of similar ones, and the time of a single one."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from laggard.pipeline.requests.queries import Clustered, Durations, Found, Summary
 
 SHOWN_CLUSTERS: Final = 5
-"""Of each service, those that take most time, where no service is asked for."""
+"""The most clusters of each service that are shown, those with most time first, if no service is given."""
 
 SHOWN_ALONE: Final = 5
-"""Of clusters of one request each, where a service is asked for."""
+"""The most clusters of a single request that are shown."""
 
 SHOWN_SPENT: Final = 6
 SHOWN_ID: Final = 48
@@ -42,13 +42,13 @@ _HEADS: Final = ("", "requests", "median", "95 %", "longest")
 
 
 def summaries_lines(found: Sequence[Summary], page: Page, now: float, most: int = SHOWN_CLUSTERS) -> Iterator[Text]:
-    """Each service: durations, and the clusters of outlying requests with their causes.
+    """Yield the durations of each service, and its clusters of outlying requests with their causes.
 
     Args:
-        found: at least one.
-        page: where it is shown.
-        now: seconds since the Unix epoch; of recorded data, NaN.
-        most: so many clusters of each are shown.
+        found: the services, at least one.
+        page: the page.
+        now: the time, seconds since the Unix epoch; NaN for recorded data.
+        most: the most clusters of each service.
 
     """
     for number, summary in enumerate(found):
@@ -120,7 +120,7 @@ def _span(begin_ts: float, end_ts: float) -> str:
 
 
 def summary_json(summary: Summary) -> dict[str, Any]:
-    """A service's requests as an object for programs."""
+    """Return a service's requests as an object for programs."""
     return {
         "service": summary.service,
         "begin_ts": json_number(summary.begin_ts),
@@ -155,7 +155,7 @@ def _durations_json(durations: Durations) -> dict[str, Any]:
 
 
 def request_lines(found: Found, page: Page) -> Iterator[Text]:
-    """All that is known of one request: why it is out of line, its critical path, and what its time was spent on."""
+    """Yield all details of one request: the cause if it is an outlier, its critical path, and the uses of its time."""
     request = found.request
     yield Text(heading(request), "bold")
     if found.output is not None:
@@ -179,7 +179,7 @@ def request_lines(found: Found, page: Page) -> Iterator[Text]:
 
 
 def differs(request: Request) -> bool:
-    """Whether its own thread waited for others, whose states the path tells instead."""
+    """Return whether its own thread waited for others, whose states are on the path instead."""
     on_path: dict[str, float] = {}
     for piece in request.path:
         on_path[piece.state] = on_path.get(piece.state, 0.0) + piece.end_s - piece.begin_s
@@ -195,7 +195,7 @@ def _judged_lines(output: RequestOutput) -> Iterator[Text]:
 
 
 def spent_lines(spent: Sequence[Spent]) -> Iterator[Text]:
-    """The longest of what time was spent on: how long, how often, and what."""
+    """Yield the longest uses of time, with their times and counts."""
     shown = [each for each in spent if each.state != REST][:SHOWN_SPENT]
     times = max((len(_times(each)) for each in shown), default=0)
     for each in shown:
@@ -208,7 +208,7 @@ def _times(spent: Spent) -> str:
 
 
 def spent_told(spent: Spent) -> str:
-    """What time was spent on, in words: `waits for a task, in fcntl on /var/lib/x.lock, by worker[812]`."""
+    """Return a use of time as text: `waits for a task, in fcntl on /var/lib/x.lock, by worker[812]`."""
     text = label(spent.state)
     if spent.syscall:
         text += f", in {spent.syscall}"
@@ -222,7 +222,7 @@ def spent_told(spent: Spent) -> str:
 
 
 def apart_told(found: Difference) -> str:
-    """What sets requests apart in one respect: `waits for a disk, in read`; or calls in a row: `openat, read`."""
+    """Return a difference of requests as text: `waits for a disk, in read`; or calls in a row: `openat, read`."""
     match found.kind:
         case "state":
             return label(found.what[0])
@@ -235,10 +235,10 @@ def apart_told(found: Difference) -> str:
 
 
 def recording(to_type: Callable[..., str]) -> str:
-    """How requests come to be recorded.
+    """Return the text on how to record requests.
 
     Args:
-        to_type: the command line of a command of these words.
+        to_type: returns the command line of a command, from its words.
 
     """
     return (
@@ -249,7 +249,7 @@ def recording(to_type: Callable[..., str]) -> str:
 
 
 def listed(requests: Iterable[Request | RequestOutput]) -> Iterator[str]:
-    """A line for each: its id, its service, and how long it took."""
+    """Yield a line for each request: its id, its service, and its duration."""
     for each in requests:
         name = f" {each.name}" if each.name else ""
         yield printable(f"{each.request} ({each.service}{name}, {readable('duration_s', each.duration_s)})")

@@ -1,7 +1,7 @@
-"""What keeps requests longer than usual, in plain words. A page of rules, one a kind of trouble.
+"""The reasons for slow requests in plain words: rules, one for each kind of fault.
 
-It says no more than is known. Who ended a wait for a lock of files is told to have held it, for so the kernel's locks
-work: whoever gives one back wakes those that wait. Elsewhere whoever woke is told as that, or as what is likely.
+They report only known facts. The process that ended a wait for a file lock is reported as its holder: in the kernel,
+the release of a lock wakes the waiters. Other wake-ups are reported as wake-ups, or with their likely reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from laggard.operators.requests.results import Evidence
 
 CHANCE: Final = 3.0
-"""A difference whose statistic is not above this could be chance."""
+"""A difference with a statistic up to this may be chance."""
 
 LOCKS: Final = frozenset({"flock", "fcntl", "fcntl64"})
 SLEEPS: Final = frozenset({"nanosleep", "clock_nanosleep", "pause"})
@@ -29,40 +29,40 @@ WRITES: Final = frozenset(
     {"fsync", "fdatasync", "sync", "syncfs", "sync_file_range", "msync", "write", "writev", "pwrite64", "pwritev2"}
 )
 READS: Final = frozenset({"", "read", "readv", "pread64", "preadv", "preadv2", "sendfile", "splice", "copy_file_range"})
-"""These read what files hold; so does what waits for a disk outside of system calls: a page fault."""
+"""The calls that read files. A wait for a disk outside of system calls is a page fault, which reads files, too."""
 
 SENDS: Final = frozenset({"sendto", "sendmsg", "sendmmsg", "write", "writev", "sendfile", "splice"})
 POLLS: Final = frozenset({"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"})
 ASKS: Final = frozenset({"getsockopt"})
-"""What fails in these is what failed before: whether a connection was made is asked for so."""
+"""Failures in these repeat an earlier one: they query the result of a connect."""
 
 RESOLVERS: Final = frozenset({"dnsmasq", "named", "nscd", "systemd-resolve", "systemd-resolved", "unbound"})
 
 TURNED_AWAY: Final = frozenset({"EAGAIN", "EACCES", "EWOULDBLOCK"})
-"""What a lock that another one has is answered with, where the call is not to wait."""
+"""The results of a nonblocking request for a lock that another process holds."""
 
 EXPECTED: Final = frozenset({"EAGAIN", "EALREADY", "EINPROGRESS", "EINTR", "EWOULDBLOCK"})
-"""Results that are a part of ordinary work which does not block."""
+"""Normal results of nonblocking calls."""
 
 PENDING: Final = "EINPROGRESS"
-"""Of a connect(2) that does not block."""
+"""The result of a nonblocking connect(2)."""
 
 RUNS: Final = frozenset({"RU", "RS", "BP"})
-"""States in which nothing is waited for but a CPU."""
+"""States that wait for nothing except the CPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that sets requests apart.
+    """One deviation of requests.
 
     Attributes:
-        lost_s: seconds a request that it takes more than usual; 0 where only its count is known.
+        lost_s: the lost time, in seconds a request; 0 if only its count is known.
         told: a clause with figures, about the request.
         title: the same in a few words.
-        vague: whether it tells no more than in which state the time went.
-        bare: whether it tells nothing but that: neither what is waited for nor that it computes.
-        repeated: whether it is done much more often than usual, however long that takes.
-        syscall: the system call that it is about; empty where it is none.
+        vague: whether it only says in which state the time was spent.
+        bare: whether it has no further words at all: neither the reason for a wait nor that it computes.
+        repeated: whether it happens much more often than usual, whatever time it takes.
+        syscall: its system call; empty without one.
 
     """
 
@@ -76,7 +76,7 @@ class Finding:
 
 
 class Words(NamedTuple):
-    """How something is told: a clause with figures, and a few words."""
+    """A clause with figures, and a short title."""
 
     told: str
     title: str
@@ -84,13 +84,13 @@ class Words(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A kind of trouble.
+    """A kind of fault.
 
     Attributes:
-        key: what of it is told together; None for what is of another kind.
-        tell: in what words.
-        state: all of whose time it tells that no other rule does; empty for none.
-        vain: whether it is about tries that fail: to sleep between them is a part of it.
+        key: returns the group of a spending, which is reported together; None for another kind.
+        tell: returns the words for a group.
+        state: the state whose time without that of other rules it reports; empty for none.
+        vain: whether it is for failing tries, which include the sleeps between them.
 
     """
 
@@ -101,10 +101,10 @@ class Rule:
 
 
 def troubles(evidence: Evidence) -> list[Finding]:
-    """All that takes more time than usual, or is tried in vain much more often: by rules, and what is left by states.
+    """Return all uses of more time than usual, and repeated failures: by rules, and the remaining time by states.
 
     Returns:
-        What takes most of the time lost first.
+        The findings, that with most lost time first.
 
     """
     left = {state: (time_s, known(evidence.usual_s.get(state, 0.0))) for state, time_s in evidence.times_s.items()}
@@ -130,7 +130,7 @@ def troubles(evidence: Evidence) -> list[Finding]:
 
 
 def _grouped(evidence: Evidence) -> Iterator[tuple[Rule, Sequence[Spending], Sequence[Spending]]]:
-    """What is told together, those parts that took most first; and of vain tries, the sleeps that are among them."""
+    """Yield rules with their groups, the parts with most lost time first, and the sleeps between failing tries."""
     groups: dict[tuple[int, str], list[Spending]] = {}
     for each in evidence.differences:
         if each.kind == "spent" and each.statistic > CHANCE:
@@ -156,7 +156,7 @@ def _grouped(evidence: Evidence) -> Iterator[tuple[Rule, Sequence[Spending], Seq
 
 
 def _more(parts: Sequence[Spending]) -> float:
-    """How much more often than usual."""
+    """Return the difference of the count from the usual one."""
     return sum(each.found.count - known(each.found.usual_count) for each in parts)
 
 
@@ -173,7 +173,7 @@ def _of_state(state: str, alike: Alike) -> Finding:
     return Finding(alike.lost_s, f"{told}: {alike.figures}", title, vague=True, bare=True)
 
 
-# The rules. Each has what makes a spending one of its kind, and how those that are told together are told.
+# The rules: functions that find the spendings of their kind, and that describe a group of them.
 
 
 def _off_cpu(alike: Alike) -> Words:
@@ -195,7 +195,7 @@ def _lock_tried(alike: Alike) -> Words:
 
 def _fails(each: Spending) -> str | None:
     if each.syscall == "connect" and each.result == PENDING:
-        # A program asks later whether it was made. Who begins many does so in vain, or connects anew each time.
+        # A program queries the result later. If it begins many, they fail, or it connects again each time.
         repeated = each.state == "RS" and more_often(each.found.count, known(each.found.usual_count))
         return f"connect\0{each.on}\0{PENDING}" if repeated else None
     if not each.result or each.result.startswith("ERESTART") or each.syscall in POLLS | SLEEPS | ASKS:
@@ -305,7 +305,7 @@ def _network(alike: Alike) -> Words:
 
 
 def _told_by(each: Spending) -> str | None:
-    """Of waits for a task, those that are ended by what this sends: over a pipe, or to one of several descriptors."""
+    """Return the task that ends a wait by sending something: over a pipe, or to one of several descriptors."""
     if each.state != "BT" or not (each.syscall in POLLS or each.on.startswith("pipe")):
         return None
     return each.by
@@ -331,7 +331,7 @@ def _first(alike: Alike) -> str:
 
 
 def _call(alike: Alike) -> str:
-    """The system call that took most, and on what: `` `flock` on /var/lib/x.lock ``."""
+    """Return the system call with most lost time, and its object: `` `flock` on /var/lib/x.lock ``."""
     return quoted(alike.syscall) + (f" on {alike.where}" if alike.where else "")
 
 
@@ -344,7 +344,7 @@ def _tries(alike: Alike) -> str:
 
 
 def _about(what: str, alike: Alike) -> str:
-    """For a title: a path by its last part."""
+    """Return words for a title, with only the last part of a path."""
     return f"{what} {alike.where.rpartition('/')[2] or alike.where}".strip()
 
 
@@ -397,12 +397,12 @@ def _resolves(each: Spending) -> bool:
 
 
 def _all(condition: Callable[[Spending], bool]) -> Callable[[Spending], str | None]:
-    """All of them are told together."""
+    """Return a key that reports all of them together."""
     return lambda each: "" if condition(each) else None
 
 
 def _by_place(condition: Callable[[Spending], bool]) -> Callable[[Spending], str | None]:
-    """Those on one file or socket are told together."""
+    """Return a key that reports those on one file or socket together."""
     return lambda each: each.on if condition(each) else None
 
 
@@ -432,6 +432,6 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(_told_by, _message),
     Rule(lambda each: f"{each.syscall}\0{each.by}" if each.state == "BT" else None, _held_by),
 )
-"""In this order: what is of the kind of the first is not of another. What no rule wants is told by its state."""
+"""The rules in the order of precedence: the first one that matches applies. Without a match, the state is reported."""
 
 _SLEEP: Final = next(place for place, rule in enumerate(RULES) if rule.tell is _slept)

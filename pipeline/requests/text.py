@@ -1,4 +1,4 @@
-"""What is told of outlying requests: of each, and of a service where there are too many of them."""
+"""The outputs on outlying requests: on each, and on a service with too many of them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Request
 
 RARE: Final = 0.001
-"""A smaller share would read as none: it is told as one of so many."""
+"""Usual shares below this are shown as 1 of a number, since they would look like none."""
 
 NAMED: Final = 3
-"""So many clusters are told in a sentence."""
+"""The most clusters with a sentence of their own."""
 
 RESOURCES: Final[Mapping[str, str]] = {"RU": "cpu", "RS": "cpu", "BP": "cpu", "BD": "disk", "BN": "network"}
-"""By a state, what a request takes or waits for in it."""
+"""The resource that a request uses or waits for, by state."""
 
 
 def traced(request: Request) -> Traced:
-    """A request as the operator takes it."""
+    """Return a request in the form of the operator."""
     return Traced(
         request.ts,
         request.request,
@@ -47,13 +47,13 @@ def traced(request: Request) -> Traced:
 
 
 def lost_s(request: Request, judged: Judged) -> float:
-    """How much longer than a normal request it took, in seconds; 0 where that is not known."""
+    """Return how much longer a request took than a normal one, in seconds; 0 if unknown."""
     usual_s = math.fsum(judged.usual_s.values())
     return max(request.duration_s - usual_s, 0.0) if usual_s else 0.0
 
 
 def request_output(request: Request, judged: Judged, cluster: str, *, operator: str, live: bool) -> RequestOutput:
-    """What is told of an outlying request; `cluster` is the name of those it is like."""
+    """Return the output on an outlying request; `cluster` is the name of its cluster."""
     assert judged.evidence is not None
     return RequestOutput(
         id=request_id(operator, request.service, f"{request.host} {request.request} {request.ts!r}"),
@@ -79,12 +79,12 @@ def request_output(request: Request, judged: Judged, cluster: str, *, operator: 
 
 
 def rates_sentence(rows: Sequence[RowScore], cluster: Callable[[str], Cluster | None], *, young: bool) -> str:
-    """Say which outlying requests come too often, and why.
+    """Return the clusters that are too frequent, with their causes, as text.
 
     Args:
-        rows: clusters by their numbers, worst first, each with the share of requests that are of it as first feature.
-        cluster: what is known of one, by its number; None where it is forgotten.
-        young: whether too little was seen to be relied on.
+        rows: the clusters by number, worst first, each with its share of requests as first feature.
+        cluster: returns a cluster by its number; None if it is forgotten.
+        young: whether there were too few requests for reliable scores.
 
     """
     worst = [each for each in rows if each.score > 1.0] or list(rows[:1])
@@ -116,7 +116,7 @@ def _usually(feature: FeatureScore) -> str:
 
 
 def blamed(row: RowScore, cluster: Cluster | None) -> Blame:
-    """The cluster that comes too often, by the share of requests that are of it."""
+    """Return the cluster that is too frequent as the culprit, with its share of requests."""
     feature = row.features[0]
     return Blame(
         row.row,
@@ -130,7 +130,7 @@ def blamed(row: RowScore, cluster: Cluster | None) -> Blame:
 
 
 def _resources(evidence: Evidence) -> tuple[str, ...]:
-    """What most of the time lost was spent on or waiting for, where that is a resource of the host."""
+    """Return the resource of most lost time, if the host has it: used, or waited for."""
     lost = {state: time_s - evidence.usual_s.get(state, 0.0) for state, time_s in evidence.times_s.items()}
     most = max(lost, key=lambda state: lost[state], default="")
     return (RESOURCES[most],) if most in RESOURCES else ()

@@ -1,4 +1,4 @@
-"""States, system calls and results in plain words. Tables: no code.
+"""States, system calls and results in plain words: tables without code.
 
 The states are those of a request's critical path (Fournier et al. 2019, section III.B; Giraldeau and Dagenais 2016).
 """
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class StateWords(NamedTuple):
-    """How a state is told.
+    """The words for a state.
 
     Attributes:
-        label: of a lane, a series or a column: `waits for a CPU`.
-        does: a clause, what a request does while it is in it.
-        title: of requests that are in it for too long, short.
-        color: of it wherever it is drawn; black on it can be read.
+        label: its label on a lane, a series or a column: `waits for a CPU`.
+        does: a clause about a request in this state.
+        title: a short title of requests that are in it for too long.
+        color: its color in all drawings; black text on it is readable.
 
     """
 
@@ -40,7 +40,7 @@ STATES: Final[Mapping[str, StateWords]] = {
     "BI": StateWords("waits for an interrupt", "waits for an interrupt of a device", "interrupt", "#a9adb3"),
     "UN": StateWords("unknown", "is in a state that the trace does not tell", "unknown", "#d5d7da"),
 }
-"""By the state's name; those that run first."""
+"""The words by the name of the state, running states first."""
 
 SPANS: Final[Mapping[str, StateWords]] = {
     "self": StateWords("own code", "is in its own code", "own code", "#5cb877"),
@@ -48,7 +48,7 @@ SPANS: Final[Mapping[str, StateWords]] = {
     "producer": StateWords("hands over messages", "hands messages over", "messages", "#57bfc4"),
     "server": StateWords("in another service", "waits for another service", "another service", "#b893de"),
 }
-"""Likewise of requests out of OpenTelemetry's spans, which know no state of the kernel: see `producers.trace.spans`."""
+"""The same for requests from OpenTelemetry spans, which have no kernel states: see `producers.trace.spans`."""
 
 SYSCALLS: Final[Mapping[str, str]] = {
     "accept": "takes connections",
@@ -86,7 +86,7 @@ SYSCALLS: Final[Mapping[str, str]] = {
     "unlink": "deletes files",
     "wait4": "waits for children",
 }
-"""What a system call is there for, where its name does not say it: `fcntl` also sets flags, but seldom often."""
+"""The purposes of system calls with unclear names: `fcntl` also sets flags, but rarely many times."""
 
 RESULTS: Final[Mapping[str, tuple[str, str]]] = {
     "EACCES": ("that is not allowed", "not allowed"),
@@ -109,4 +109,4 @@ RESULTS: Final[Mapping[str, tuple[str, str]]] = {
     "EPIPE": ("that nobody reads any more", "broken pipe"),
     "ETIMEDOUT": ("that times out", "timed out"),
 }
-"""By the errno that a call returned: a clause behind the call, and a few words for a title."""
+"""The words for an errno: a clause that follows the call, and a few words for a title."""
