@@ -1,4 +1,4 @@
-"""What is worked out of requests for whoever looks at them; `method.looking` says by which operators."""
+"""The analysis of requests for pages: planes and histograms. `method.looking` selects the operators."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 MOST_NORMAL: Final = 1_500
 MOST_OUTLYING: Final = 1_000
-"""So many requests are on a plane: time grows with their third power, 0.8 s of 1,800 and 3 s of 2,500."""
+"""The most requests on a plane: its time grows with their third power, 0.8 s for 1,800 and 3 s for 2,500."""
 
 EVERY_S: Final = 30.0
-"""While requests come, they are placed anew no more often."""
+"""The least time between two planes while requests come, in seconds."""
 
 MOST_STATES: Final = 64
-"""Those that take most time. What more of them there are counts together."""
+"""The most states of a point, those with most time. Further ones count as one together."""
 
 MOST_PLANES: Final = 16
 
@@ -42,15 +42,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """The operators' parts that this takes.
+    """The functions of operators that the analysis uses.
 
     Attributes:
-        moments: means and spreads over requests; what it gives is for `evidence`.
-        evidence: what sets some requests apart from normal ones, by the moments of both.
-        isomap: places on a plane, of points of shape (points, features): slow.
-        principal: the same, at once.
-        threshold: the duration above which the fewest requests are called out of line wrongly, by their durations in
-            seconds and by which are out of line.
+        moments: returns means and spreads over requests, for `evidence`.
+        evidence: returns the differences of some requests from normal ones, by the moments of both.
+        isomap: returns places on a plane for points of shape (points, features); slow.
+        principal: the same, but fast.
+        threshold: returns the duration that separates outliers from normal requests with the fewest errors, from their
+            durations in seconds and a mask of the outliers.
 
     """
 
@@ -62,13 +62,13 @@ class Looking:
 
 
 class Drawn(NamedTuple):
-    """Which requests are drawn: all that are out of line, and of the normal ones as many as there is room for.
+    """The requests that are drawn: outliers and normal ones, within the limits of both.
 
     Attributes:
         keys: service and id of each, in the order of time.
-        normal: how many normal ones there are, drawn or not.
-        outlying: how many outlying ones, likewise.
-        newest_ts: when the newest of all began, seconds since the Unix epoch; NaN where there is none.
+        normal: the number of normal requests, drawn or not.
+        outlying: the number of outliers, likewise.
+        newest_ts: the begin of the newest of all, seconds since the Unix epoch; NaN without any.
 
     """
 
@@ -82,9 +82,9 @@ class Plane(NamedTuple):
     """Requests on a plane.
 
     Attributes:
-        drawn: which.
-        places: of each, in seconds, shape (drawn, 2).
-        way: how they were placed.
+        drawn: the requests that are drawn.
+        places: their places, in seconds, shape (drawn, 2).
+        way: the method that placed them.
 
     """
 
@@ -101,13 +101,13 @@ class _Made(NamedTuple):
 def choose(
     told: Told, keys: Sequence[Key], most_normal: int = MOST_NORMAL, most_outlying: int = MOST_OUTLYING
 ) -> Drawn:
-    """Those of some requests that are drawn: of more than there is room for, normal ones evenly, the newest outliers.
+    """Return the requests to draw. Beyond the limits, these are evenly chosen normal ones, and the newest outliers.
 
     Args:
-        told: what is known of them.
-        keys: which.
-        most_normal: so many of the normal ones.
-        most_outlying: so many of the others.
+        told: the requests and their outputs.
+        keys: the keys of the requests to choose from.
+        most_normal: the most normal requests.
+        most_outlying: the most outliers.
 
     """
     ordered = sorted(keys, key=lambda key: (told.took[key].ts, key))
@@ -120,7 +120,7 @@ def choose(
 
 
 def points(told: Told, keys: Sequence[Key]) -> Floats:
-    """The seconds of each request in each state, shape (requests, states); where no states are known, the duration."""
+    """Return each request's seconds by state, shape (requests, states); if no states are known, its duration."""
     sums: dict[str, float] = {}
     for key in keys:
         for state, time_s in told.took[key].times_s.items():
@@ -137,27 +137,27 @@ def points(told: Told, keys: Sequence[Key]) -> Floats:
 
 
 class Planes:
-    """Places requests on a plane: at once by principal components, then by Isomap, in a thread, one after the other.
+    """Places requests on a plane: first by principal components, then by Isomap in a thread, one plane at a time.
 
     Parameters:
-        looking: how.
-        clock: seconds.
+        looking: the functions of operators.
+        clock: the clock, in seconds.
 
     """
 
     def __init__(self, looking: Looking, clock: Callable[[], float] = time.monotonic) -> None:
         self._looking, self._clock = looking, clock
-        self._made: dict[Hashable, _Made] = {}  # the one asked for least recently first
+        self._made: dict[Hashable, _Made] = {}  # the least recently used one first
         self._lock = threading.Lock()
         self._worker: threading.Thread | None = None
 
     def plane(self, about: Hashable, told: Told, keys: Sequence[Key]) -> tuple[Plane, bool]:
-        """Requests on a plane, and whether a better or newer one is being made: who asks again will get it.
+        """Return requests on a plane, and whether a later call will return a better or newer one.
 
         Args:
-            about: what is looked at, by its name: the plane of an earlier call with the same serves for a while.
-            told: what is known of requests.
-            keys: which of them.
+            about: the key of the query: a plane from an earlier call with the same key is valid for a while.
+            told: the requests and their outputs.
+            keys: the keys of the requests to place.
 
         """
         with self._lock:
@@ -181,11 +181,11 @@ class Planes:
         return Plane(drawn, self._looking.principal(where), "principal"), True
 
     def _make(self, about: Hashable, drawn: Drawn, where: Floats) -> None:
-        """In the thread."""
+        """Place requests by Isomap, in the thread."""
         way: Way = "isomap"
         try:
             places = self._looking.isomap(where)
-        except Exception as error:  # noqa: BLE001 - what is drawn at once is still there
+        except Exception as error:  # noqa: BLE001 - principal components still work
             _log.warning("requests cannot be placed by Isomap: %r", error)
             places, way = self._looking.principal(where), "principal"
         with self._lock:
@@ -202,13 +202,13 @@ def _summed(told: Told, keys: Sequence[Key]) -> tuple[int, int, float]:
 
 
 class Histogram(NamedTuple):
-    """How many requests took how long.
+    """The distribution of durations.
 
     Attributes:
-        edges_s: of the bins, ascending, one more than there are bins; their logarithms are evenly spaced.
-        normal: requests in each bin.
-        outlying: likewise.
-        threshold_s: see `Looking.threshold`; NaN where no duration tells the two apart.
+        edges_s: the edges of the bins in seconds, ascending, one more than bins; their logarithms are evenly spaced.
+        normal: the number of normal requests in each bin.
+        outlying: the number of outliers, likewise.
+        threshold_s: see `Looking.threshold`; NaN if no duration separates the two.
 
     """
 
@@ -219,18 +219,18 @@ class Histogram(NamedTuple):
 
 
 def histogram(durations_s: Floats, outlying: Mask, looking: Looking, bins: int) -> Histogram:
-    """The durations of requests, of which there is at least one, in so many bins. None is below a microsecond.
+    """Return the distribution of durations, from a microsecond on.
 
     Args:
-        durations_s: of each.
-        outlying: which are out of line.
-        looking: finds the threshold.
-        bins: how many.
+        durations_s: the durations in seconds, at least one.
+        outlying: the mask of outliers.
+        looking: the functions of operators, which find the threshold.
+        bins: the number of bins.
 
     """
     shown = np.maximum(durations_s, 1e-6)
     low, high = float(shown.min()), float(shown.max())
-    if high < 1.5 * low:  # all alike: a bin is not to be narrower than what differs by chance
+    if high < 1.5 * low:  # bins must not be narrower than differences by chance
         low, high = low / 1.25, high * 1.25
     edges = np.geomspace(low, high, bins + 1)
     edges[0], edges[-1] = low, high

@@ -1,7 +1,7 @@
-"""A request's critical path as one SVG file that needs nothing else: no script, no font; for light and dark pages.
+"""A request's critical path as a self-contained SVG file: no script, no font; for light and dark pages.
 
-Drawn as in S4's figures 2 and 5: a lane for each thread, its states one after the other, and where the path goes on in
-another thread a vertical edge with an arrow. Each state has a colour and is named where there is room.
+Drawn as in S4's figures 2 and 5: a lane for each thread with its states in order, and a vertical edge with an arrow
+where the path continues in another thread. Each state has a color, and a name if there is room.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 
 MARGIN: Final = 16
 PLOT: Final = 860
-"""Pixels: beside the picture, and from the beginning of a request to its end."""
+"""The margin, and the width of a request, in pixels."""
 
 LANE: Final = 46
 BAR: Final = 22
-"""Pixels: from one lane to the next, and of them those that states take."""
+"""The height of a lane, and of the states on it, in pixels."""
 
 LONGEST_NAME: Final = 40
-"""Characters of a thread's name; all of it is in what a browser says of it."""
+"""The most characters of a thread's name; its tooltip has all of it."""
 
-_CHARACTER: Final = 6.8  # pixels of one, at 12 px
-_BOLD: Final = 7.6  # of one in bold
-_TITLE: Final = 9.0  # of one in the title
+_CHARACTER: Final = 6.8  # the width of a character at 12 px, in pixels
+_BOLD: Final = 7.6  # likewise in bold
+_TITLE: Final = 9.0  # likewise in the title
 _TOP: Final = 56
-_ROW: Final = 22  # pixels of a line of the legend
-_ARROW: Final = 4  # pixels, half as wide as it is
-_LEAST: Final = 0.75  # pixels: what is shorter is still to be seen
+_ROW: Final = 22  # the height of a line of the legend, in pixels
+_ARROW: Final = 4  # half the width of an arrow, in pixels
+_LEAST: Final = 0.75  # the least width of a piece, in pixels, so that it is visible
 
 _STYLE: Final = (
     "text{font:12px ui-sans-serif,system-ui,Helvetica,Arial,sans-serif;fill:#222}"
@@ -62,7 +62,7 @@ _STYLE: Final = (
 
 
 def path_svg(request: Request) -> str:
-    """The critical path of a request that has one, as SVG text."""
+    """Return the critical path of a request as SVG text."""
     drawn = _Drawn(request)
     shown, size = (
         _text(heading(request)),
@@ -86,9 +86,9 @@ class _Drawn:
     """A path in pixels.
 
     Attributes:
-        width: of the picture.
-        height: likewise.
-        description: what is to be seen.
+        width: the width of the picture.
+        height: its height.
+        description: the picture as text.
 
     """
 
@@ -106,7 +106,7 @@ class _Drawn:
         self.width = max(self._left + PLOT + 2 * MARGIN, 2 * MARGIN + math.ceil(_TITLE * len(heading(request))))
 
     def lines(self) -> Iterator[str]:
-        """Its elements."""
+        """Yield its elements."""
         yield from self._axis()
         for lane, name in enumerate(self._lanes.names):
             middle = self._middle(lane)
@@ -169,8 +169,8 @@ class _Drawn:
         return f'<g><title>{_text(said)}</title><path class="w" d="M{x:.1f} {source}V{target}"/></g>'
 
     def _heads(self) -> Iterator[str]:
-        """Heads of arrows; where many end side by side, some."""
-        taken: dict[int, float] = {}  # by the height that they end at, the last one's place
+        """Yield the heads of arrows, without those that would overlap the one before."""
+        taken: dict[int, float] = {}  # the place of the last head at each height
         for link in self._lanes.links:
             _, target = self._ends(link)
             x, back = self._x(link.at_s), 6 if link.target < link.source else -6
@@ -179,12 +179,12 @@ class _Drawn:
                 yield f'<path class="h" d="M{x:.1f} {target}L{x - _ARROW:.1f} {target + back}H{x + _ARROW:.1f}Z"/>'
 
     def _ends(self, link: Link) -> tuple[int, int]:
-        """From the middle of a lane to the edge of the other one that is nearer to it."""
+        """Return the ends of a link: the middle of the source lane, and the nearer edge of the target lane."""
         nearer = BAR // 2 if link.target < link.source else -BAR // 2
         return self._middle(link.source), self._middle(link.target) + nearer
 
     def _meanings(self) -> Iterator[str]:
-        """What colours mean, with how long the path is in each state."""
+        """Yield the legend of colors, with the time of the path in each state."""
         for number, state in enumerate(self._states):
             y, time_s = self._legend + _ROW * number, self._times_s[state]
             named = f"{state}  {label(state)}" if state in STATES else state
@@ -202,5 +202,5 @@ class _Drawn:
 
 
 def _text(text: str) -> str:
-    """Text for an XML file, whatever threads and files call themselves."""
+    """Return the text escaped for XML, since names of threads and files are untrusted."""
     return escape(printable(text))

@@ -1,4 +1,4 @@
-"""Tells requests that come again: by the host that recorded them, and its number."""
+"""Detects repeated requests, by the host that recorded them and its sequence number."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Request
 
 MAX_HOSTS: Final = 1_024
-"""Of one service. Beyond, the one heard least recently is forgotten."""
+"""The most hosts of one service. Beyond, the least recent one is dropped."""
 
 
 @dataclass(slots=True, eq=False)
 class _Host:
-    """What came of one host: the numbers, and the newest end of a request, seconds since the Unix epoch."""
+    """The numbers of one host, and the newest end of its requests, seconds since the Unix epoch."""
 
     seen: Sequences = field(default_factory=Sequences)
     newest_ts: float = -math.inf
 
 
 class Numbering:
-    """The numbers of one service's requests. A request without a number is never told from another one.
+    """The numbers of one service's requests. Unnumbered requests never count as repeated.
 
-    A host appends in the order of its numbers, at least once. A number that was here, of a request that ended after all
-    others of its host, is no repetition: the host has lost count and began anew.
+    A host appends in the order of its numbers, at least once. A known number of a request that ended after all others
+    of its host is no repetition: the host has lost its count and started again.
     """
 
     def __init__(self) -> None:
-        self._hosts: dict[str, _Host] = {}  # the one heard least recently first
+        self._hosts: dict[str, _Host] = {}  # the least recent one first
 
     def again(self, request: Request, end_ts: float, *, far_behind: bool = False) -> bool:
-        """Whether the request was here; it is remembered where it was not.
+        """Return whether the request is a repetition, and remember a new one.
 
         Args:
-            request: which.
-            end_ts: when it ended, seconds since the Unix epoch.
-            far_behind: whether that is so long ago that the newest end may be what is wrong. Of a host whose clock was
-                set back the numbers, which go by it, are lower than before: only those that are remembered were here.
+            request: the request.
+            end_ts: its end, seconds since the Unix epoch.
+            far_behind: whether the end is so long ago that the newest end may be wrong; the request is not remembered.
+                The numbers of a host, which follow its clock, are lower after this was set back. So only remembered
+                numbers count as repeated.
 
         """
         if request.sequence == UNNUMBERED:
@@ -62,11 +63,11 @@ class Numbering:
         return False
 
     def snapshot(self) -> list[Any]:
-        """What is remembered as plain data."""
+        """Return the state as plain data."""
         return [[name, host.newest_ts, host.seen.snapshot()] for name, host in self._hosts.items()]
 
     def restore(self, state: list[Any]) -> None:
-        """Take over what `snapshot` gave. Raises `ValueError` or `TypeError` where it is something else."""
+        """Restore a `snapshot`. Raises `ValueError` or `TypeError` if it does not fit."""
         self._hosts = {
             str(name): _Host(Sequences(int(each) for each in seen), float(newest_ts)) for name, newest_ts, seen in state
         }

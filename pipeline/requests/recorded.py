@@ -1,4 +1,4 @@
-"""All requests of a service that were recorded, for a method that judges them by each other at their end."""
+"""All recorded requests of a service, for a method that judges them by each other at their end."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST_BYTES: Final = 1 << 30
-"""Of a service, as encoded: about a million requests. Beyond, the first ones are let go, and it is said once."""
+"""The most encoded bytes of a service: about a million requests. Beyond, the first ones are dropped, with a warning."""
 
 _logger = logging.getLogger(__name__)
 
 
 class Kept:
-    """Requests in the order of their coming, encoded: that takes a tenth of the memory."""
+    """Requests in the order of arrival, encoded to save nine tenths of the memory."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._encoded: deque[bytes] = deque()
@@ -27,7 +27,7 @@ class Kept:
         self._told = False
 
     def add(self, request: Request) -> None:
-        """Keep one more."""
+        """Add a request."""
         encoded = encode(request)
         self._encoded.append(encoded)
         self._bytes += len(encoded)
@@ -40,7 +40,7 @@ class Kept:
                 )
 
     def requests(self) -> Iterator[Request]:
-        """All of them, decoded one after the other."""
+        """Yield all requests, decoded one by one."""
         decoder = Decoder()
         for encoded in self._encoded:
             request = decoder.decode(encoded, "")

@@ -1,4 +1,4 @@
-"""What requests spend more time on than normal ones: how long, how often, with whom and on what, ready to be told."""
+"""The uses of more time than in normal requests: durations, counts, causes and objects, as parts of sentences."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from laggard.operators.requests.results import Difference, Evidence
 
 REPEATED: Final = 2.0
-"""What is done so many times as often as usual, and at least so many times more, is repeated."""
+"""The factor from the usual count on, and the least difference from it, of repeated things."""
 
 MOST: Final = 0.8
-"""What this share of requests that are alike have is told of all."""
+"""The share that counts as all: of similar requests, or of the time lost by one cause or on one file."""
 
 LONGEST_NAME: Final = 40
 LONGEST_OBJECT: Final = 60
 
 TALKS: Final = frozenset({"recvfrom", "recvmsg", "recvmmsg", "sendto", "sendmsg", "sendmmsg", "accept", "accept4"})
-"""These are made on sockets only."""
+"""Calls on sockets only."""
 
 _SOCKET: Final = re.compile(r"^\[?[^/]*\]?:(\d+|\*)$|^unix:|^@|\.sock(et)?$")
 
 
 class Spending(NamedTuple):
-    """Something that time was spent on: a difference of kind `spent`, with names for its parts."""
+    """A use of time: a difference of kind `spent`, with names for its parts."""
 
     state: str
     syscall: str
@@ -44,30 +44,30 @@ class Spending(NamedTuple):
 
     @property
     def usual_s(self) -> float:
-        """Seconds in a normal request; 0 where none is known."""
+        """The seconds in a normal request; 0 if unknown."""
         return known(self.found.usual_time_s)
 
     @property
     def lost_s(self) -> float:
-        """Seconds a request, more than usual."""
+        """The lost time, in seconds a request."""
         return self.found.time_s - self.usual_s
 
     @property
     def socket(self) -> bool:
-        """Whether it is about a socket."""
+        """Whether its object is a socket."""
         return bool(_SOCKET.search(self.on)) or self.syscall in TALKS
 
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """What is told together.
+    """A group of spendings that is reported together.
 
     Attributes:
-        evidence: of the requests.
-        parts: those that took most first; empty where no more is known than the state.
-        time_s: mean seconds a request.
-        usual_s: that of normal requests.
-        sleeps: between one vain try and the next; both times have them in.
+        evidence: the evidence on the requests.
+        parts: the spendings, those with most lost time first; empty if only the state is known.
+        time_s: the mean seconds a request.
+        usual_s: those of normal requests.
+        sleeps: the sleeps between failing tries; both times include them.
 
     """
 
@@ -79,32 +79,32 @@ class Alike:
 
     @property
     def syscall(self) -> str:
-        """The system call that took most."""
+        """The system call with most lost time."""
         return self.parts[0].syscall if self.parts else ""
 
     @property
     def lost_s(self) -> float:
-        """Seconds a request, more than usual."""
+        """The lost time, in seconds a request."""
         return self.time_s - self.usual_s
 
     @property
     def count(self) -> float:
-        """How often a request does it."""
+        """The mean count in a request."""
         return sum(each.found.count for each in self.parts)
 
     @property
     def usual_count(self) -> float:
-        """How often a normal one does."""
+        """The mean count in a normal request."""
         return sum(known(each.found.usual_count) for each in self.parts)
 
     @property
     def repeated(self) -> bool:
-        """Whether it is done much more often than usual."""
+        """Whether it happens much more often than usual."""
         return more_often(self.count, self.usual_count)
 
     @property
     def figures(self) -> str:
-        """How long, of how long, and what is usual: `480 ms of 510 ms, usually 0`."""
+        """The time, the whole duration and the usual time: `480 ms of 510 ms, usually 0`."""
         told = f"{seconds(self.time_s)} of {seconds(self.evidence.duration_s)}{self.usually}"
         share = min(sum(each.found.share for each in self.parts), 1.0) if self.parts else 1.0
         if self.evidence.requests > 1 and share < MOST:
@@ -113,34 +113,34 @@ class Alike:
 
     @property
     def usually(self) -> str:
-        """What is usual; empty where that is not known."""
+        """The usual time as text; empty if unknown."""
         return "" if math.isnan(self.evidence.usual_duration_s) else f", usually {seconds(self.usual_s)}"
 
     @property
     def often(self) -> str:
-        """How often, where that is much more often than usual: `, 57 times a request, usually never`; else empty."""
+        """The count as text if it is repeated: `, 57 times a request, usually never`; otherwise empty."""
         return f", {times(self.evidence, self.count, self.usual_count)}" if self.repeated else ""
 
     @property
     def who(self) -> str:
-        """Who did it: `` `worker` (pid 812) ``, `` `a` and others ``; empty where most is by nobody known."""
+        """The causes: `` `worker` (pid 812) ``, `` `a` and others ``; empty if those of most lost time are unknown."""
         names, pid = self._by()
         return f"{names} (pid {pid})" if pid else names
 
     @property
     def aside(self) -> str:
-        """The same for a remark in brackets: `` `worker`, pid 812 ``; or empty."""
+        """The same for use in brackets: `` `worker`, pid 812 ``; or empty."""
         names, pid = self._by()
         return f"{names}, pid {pid}" if pid else names
 
     @property
     def culprit(self) -> str:
-        """The name of the one who did nearly all of it; empty where there is none."""
+        """The name of the process that caused nearly all of it; empty without one."""
         ranked = self._ranked()
         return ranked[0][0] if ranked and ranked[0][1] >= MOST else ""
 
     def _by(self) -> tuple[str, int]:
-        """Names, and the process of a single one."""
+        """Return the names of the causes, and the pid of a single one."""
         named = [(name, share) for name, share in self._ranked() if name]
         if sum(share for _, share in named) < 0.5:
             return "", 0
@@ -152,7 +152,7 @@ class Alike:
         return f"{first} and others", 0
 
     def _ranked(self) -> list[tuple[str, float]]:
-        """Who did it, and what share; an empty name for nobody known."""
+        """Return the causes with their shares of the lost time; the name of unknown ones is empty."""
         by: Counter[str] = Counter()
         for each in self.parts:
             by[each.by] += round(1e9 * max(each.lost_s, 0.0))
@@ -160,7 +160,7 @@ class Alike:
 
     @property
     def where(self) -> str:
-        """On what: a file, the folder of several, a socket, or a disk; empty where it is not known."""
+        """The object: a file, the common folder of several, a socket, or a disk; empty if unknown."""
         named = [each for each in self.parts if each.on]
         files = [each for each in named if each.on.startswith("/")]
         if not files:
@@ -173,22 +173,22 @@ class Alike:
 
 
 def known(value: float) -> float:
-    """The value; 0 where it is not there."""
+    """Return the value; 0 for NaN."""
     return 0.0 if math.isnan(value) else value
 
 
 def more_often(count: float, usual_count: float) -> bool:
-    """Whether something is done much more often than usual; it may be usual not to do it."""
+    """Return whether something happens much more often than usual; the usual count may be 0."""
     return count >= REPEATED * usual_count and count - usual_count >= REPEATED
 
 
 def seconds(time_s: float) -> str:
-    """A length of time: `480 ms`; below a nanosecond `0`."""
+    """Return a duration as text: `480 ms`; below a nanosecond `0`."""
     return "0" if abs(time_s) < 1e-9 else readable("_s", time_s)
 
 
 def times(evidence: Evidence, count: float, usual_count: float) -> str:
-    """How often: `57 times a request, usually 12`, `once, usually never`."""
+    """Return a count as text: `57 times a request, usually 12`, `once, usually never`."""
     told = _often(count)
     often = told if told in {"never", "once"} else f"{told} times"
     if evidence.requests > 1 and told != "never":
@@ -202,12 +202,12 @@ def _often(count: float) -> str:
 
 
 def quoted(name: str) -> str:
-    """The name of a process or a system call."""
+    """Return the name of a process or a system call in quotes."""
     return f"`{shortened(printable(name), LONGEST_NAME)}`"
 
 
 def shown(what: str) -> str:
-    """A path, a socket or a device; of what is too long both ends, since paths end with what tells them apart."""
+    """Return a path, a socket or a device. A long one has both ends, since the ends of paths are most distinctive."""
     text = printable(what)
     if len(text) <= LONGEST_OBJECT:
         return text

@@ -1,11 +1,11 @@
-"""The stage of requests: asks the operator of each whether it is out of line, and whether that has become frequent.
+"""The stage of requests: finds outliers among them, and detects when outliers become frequent.
 
-Each request is judged before it is learned, and told at once where it is an outlier. Every tick of 10 s (see
-`ticks.py`) the outliers of each cluster are counted, and a second operator says whether there are more than usual: what
-it finds are anomalies, which open, go on and end as `engine.task` has it for the frames of a host.
+Each request is judged before it is learned, and an outlier is published at once. Every tick of 10 s (see `ticks.py`)
+counts the outliers of each cluster, and a second operator detects more than usual. These are anomalies, which open,
+continue and end as in `scoring.task` for the frames of a host.
 
-A service's state is some megabytes and a request a small step, so that it is saved after `SNAPSHOT_REQUESTS`; a
-recovery reads what came since then again.
+A service's state is some megabytes and a request a small step. So it is saved after `SNAPSHOT_REQUESTS` requests, and a
+recovery reads the later ones again.
 """
 
 from __future__ import annotations
@@ -49,61 +49,61 @@ if TYPE_CHECKING:
     from laggard.pipeline.scoring import stream as streams
 
 SNAPSHOT_REQUESTS: Final = 5_000
-"""A service is saved after so many requests, where a host is after `SNAPSHOT_RECORDS` frames."""
+"""The requests between two snapshots of a service; for a host, it is `SNAPSHOT_RECORDS` frames."""
 
 MOST_NAMES: Final = 256
-"""Clusters whose names are remembered, more than an operator does."""
+"""The most clusters with remembered names, more than an operator remembers."""
 
 SETTLED_REQUESTS: Final = 5
-"""A cluster keeps the name that it has with so many requests: from the first one alone the cause is easily mistaken."""
+"""The name of a cluster is final after this many requests: a cause from the first one alone is often wrong."""
 
 
 class Operator(Protocol):
-    """What judges the requests of one service, as they come.
+    """Judges the requests of one service as they arrive.
 
-    What raises must leave the state as it was: the request becomes a dead letter, and the service goes on without it.
+    A method that raises must leave the state unchanged: the request becomes a dead letter, and the service continues.
     """
 
     def score(self, request: Traced) -> Judged:
-        """How unusual a request is. Changes nothing."""
+        """Return the score of a request, without a change of the state."""
 
     def learn(self, request: Traced, judged: Judged) -> None:
-        """Take a request into the state, with what `score` said of it just before."""
+        """Add a request to the state, with its result of `score` just before."""
 
     def cluster(self, number: int) -> Cluster | None:
-        """What is known of a cluster; None where it is not remembered."""
+        """Return a cluster; None if it is not remembered."""
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
 
 
 class Everything(Protocol):
-    """What all requests of a service say of each other."""
+    """The results for all requests of a service, judged by each other."""
 
     @property
     def outliers(self) -> Mapping[int, Judged]:
-        """By the place of each outlying request, from 0, what is known of it."""
+        """The outliers by their places in the order of requests, from 0."""
 
     @property
     def clusters(self) -> Sequence[Cluster]:
-        """Of these."""
+        """The clusters of these outliers."""
 
 
 Whole = Callable[[Callable[[], Iterable[Traced]]], Everything]
-"""Judges requests by each other; what it takes gives all of them each time that it is called, in the same order."""
+"""Judges requests by each other; each call of its argument returns all requests, in the same order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judging(Wired):
-    """What judges requests, as a stage; see `Wired`, whose `make` makes what judges how many of them are out of line.
+    """The stage that judges requests; see `Wired`, whose `make` returns the operator on the number of outliers.
 
     Attributes:
-        judge: makes what judges the requests of one service.
-        whole: judges all requests of a service by each other, where recorded ones are to be told of that way, at their
-            end; else None.
+        judge: returns a new operator for the requests of one service.
+        whole: judges all recorded requests of a service by each other, at their end; None to judge each one as it
+            arrives.
 
     """
 
@@ -111,7 +111,7 @@ class Judging(Wired):
     whole: Whole | None = field(default=None, kw_only=True)
 
     def narrator(self, states: States[Any]) -> RateNarrator:
-        """Return what says what the scores mean, of services with these states."""
+        """Return the narrator of scores, for services with these states."""
         return RateNarrator(self, states)
 
     def task(self, partition: Partition, **options: Unpack[TaskOptions]) -> RequestsTask:
@@ -120,7 +120,7 @@ class Judging(Wired):
 
 
 class Named(NamedTuple):
-    """What a cluster is called, and after how many of its requests."""
+    """The name of a cluster, and the number of requests that it is from."""
 
     name: str
     requests: int
@@ -131,10 +131,10 @@ class Service(Keyed):
     """The state of one service.
 
     Attributes:
-        judge: what judges its requests.
-        numbering: tells requests that come again.
-        ticks: counts them.
-        names: of clusters, by their numbers; the one used least recently first.
+        judge: the operator on its requests.
+        numbering: detects repeated requests.
+        ticks: counts the requests.
+        names: the names of clusters by number, the least recently used one first.
 
     """
 
@@ -150,12 +150,12 @@ class Service(Keyed):
 
     @property
     def awaited_until(self) -> float:
-        """Until when it is waited for more, for anomalies that have to end, or for a tick that has to close."""
+        """The time until which more requests are awaited, to end anomalies or to close a tick; infinite for neither."""
         until_ts = Keyed.awaited_until.__get__(self)
         return self.ts + SILENT_S if self.ticks.is_open and math.isinf(until_ts) else until_ts
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return Keyed.snapshot(self) | {
             "judge": self.judge.snapshot(),
             "numbering": self.numbering.snapshot(),
@@ -164,7 +164,7 @@ class Service(Keyed):
         }
 
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
         Keyed.restore(self, state, decoder, place)
         self.judge.restore(state["judge"])
         self.numbering.restore(state["numbering"])
@@ -172,12 +172,12 @@ class Service(Keyed):
         self.names = {int(number): Named(str(name), int(requests)) for number, name, requests in state["names"]}
 
     def begin_anew(self, scope: str, operator: streams.Operator) -> Stream:
-        """Forget what goes by the clock. What requests are like does not."""
+        """Reset the parts that depend on the clock; the learned requests stay."""
         self.numbering, self.ticks = Numbering(), Ticks()
         return Keyed.begin_anew(self, scope, operator)
 
     def name_of(self, judged: Judged) -> str:
-        """The name of the cluster of an outlying request, once that was learned."""
+        """Return the name of an outlier's cluster, after the outlier was learned."""
         assert judged.evidence is not None
         known = self.names.pop(judged.cluster, Named("", 0))
         if known.requests < SETTLED_REQUESTS:
@@ -192,7 +192,7 @@ class Service(Keyed):
 
 
 class RateNarrator(Narrator):
-    """Says of which kind the requests are that are out of line too often."""
+    """Describes the clusters of outliers that are too frequent."""
 
     def __init__(self, wired: Wired, states: States[Any]) -> None:
         super().__init__(wired)
@@ -203,7 +203,7 @@ class RateNarrator(Narrator):
         return None if service is None else service.judge.cluster(int(row))
 
     def blame(self, scores: contract.Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002
-        """Return who is to blame, see `Narrator`."""
+        """Return the culprit, see `Narrator`."""
         return blamed(found.rows[0], self._cluster(frame.key, found.rows[0].row)) if found.rows else None
 
     def sentence(self, scores: contract.Scores, found: Ranking, frame: Frame) -> str:  # noqa: ARG002
@@ -211,12 +211,12 @@ class RateNarrator(Narrator):
         return rates_sentence(found.rows, lambda row: self._cluster(frame.key, row), young=found.young)
 
     def beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002
-        """Return nothing: the sentence says it."""
+        """Return nothing, since the sentence says it."""
         return ""
 
 
 class RequestsTask(Task):
-    """The services of one partition; parameters as those of `Task`."""
+    """The services of one partition; for parameters see `Task`."""
 
     calm_s = OVER_S
 
@@ -231,7 +231,7 @@ class RequestsTask(Task):
         return Service({REQUEST: Stream(self.wired.make())}, judge=self._stage.judge())
 
     def service(self, key: str) -> Service | None:
-        """The state of a service; None where it has none."""
+        """Return the state of a service; None without one."""
         return cast("Service | None", self.states.get(key))
 
     # Requests.
@@ -253,7 +253,7 @@ class RequestsTask(Task):
             return
         service = cast("Service", self.states.open(request.service, self.position))
         end_ts = request.ts + request.duration_s
-        if end_ts > MAX_TS:  # else all others were late beside it, and the clock set back
+        if end_ts > MAX_TS:  # otherwise all others would be late, as after a clock that was set back
             self._refuse(record, f"{self._place(record)}: field 'duration_s': expected an end by {MAX_TS:.0f}")
             self.states.heard(record.key, record.offset)
             return
@@ -280,7 +280,7 @@ class RequestsTask(Task):
         self._end_silent(end_ts)
 
     def _judge(self, record: Incoming, service: Service, request: Request) -> None:
-        """Judge a request, tell it where it is an outlier, then learn it."""
+        """Judge a request, learn it, and publish it if it is an outlier."""
         live = self._is_live(record)
         found, cluster = traced(request), ""
         try:
@@ -306,7 +306,7 @@ class RequestsTask(Task):
     # Ticks.
 
     def _tick(self, key: str, service: Service, tick: Tick) -> None:
-        """Judge how many outliers there were, then learn that."""
+        """Judge the number of outliers, then learn it."""
         headers = () if tick.live else ((REPLAY_HEADER, b""),)
         record = Incoming(self.partition, self.position - 1, key, b"", tick.ts, headers)
         frame = frame_of(key, tick, {number: named.name for number, named in service.names.items()})
@@ -318,7 +318,7 @@ class RequestsTask(Task):
             self._tick(key, service, tick)
 
     def finish(self) -> None:
-        """Close the ticks that are open, and tell what waited for all requests: nothing more will come."""
+        """Close the open ticks, and judge the requests that are judged by each other: the input has ended."""
         for key in self.states.keys():  # noqa: SIM118 - no dictionary
             service = self.service(key)
             assert service is not None
@@ -327,7 +327,7 @@ class RequestsTask(Task):
             self._tell_whole(kept)
 
     def _tell_whole(self, kept: Kept) -> None:
-        """Tell who is out of line among all requests of a service."""
+        """Publish the outliers among all requests of a service."""
         assert self._stage.whole is not None
         found = self._stage.whole(lambda: map(traced, kept.requests()))
         names: dict[int, str] = {}

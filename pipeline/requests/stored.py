@@ -1,4 +1,4 @@
-"""What a bus says of requests in a stretch of time. What was read is kept: who looks again reads what is new alone."""
+"""Requests and their outputs on a bus, within a range of time. A cache limits repeated queries to new records."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 MOST_REQUESTS: Final = 20_000
-"""Of each partition the newest: a bound on what is read of a busy topic."""
+"""The most records of each partition that are read, the newest ones: a bound for busy topics."""
 
 LONGEST_REQUEST_S: Final = 3600.0
-"""What is told of a request comes at most so long after it began, as far as one looks for it."""
+"""The longest time from the begin of a request to its records that a query allows for, in seconds."""
 
 MOST_KEPT: Final = 100_000
-"""Records of all partitions together, some 1 kB each. Beyond, the partition asked for least recently is forgotten."""
+"""The most cached records of all partitions, some 1 kB each. Beyond, the least recently used partition is dropped."""
 
-_GAP: Final = 64  # records: fewer between two that are wanted are read with them
+_GAP: Final = 64  # the offsets between two wanted records up to which both are read together
 
 _Amount = Annotated[float, msgspec.Meta(ge=0.0)]
 
 
 class _Brief(msgspec.Struct, gc=False):
-    """Of an encoded request what is told of all: a tenth of the time that it takes to check and build the whole."""
+    """The basic data of an encoded request: decoding it takes a tenth of the time of a whole request."""
 
     service: str
     request: str
@@ -55,12 +55,12 @@ _brief: Final = msgspec.msgpack.Decoder(_Brief)
 
 @dataclass(slots=True, eq=False)
 class _Kept:
-    """What was read of a partition.
+    """The cache of a partition.
 
     Attributes:
         start: the first offset that was read.
-        stop: the one behind the last.
-        records: by their offsets, ascending.
+        stop: the offset after the last.
+        records: the records with their offsets, ascending.
 
     """
 
@@ -70,21 +70,21 @@ class _Kept:
 
 
 class Stored:
-    """Requests, and what is said of them, on a bus. Safe to use from several threads.
+    """Requests and their outputs on a bus. Safe to use from several threads.
 
     Parameters:
-        bus: where they are.
+        bus: the bus.
         topics: the names of the topics.
 
     """
 
     def __init__(self, bus: Bus, topics: Topics) -> None:
         self._bus, self._topics = bus, topics
-        self._kept: dict[Partition, _Kept] = {}  # the one asked for least recently first
+        self._kept: dict[Partition, _Kept] = {}  # the least recently used one first
         self._lock = threading.Lock()
 
     def told(self, begin: float, end: float, service: str = "") -> Told:
-        """What is told of the requests that began from one moment to another, of one service or of all."""
+        """Return the requests that began from `begin` to `end`, with their outputs, of one service or of all."""
         told, cut = Told(), set()
         with self._lock:
             for partition in partitions_of(self._bus, self._topics, REQUESTS, service):
@@ -99,15 +99,15 @@ class Stored:
                 for _, record in self._between(partition, begin, end)[0]:
                     if isinstance(record, RequestOutput):
                         told.add(record)
-        # Those of another service in the partition may have pushed out all the normal ones of one.
+        # Records of another service in the partition may have displaced all normal ones of a service.
         name = self._topics.name(REQUESTS)
         told.cut = {each for each in {key[0] for key in told.took} if self._bus.partition_of(name, each) in cut}
         return told
 
     def requests(self, service: str, identities: Iterable[str], begin: float, end: float) -> list[Request]:
-        """All that is recorded of some requests of a service that began from one moment to another.
+        """Return the whole records of some requests of a service that began from `begin` to `end`.
 
-        Those that are on the bus no more are left out.
+        Those that are no longer on the bus are left out.
         """
         wanted = set(identities)
         partition = self._bus.partition_of(self._topics.name(REQUESTS), service)
@@ -130,11 +130,11 @@ class Stored:
     def _between(
         self, partition: Partition, begin: float, end: float
     ) -> tuple[Iterator[tuple[int, _Brief | RequestOutput]], bool]:
-        """The newest records of a stretch of time, oldest first, and whether there were more."""
+        """Return the newest records in a range of time, oldest first, and whether there were more."""
         bus = self._bus
         oldest, newest = bus.bounds(partition)
         start = oldest if math.isinf(begin) else max(bus.offset_at(partition, begin), oldest)
-        # What a record's time is, its producer decides, and one that took long comes late.
+        # The producer sets the time of a record, and a long request comes late.
         stop = newest if math.isinf(end) else bus.offset_at(partition, end + LONGEST_REQUEST_S)
         more = stop - start > MOST_REQUESTS
         start = max(start, stop - MOST_REQUESTS)
@@ -143,7 +143,7 @@ class Stored:
         return within, more
 
     def _read(self, partition: Partition, start: int, stop: int) -> _Kept:
-        """All that is known of a stretch of a partition, of which what is not known yet is read."""
+        """Return the cache of a partition after reading the missing part of a range of offsets."""
         kept = self._kept.pop(partition, None)
         if kept is None or start > kept.stop or stop < kept.start:
             kept = _Kept(start, start)
@@ -154,7 +154,7 @@ class Stored:
             kept.records.extend(self._records(partition, kept.stop, stop))
             kept.stop = stop
         while kept.stop - kept.start > 2 * MOST_REQUESTS:
-            if kept.start < start:  # what was not asked for goes
+            if kept.start < start:  # drop records outside the range
                 kept.start = start
                 while kept.records and kept.records[0][0] < start:
                     kept.records.popleft()
@@ -176,7 +176,7 @@ class Stored:
 
 
 def told_on(bus: Bus, topics: Topics, begin: float, end: float, service: str = "") -> Told:
-    """What is told of the requests that began from one moment to another, of one service or of all."""
+    """Return the requests that began from `begin` to `end`, with their outputs, of one service or of all."""
     return Stored(bus, topics).told(begin, end, service)
 
 
@@ -190,7 +190,7 @@ def _briefly(record: Incoming) -> _Brief | None:
 
 
 def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """First and last of those that are read together."""
+    """Yield the first and last offset of each run that is read together."""
     begin = 0
     for place, offset in enumerate(offsets):
         last = place + 1 == len(offsets)

@@ -1,9 +1,8 @@
-"""Counts the requests of a service by ticks of event time: how many there were, and how many of each cluster.
+"""Counts the requests of a service by ticks of event time: all of them, and those of each cluster.
 
-A request is there when it ends. Requests that overlap, and hosts that publish in batches, bring ends out of order; so a
-tick closes with the first end beyond it, and a request that comes later than that counts in the tick that is open by
-then. Nothing is waited for, and no clock but that of the requests is asked. Where nothing comes for a while there are
-no ticks.
+A request counts when it ends. Ends are not in order, since requests overlap and hosts publish in batches. So a tick
+closes with the first end beyond it, and a later request counts in the tick that is open then. There is no waiting, and
+no other clock than that of the requests. Without requests there are no ticks.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ REQUEST: Final = "request"
 """The scope of frames whose rows are clusters of outlying requests."""
 
 ALL: Final = "all"
-"""The row of all requests of a tick; each other one is of a cluster, by its number."""
+"""The row of all requests of a tick; each other row is a cluster, by its number."""
 
 FEATURES: Final = ("requests", "outliers", "lost_s")
-"""How many ended in the tick, how many of them are out of line, and how much longer than usual these took."""
+"""The requests that ended in the tick, the outliers among them, and their lost time."""
 
 MOST_CLUSTERS: Final = 256
-"""Of one tick. What is of others counts among all requests only."""
+"""The most clusters of one tick. Outliers of further ones count among all requests only."""
 
 
 class Counted(NamedTuple):
     """Outlying requests of one cluster in one tick.
 
     Attributes:
-        requests: how many.
-        lost_s: how much longer than usual they took in sum, in seconds.
+        requests: the number of requests.
+        lost_s: their lost time in total, in seconds.
 
     """
 
@@ -51,13 +50,13 @@ class Counted(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """What a tick was when it closed.
+    """A closed tick.
 
     Attributes:
         ts: its end, seconds since the Unix epoch.
         live: whether all of it is about the present.
-        requests: how many ended.
-        outlying: by the number of their cluster, those out of line.
+        requests: the number of requests.
+        outlying: the outliers by the number of their cluster.
 
     """
 
@@ -73,20 +72,20 @@ class Ticks:
 
     Attributes:
         newest_ts: the newest end of a request, seconds since the Unix epoch.
-        set_back: counts the late requests that look as if the producers' clocks had been set back.
+        set_back: counts late requests, which may come from a clock that was set back.
 
     """
 
     newest_ts: float = -math.inf
     set_back: SetBack = field(default_factory=SetBack)
-    _number: int = 0  # of the tick that is open: its begin in units of `TICK_S`
+    _number: int = 0  # the number of the open tick: its begin in units of `TICK_S`
     _live: bool = True
     _requests: int = 0
     _outlying: dict[int, Counted] = field(default_factory=dict)
 
     @property
     def earliest_ts(self) -> float:
-        """What ends before this is late, seconds since the Unix epoch."""
+        """The earliest end of a request that is not late, seconds since the Unix epoch."""
         return self.newest_ts - SET_BACK_S
 
     @property
@@ -95,11 +94,11 @@ class Ticks:
         return self._requests > 0
 
     def judge(self, ts: float) -> Judged:
-        """Whether a request that ended at this time can be counted.
+        """Return whether a request that ended at this time counts.
 
         Returns:
-            `late` where it is far behind the newest; `set_back` where so many in a row are that the newest must have
-            been wrong: whoever asks begins anew.
+            `new` if it counts; `late` if it is far behind the newest; `set_back` after so many late ones in a row that
+            the newest must be wrong: the caller then starts from scratch.
 
         """
         if ts >= self.earliest_ts:
@@ -108,7 +107,7 @@ class Ticks:
         return self.set_back.late(ts, self.newest_ts)
 
     def hear(self, ts: float) -> Tick | None:
-        """Note that a request ended; gives the tick that closes before it, if one does."""
+        """Note the end of a request, and return the tick that closes before it; None without one."""
         closed = None
         if ts > self.newest_ts:
             self.newest_ts = ts
@@ -119,7 +118,7 @@ class Ticks:
         return closed
 
     def count(self, *, live: bool, cluster: int, lost_s: float) -> None:
-        """Count a request that was heard of; of one that is out of line the number of its cluster, else 0."""
+        """Count a request after `hear`; `cluster` is the number of an outlier's cluster, 0 for a normal request."""
         self._live = self._live and live
         self._requests += 1
         if cluster and (cluster in self._outlying or len(self._outlying) < MOST_CLUSTERS):
@@ -127,7 +126,7 @@ class Ticks:
             self._outlying[cluster] = Counted(before.requests + 1, before.lost_s + lost_s)
 
     def close(self) -> Tick | None:
-        """The tick that is open, closed now; None where nothing is in it."""
+        """Close and return the open tick; None if it is empty."""
         if not self._requests:
             return None
         tick = Tick((self._number + 1) * TICK_S, self._live, self._requests, self._outlying)
@@ -135,7 +134,7 @@ class Ticks:
         return tick
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "newest_ts": self.newest_ts,
             "set_back": self.set_back.count,
@@ -146,7 +145,7 @@ class Ticks:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
         self.newest_ts, self.set_back = float(state["newest_ts"]), SetBack(int(state["set_back"]))
         self._number = int(state["number"])
         self._live, self._requests = bool(state["live"]), int(state["requests"])
@@ -156,12 +155,12 @@ class Ticks:
 
 
 def frame_of(service: str, tick: Tick, names: Mapping[int, str]) -> Frame:
-    """A tick as a frame, with a row for all requests and one for each cluster, by its number, that has some.
+    """Return a tick as a frame, with a row for all requests and one for each of its clusters, by number.
 
     Args:
-        service: whose.
-        tick: which.
-        names: of clusters, by their numbers.
+        service: the service.
+        tick: the tick.
+        names: the names of clusters by number.
 
     """
     numbers = sorted(tick.outlying)
