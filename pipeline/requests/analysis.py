@@ -27,7 +27,7 @@ MOST_OUTLYING: Final = 1_000
 """The most requests on a plane: its time grows with their third power, 0.8 s for 1,800 and 3 s for 2,500."""
 
 EVERY_S: Final = 30.0
-"""The least time between two planes while requests come, in seconds."""
+"""The least time between two planes of a query while requests come, in seconds."""
 
 MOST_STATES: Final = 64
 """The most states of a point, those with most time. Further ones count as one together."""
@@ -219,7 +219,7 @@ class Histogram(NamedTuple):
 
 
 def histogram(durations_s: Floats, outlying: Mask, looking: Looking, bins: int) -> Histogram:
-    """Return the distribution of durations, from a microsecond on.
+    """Return the distribution of durations; those below a microsecond count as a microsecond.
 
     Args:
         durations_s: the durations in seconds, at least one.

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from laggard.pipeline.requests.lanes import Lanes
 
 WIDEST: Final = 160
-"""The most columns, so that the eye can follow a lane on a wider terminal."""
+"""The greatest width, in columns: on a wider terminal the eye would lose the lane."""
 
 NARROWEST: Final = 20
-"""The least columns of lanes; names are cut for them."""
+"""The least width of lanes, in columns; names are cut for it."""
 
 LONGEST_NAME: Final = 32
 
@@ -127,7 +127,7 @@ def _share(time_s: float, duration_s: float) -> str:
 
 
 def _cut(name: str, room: int) -> str:
-    """Cut the begin of a long name: the number of a thread is at the end."""
+    """Cut the beginning of a long name: the number of a thread is at the end."""
     return name if cell_len(name) <= room else f"...{name[len(name) - room + 3 :]}"
 
 
@@ -209,7 +209,7 @@ class _Canvas:
         return "│" if self._unicode else "|"
 
     def _column(self, at_s: float) -> int:
-        """Return the column in which a piece begins that begins at this time."""
+        """Return the column of the first cell of a piece that begins at this time."""
         return min(round(self._place(at_s)), self._width - 1)
 
     def axis(self) -> Iterator[str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from laggard.operators.requests.results import Difference, Evidence
 
 REPEATED: Final = 2.0
-"""The factor from the usual count on, and the least difference from it, of repeated things."""
+"""Repeated things have at least this many times the usual count, and at least this many more."""
 
 MOST: Final = 0.8
 """The share that counts as all: of similar requests, or of the time lost by one cause or on one file."""

@@ -98,7 +98,9 @@ Whole = Callable[[Callable[[], Iterable[Traced]]], Everything]
 
 @dataclass(frozen=True, slots=True)
 class Judging(Wired):
-    """The stage that judges requests; see `Wired`, whose `make` returns the operator on the number of outliers.
+    """The stage that finds outliers among requests; see `Wired`.
+
+    Its `make` returns the operator that judges the number of outliers.
 
     Attributes:
         judge: returns a new operator for the requests of one service.
@@ -131,7 +133,7 @@ class Service(Keyed):
     """The state of one service.
 
     Attributes:
-        judge: the operator on its requests.
+        judge: the operator that judges its requests.
         numbering: detects repeated requests.
         ticks: counts the requests.
         names: the names of clusters by number, the least recently used one first.

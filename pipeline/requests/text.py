@@ -130,7 +130,7 @@ def blamed(row: RowScore, cluster: Cluster | None) -> Blame:
 
 
 def _resources(evidence: Evidence) -> tuple[str, ...]:
-    """Return the resource of most lost time, if the host has it: used, or waited for."""
+    """Return the host's resource with most lost time, used or waited for; empty if most is of no resource."""
     lost = {state: time_s - evidence.usual_s.get(state, 0.0) for state, time_s in evidence.times_s.items()}
     most = max(lost, key=lambda state: lost[state], default="")
     return (RESOURCES[most],) if most in RESOURCES else ()
