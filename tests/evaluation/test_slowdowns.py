@@ -289,8 +289,8 @@ def test_each_improvement_is_switched_off_by_its_parameters() -> None:
     def switched(without: Sequence[str]) -> dict[str, Any]:
         operator = Operator(without=without)._operator
         assert isinstance(operator, Deviations)
-        found = vars(operator.gaussian)
-        return {**found, "cohorts": found["_cohorts"] is not None}
+        baselines = vars(operator.gaussian._baselines)
+        return {**baselines, **vars(operator.gaussian), "cohorts": baselines["cohorts"] is not None}
 
     usual = switched(())
     for name, parameters in ABLATIONS.items():
