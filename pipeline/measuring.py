@@ -7,7 +7,15 @@ from urllib.parse import quote
 
 from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.settings.sources import LinesSource, LogSource, PrometheusSource
+from laggard.producers.sources.access_log.parsers import parser_of
+from laggard.producers.sources.access_log.source import AccessLog
+from laggard.producers.sources.lines import JsonLines
 from laggard.producers.sources.measuring import Timed
+from laggard.producers.sources.prometheus.fetching import Access, Secret
+from laggard.producers.sources.prometheus.red import Red
+from laggard.producers.sources.prometheus.selectors import Selector
+from laggard.producers.sources.prometheus.server import Server
+from laggard.producers.sources.prometheus.targets import Targets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,9 +23,6 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.settings.sources import Source
     from laggard.producers.sources.performance import Source as Reading
-    from laggard.producers.sources.prometheus.fetching import Access
-    from laggard.producers.sources.prometheus.red import Red
-    from laggard.producers.sources.prometheus.selectors import Selector
 
 LOOKS: Final = 5
 """The number of reads of a log per interval."""
@@ -57,9 +62,6 @@ def state_of(settings: Settings, source: Source) -> Path:
 
 
 def _prometheus(source: PrometheusSource) -> Reading[Any]:
-    from laggard.producers.sources.prometheus.server import Server  # noqa: PLC0415 - a machine has few kinds of sources
-    from laggard.producers.sources.prometheus.targets import Targets  # noqa: PLC0415
-
     (keyed_by, key), name, metrics = source.key, source.name, _selector(source.metrics)
     interval_s = source.interval
     # Several members may run on one machine.
@@ -95,16 +97,11 @@ def _prometheus(source: PrometheusSource) -> Reading[Any]:
 
 
 def _lines(settings: Settings, source: LinesSource) -> Reading[Any]:
-    from laggard.producers.sources.lines import JsonLines  # noqa: PLC0415 - see above
-
     (keyed_by, key), state = source.key, state_of(settings, source)
     return JsonLines(key, source.path, source.name, state=state, keyed_by=keyed_by)
 
 
 def _log(settings: Settings, source: LogSource) -> Reading[Any]:
-    from laggard.producers.sources.access_log.parsers import parser_of  # noqa: PLC0415 - see above
-    from laggard.producers.sources.access_log.source import AccessLog  # noqa: PLC0415
-
     return AccessLog(
         source.name,
         source.application,
@@ -117,8 +114,6 @@ def _log(settings: Settings, source: LogSource) -> Reading[Any]:
 
 
 def _red(source: PrometheusSource) -> Red | None:
-    from laggard.producers.sources.prometheus.red import Red  # noqa: PLC0415 - see above
-
     told = source.response_time or source.throughput or source.errors
     if not source.measures_requests or (source.server and not told):
         return None
@@ -131,8 +126,6 @@ def _red(source: PrometheusSource) -> Red | None:
 
 
 def _access(source: PrometheusSource) -> Access:
-    from laggard.producers.sources.prometheus.fetching import Access, Secret  # noqa: PLC0415 - see above
-
     return Access(
         timeout_s=source.timeout,
         max_bytes=source.max_bytes,
@@ -146,6 +139,4 @@ def _access(source: PrometheusSource) -> Access:
 
 
 def _selector(text: str) -> Selector | None:
-    from laggard.producers.sources.prometheus.selectors import Selector  # noqa: PLC0415 - see above
-
     return Selector.parse(text) if text else None

@@ -1,8 +1,7 @@
-"""Traced requests: what to trace, by the settings; and requests from kernel events, numbered, published and counted."""
+"""Traced requests: numbered, published and counted, with the figures of how the tracing goes."""
 
 from __future__ import annotations
 
-import grp
 import json
 import logging
 import os
@@ -10,26 +9,21 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import BusError
 from laggard.pipeline.records import RecordError, Request
-from laggard.pipeline.settings.producing import TraceSettings
 from laggard.pipeline.trusted import read_trusted, write_trusted
 from laggard.producers.trace.overhead import OWN_EVERY_S, OWN_FEATURES, own_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from laggard.pipeline.records import Frame
-    from laggard.pipeline.settings import Settings
     from laggard.producers.host.agent import Queue
     from laggard.producers.trace.analysis import Analysis
-    from laggard.producers.trace.boundaries.probes import Probe
     from laggard.producers.trace.events import Events
-    from laggard.producers.trace.ftrace.live import Live
-    from laggard.producers.trace.ftrace.recorder import Recorder
 
 STATUS: Final = "trace.json"
 """The file with the status of tracing, in the directory `state`."""
@@ -242,84 +236,6 @@ class Rates:
         began_s, before = self._looks[0]
         span_s = now_s - began_s
         return [(count - was) / span_s if span_s > 0.0 else 0.0 for count, was in zip(counts, before, strict=True)]
-
-
-def probes_of(settings: Settings) -> list[Probe]:
-    """Return the places in programs whose events the kernel reports.
-
-    Raises:
-        ProgramError: a program has no such place, or no PHP process runs.
-
-    """
-    from laggard.producers.trace.boundaries.elf import ProgramError  # noqa: PLC0415 - the status does not need it
-    from laggard.producers.trace.boundaries.functions import Function, function_probes  # noqa: PLC0415
-    from laggard.producers.trace.boundaries.php import php_probes, running_interpreters  # noqa: PLC0415
-
-    probes: list[Probe] = []
-    trace = settings[TraceSettings]
-    if trace.php:
-        interpreters = running_interpreters()
-        if not interpreters:
-            raise ProgramError("no process of PHP runs here; start PHP-FPM, or Apache with PHP's module, before")
-        for number, path in enumerate(interpreters):
-            probes += php_probes(path, trace.php, number=number)
-    for number, (service, said) in enumerate(trace.functions.items()):
-        binary, _, name = str(said).rpartition(":")
-        probes += function_probes(Function(service, Path(binary), name), number=number)
-    return probes
-
-
-def marker_group_of(settings: Settings) -> int:
-    """Return the id of the group whose programs may mark; root's if unset. Raises `ProgramError` for a missing one."""
-    name = settings[TraceSettings].marker_group
-    if not name:
-        return 0
-    try:
-        return grp.getgrnam(name).gr_gid
-    except KeyError:
-        from laggard.producers.trace.boundaries.elf import ProgramError  # noqa: PLC0415 - as above
-
-        expected = "expected the name of one on this machine, such as www-data"
-        raise ProgramError(
-            f"{settings.place(TraceSettings.marker_group)}: there is no group {name}; {expected}"
-        ) from None
-
-
-def services_of(settings: Settings) -> dict[int, str]:
-    """Return by port the service for which each connection to it is a request."""
-    return {int(port): service for service, port in settings[TraceSettings].ports.items()}
-
-
-def live_of(settings: Settings) -> Live:
-    """Return the live tracing, which starts when it is entered.
-
-    Raises:
-        TracingError: the kernel's tracer cannot be used.
-        ProgramError: see `probes_of`.
-
-    """
-    from laggard.producers.trace.ftrace.live import Live  # noqa: PLC0415 - see above
-
-    return Live(
-        probes=probes_of(settings),
-        ports=services_of(settings),
-        marker=settings[TraceSettings].marker,
-        marker_group=marker_group_of(settings),
-        events_per_s=settings[TraceSettings].events_per_s,
-    )
-
-
-def recorder_of(settings: Settings, folder: Path) -> Recorder:
-    """Return a recording to a new folder. Raises the errors of `live_of`, and `FileExistsError` if it is not empty."""
-    from laggard.producers.trace.ftrace.recorder import Recorder  # noqa: PLC0415 - see above
-
-    return Recorder(
-        folder,
-        probes=probes_of(settings),
-        ports=services_of(settings),
-        marker=settings[TraceSettings].marker,
-        marker_group=marker_group_of(settings),
-    )
 
 
 def begun(what: str, *, supervised: bool, output: str = "") -> Figures:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 from laggard.pipeline.applications.settings import ApplicationsSettings
 from laggard.pipeline.hosts import RANKING
 from laggard.pipeline.pools.settings import PoolsSettings
+from laggard.pipeline.settings import SettingError
 from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, INCIDENTS, POOLING, POOLS, REQUESTS, SERVING
 
@@ -48,8 +49,6 @@ def asked(settings: Settings) -> Wired:
 
     Raises `SettingError` without any.
     """
-    from laggard.pipeline.settings import SettingError  # noqa: PLC0415 - only errors need it
-
     if wired := next((each for each in wire(settings) if each.answers_marks), None):
         return wired
     told = f"operators: expected one that ranks processes: {', '.join(RANKING)}"

@@ -295,7 +295,7 @@ class Bank:
         return self._extremes.ticks(slots)
 
     def _compare_shapes(self, at: int, length: int, slots: Slots) -> None:
-        """Return the distances of covariances from that of all, made standard normal like levels (one-sided)."""
+        """Note the distances of covariances from that of all, made standard normal like levels (one-sided)."""
         shape = self._arrays["shape"][at]
         shape[slots] = np.nan
         enough = slots[self.windows.counts(length)[slots] >= max(self.metrics + 2, 0.5 * length, self.settled)]

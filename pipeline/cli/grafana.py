@@ -14,18 +14,34 @@ import click
 
 from laggard.pipeline.cli.exits import FAILED, UNAVAILABLE, USAGE, CommandError
 from laggard.pipeline.cli.options import duration_option, with_settings
+from laggard.pipeline.cli.part import hear_signals
 from laggard.pipeline.extras import installing
+from laggard.pipeline.grafana.definitions import DefinitionError, read_definitions
+from laggard.pipeline.grafana.errors import GrafanaError, GrafanaUnavailable
+from laggard.pipeline.grafana.publish import publish as bring
+from laggard.pipeline.grafana.publish import removable
+from laggard.pipeline.grafana.publish import remove as take
 from laggard.pipeline.grafana.settings import GrafanaSettings
+from laggard.pipeline.grafana.standing import look
+from laggard.pipeline.grafana.surroundings import (
+    NoDataSourceError,
+    find_data_source,
+    hints,
+    lacking,
+    read_contact_points,
+    scraped,
+)
 from laggard.pipeline.investigator.settings import ServeSettings
 from laggard.pipeline.settings.kinds import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from laggard.pipeline.grafana.client import Grafana, Version
+    from laggard.pipeline.grafana.client import Grafana
     from laggard.pipeline.grafana.publish import Done
     from laggard.pipeline.grafana.standing import Thing
     from laggard.pipeline.grafana.surroundings import DataSource
+    from laggard.pipeline.grafana.version import Version
     from laggard.pipeline.settings import Settings
 
 P = ParamSpec("P")
@@ -49,16 +65,13 @@ def with_grafana(
     @functools.wraps(command)
     def connect(settings: Settings, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            from laggard.pipeline.grafana.client import grafana_of  # noqa: PLC0415 - `--help` needs none of it
+            from laggard.pipeline.grafana.client import grafana_of  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in {"grafana_api", "requests"}:
                 raise
             raise CommandError(
                 f"`laggard grafana` needs grafana-api, which is not installed; {installing('grafana')}"
             ) from None
-        from laggard.pipeline.grafana.connection import GrafanaError, GrafanaUnavailable  # noqa: PLC0415
-        from laggard.pipeline.grafana.definitions import DefinitionError  # noqa: PLC0415
-        from laggard.pipeline.grafana.surroundings import NoDataSourceError  # noqa: PLC0415
 
         with grafana_of(settings) as grafana:
             try:
@@ -92,10 +105,6 @@ class Seen(NamedTuple):
 
 def _look(settings: Settings, grafana: Grafana, *, alerts: bool) -> Seen:
     """How everything stands. Without alert rules no data source is needed."""
-    from laggard.pipeline.grafana.definitions import read_definitions  # noqa: PLC0415
-    from laggard.pipeline.grafana.standing import look  # noqa: PLC0415
-    from laggard.pipeline.grafana.surroundings import NoDataSourceError, find_data_source  # noqa: PLC0415
-
     version = grafana.version()
     try:
         data_source = find_data_source(grafana, settings[GrafanaSettings].data_source)
@@ -127,8 +136,6 @@ def publish(settings: Settings, grafana: Grafana, *, alerts: bool, force: bool, 
     Left alone is what somebody else has changed since laggard wrote it, by whatever way; `laggard grafana diff` shows
     it, --force overwrites it. The exit code is then 1. Alert rules can be edited in Grafana's pages.
     """
-    from laggard.pipeline.grafana.publish import publish as bring  # noqa: PLC0415
-
     seen = _look(settings, grafana, alerts=alerts)
     done = _follow(bring(grafana, seen.things, force=force), as_json=as_json)
     told = [*_data_source_problems(grafana, seen.data_source), *_hints(grafana, seen.version, alerts=alerts)]
@@ -148,9 +155,6 @@ def remove(settings: Settings, grafana: Grafana, *, alerts: bool, force: bool, y
     What somebody else has changed stays, without --force; what others have put into the folder always does.
     Annotations stay.
     """
-    from laggard.pipeline.grafana.publish import removable  # noqa: PLC0415
-    from laggard.pipeline.grafana.publish import remove as take  # noqa: PLC0415
-
     if as_json and not yes:
         raise CommandError("--json asks nobody; expected --yes with it", USAGE)
     things = _standing_for_removal(settings, grafana, alerts=alerts)
@@ -168,9 +172,6 @@ def remove(settings: Settings, grafana: Grafana, *, alerts: bool, force: bool, y
 
 def _standing_for_removal(settings: Settings, grafana: Grafana, *, alerts: bool) -> list[Thing]:
     """How everything stands. That there is no data source any more is no reason to keep the rules."""
-    from laggard.pipeline.grafana.definitions import read_definitions  # noqa: PLC0415
-    from laggard.pipeline.grafana.standing import look  # noqa: PLC0415
-
     version = grafana.version()
     data_source = settings[GrafanaSettings].data_source or "unknown"
     page = settings[ServeSettings].url.rstrip("/")
@@ -189,9 +190,6 @@ def check(settings: Settings, grafana: Grafana, *, alerts: bool, as_json: bool) 
 
     Changes nothing. The exit code is 1 when something is not as it should be.
     """
-    from laggard.pipeline.grafana.connection import GrafanaError  # noqa: PLC0415
-    from laggard.pipeline.grafana.surroundings import lacking  # noqa: PLC0415
-
     grafana.version()  # so that what is no Grafana is said first
     permissions = grafana.permissions()
     missing: list[str] = []
@@ -285,8 +283,6 @@ def annotate(settings: Settings, grafana: Grafana, *, since_s: float, as_json: b
 
     Started again, or on several machines, it goes on where it was and writes nothing twice.
     """
-    from laggard.pipeline.cli.part import hear_signals  # noqa: PLC0415
-
     stop = threading.Event()
     hear_signals(stop)  # before numpy starts threads, which would not know of it
     from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
@@ -328,9 +324,6 @@ DEEDS: Final = {
 
 def _data_source_problems(grafana: Grafana, data_source: DataSource | None) -> list[str]:
     """What keeps panels and alerts empty."""
-    from laggard.pipeline.grafana.connection import GrafanaError, GrafanaUnavailable  # noqa: PLC0415
-    from laggard.pipeline.grafana.surroundings import scraped  # noqa: PLC0415
-
     if data_source is None:
         return ["there is no data source for Prometheus"]
     try:
@@ -343,7 +336,6 @@ def _data_source_problems(grafana: Grafana, data_source: DataSource | None) -> l
 
 
 def _hints(grafana: Grafana, version: Version, *, alerts: bool) -> list[str]:
-    from laggard.pipeline.grafana.surroundings import hints, read_contact_points  # noqa: PLC0415
 
     return hints(version, read_contact_points(grafana) if alerts else None)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.doctor.finding import Finding
+from laggard.pipeline.probing import probes_of, services_of
 from laggard.pipeline.settings.producing import TraceSettings
-from laggard.pipeline.tracing import probes_of, services_of
 from laggard.producers.trace.boundaries.elf import ProgramError
 from laggard.producers.trace.ftrace.instance import TracingError
 from laggard.producers.trace.ftrace.session import Session

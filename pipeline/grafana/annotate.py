@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from laggard.pipeline.backoff import Backoff
 from laggard.pipeline.bus import BusUnavailable, Commit, DamagedRecord, Fenced, Polled
-from laggard.pipeline.grafana.connection import GrafanaError, GrafanaUnavailable
+from laggard.pipeline.grafana.errors import GrafanaError, GrafanaUnavailable
 from laggard.pipeline.grafana.notes import INCIDENT, OPEN, TAG, note_of
 from laggard.pipeline.records.errors import RecordError
 from laggard.pipeline.topics import ANNOTATIONS, ANOMALIES

@@ -16,6 +16,8 @@ import requests
 from grafana_api import GrafanaFace
 from grafana_api.grafana_api import GrafanaException
 
+from laggard.pipeline.grafana.errors import GrafanaError, GrafanaUnavailable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
@@ -30,23 +32,6 @@ _BUSY: Final = frozenset({429, 503})
 _BROKEN: Final = frozenset({500, 502, 504})
 _SHOWN: Final = 300
 """The most characters of a text of Grafana that are shown."""
-
-
-class GrafanaError(Exception):
-    """Grafana failed a call; the message has the address, the call, the reason and the remedy.
-
-    Attributes:
-        status: the HTTP status, 0 for none.
-
-    """
-
-    def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-class GrafanaUnavailable(GrafanaError):  # noqa: N818 - named for what it says
-    """Grafana cannot be reached now, or is too slow or too busy. The same call may succeed later."""
 
 
 class Connection:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from laggard.pipeline.grafana.connection import GrafanaError
 from laggard.pipeline.grafana.definitions import plain_dashboard, plain_rule
+from laggard.pipeline.grafana.errors import GrafanaError
 from laggard.pipeline.grafana.rules import FOLDER, FOLDER_UID
 from laggard.pipeline.grafana.standing import message_of, printed
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from laggard.pipeline.grafana.connection import GrafanaError
 from laggard.pipeline.grafana.definitions import PRINT, digest, lines, plain_dashboard, plain_rule
+from laggard.pipeline.grafana.errors import GrafanaError
 from laggard.pipeline.grafana.rules import FOLDER_UID
 
 if TYPE_CHECKING:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from laggard.pipeline.grafana.alerts import JOB
-from laggard.pipeline.grafana.client import NEWEST
-from laggard.pipeline.grafana.connection import GrafanaError, GrafanaUnavailable
+from laggard.pipeline.grafana.errors import GrafanaError, GrafanaUnavailable
+from laggard.pipeline.grafana.version import NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from laggard.pipeline.grafana.client import Grafana, Version
+    from laggard.pipeline.grafana.client import Grafana
+    from laggard.pipeline.grafana.version import Version
 
 SCRAPED: Final = f'up{{job="{JOB}"}}'
 """1 for each laggard that Prometheus could scrape, 0 for each that it could not."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import urllib.parse
+
 from laggard.pipeline.settings.checks import check_url
 from laggard.pipeline.settings.declaring import Choice, ListenAddress, Section, Size, Text, Words
 
 
 def _check_page_url(url: str) -> None:
     check_url(url, "where people reach the page: https://HOST, with :PORT where it has one; no path", "serve.token")
-    import urllib.parse  # noqa: PLC0415 - see there
-
     if urllib.parse.urlsplit(url).path not in {"", "/"}:
         raise ValueError("https://HOST or https://HOST:PORT: the page is served at the root of its host")
 

@@ -1,4 +1,4 @@
-"""What Prometheus reads: a collector that fills the metrics of `metrics.py` anew at each scrape.
+"""The metrics that Prometheus scrapes: a collector that fills those of `declared.py` at each scrape.
 
 Counters accumulate where the work is done and are only copied here; scores are those of the newest frame. No label is
 a process id or a row id, which come and go: rows of one name share a series. What hostile or careless names could do

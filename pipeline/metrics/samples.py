@@ -1,4 +1,4 @@
-"""Samples of the metrics that `metrics.py` declares, with labels that no name can spoil."""
+"""Samples of the metrics that `declared.py` declares, with labels that no name can spoil."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def member(name: str) -> str:
 
 
 def sample(metric: str, labels: dict[str, str], value: float, exemplar: Exemplar | None = None) -> Sample:
-    """A sample of a metric, by its name in `metrics.py`."""
+    """A sample of a metric, by its name in `declared.py`."""
     return Sample(_EXPOSED[metric], labels, value, None, exemplar)
 
 
@@ -50,7 +50,7 @@ def exemplar(name: str, example: Example | None) -> Exemplar | None:
 
 
 def histogram(metric: str, labels: dict[str, str], seen: Distribution, example: str = "key") -> Iterable[Sample]:
-    """All samples of a histogram, by its name in `metrics.py`; what its examples' keys are is `example`."""
+    """All samples of a histogram, by its name in `declared.py`; what its examples' keys are is `example`."""
     name = _EXPOSED[metric]
     reached = list(accumulate(tuple(seen.counts)))  # a copy: another thread may go on counting
     for bound, count, one in zip((*map(repr, seen.bounds), "+Inf"), reached, seen.examples, strict=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import urllib.parse
+
 
 def check_key(name: str, whose: str) -> None:
     """Raise `ValueError` if no record can have this name of an application, pool or service as its key."""
@@ -13,8 +15,6 @@ def check_key(name: str, whose: str) -> None:
 
 def check_url(url: str, expected: str, token: str) -> None:
     """Raise `ValueError` unless this is empty or the address of a web server, without a secret."""
-    import urllib.parse  # noqa: PLC0415 - most runs have no such address
-
     try:
         parts = urllib.parse.urlsplit(url)
         parts.port  # noqa: B018 - raises ValueError for an invalid port

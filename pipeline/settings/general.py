@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from laggard.pipeline.bus.kafka.options import is_kafka, servers_of
 from laggard.pipeline.settings.declaring import Count, Directory, Duration, Flag, Section, Size, Tables, Text, Words
 
 if TYPE_CHECKING:
@@ -41,8 +42,6 @@ def _operators(read: Mapping[str, Any], _: Mapping[str, str]) -> tuple[str, ...]
 
 
 def _check_location(location: str) -> None:
-    from laggard.pipeline.bus.kafka.options import is_kafka, servers_of  # noqa: PLC0415 - most buses are a file
-
     if is_kafka(location):
         servers_of(location)
     elif "://" in location:

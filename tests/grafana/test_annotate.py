@@ -22,7 +22,7 @@ from laggard.pipeline.bus.kafka.options import KafkaOptions
 from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.grafana.annotate import Annotator
 from laggard.pipeline.grafana.client import Grafana
-from laggard.pipeline.grafana.connection import GrafanaError
+from laggard.pipeline.grafana.errors import GrafanaError
 from laggard.pipeline.grafana.notes import note_of
 from laggard.pipeline.records import RecordError
 from laggard.pipeline.records.outputs import RankingOutput

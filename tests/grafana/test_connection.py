@@ -18,8 +18,10 @@ import trustme
 
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import FAILED, UNAVAILABLE, USAGE
-from laggard.pipeline.grafana.client import Grafana, Version, grafana_of
-from laggard.pipeline.grafana.connection import ATTEMPTS, LONGEST_PAUSE_S, GrafanaError, GrafanaUnavailable
+from laggard.pipeline.grafana.client import Grafana, grafana_of
+from laggard.pipeline.grafana.connection import ATTEMPTS, LONGEST_PAUSE_S
+from laggard.pipeline.grafana.errors import GrafanaError, GrafanaUnavailable
+from laggard.pipeline.grafana.version import Version
 from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.settings import SettingError
 from tests.grafana.stand_in import TOKEN, StandIn, running

@@ -26,10 +26,11 @@ from laggard.pipeline.claims import holder_of
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import BUSY, FAILED, NO_DATA, USAGE
 from laggard.pipeline.manifest import read_settings
+from laggard.pipeline.probing import marker_group_of
 from laggard.pipeline.records import Decoder, Frame, RecordError, Request, read_line
 from laggard.pipeline.settings.reading import Given
 from laggard.pipeline.topics import COUNTERS, REQUESTS, Topics
-from laggard.pipeline.tracing import STATUS, Figures, Numbering, Own, Rates, Tracing, marker_group_of, read_figures
+from laggard.pipeline.tracing import STATUS, Figures, Numbering, Own, Rates, Tracing, read_figures
 from laggard.producers.trace.boundaries.elf import ProgramError
 from laggard.producers.trace.overhead import OWN_FEATURES, SCOPE
 from tests.brokers.ports import free_port
