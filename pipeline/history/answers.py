@@ -112,7 +112,7 @@ class Answer:
 
     @property
     def begins(self) -> Subject | None:
-        """The same where it is out of the ordinary, so that it began at some time."""
+        """The subject if something is wrong with it, and so has an onset."""
         return self.subject if self.verdict.culprits or self.verdict.causes else None
 
 
