@@ -72,7 +72,9 @@ def test_dragging_over_a_chart_looks_closer_and_the_link_says_so(page: Served, t
     tab.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 50, steps=4)
     tab.mouse.up()
     expect(tab).to_have_url(re.compile(r"from=\d+&to=\d+"))
-    tab.get_by_role("link", name="Analysis", exact=True).click()
+    analysis = tab.get_by_role("link", name="Analysis", exact=True)
+    expect(analysis).to_have_attribute("href", re.compile(r"from=\d+&to=\d+"))  # drawn after the address changes
+    analysis.click()
     performance = tab.get_by_role("img", name="Mean response time in the same intervals")
     expect(performance).to_be_visible()
     quiet(tab)
