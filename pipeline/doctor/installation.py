@@ -22,6 +22,7 @@ from laggard.pipeline.doctor.tracing import examine_tracing
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.investigator.access import page_listen
 from laggard.pipeline.kafka_settings import kafka_options
+from laggard.pipeline.manifest import SETTINGS
 from laggard.pipeline.settings import SettingError
 from laggard.pipeline.settings.general import BusSettings, GeneralSettings, TopicsSettings
 from laggard.pipeline.settings.producing import AgentSettings
@@ -107,7 +108,7 @@ def _cluster(settings: Settings) -> Iterator[Finding]:
 
 def configuration(settings: Settings) -> Finding:
     """Report the places of the settings, and check that others cannot read secrets."""
-    given = [setting for setting in settings.declared if settings.place(setting) != "default"]
+    given = [setting for setting in SETTINGS if settings.place(setting) != "default"]
     places = ", ".join(dict.fromkeys(settings.place(setting) for setting in given))
     file = settings.config
     found = f"valid; {file or 'no configuration file'}{f', set by {places}' if places else ', all defaults'}"

@@ -28,7 +28,6 @@ MAX_FILE_BYTES = 1 << 20
 # A Kubernetes service called `laggard...` adds these variables to every pod of its namespace.
 _SERVICE_LINK = re.compile(r"LAGGARD_(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
 
-Read = TypeVar("Read")
 SectionT = TypeVar("SectionT", bound=Section)
 
 
@@ -58,40 +57,28 @@ class Given:
     within: Mapping[str, str] = field(default_factory=dict)
 
 
-class Settings:
-    """All settings, each with a valid value. `settings[CpuSettings].threshold` is one of them.
+class Settings(Section):
+    """The settings of all sections, each with a valid value. `settings[CpuSettings].threshold` is one of them.
 
     Attributes:
         config: the configuration file that was read, None without one.
-        declared: the settings, in the order of the documentation.
         sources: the tables `[[sources]]`, also valid.
 
     """
 
     def __init__(
         self,
-        declared: Sequence[Setting[Any]],
         values: Mapping[str, Value],
         places: Mapping[str, str],
         config: Path | None,
         sources: Sequence[Source] = (),
     ) -> None:
-        self._values = dict(values)
-        self._places = dict(places)
+        super().__init__(values, places)
         self.config = config
-        self.declared = tuple(declared)
         self.sources = tuple(sources)
 
     def __getitem__(self, section: type[SectionT]) -> SectionT:
         return section(self._values, self._places)
-
-    def value(self, setting: Setting[Read]) -> Read:
-        """Return the value of a setting."""
-        return Section(self._values).value(setting)
-
-    def place(self, setting: Setting[Any]) -> str:
-        """Return the place of its value: `laggard.toml:3`, `LAGGARD_HOST`, `--set`, `default`."""
-        return Section(self._values, self._places).place(setting)
 
 
 def read(
@@ -151,7 +138,7 @@ def read(
     for setting in declared.values():
         if setting.name not in values:
             values[setting.name] = _default(setting, values, environ)
-    return Settings([*declared.values()], values, places, config, sources)
+    return Settings(values, places, config, sources)
 
 
 def parse_assignment(text: str, flag: str = "--set") -> Given:
