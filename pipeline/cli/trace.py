@@ -200,7 +200,7 @@ def stop(settings: Settings) -> None:
         also = f"; removed {', '.join(removed)}, which a killed one had left" if removed else ""
         click.echo(f"Nothing is traced here{also}.")
         return
-    figures = _figures(settings, holder)
+    figures = _figures(settings, holder.pid)
     if figures is not None and figures.supervised:
         raise CommandError(
             f"`laggard up` runs it (process {holder.pid}), and would start it again; take trace.* out of the settings, "
@@ -220,7 +220,7 @@ def stop(settings: Settings) -> None:
                 f"process {holder.pid} does not end; `kill -9 {holder.pid}` will do, and lose nothing else"
             )
         time.sleep(_LOOK_S)
-    click.echo("Stopped." if figures is None else f"Stopped: {summary(_last_figures(settings, figures))}.")
+    click.echo("Stopped." if figures is None else f"Stopped: {summary(_figures(settings, figures.pid) or figures)}.")
 
 
 @trace.command(short_help="Say how the tracing goes that runs here.")
@@ -229,7 +229,7 @@ def stop(settings: Settings) -> None:
 def status(settings: Settings, *, as_json: bool) -> int:
     """Say what is traced, how much comes and what that costs. The exit code is 3 where nothing is traced."""
     holder = _holder(settings)
-    figures = None if holder is None else _figures(settings, holder)
+    figures = None if holder is None else _figures(settings, holder.pid)
     if as_json:
         click.echo(json.dumps({"running": holder is not None} | ({} if figures is None else asdict(figures))))
     elif holder is None:
@@ -277,13 +277,8 @@ def _holder(settings: Settings, part: Part = "trace") -> Holder | None:
         raise CommandError(f"{error.filename}: {error.strerror}; ask as the user that traces, or as root") from None
 
 
-def _figures(settings: Settings, holder: Holder) -> Figures | None:
-    return read_figures(settings[GeneralSettings].state / STATUS, holder.pid)
-
-
-def _last_figures(settings: Settings, before: Figures) -> Figures:
-    """Those that a process has written at its end."""
-    return read_figures(settings[GeneralSettings].state / STATUS, before.pid) or before
+def _figures(settings: Settings, pid: int) -> Figures | None:
+    return read_figures(settings[GeneralSettings].state / STATUS, pid)
 
 
 def _await_recording(settings: Settings, process: subprocess.Popen[bytes], log: Path) -> Figures:
@@ -291,7 +286,7 @@ def _await_recording(settings: Settings, process: subprocess.Popen[bytes], log: 
     until = time.monotonic() + STARTING_S
     while True:
         ended = process.poll() is not None
-        figures = read_figures(settings[GeneralSettings].state / STATUS, process.pid)
+        figures = _figures(settings, process.pid)
         if figures is not None and figures.recording:
             return figures
         if ended:

@@ -178,7 +178,8 @@ def with_failures(rows: NDArray[np.void]) -> NDArray[np.void]:
     calls = calls[np.argsort(rows["tid"][calls], kind="stable")]
     # The next event of a call of the same thread is the end of this one. Otherwise that is missing.
     after = np.searchsorted(_place_of(rows, calls), _place_of(rows, told))
-    told, ends = told[after < len(calls)], calls[after[after < len(calls)]]
+    there = after < len(calls)
+    told, ends = told[there], calls[after[there]]
     own = (rows["tid"][ends] == rows["tid"][told]) & (rows["kind"][ends] == Kind.SYSCALL_EXIT)
     rows["b"][ends[own]] = rows["a"][told[own]]
     found: NDArray[np.void] = rows[rows["kind"] != FAILED]
