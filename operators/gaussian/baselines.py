@@ -130,9 +130,11 @@ class Baselines:
         return self._aligned is not None and self._aligned[0] is layout and self._fresh_ts in {None, ts}
 
     def align(self, layout: Layout, ts: float) -> None:
-        """Bring the rows and features of this frame to the front, with its young rows, and the pool of all rows."""
+        """Bring the rows and features of this frame to the front, with its young rows, and the pool of all rows.
+
+        The bank has to be up to date, see `settle`.
+        """
         bank, followed = self.bank, None
-        self.settle()
         known = set(bank.rows)
         fresh = [column for column, row in enumerate(layout.rows) if row not in known]
         if self.cohorts is not None:
