@@ -35,7 +35,7 @@ LONG_TICK = 0.9
 """A tick of at least this share of `evidence_s` is scored alone. The share allows for jitter of the clock."""
 
 POOL_S = 300.0
-"""How often the statistics of all rows together are renewed, in seconds; more often while the stream is young."""
+"""The time between two renewals of the statistics of all rows, in seconds; shorter while the stream is young."""
 
 
 class Pooled(NamedTuple):

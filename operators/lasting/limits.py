@@ -36,7 +36,7 @@ NEW_S: Final = 900.0
 """For this long after a row joins a name, the record of other new names holds for it too, and its growth is ignored."""
 
 ALMOST: Final = 0.999
-"""What reaches this share of the level of notices is evaluated exactly: single precision errs by less."""
+"""The share of the level of notices from which a score is evaluated exactly: single precision errs by less."""
 
 
 def new_units(state: State, *, absent_is_nothing: bool) -> Flags:

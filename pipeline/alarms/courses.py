@@ -39,7 +39,7 @@ GOES_ON_S: Final = 900.0
 """An open anomaly is published again after this time, in seconds, and whenever its age has doubled."""
 
 LOOKED_S: Final = 60.0
-"""How often an anomaly is checked for a change, in seconds."""
+"""The time between two checks of an anomaly for a change, in seconds."""
 
 WORSE: Final = 2.0
 """An anomaly is worse when its score is this many times the published one."""

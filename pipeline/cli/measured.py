@@ -1,4 +1,4 @@
-"""What the settings say to measure."""
+"""The sources of performance that the settings ask for, in words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STANDARD_INPUT: Final = "-"
 
 
 def told_of(keys: Iterable[tuple[KeyedBy, str]]) -> str:
-    """What is told of which applications and pools, in words."""
+    """Return the applications and pools with their sources, in words."""
     found = list(dict.fromkeys(keys))
     words = {"application": "the performance of", "pool": "the members of"}
     names = {each: ", ".join(key for keyed_by, key in found if keyed_by == each) for each in words}

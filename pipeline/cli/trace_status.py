@@ -1,4 +1,4 @@
-"""What a tracing has done so far, in words."""
+"""The progress of a tracing, in words."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _FAILED: Final = "laggard: "  # so begins what it says at last where it fails
 
 
 def last_words(log: Path) -> str:
-    """What a process said before it ended, without who said it."""
+    """Return the last words of a process in its log, without its name."""
     lines = log.read_text(errors="replace").splitlines()[-_LAST_WORDS:]
     return " ".join(line.removeprefix(_FAILED) for line in lines) or "it said nothing"
 
 
 def failure_of(log: Path) -> str:
-    """Why the last one ended that was started in the background; empty if it did not fail, or left no word."""
+    """Return why the last background tracing ended; empty if it did not fail, or has no log."""
     try:
         last = log.read_text(errors="replace").splitlines()[-1:]
     except OSError:

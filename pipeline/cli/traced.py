@@ -1,4 +1,4 @@
-"""What the settings say to trace."""
+"""The tracing that the settings ask for, in words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def traces(settings: Settings) -> bool:
 
 
 def told_of(settings: Settings) -> str:
-    """What is traced, in words."""
+    """Return the traced programs and ports, in words."""
     trace = settings[TraceSettings]
     told = [f"PHP as {trace.php}"] if trace.php else []
     if trace.marker:

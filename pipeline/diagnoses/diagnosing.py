@@ -53,7 +53,7 @@ MAX_SAID: Final = 100
 """The most kinds of failures that are remembered as logged. Beyond, all of them may be logged again."""
 
 CLOSING_S: Final = 3.0
-"""How long a clean stop waits for the sessions to end, in seconds."""
+"""The longest wait of a clean stop for the sessions to end, in seconds."""
 
 STOPPED: Final = "the agent was stopped while it lasted"
 KILLED: Final = "the agent ended while it lasted"

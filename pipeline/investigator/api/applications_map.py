@@ -1,4 +1,4 @@
-"""Where the cause of an application's slowness is: its hosts by tier, and the suspected metrics."""
+"""The hosts of an application by tier, with the suspected metrics of each."""
 
 from __future__ import annotations
 

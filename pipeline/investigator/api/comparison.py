@@ -1,4 +1,4 @@
-"""What differs between two moments of a host."""
+"""The differences between two moments of a host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What laggard's own processes cost on a host."""
+"""The cost of laggard's own processes on a host."""
 
 from __future__ import annotations
 
