@@ -464,10 +464,14 @@ def test_what_is_new_comes_by_itself_and_leaves_the_choice(
         expect(other).to_be_focused()
         expect(tab.locator(".now-features h2")).to_contain_text("worker-6")
         # A moment that was asked for stays, whatever comes.
-        tab.keyboard.press("[")
+        with tab.expect_response(
+            re.compile(r"/moment\?.*\bat=")
+        ):  # until then the heading has the time that was asked for
+            tab.keyboard.press("[")
         tab.wait_for_url(re.compile(r"[?&]at="))
         heading = tab.get_by_role("heading", level=1)
         expect(heading).not_to_contain_text("Now")
+        tab.evaluate("() => new Promise((next) => requestAnimationFrame(() => setTimeout(next)))")
         told = heading.inner_text()
         for _ in range(3):
             bus.append(machine.tick(hog=True))
