@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -11,6 +12,7 @@ from playwright.sync_api import ViewportSize, expect
 from tests.browser.chromium import started
 from tests.browser.watch import Watch
 from tests.browser.world import served_world, shared_world
+from tests.pipeline.investigator.serving import served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,6 +29,12 @@ WIDE = ViewportSize(width=1280, height=800)
 NARROW = ViewportSize(width=390, height=844)
 
 expect.set_options(timeout=WITHIN_MS)
+
+
+class Serve(Protocol):
+    """Serves the page on a bus, with settings such as `serve_token="..."`, until the test's tabs are closed."""
+
+    def __call__(self, bus: Path, **given: str) -> Served: ...
 
 
 class NewTab(Protocol):
@@ -67,7 +75,14 @@ def expects(watch: Watch) -> Callable[[str], None]:
 
 
 @pytest.fixture
-def new_tab(browser: Browser, watch: Watch) -> Iterator[NewTab]:
+def serve() -> Iterator[Serve]:
+    """Serves pages. They outlive the tabs, which would miss them: Chromium asks for an icon long after the page."""
+    with ExitStack() as pages:
+        yield lambda bus, **given: pages.enter_context(served(bus, **given))
+
+
+@pytest.fixture
+def new_tab(browser: Browser, watch: Watch, serve: Serve) -> Iterator[NewTab]:
     """Opens tabs of 1280x800, light, in Berlin, English; the test fails for what goes wrong in them."""
     contexts: list[BrowserContext] = []
 

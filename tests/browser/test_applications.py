@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
-    from tests.browser.conftest import NewTab
+    from tests.browser.conftest import NewTab, Serve
     from tests.pipeline.investigator.serving import Served
 
 pytestmark = pytest.mark.slow
@@ -143,14 +143,13 @@ def test_names_that_would_be_more_than_names_are_text(page: Served, tab: Page) -
     assert tab.locator("img[src=x]").count() == 0
 
 
-def test_an_application_may_be_called_anything(tmp_path: Path, tab: Page) -> None:
+def test_an_application_may_be_called_anything(tmp_path: Path, serve: Serve, tab: Page) -> None:
     name = "<img src=x onerror=alert(1)>\u202egnp"
-    with served(tmp_path / "bus.db") as page:
-        page.reading.bus.append([outgoing(measured(0.0, application=name))])
-        opened(tab, page)
-        expect(tab.get_by_role("heading", level=1)).to_have_text("<img src=x onerror=alert(1)>\\u202egnp")
-        assert tab.locator("img[src=x]").count() == 0
-        tab.context.close()
+    page = serve(tmp_path / "bus.db")
+    page.reading.bus.append([outgoing(measured(0.0, application=name))])
+    opened(tab, page)
+    expect(tab.get_by_role("heading", level=1)).to_have_text("<img src=x onerror=alert(1)>\\u202egnp")
+    assert tab.locator("img[src=x]").count() == 0
 
 
 def test_of_an_application_without_models_it_is_told_what_is_lacking(page: Served, tab: Page) -> None:
@@ -165,11 +164,11 @@ def test_of_one_that_is_not_there_it_is_told_which_are(page: Served, tab: Page, 
     expect(tab.get_by_role("heading", name="nothing is recorded of application <b>shpo</b>")).to_be_visible()
 
 
-def test_an_empty_page_tells_what_to_type(tmp_path: Path, tab: Page) -> None:
-    with served(tmp_path / "bus.db") as page:
-        opened(tab, page)
-        expect(tab.get_by_role("heading", name="No application is measured yet")).to_be_visible()
-        expect(tab.get_by_text("laggard up --set 'applications.hosts=shop=web-* db-1'")).to_be_visible()
+def test_an_empty_page_tells_what_to_type(tmp_path: Path, serve: Serve, tab: Page) -> None:
+    page = serve(tmp_path / "bus.db")
+    opened(tab, page)
+    expect(tab.get_by_role("heading", name="No application is measured yet")).to_be_visible()
+    expect(tab.get_by_text("laggard up --set 'applications.hosts=shop=web-* db-1'")).to_be_visible()
 
 
 def test_on_a_narrow_page_nothing_is_cut_off_and_a_chosen_metric_comes_into_view(page: Served, new_tab: NewTab) -> None:
@@ -182,34 +181,32 @@ def test_on_a_narrow_page_nothing_is_cut_off_and_a_chosen_metric_comes_into_view
     expect(tab.get_by_role("heading", name="Time that some task on web-1 waited", level=2)).to_be_in_viewport()
 
 
-def test_a_metric_is_pinned_live(tmp_path: Path, tab: Page) -> None:
+def test_a_metric_is_pinned_live(tmp_path: Path, serve: Serve, tab: Page) -> None:
     """The wish is made, waits for the next interval, and holds when that has come."""
-    with served(learned(tmp_path / "bus.db", 12), **SETTINGS) as page:
-        opened(tab, page, f"?application=shop&tab=analysis&metric={DISKS}")
-        tab.get_by_role("button", name="Pin into the models").click()
-        expect(tab.get_by_text(f"Pinned: {DISKS}. This holds from the next interval on.")).to_be_visible()
-        expect(tab.get_by_text("pin, from the next interval on").first).to_be_visible()
-        now = time.time() + 10.0
-        later = [counted(0.0, {"web-1": {"x_ratio": 0.1}}), measured(0.0), counted(0.0, {"web-1": {"x_ratio": 1.0}})]
-        page.reading.bus.append([outgoing(replace(each, ts=now + at)) for at, each in enumerate(later)])
-        expect(tab.get_by_role("button", name="Free")).to_be_visible()
-        expect(tab.get_by_role("button", name="Pin into the models")).to_be_disabled()
-        tab.get_by_role("link", name="Configuration").click()
-        tab.get_by_role("button", name=f"Free {DISKS}").click()
-        expect(tab.get_by_text(f"Freed: {DISKS}")).to_be_visible()
-        expect(tab.get_by_text("free, from the next interval on")).to_be_visible()
-        tab.context.close()
+    page = serve(learned(tmp_path / "bus.db", 12), **SETTINGS)
+    opened(tab, page, f"?application=shop&tab=analysis&metric={DISKS}")
+    tab.get_by_role("button", name="Pin into the models").click()
+    expect(tab.get_by_text(f"Pinned: {DISKS}. This holds from the next interval on.")).to_be_visible()
+    expect(tab.get_by_text("pin, from the next interval on").first).to_be_visible()
+    now = time.time() + 10.0
+    later = [counted(0.0, {"web-1": {"x_ratio": 0.1}}), measured(0.0), counted(0.0, {"web-1": {"x_ratio": 1.0}})]
+    page.reading.bus.append([outgoing(replace(each, ts=now + at)) for at, each in enumerate(later)])
+    expect(tab.get_by_role("button", name="Free")).to_be_visible()
+    expect(tab.get_by_role("button", name="Pin into the models")).to_be_disabled()
+    tab.get_by_role("link", name="Configuration").click()
+    tab.get_by_role("button", name=f"Free {DISKS}").click()
+    expect(tab.get_by_text(f"Freed: {DISKS}")).to_be_visible()
+    expect(tab.get_by_text("free, from the next interval on")).to_be_visible()
 
 
 def test_who_may_only_look_is_shown_no_buttons_for_wishes(
-    tmp_path: Path, tab: Page, expects: Callable[[str], None]
+    tmp_path: Path, serve: Serve, tab: Page, expects: Callable[[str], None]
 ) -> None:
     tokens = {"serve_token": "a-token-that-opens-all", "serve_read_token": "a-token-for-those-who-look"}
     expects("GET .*/cluster: 401")
-    with served(learned(tmp_path / "bus.db", 12), **SETTINGS, **tokens) as page:
-        opened(tab, page, f"?application=shop&tab=analysis&metric={WAITS}")
-        tab.get_by_label("Token").fill(tokens["serve_read_token"])
-        tab.get_by_role("button", name="Open").click()
-        expect(tab.get_by_role("img", name="its mean over each interval")).to_be_visible()
-        expect(tab.get_by_role("button", name="Pin into the models")).to_have_count(0)
-        tab.context.close()
+    page = serve(learned(tmp_path / "bus.db", 12), **SETTINGS, **tokens)
+    opened(tab, page, f"?application=shop&tab=analysis&metric={WAITS}")
+    tab.get_by_label("Token").fill(tokens["serve_read_token"])
+    tab.get_by_role("button", name="Open").click()
+    expect(tab.get_by_role("img", name="its mean over each interval")).to_be_visible()
+    expect(tab.get_by_role("button", name="Pin into the models")).to_have_count(0)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
+    from tests.browser.conftest import Serve
     from tests.pipeline.investigator.serving import Served
 
 pytestmark = pytest.mark.slow
@@ -60,9 +61,8 @@ def another_site(name: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def locked(tmp_path: Path) -> Iterator[Served]:
-    with served(tmp_path / "bus.db", serve_token=TOKEN, serve_read_token=READ_TOKEN) as page:
-        yield page
+def locked(tmp_path: Path, serve: Serve) -> Served:
+    return serve(tmp_path / "bus.db", serve_token=TOKEN, serve_read_token=READ_TOKEN)
 
 
 def unlock(tab: Page, token: str) -> None:
@@ -134,18 +134,20 @@ def test_a_session_that_ends_elsewhere_locks_the_page(
     expect(tab.get_by_label("Token")).to_be_visible()
 
 
-def test_through_a_proxy_no_token_is_asked_for(tmp_path: Path, tab: Page, expects: Callable[[str], None]) -> None:
+def test_through_a_proxy_no_token_is_asked_for(
+    tmp_path: Path, serve: Serve, tab: Page, expects: Callable[[str], None]
+) -> None:
     expects(r"GET /api/v1/cluster: 401")
-    with served(tmp_path / "bus.db", serve_proxies="127.0.0.1") as page:
-        tab.goto(f"{page.url}/pools")
-        expect(tab.get_by_role("heading", name="Nobody has said who you are")).to_be_visible()
-        expect(tab.get_by_text("X-Forwarded-User")).to_be_visible()
-        expect(tab.get_by_label("Token")).to_have_count(0)
-        tab.set_extra_http_headers({"X-Forwarded-User": "<b>ada</b>"})
-        tab.reload()
-        expect(tab.get_by_text("<b>ada</b>")).to_be_visible()
-        expect(tab.get_by_role("heading", name="No pool is known yet")).to_be_visible()
-        expect(tab.get_by_role("button", name="Lock")).to_have_count(0)
+    page = serve(tmp_path / "bus.db", serve_proxies="127.0.0.1")
+    tab.goto(f"{page.url}/pools")
+    expect(tab.get_by_role("heading", name="Nobody has said who you are")).to_be_visible()
+    expect(tab.get_by_text("X-Forwarded-User")).to_be_visible()
+    expect(tab.get_by_label("Token")).to_have_count(0)
+    tab.set_extra_http_headers({"X-Forwarded-User": "<b>ada</b>"})
+    tab.reload()
+    expect(tab.get_by_text("<b>ada</b>")).to_be_visible()
+    expect(tab.get_by_role("heading", name="No pool is known yet")).to_be_visible()
+    expect(tab.get_by_role("button", name="Lock")).to_have_count(0)
 
 
 # Another port of this machine is the same site, to which a browser sends the cookie; another name is not.

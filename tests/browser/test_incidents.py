@@ -15,7 +15,6 @@ from laggard.pipeline.topics import COUNTERS, DIAGNOSES
 from tests.browser.conftest import NARROW
 from tests.pipeline.diagnoses.conftest import UNTRUSTWORTHY
 from tests.pipeline.incidents.joined import notice
-from tests.pipeline.investigator.serving import served
 from tests.pipeline.investigator.troubles import (
     HOG,
     HOSTILE,
@@ -30,12 +29,12 @@ from tests.pipeline.investigator.troubles import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from playwright.sync_api import Page
 
-    from tests.browser.conftest import NewTab
+    from tests.browser.conftest import NewTab, Serve
     from tests.pipeline.investigator.serving import Served
 
     Expects = Callable[[str], None]
@@ -49,12 +48,12 @@ UNSEEN = "GET .*/api/v1/(series|compare).*404"
 
 
 @pytest.fixture
-def page(tmp_path: Path) -> Iterator[Served]:
-    with served(tmp_path / "bus.db") as page:
-        page.reading.clock = lambda: T0 + 5100.0
-        page.reading.bus.append([marked(130, HOSTILE), *RECORDS, *OPEN_RECORDS])
-        page.reading.bus.append([looked_into(30, "hog[41@7]", "hog")[1]])
-        yield page
+def page(tmp_path: Path, serve: Serve) -> Served:
+    page = serve(tmp_path / "bus.db")
+    page.reading.clock = lambda: T0 + 5100.0
+    page.reading.bus.append([marked(130, HOSTILE), *RECORDS, *OPEN_RECORDS])
+    page.reading.bus.append([looked_into(30, "hog[41@7]", "hog")[1]])
+    return page
 
 
 def test_the_list_leads_to_one_and_its_filters_are_in_the_address(page: Served, tab: Page, expects: Expects) -> None:
@@ -252,14 +251,14 @@ def test_whatever_a_process_calls_itself_is_text(page: Served, new_tab: NewTab, 
 
 
 def test_an_empty_bus_says_what_to_do_next_and_what_is_not_there_is_named(
-    tmp_path: Path, tab: Page, expects: Expects
+    tmp_path: Path, serve: Serve, tab: Page, expects: Expects
 ) -> None:
     expects("GET .*/api/v1/incident\\?id=nothing.*404")
-    with served(tmp_path / "bus.db") as page:
-        tab.goto(f"{page.url}/incidents")
-        expect(tab.get_by_text("laggard up")).to_be_visible()
-        tab.goto(f"{page.url}/incidents?id=nothing")
-        expect(tab.get_by_text("no incident has an id that begins with 'nothing'")).to_be_visible()
+    page = serve(tmp_path / "bus.db")
+    tab.goto(f"{page.url}/incidents")
+    expect(tab.get_by_text("laggard up")).to_be_visible()
+    tab.goto(f"{page.url}/incidents?id=nothing")
+    expect(tab.get_by_text("no incident has an id that begins with 'nothing'")).to_be_visible()
 
 
 def test_of_a_host_that_is_recorded_it_is_drawn_and_told_what_changed(seen_world: Served, tab: Page) -> None:

@@ -9,12 +9,13 @@ from playwright.sync_api import expect
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.records import Mark, encode
-from tests.pipeline.investigator.serving import served
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from playwright.sync_api import Page
+
+    from tests.browser.conftest import Serve
 
 pytestmark = pytest.mark.slow
 
@@ -28,18 +29,18 @@ def is_news(url: str) -> bool:
     return url.endswith("/api/v1/live")
 
 
-def test_a_tab_that_nobody_looks_at_holds_no_connection(tmp_path: Path, tab: Page) -> None:
-    with served(tmp_path / "bus.db") as page:
-        with tab.expect_response(lambda answer: is_news(answer.url)):
-            tab.goto(f"{page.url}/pools")
-        expect(tab.get_by_role("heading", name="No pool is known yet")).to_be_visible()
-        with tab.expect_event("requestfailed", lambda request: is_news(request.url)):
-            tab.evaluate(LOOKS, True)
-        asked: list[str] = []
-        tab.on("request", lambda request: asked.append(request.url))
-        page.reading.bus.append([Outgoing("laggard.pools", "web-1", encode(Mark("web-1", 1.7e9, "")), 1.7e9)])
-        tab.wait_for_timeout(1500)
-        assert asked == []
-        # When somebody looks again, it listens again, and asks for what may have been missed.
-        with tab.expect_response(lambda answer: is_news(answer.url)), tab.expect_response("**/api/v1/pools*"):
-            tab.evaluate(LOOKS, False)
+def test_a_tab_that_nobody_looks_at_holds_no_connection(tmp_path: Path, serve: Serve, tab: Page) -> None:
+    page = serve(tmp_path / "bus.db")
+    with tab.expect_response(lambda answer: is_news(answer.url)):
+        tab.goto(f"{page.url}/pools")
+    expect(tab.get_by_role("heading", name="No pool is known yet")).to_be_visible()
+    with tab.expect_event("requestfailed", lambda request: is_news(request.url)):
+        tab.evaluate(LOOKS, True)
+    asked: list[str] = []
+    tab.on("request", lambda request: asked.append(request.url))
+    page.reading.bus.append([Outgoing("laggard.pools", "web-1", encode(Mark("web-1", 1.7e9, "")), 1.7e9)])
+    tab.wait_for_timeout(1500)
+    assert asked == []
+    # When somebody looks again, it listens again, and asks for what may have been missed.
+    with tab.expect_response(lambda answer: is_news(answer.url)), tab.expect_response("**/api/v1/pools*"):
+        tab.evaluate(LOOKS, False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
@@ -19,17 +18,16 @@ from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.topics import COUNTERS, Topics
 from tests.browser.conftest import NARROW, until
-from tests.pipeline.investigator.serving import served
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
     from playwright.sync_api import Locator, Page
 
     from laggard.pipeline.bus import Bus
-    from tests.browser.conftest import NewTab
+    from tests.browser.conftest import NewTab, Serve
     from tests.pipeline.investigator.serving import Served
 
 pytestmark = pytest.mark.slow
@@ -106,19 +104,16 @@ def machine(made: tuple[Path, Machine]) -> Machine:
 
 
 @pytest.fixture
-def page(made: tuple[Path, Machine], tmp_path: Path) -> Iterator[Served]:
+def page(made: tuple[Path, Machine], tmp_path: Path, serve: Serve) -> Served:
     """A page on a bus of the test's own, at whose end the hog runs; its time stands there."""
     path, machine = made
     shutil.copy(path, tmp_path / "bus.db")
-    with at_end(tmp_path / "bus.db", machine.ts) as page:
-        yield page
+    return at_end(serve(tmp_path / "bus.db"), machine.ts)
 
 
-@contextmanager
-def at_end(path: Path, ts: float) -> Iterator[Served]:
-    with served(path) as page:
-        page.reading.clock = lambda: max(ts + 0.2, 0.0)
-        yield page
+def at_end(page: Served, ts: float) -> Served:
+    page.reading.clock = lambda: max(ts + 0.2, 0.0)
+    return page
 
 
 def processes(tab: Page) -> Locator:
@@ -441,43 +436,40 @@ def test_a_mark_takes_a_note_as_it_is(page: Served, tab: Page) -> None:
 
 
 def test_what_is_new_comes_by_itself_and_leaves_the_choice(
-    made: tuple[Path, Machine], tmp_path: Path, tab: Page
+    made: tuple[Path, Machine], tmp_path: Path, serve: Serve, tab: Page
 ) -> None:
     machine = Machine(12)
-    with served(tmp_path / "bus.db") as page:
-        bus: Bus = page.reading.bus
-        bus.create(Topics().specs())
-        page.reading.clock = lambda: machine.ts + 0.2
-        # Nothing is there: the page says what to do, and follows when something is.
-        tab.goto(page.url)
-        expect(tab.get_by_role("heading", name="Nothing is recorded yet")).to_be_visible()
-        expect(tab.get_by_text("laggard up")).to_be_visible()
-        bus.append([record for _ in range(TICKS - 20) for record in machine.tick()])
-        expect(processes(tab)).to_have_count(13)
-        other = processes(tab).filter(has_text="worker-6")
-        other.click()
-        expect(other).to_be_focused()
-        for _ in range(4):
-            bus.append(machine.tick(hog=True, busy="worker-2"))
-        expect(processes(tab).filter(has_text=HOG)).to_contain_text("culprit")
-        expect(chosen(tab)).to_contain_text("worker-6")
-        expect(other).to_be_focused()
-        expect(tab.locator(".now-features h2")).to_contain_text("worker-6")
-        # A moment that was asked for stays, whatever comes.
-        with tab.expect_response(
-            re.compile(r"/moment\?.*\bat=")
-        ):  # until then the heading has the time that was asked for
-            tab.keyboard.press("[")
-        tab.wait_for_url(re.compile(r"[?&]at="))
-        heading = tab.get_by_role("heading", level=1)
-        expect(heading).not_to_contain_text("Now")
-        tab.evaluate("() => new Promise((next) => requestAnimationFrame(() => setTimeout(next)))")
-        told = heading.inner_text()
-        for _ in range(3):
-            bus.append(machine.tick(hog=True))
-        tab.wait_for_timeout(2500)
-        assert heading.inner_text() == told
-        tab.close()
+    page = serve(tmp_path / "bus.db")
+    bus: Bus = page.reading.bus
+    bus.create(Topics().specs())
+    page.reading.clock = lambda: machine.ts + 0.2
+    # Nothing is there: the page says what to do, and follows when something is.
+    tab.goto(page.url)
+    expect(tab.get_by_role("heading", name="Nothing is recorded yet")).to_be_visible()
+    expect(tab.get_by_text("laggard up")).to_be_visible()
+    bus.append([record for _ in range(TICKS - 20) for record in machine.tick()])
+    expect(processes(tab)).to_have_count(13)
+    other = processes(tab).filter(has_text="worker-6")
+    other.click()
+    expect(other).to_be_focused()
+    for _ in range(4):
+        bus.append(machine.tick(hog=True, busy="worker-2"))
+    expect(processes(tab).filter(has_text=HOG)).to_contain_text("culprit")
+    expect(chosen(tab)).to_contain_text("worker-6")
+    expect(other).to_be_focused()
+    expect(tab.locator(".now-features h2")).to_contain_text("worker-6")
+    # A moment that was asked for stays, whatever comes.
+    with tab.expect_response(re.compile(r"/moment\?.*\bat=")):  # until then the heading has the time that was asked for
+        tab.keyboard.press("[")
+    tab.wait_for_url(re.compile(r"[?&]at="))
+    heading = tab.get_by_role("heading", level=1)
+    expect(heading).not_to_contain_text("Now")
+    tab.evaluate("() => new Promise((next) => requestAnimationFrame(() => setTimeout(next)))")
+    told = heading.inner_text()
+    for _ in range(3):
+        bus.append(machine.tick(hog=True))
+    tab.wait_for_timeout(2500)
+    assert heading.inner_text() == told
 
 
 def test_a_moment_outside_of_the_history_says_from_when_to_when_it_is(
@@ -490,53 +482,50 @@ def test_a_moment_outside_of_the_history_says_from_when_to_when_it_is(
     expect(chosen(tab)).to_contain_text(HOG)
 
 
-def test_five_hundred_processes_are_no_burden(tmp_path: Path, tab: Page) -> None:
+def test_five_hundred_processes_are_no_burden(tmp_path: Path, serve: Serve, tab: Page) -> None:
     machine = make_bus(tmp_path / "bus.db", 500, 60)
-    with at_end(tmp_path / "bus.db", machine.ts) as page:
-        tab.goto(page.url)
-        expect(processes(tab)).to_have_count(100)
-        tab.get_by_role("button", name="Show all 500").click()
-        expect(processes(tab)).to_have_count(501)
-        tab.keyboard.press("/")
-        tab.keyboard.type("worker-495")
-        expect(processes(tab)).to_have_count(1)
-        tab.close()
+    page = at_end(serve(tmp_path / "bus.db"), machine.ts)
+    tab.goto(page.url)
+    expect(processes(tab)).to_have_count(100)
+    tab.get_by_role("button", name="Show all 500").click()
+    expect(processes(tab)).to_have_count(501)
+    tab.keyboard.press("/")
+    tab.keyboard.type("worker-495")
+    expect(processes(tab)).to_have_count(1)
 
 
-def test_any_host_is_chosen(tmp_path: Path, tab: Page) -> None:
+def test_any_host_is_chosen(tmp_path: Path, serve: Serve, tab: Page) -> None:
     machines = [Machine(6, 60, host) for host in ("alpha", "<i>beta</i>")]
     with EmbeddedBus(tmp_path / "bus.db") as bus:
         bus.create(Topics().specs())
         bus.append([record for machine in machines for _ in range(60) for record in machine.tick()])
-    with at_end(tmp_path / "bus.db", machines[0].ts) as page:  # which is web-1, and is not watched
-        tab.goto(page.url)
-        expect(tab.get_by_role("heading", level=1)).to_contain_text("on <i>beta</i>")
-        expect(processes(tab)).to_have_count(7)
-        tab.get_by_role("combobox", name="Host").select_option("alpha")
-        expect(tab.get_by_role("heading", level=1)).to_contain_text("on alpha")
-        expect(processes(tab)).to_have_count(7)
-        assert params(tab) == {"host": "alpha"}
-        tab.get_by_role("navigation", name="Views").get_by_role("link", name="Incidents").click()
-        assert params(tab) == {"host": "alpha"}
-        tab.close()
+    page = at_end(serve(tmp_path / "bus.db"), machines[0].ts)  # for web-1, which is not watched
+    tab.goto(page.url)
+    expect(tab.get_by_role("heading", level=1)).to_contain_text("on <i>beta</i>")
+    expect(processes(tab)).to_have_count(7)
+    tab.get_by_role("combobox", name="Host").select_option("alpha")
+    expect(tab.get_by_role("heading", level=1)).to_contain_text("on alpha")
+    expect(processes(tab)).to_have_count(7)
+    assert params(tab) == {"host": "alpha"}
+    tab.get_by_role("navigation", name="Views").get_by_role("link", name="Incidents").click()
+    assert params(tab) == {"host": "alpha"}
 
 
 def test_who_may_only_read_is_not_asked_to_mark(
-    made: tuple[Path, Machine], tmp_path: Path, tab: Page, expects: Callable[[str], None]
+    made: tuple[Path, Machine], tmp_path: Path, serve: Serve, tab: Page, expects: Callable[[str], None]
 ) -> None:
     path, machine = made
     shutil.copy(path, tmp_path / "bus.db")
     expects("GET /api/v1/cluster: 401")
-    with served(tmp_path / "bus.db", serve_token="w" * 32, serve_read_token="r" * 32) as page:
-        page.reading.clock = lambda: machine.ts + 0.2
-        tab.goto(page.url)
-        tab.get_by_label("Token").fill("r" * 32)
-        tab.get_by_role("button", name="Open").click()
-        expect(chosen(tab)).to_contain_text(HOG)
-        expect(tab.get_by_role("button", name="Why is it slow?")).to_have_count(0)
-        tab.keyboard.press("m")
-        expect(tab.get_by_role("dialog")).to_have_count(0)
-        tab.close()
+    page = serve(tmp_path / "bus.db", serve_token="w" * 32, serve_read_token="r" * 32)
+    page.reading.clock = lambda: machine.ts + 0.2
+    tab.goto(page.url)
+    tab.get_by_label("Token").fill("r" * 32)
+    tab.get_by_role("button", name="Open").click()
+    expect(chosen(tab)).to_contain_text(HOG)
+    expect(tab.get_by_role("button", name="Why is it slow?")).to_have_count(0)
+    tab.keyboard.press("m")
+    expect(tab.get_by_role("dialog")).to_have_count(0)
 
 
 def test_a_silent_host_is_called_so(page: Served, tab: Page, machine: Machine) -> None:
@@ -608,7 +597,7 @@ def test_the_focus_follows_to_the_view_that_was_opened(page: Served, tab: Page) 
     expect(tab.get_by_role("dialog", name="Keys")).to_be_visible()
 
 
-def test_rows_that_are_no_processes(tab: Page, tmp_path: Path) -> None:
+def test_rows_that_are_no_processes(tab: Page, serve: Serve, tmp_path: Path) -> None:
     path, layout, random = (
         tmp_path / "bus.db",
         make_layout(("store",), ("store",), ("open_ratio",)),
@@ -621,11 +610,10 @@ def test_rows_that_are_no_processes(tab: Page, tmp_path: Path) -> None:
             ratio = random.normal(0.99, 0.002) * (0.6 if tick >= 190 else 1.0)
             frame = Frame("host", "shop-1", "branch", begin + 30.0 * tick, tick, layout, np.array([[ratio]]))
             bus.append([Outgoing(Topics().name(COUNTERS), frame.key, encode(frame), frame.ts)])
-    with at_end(path, begin + 199 * 30.0) as page:
-        tab.goto(f"{page.url}/?host=shop-1")
-        expect(tab.get_by_role("heading", name="Rows: branch")).to_be_visible()
-        grid = tab.get_by_role("grid", name="Rows: branch")
-        expect(grid.get_by_role("columnheader", name="PID")).to_have_count(0)
-        expect(grid.locator("tbody tr")).to_contain_text(["store"])
-        expect(tab.get_by_role("heading", name="open_ratio of store")).to_be_visible()
-        tab.context.close()  # before the server ends, for the page would miss it
+    page = at_end(serve(path), begin + 199 * 30.0)
+    tab.goto(f"{page.url}/?host=shop-1")
+    expect(tab.get_by_role("heading", name="Rows: branch")).to_be_visible()
+    grid = tab.get_by_role("grid", name="Rows: branch")
+    expect(grid.get_by_role("columnheader", name="PID")).to_have_count(0)
+    expect(grid.locator("tbody tr")).to_contain_text(["store"])
+    expect(tab.get_by_role("heading", name="open_ratio of store")).to_be_visible()

@@ -10,15 +10,14 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import NARROW
 from tests.pipeline.investigator.behind import FRAMES, HOST, OPERATORS, WAITING, begun, work
-from tests.pipeline.investigator.serving import served
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from playwright.sync_api import Page
 
-    from tests.browser.conftest import NewTab
+    from tests.browser.conftest import NewTab, Serve
     from tests.pipeline.investigator.serving import Served
 
 pytestmark = pytest.mark.slow
@@ -27,10 +26,9 @@ JUNK = f"laggard.counters[0]@{FRAMES + 1}"
 
 
 @pytest.fixture
-def page(tmp_path: Path) -> Iterator[Served]:
+def page(tmp_path: Path, serve: Serve) -> Served:
     begun(tmp_path / "bus.db")
-    with served(tmp_path / "bus.db", state=str(tmp_path), operators=OPERATORS) as page:
-        yield page
+    return serve(tmp_path / "bus.db", state=str(tmp_path), operators=OPERATORS)
 
 
 def test_what_is_behind_is_told_live(page: Served, tab: Page) -> None:
@@ -87,14 +85,14 @@ def test_cost_has_a_series(page: Served, new_tab: NewTab) -> None:
     assert tab.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
 
 
-def test_who_may_only_look_cannot_send(tmp_path: Path, tab: Page, expects: Callable[[str], None]) -> None:
+def test_who_may_only_look_cannot_send(tmp_path: Path, serve: Serve, tab: Page, expects: Callable[[str], None]) -> None:
     expects("GET /api/v1/cluster: 401")
     begun(tmp_path / "bus.db")
     token = "a-token-for-readers-of-32-letters"
-    with served(tmp_path / "bus.db", state=str(tmp_path), operators=OPERATORS, serve_read_token=token) as page:
-        tab.goto(f"{page.url}/pipeline?letter=0@0")
-        tab.get_by_label("Token").fill(token)
-        tab.get_by_role("button", name="Open").click()
-        expect(tab.get_by_text("Who may only look cannot send it again")).to_be_visible()
-        expect(tab.get_by_role("button", name="Send it again")).to_have_count(0)
-        tab.goto("about:blank")
+    page = serve(tmp_path / "bus.db", state=str(tmp_path), operators=OPERATORS, serve_read_token=token)
+    tab.goto(f"{page.url}/pipeline?letter=0@0")
+    tab.get_by_label("Token").fill(token)
+    tab.get_by_role("button", name="Open").click()
+    expect(tab.get_by_text("Who may only look cannot send it again")).to_be_visible()
+    expect(tab.get_by_role("button", name="Send it again")).to_have_count(0)
+    tab.goto("about:blank")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
-    from tests.browser.conftest import NewTab
+    from tests.browser.conftest import NewTab, Serve
 
 pytestmark = pytest.mark.slow
 
@@ -112,14 +112,14 @@ def test_a_member_that_is_not_there_leaves_the_pool_to_see(
 
 
 def test_what_is_not_there_says_what_to_do(
-    tmp_path: Path, page: Served, tab: Page, expects: Callable[[str], None]
+    tmp_path: Path, serve: Serve, page: Served, tab: Page, expects: Callable[[str], None]
 ) -> None:
     expects("GET /api/v1/pools/pool.*: 404")
-    with served(tmp_path / "empty.db") as empty:
-        tab.goto(f"{empty.url}/pools")
-        expect(tab.get_by_role("heading", name="No pool is known yet")).to_be_visible()
-        expect(tab.get_by_text("finds prefork workers by itself")).to_be_visible()
-        tab.goto(f"{page.url}/pools?pool=nobody")
+    empty = serve(tmp_path / "empty.db")
+    tab.goto(f"{empty.url}/pools")
+    expect(tab.get_by_role("heading", name="No pool is known yet")).to_be_visible()
+    expect(tab.get_by_text("finds prefork workers by itself")).to_be_visible()
+    tab.goto(f"{page.url}/pools?pool=nobody")
     expect(tab.get_by_role("heading", name="nothing is recorded of pool nobody")).to_be_visible()
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Locator, Page
 
-    from tests.browser.conftest import NewTab
+    from tests.browser.conftest import NewTab, Serve
     from tests.pipeline.investigator.serving import Served
 
 BEGIN = 1_790_000_000.0
@@ -129,59 +129,61 @@ def test_requests_are_filtered_and_the_link_shows_the_same(page: Served, tab: Pa
     assert mine == others
 
 
-def test_requests_that_come_are_shown_and_what_is_chosen_stays(tmp_path: Path, tab: Page) -> None:
+def test_requests_that_come_are_shown_and_what_is_chosen_stays(tmp_path: Path, serve: Serve, tab: Page) -> None:
     record(tmp_path / "bus.db", BEGIN, seconds=40)
-    with served(tmp_path / "bus.db") as page:
-        page.reading.clock = lambda: BEGIN + 60.0
-        tab.goto(page.url + "/requests?only=normal")
-        expect(tab.get_by_role("row", name=re.compile("^wordpress 400 "))).to_be_visible()
-        placed(tab)
-        more = (replace(each, request=f"new-{each.request}") for each in traced(BEGIN + 41.0, 2))
-        name = TOPICS.name(REQUESTS)
-        page.reading.bus.append([Outgoing(name, each.service, encode(each), each.ts) for each in more])
-        expect(tab.get_by_role("row", name=re.compile("^wordpress 420 "))).to_be_visible()
-        expect(tab.get_by_text(re.compile("^420 requests"))).to_be_visible()
-        expect(tab.get_by_role("combobox", name="Show")).to_have_value("normal")
+    page = serve(tmp_path / "bus.db")
+    page.reading.clock = lambda: BEGIN + 60.0
+    tab.goto(page.url + "/requests?only=normal")
+    expect(tab.get_by_role("row", name=re.compile("^wordpress 400 "))).to_be_visible()
+    placed(tab)
+    more = (replace(each, request=f"new-{each.request}") for each in traced(BEGIN + 41.0, 2))
+    name = TOPICS.name(REQUESTS)
+    page.reading.bus.append([Outgoing(name, each.service, encode(each), each.ts) for each in more])
+    expect(tab.get_by_role("row", name=re.compile("^wordpress 420 "))).to_be_visible()
+    expect(tab.get_by_text(re.compile("^420 requests"))).to_be_visible()
+    expect(tab.get_by_role("combobox", name="Show")).to_have_value("normal")
 
 
-def test_names_stay_text_and_a_narrow_page_does_not_scroll_sideways(tmp_path: Path, new_tab: NewTab) -> None:
+def test_names_stay_text_and_a_narrow_page_does_not_scroll_sideways(
+    tmp_path: Path, serve: Serve, new_tab: NewTab
+) -> None:
     hostile = '"><img src=x onerror=alert(1)>\u202e<script>alert(2)</script>'
-    with served(tmp_path / "bus.db") as page:
-        page.reading.clock = lambda: 1700000300.0
-        page.reading.bus.create(TOPICS.specs())
-        requests = [*normal()]
-        for one, output in outlying():
-            request = replace(
-                one,
-                name=hostile,
-                request=f"{one.request}{hostile}",
-                path=tuple(each._replace(detail=hostile) for each in one.path),
-                spent=tuple(each._replace(on=hostile, by=hostile, result=hostile) for each in one.spent),
-                threads=tuple(f"{each}{hostile}" for each in one.threads),
-                notes=(hostile,),
-            )
-            requests.append(request)
-            told = replace(output, name=hostile, request=request.request, cluster=hostile, cause=hostile)
-            value = write_output(told).encode()
-            page.reading.bus.append([Outgoing(TOPICS.name(ANOMALIES), told.service, value, told.ts)])
-        name = TOPICS.name(REQUESTS)
-        page.reading.bus.append([Outgoing(name, each.service, encode(each), each.ts) for each in requests])
-        tab = new_tab(viewport=NARROW, color_scheme="dark")
-        tab.goto(page.url + "/requests")
-        placed(tab)
-        shown = hostile.replace("\u202e", "\\u202e")
-        tab.get_by_role("link", name=f"cluster {shown}").click()
-        expect(tab.get_by_role("heading", name=f"Cluster {shown}")).to_be_visible()
-        assert tab.evaluate("document.documentElement.scrollWidth") <= 390
-        tab.get_by_role("link", name=f"r1{shown}").first.click()
-        expect(tab.get_by_role("heading", level=1)).to_have_text(f"{shown} r1{shown}")
-        expect(tab.locator("laggard-lanes svg")).to_be_visible()
-        assert tab.evaluate("document.documentElement.scrollWidth") <= 390
-        assert tab.locator("main img, main script").count() == 0
+    page = serve(tmp_path / "bus.db")
+    page.reading.clock = lambda: 1700000300.0
+    page.reading.bus.create(TOPICS.specs())
+    requests = [*normal()]
+    for one, output in outlying():
+        request = replace(
+            one,
+            name=hostile,
+            request=f"{one.request}{hostile}",
+            path=tuple(each._replace(detail=hostile) for each in one.path),
+            spent=tuple(each._replace(on=hostile, by=hostile, result=hostile) for each in one.spent),
+            threads=tuple(f"{each}{hostile}" for each in one.threads),
+            notes=(hostile,),
+        )
+        requests.append(request)
+        told = replace(output, name=hostile, request=request.request, cluster=hostile, cause=hostile)
+        value = write_output(told).encode()
+        page.reading.bus.append([Outgoing(TOPICS.name(ANOMALIES), told.service, value, told.ts)])
+    name = TOPICS.name(REQUESTS)
+    page.reading.bus.append([Outgoing(name, each.service, encode(each), each.ts) for each in requests])
+    tab = new_tab(viewport=NARROW, color_scheme="dark")
+    tab.goto(page.url + "/requests")
+    placed(tab)
+    shown = hostile.replace("\u202e", "\\u202e")
+    tab.get_by_role("link", name=f"cluster {shown}").click()
+    expect(tab.get_by_role("heading", name=f"Cluster {shown}")).to_be_visible()
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    tab.get_by_role("link", name=f"r1{shown}").first.click()
+    expect(tab.get_by_role("heading", level=1)).to_have_text(f"{shown} r1{shown}")
+    expect(tab.locator("laggard-lanes svg")).to_be_visible()
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    assert tab.locator("main img, main script").count() == 0
 
 
-def test_without_requests_it_is_said_what_to_type(tmp_path: Path, tab: Page) -> None:
-    with served(tmp_path / "bus.db") as page:
-        tab.goto(page.url + "/requests")
-        expect(tab.get_by_role("heading", name="No request is recorded yet")).to_be_visible()
-        expect(tab.get_by_text("laggard trace start --php", exact=True)).to_be_visible()
+def test_without_requests_it_is_said_what_to_type(tmp_path: Path, serve: Serve, tab: Page) -> None:
+    page = serve(tmp_path / "bus.db")
+    tab.goto(page.url + "/requests")
+    expect(tab.get_by_role("heading", name="No request is recorded yet")).to_be_visible()
+    expect(tab.get_by_text("laggard trace start --php", exact=True)).to_be_visible()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
-    from tests.browser.conftest import NewTab
+    from tests.browser.conftest import NewTab, Serve
     from tests.pipeline.investigator.serving import Served
 
 pytestmark = pytest.mark.slow
@@ -78,42 +78,42 @@ def test_what_could_not_be_read_is_read_when_laggard_answers_again(
 
 
 def test_where_a_browser_stores_nothing_the_tab_remembers(
-    new_tab: NewTab, tmp_path: Path, expects: Callable[[str], None]
+    new_tab: NewTab, tmp_path: Path, serve: Serve, expects: Callable[[str], None]
 ) -> None:
     expects(r": 401")
     tab = new_tab()
     tab.add_init_script(STORES_NOTHING)
-    with served(tmp_path / "bus.db", serve_token=TOKEN) as page:
-        tab.goto(f"{page.url}/pools")
-        tab.get_by_label("Token").fill(TOKEN)
-        tab.get_by_role("button", name="Open").click()
-        heading(tab, "No pool is known yet")
-        tab.get_by_label("Colours").select_option("Dark")
-        assert tab.evaluate("document.documentElement.dataset.theme") == "dark"
-        tab.get_by_role("link", name="Requests").click()
-        heading(tab, "No request is recorded yet")
+    page = serve(tmp_path / "bus.db", serve_token=TOKEN)
+    tab.goto(f"{page.url}/pools")
+    tab.get_by_label("Token").fill(TOKEN)
+    tab.get_by_role("button", name="Open").click()
+    heading(tab, "No pool is known yet")
+    tab.get_by_label("Colours").select_option("Dark")
+    assert tab.evaluate("document.documentElement.dataset.theme") == "dark"
+    tab.get_by_role("link", name="Requests").click()
+    heading(tab, "No request is recorded yet")
 
 
-def test_there_and_back_before_a_view_has_come_leaves_one_of_it(tmp_path: Path, tab: Page) -> None:
-    with served(tmp_path / "bus.db") as page:
-        tab.goto(f"{page.url}/pools")
-        heading(tab, "No pool is known yet")
-        tab.evaluate(THERE_AND_BACK)
-        heading(tab, "Nothing is recorded yet")
-        assert tab.evaluate("listening") == 1
-        tab.get_by_role("link", name="Pools").click()
-        heading(tab, "No pool is known yet")
-        assert tab.evaluate("listening") == 0
+def test_there_and_back_before_a_view_has_come_leaves_one_of_it(tmp_path: Path, serve: Serve, tab: Page) -> None:
+    page = serve(tmp_path / "bus.db")
+    tab.goto(f"{page.url}/pools")
+    heading(tab, "No pool is known yet")
+    tab.evaluate(THERE_AND_BACK)
+    heading(tab, "Nothing is recorded yet")
+    assert tab.evaluate("listening") == 1
+    tab.get_by_role("link", name="Pools").click()
+    heading(tab, "No pool is known yet")
+    assert tab.evaluate("listening") == 0
 
 
-def test_the_first_link_skips_the_menu(tmp_path: Path, tab: Page) -> None:
-    with served(tmp_path / "bus.db") as page:
-        tab.goto(f"{page.url}/pools?host=web-1")
-        heading(tab, "No pool is known yet")
-        tab.keyboard.press("Tab")
-        tab.keyboard.press("Enter")
-        expect(tab.locator("main")).to_be_focused()
-        assert tab.url.endswith("/pools?host=web-1")
+def test_the_first_link_skips_the_menu(tmp_path: Path, serve: Serve, tab: Page) -> None:
+    page = serve(tmp_path / "bus.db")
+    tab.goto(f"{page.url}/pools?host=web-1")
+    heading(tab, "No pool is known yet")
+    tab.keyboard.press("Tab")
+    tab.keyboard.press("Enter")
+    expect(tab.locator("main")).to_be_focused()
+    assert tab.url.endswith("/pools?host=web-1")
 
 
 def test_addresses_that_are_nonsense_break_nothing(

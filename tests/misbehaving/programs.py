@@ -78,14 +78,15 @@ def misbehaving(command: Sequence[str | Path], *, busy: bool = True, **popen: ob
 def compiled(name: str, *options: str) -> Path:
     """One of the C programs here, such as `burning`, with options of the compiler, such as `-DGRINDERS=2`."""
     sources = [HERE / f"{name}.c", HERE / "commands.h"]
-    command = [path_of("cc"), *COMPILE, *options, str(sources[0]), "-o"]
+    command = [path_of("cc"), *COMPILE, *options]
+    # Not by the path of the checkout: all share one.
     version = hashlib.sha256(b"".join(source.read_bytes() for source in sources) + repr(command).encode()).hexdigest()
 
     def make(folder: Path) -> Path:
         # In a folder, because a process is called as its file is.
         made = folder / "made"
         made.mkdir()
-        run([*command, str(made / name)])
+        run([*command, str(sources[0]), "-o", str(made / name)])
         return made
 
     return kept(f"misbehaving-{version[:12]}", make) / name
