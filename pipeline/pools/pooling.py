@@ -51,7 +51,7 @@ class Members:
         self._pools = {pool: tuple(map(_read, said.split())) for pool, said in patterns.items()}
 
     def of(self, host: str, scope: str) -> Iterator[tuple[str, tuple[re.Pattern[str], ...]]]:
-        """Return the pools with members in a host's frames of a scope, with patterns for the names of processes."""
+        """Return the pools that may have members in a host's frames of a scope, with patterns for the names of processes."""
         for pool, patterns in self._pools.items():
             found = [each for each in patterns if each.host.match(host) and (each.process is None) == (scope == "host")]
             if found:
@@ -106,7 +106,7 @@ class Rows:
         self._chosen: OrderedDict[tuple[str, str], tuple[Layout, dict[str, _Chosen]]] = OrderedDict()
 
     def rekeyed(self, frame: Frame) -> Iterator[Frame]:
-        """Return the frame of a host as frames of the pools that have members in it.
+        """Return the frame of a host as frames of the pools that may have members on it.
 
         Raises:
             RecordError: names are too long with the name of the host.
@@ -130,15 +130,15 @@ class Rows:
                 if layout.rows:
                     found[pool] = _Chosen(make_layout([host], [host], layout.features), np.zeros(1, np.intp))
                 continue
+            # An empty frame for a host without members: it ends the anomalies of those that it had.
             chosen = [at for at, name in enumerate(layout.names) if any(each.match(name) for each in patterns)]
-            if chosen:
-                members = make_layout(
-                    [f"{host}{LEVEL}{_part(layout.rows[at])}" for at in chosen],
-                    [f"{host}{LEVEL}{_part(layout.names[at])}" for at in chosen],
-                    layout.features,
-                    [layout.commands[at] for at in chosen] if layout.commands else (),
-                )
-                found[pool] = _Chosen(members, np.array(chosen, np.intp))
+            members = make_layout(
+                [f"{host}{LEVEL}{_part(layout.rows[at])}" for at in chosen],
+                [f"{host}{LEVEL}{_part(layout.names[at])}" for at in chosen],
+                layout.features,
+                [layout.commands[at] for at in chosen] if layout.commands else (),
+            )
+            found[pool] = _Chosen(members, np.array(chosen, np.intp))
         return found
 
 

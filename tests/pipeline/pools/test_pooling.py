@@ -59,6 +59,16 @@ def test_a_pattern_without_a_process_names_hosts() -> None:
     assert [*Rows(MEMBERS).rekeyed(empty)] == []
 
 
+def test_a_host_whose_last_member_has_gone_says_so() -> None:
+    rows = Rows(MEMBERS)
+    assert [len(each.layout.rows) for each in rows.rekeyed(host_frame())] == [3, 1]
+    layout = make_layout(["sshd[9@1]"], ["sshd"], FEATURES, ["s"])
+    web, jobs = rows.rekeyed(Frame("host", "web-1", "process", T0 + 5.0, 8, layout, np.ones((1, 2))))
+    for each in (web, jobs):
+        assert (each.hosts, each.layout.rows, each.layout.features) == (("web-1",), (), FEATURES)
+        Decoder().decode(encode(each), "here")
+
+
 def test_what_stands_between_levels_is_in_no_part() -> None:
     (frame,) = Rows(Members({"all": "*/*"})).rekeyed(host_frame("a/b"))
     assert frame.layout.rows[-1] == "a:b/kworker:0:1[5@1]"
