@@ -6,28 +6,27 @@ only the CPU clock is read. The remaining arithmetic is done for all processes a
 
 from __future__ import annotations
 
-import logging
 import os
-from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from laggard.pipeline.records import Layout, make_layout
-from laggard.producers.host.groups import all_members, members
+from laggard.producers.host.families import Families
+from laggard.producers.host.group_shares import GroupShares
+from laggard.producers.host.hanging import Hanging
 from laggard.producers.host.owners import Users
-from laggard.producers.host.pressures import Pressures
-from laggard.producers.host.process import GAUGES, MAX_THREADS, RATES, Process
-from laggard.producers.host.quotas import Quotas
-from laggard.producers.host.suspects import blocked_threads
+from laggard.producers.host.process import GAUGES, RATES, Process
+from laggard.producers.host.reaped import Reaped
+from laggard.producers.host.slots import READ, Slots
 from laggard.producers.host.thread import Thread
 from laggard.producers.system.foreign import names
 from laggard.producers.system.kernel import Kernel
 from laggard.producers.system.open_files import OUT_OF_DESCRIPTORS, HeldFiles, raise_descriptor_limit
 from laggard.producers.system.patience import HangingError, Patience
-from laggard.producers.system.proc import PF_FORKNOEXEC, PF_KTHREAD, ProcError, Stat, parse_name
+from laggard.producers.system.proc import PF_KTHREAD, ProcError, Stat, parse_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -41,8 +40,6 @@ SHARED = ("cpu_quota_throttled_ratio", "io_pressure_ratio", "memory_pressure_rat
 that, was used up, 0 without a quota. The share of time in which some task of its control group waited for I/O, or
 memory; 0 if it cannot have been one of its own. The number of online CPUs."""
 
-logger = logging.getLogger(__name__)
-
 FEATURES = RATES + GAUGES + SHARED
 
 REFRESH_S = 10.0
@@ -52,23 +49,9 @@ RETRY_S = 60.0
 """The time between two retries of unreadable files, in seconds. Sockets are then counted again, too, even if the number
 of descriptors did not change."""
 
-_OWN = len(RATES) + len(GAUGES) - 1  # the number of features read from the files of a process; children are counted
-_QUOTA, _IO, _MEMORY, _CPUS = range(_OWN + 1, len(FEATURES))
-
-_SIGNS = {
-    "io": ("page_faults_major_per_s", "io_delay_ratio", "io_read_bytes_per_s", "io_write_bytes_per_s"),
-    "memory": ("page_faults_major_per_s", "page_faults_minor_per_s"),
-}
-"""By resource: among processes that share a control group, those with any of these may have waited for it."""
-
-MOST_HANGING: Final = 32
-"""From this number of unresponsive processes on, no process of their users is read until one of them answers."""
-
-_SIGN_COLUMNS = {resource: [RATES.index(sign) for sign in signs] for resource, signs in _SIGNS.items()}
+_QUOTA, _IO, _MEMORY, _CPUS = range(READ + 1, len(FEATURES))
 
 _START_SLACK_TICKS = 2  # a start is rounded down to a clock tick
-_CPU = [RATES.index(name) for name in ("cpu_user_ratio", "cpu_system_ratio", "cpu_children_ratio")]
-_OF_CHILDREN = _CPU[-1]
 
 
 class _Look(NamedTuple):
@@ -93,10 +76,6 @@ class ProcessTable:
     A counter that goes backwards has no rate (NaN) at that tick. A process whose files do not answer has no row until
     they do, see `patience`.
 
-    When a parent waits for a child, the kernel adds all CPU time of the child's life to the parent. The part from the
-    child's own row is left out: waiting for a process that computed for an hour is not an hour of computing. The rest
-    counts for the parent: that of children who live for less than a tick.
-
     Args:
         clock: the clock of the rates.
         interval_s: the planned seconds between ticks.
@@ -109,7 +88,6 @@ class ProcessTable:
     Attributes:
         groups: the mount point of control groups.
         root: the mount point of procfs.
-        families: grows whenever a process starts, ends, gets another parent or calls exec.
         tick_s: the seconds of a clock tick.
         unreadable_files: the number of missing or forbidden files at the last tick; a hidden process counts as one.
         read_errors: the number of malformed texts, unresponsive processes and descriptor shortages at the last tick.
@@ -132,7 +110,7 @@ class ProcessTable:
         self.read_errors = 0
         self._clock = clock
         self._interval_s = interval_s
-        self._root = self.root = root
+        self.root = root
         self._command_lines = command_lines
         self._watch = self._new_thread
         self._kernel = Kernel(root)
@@ -140,11 +118,9 @@ class ProcessTable:
         # Watched threads have a budget of their own.
         self._thread_files = HeldFiles(limit // 2 if watches_threads else 0)
         self._files = HeldFiles(limit - self._thread_files.limit)
-        self.families = 0
+        self._families = Families()
         self.tick_s = self._kernel.tick_s
         self.groups = groups or f"{Path(root).with_name('sys')}/fs/cgroup"
-        self._quotas = Quotas(clock, self.groups)
-        self._pressures = Pressures(clock, root, self.groups)
         self._cpus = 0
         self._phases = max(1, round(REFRESH_S / interval_s))
         self._rounds = max(1, round(RETRY_S / (interval_s * self._phases)))
@@ -153,29 +129,25 @@ class ProcessTable:
         self._hidden: set[str] = set()
         self._new: list[Process] = []  # those that are read for the first time
         self._patience = Patience()
-        self._hanging: dict[str, int | None] = {}  # the owners of unresponsive processes, by pid
+        self._shares = GroupShares(clock, root, self.groups, self._patience)
+        self._hanging = Hanging(root)
         self._entries: list[str] = []
         self._pids: set[str] = set()
         self._listed: tuple[float, float] | None = None  # the start of the last tick: monotonic, boot time in seconds
-        # One line per slot. A process keeps its slot for its life.
-        self._free: list[int] = []
-        self._now = np.full((0, _OWN), np.nan)
-        self._before = np.full((0, len(RATES)), np.nan)
-        self._now_s = np.zeros(0)
-        self._before_s = np.zeros(0)
+        self._lines = Slots()
+        self._reaped = Reaped()
         self._layout: Layout | None = None
         self._slots: NDArray[np.intp] = np.zeros(0, np.intp)
-        self._children = np.zeros(0)
-        self._families_changed = False
-        self._lost_parents: set[int] = set()  # their children have, or will have, a new parent
-        # Of processes that ended since the last tick: the parent, and the CPU time in seconds that was in their rows.
-        self._ended: dict[int, tuple[int, float]] = {}
-        self._ended_before: dict[int, float] = {}  # by parent: such time that it may still get, at this tick only
 
     @property
     def count(self) -> int:
         """The number of processes at the last tick."""
         return len(self._processes)
+
+    @property
+    def families(self) -> int:
+        """A number that grows whenever a process starts, ends, gets another parent or calls exec."""
+        return self._families.count
 
     @property
     def held_files(self) -> int:
@@ -203,7 +175,7 @@ class ProcessTable:
 
     def looked_s(self, process: Process) -> float:
         """Return the time of its last reading, in seconds of the monotonic clock."""
-        return float(self._now_s[process.slot])
+        return float(self._lines.now_s[process.slot])
 
     def watch(self, process: Process, *, watched: bool) -> None:
         """Watch each thread of a process except the first, from the next tick on; or stop that."""
@@ -220,15 +192,16 @@ class ProcessTable:
             self._remove(pid)
         for process in self._patience.late():
             process.release()
-            self._hanging.pop(str(process.pid), None)
-        pids = self._answering(pids)
-        self._wake_orphans()
-        self._now_s[:] = started
+            self._hanging.remove(process)
+        left_out = self._hanging.left_out(pids, self._patience.hanging)
+        for pid in left_out & self._processes.keys():
+            self._remove(pid)
+        self._families.wake_orphans(self._processes.values())
+        self._lines.now_s[:] = started
         self._read_known()
-        self._read_new(pids)
+        self._read_new(pids - left_out)
         self._listed = started, started_boot
-        if self._families_changed:
-            self._count_children()
+        self._families.count_children(self._processes.values(), self._lines)
         self.unreadable_files = len(self._hidden) + sum([len(process.denied) for process in self._processes.values()])
         return self._layout or self._lay_out(), self._rates()
 
@@ -236,30 +209,9 @@ class ProcessTable:
         """Close all files; the next tick starts from scratch."""
         for pid in list(self._processes):
             self._remove(pid)
-        self._quotas.close()
-        self._pressures.close()
+        self._shares.close()
         self._patience.close()
         self._listed = None
-
-    def _answering(self, pids: set[str]) -> set[str]:
-        """Return the pids to read: without unresponsive ones and, if these are many, without all of their users."""
-        if not self._hanging:
-            return pids
-        pids = pids - self._hanging.keys()
-        if self._patience.hanging < MOST_HANGING:
-            return pids
-        owners = set(self._hanging.values())
-        left = {pid for pid in pids if _owner(f"{self._root}/{pid}") in owners}
-        for pid in left & self._processes.keys():
-            self._remove(pid)
-        return pids - left
-
-    def _hangs(self, process: Process) -> None:
-        """Record and log a process whose files do not answer."""
-        pid = str(process.pid)
-        logger.warning("%s does not answer: process %s is left out until it does", process.path, pid)
-        self._hanging[pid] = _owner(process.path)
-        self.read_errors += 1
 
     def _look_at(self, process: Process, phase: int, *, retry: bool) -> _Look | None:
         """Read a process; None if it slept."""
@@ -301,39 +253,36 @@ class ProcessTable:
                 continue
             if isinstance(found, HangingError):
                 self._remove(pid, hangs=True)
-                self._hangs(process)
+                self._hanging.add(process)
+                self.read_errors += 1
                 continue
             if isinstance(found, (OSError, ProcError)):
                 self._remove(pid)  # gone; if its pid is in use again, it is a new process below
                 continue
             if isinstance(found, Exception):
                 raise found
-            before, stat = found.before, process.stat
             self.read_errors += process.malformed
             slots.append(process.slot)
             values.append(found.values)
             times.append(found.at_ns)
             if process.uid != found.uid:
                 self._layout = None
-            ended = stat.state == b"Z"
-            if ended:
-                self._lost_parents.add(process.pid)
-            if stat.parent != before.parent or (stat.flags ^ before.flags) & PF_FORKNOEXEC or ended:
-                self._families_changed = True
+            self._families.compare(process, found.before)
         if slots:
-            self._now[slots] = np.array(values, np.float64)
-            self._now_s[slots] = np.array(times) / 1e9
+            self._lines.now[slots] = np.array(values, np.float64)
+            self._lines.now_s[slots] = np.array(times) / 1e9
 
     def _read_new(self, pids: set[str]) -> None:
         self._hidden &= pids
         new = pids - self._processes.keys()
         if self._tick % (self._phases * self._rounds):
             new -= self._hidden
-        self._new = [Process(int(pid), f"{self._root}/{pid}", self._kernel, self._files) for pid in new]
+        self._new = [Process(int(pid), f"{self.root}/{pid}", self._kernel, self._files) for pid in new]
         for process, found in zip(self._new, self._patience.each(self._new, self._look_at_new), strict=True):
             pid = str(process.pid)
             if isinstance(found, HangingError):
-                self._hangs(process)
+                self._hanging.add(process)
+                self.read_errors += 1
                 continue
             if isinstance(found, Exception):
                 if isinstance(found, PermissionError):
@@ -348,23 +297,23 @@ class ProcessTable:
             self._hidden.discard(pid)
             self._add(pid, process)
             slot = process.slot
-            self._now[slot] = found.values
-            self._now_s[slot] = now
-            self._before[slot] = np.nan
+            self._lines.now[slot] = found.values
+            self._lines.now_s[slot] = now
+            self._lines.before[slot] = np.nan
             if self._listed is not None:
                 listed, listed_boot = self._listed
                 start_s = process.stat.start_ticks * self._kernel.tick_s
                 if start_s >= listed_boot - _START_SLACK_TICKS * self._kernel.tick_s:
-                    self._before[slot] = 0.0
-                    self._before_s[slot] = now - max(min(now_boot - start_s, now - listed), self._interval_s)
+                    self._lines.before[slot] = 0.0
+                    self._lines.before_s[slot] = now - max(min(now_boot - start_s, now - listed), self._interval_s)
 
     def _list(self) -> set[str]:
         try:
-            entries = names(self._root)
+            entries = names(self.root)
         except OSError as error:
             if not self._shed_if_short(error):
                 raise
-            entries = names(self._root)
+            entries = names(self.root)
         if entries != self._entries:  # mostly they are the same, in the same order
             self._entries = entries
             self._pids = {entry for entry in entries if entry.isdecimal() and entry.isascii()}
@@ -390,28 +339,18 @@ class ProcessTable:
         return Thread(tid, path, self._kernel, self._thread_files)
 
     def _add(self, pid: str, process: Process) -> None:
-        if not self._free:
-            size = len(self._now)
-            more = max(64, size)
-            self._free = list(range(size + more - 1, size - 1, -1))
-            self._now = np.concatenate([self._now, np.full((more, self._now.shape[1]), np.nan)])
-            self._before = np.concatenate([self._before, np.full((more, self._before.shape[1]), np.nan)])
-            self._now_s = np.concatenate([self._now_s, np.zeros(more)])
-            self._before_s = np.concatenate([self._before_s, np.zeros(more)])
-            self._children = np.concatenate([self._children, np.zeros(more)])
-        process.slot = self._free.pop()
+        process.slot = self._lines.take()
         process.phase = process.pid % self._phases
         self._processes[pid] = process
-        self._families_changed = True
+        self._families.begin()
 
     def _remove(self, pid: str, *, hangs: bool = False) -> None:
         process = self._processes.pop(pid)
         if not hangs:  # a hanging thread still reads its files
             process.release()
-        self._free.append(process.slot)
-        self._ended[process.pid] = process.stat.parent, float(self._now[process.slot, _CPU].sum())
-        self._lost_parents.add(process.pid)
-        self._families_changed = True
+        self._reaped.add(process, self._lines)
+        self._lines.free(process.slot)
+        self._families.end(process)
         self._layout = None
 
     def _name(self, process: Process) -> None:
@@ -430,21 +369,6 @@ class ProcessTable:
             if process.command:
                 self._layout = None
 
-    def _wake_orphans(self) -> None:
-        """Wake the processes whose parent ended: they got another one in their sleep."""
-        if self._lost_parents:
-            for process in self._processes.values():
-                if process.stat.parent in self._lost_parents:
-                    process.wake()
-            self._lost_parents.clear()
-
-    def _count_children(self) -> None:
-        counts = Counter(process.stat.parent for process in self._processes.values())
-        for process in self._processes.values():
-            self._children[process.slot] = counts[process.pid]
-        self._families_changed = False
-        self.families += 1
-
     def _lay_out(self) -> Layout:
         self._users.refresh()
         processes = self._processes.values()
@@ -459,102 +383,18 @@ class ProcessTable:
         )
         return self._layout
 
-    def _leave_out_ended(self) -> None:
-        """Leave CPU time that was in the rows of ended children out of the rates of their parents."""
-        now: dict[int, float] = {}
-        before: dict[int, float] = {}
-        for parent, seconds in self._ended_before.items():
-            heir = self._heir(parent)
-            credits_ = before if heir == parent else now
-            credits_[heir] = credits_.get(heir, 0.0) + seconds
-        for parent, seconds in self._ended.values():
-            heir = self._heir(parent)
-            now[heir] = now.get(heir, 0.0) + seconds
-        waiting: dict[int, float] = {}
-        for credits_, lasts in ((before, False), (now, True)):
-            for parent, seconds in credits_.items():
-                process = self._processes.get(str(parent))
-                if process is None:
-                    continue
-                added = self._now[process.slot, _OF_CHILDREN] - self._before[process.slot, _OF_CHILDREN]
-                known = min(max(added, 0.0), seconds)
-                if known > 0.0:
-                    self._before[process.slot, _OF_CHILDREN] += known
-                if lasts and seconds > known:
-                    waiting[parent] = seconds - known
-        self._ended_before, self._ended = waiting, {}
-
-    def _heir(self, parent: int) -> int:
-        """Return who gets the time of a parent: the parent or, if it has ended too, its next ancestor that has not."""
-        for _ in range(len(self._ended)):
-            if str(parent) in self._processes or parent not in self._ended:
-                break
-            parent = self._ended[parent][0]
-        return parent
-
-    def _throttled(self) -> NDArray[np.float64]:
-        """Return the share of periods in which a quota throttled each process, in the order of the layout."""
-        groups, _, ratios = self._quotas.read()
-        by_slot = np.zeros(len(self._now))
-        for place in np.flatnonzero(ratios > 0.0).tolist():
-            for pid in all_members(groups[place]):
-                if (process := self._processes.get(str(pid))) is not None:
-                    by_slot[process.slot] = max(by_slot[process.slot], ratios[place])
-        return by_slot[self._slots]
-
-    def _pressed(self, values: NDArray[np.float64]) -> None:
-        """Write the pressure of each process's group into `values`, which has the rows of the layout."""
-        values[:, _IO:_CPUS] = 0.0
-        groups, _, ratios = self._pressures.read()
-        places = {resource: np.flatnonzero(each > 0.0).tolist() for resource, each in ratios.items()}
-        if not any(places.values()):
-            return
-        rows = {slot: row for row, slot in enumerate(self._slots.tolist())}
-        for column, (resource, pressed) in zip((_IO, _MEMORY), places.items(), strict=True):
-            for place in pressed:
-                processes = [self._processes.get(str(pid)) for pid in members(groups[place])]
-                there = [process for process in processes if process is not None]
-                for process in there:
-                    row = rows[process.slot]
-                    if len(there) == 1 or np.any(values[row, _SIGN_COLUMNS[resource]] > 0.0) or self._is_stuck(process):
-                        values[row, column] = ratios[resource][place]
-
-    def _is_stuck(self, process: Process) -> bool:
-        """Return whether a thread of a process waits for a device. Without a run its state is that of before."""
-        if process.stat.threads <= 1 or process.stat.state == b"D":
-            return process.stat.state == b"D"
-        if process.stat.threads > MAX_THREADS:
-            return False
-        (blocked,) = self._patience.each([process], lambda each: blocked_threads(each.path))
-        return not isinstance(blocked, Exception) and blocked > 0
-
     def _rates(self) -> NDArray[np.float64]:
-        slots, rates = self._slots, len(RATES)
-        if self._ended or self._ended_before:
-            self._leave_out_ended()
-        now = self._now[slots]
+        slots = self._slots
+        self._reaped.leave_out(self._processes, self._lines)
         values = np.empty((len(slots), len(FEATURES)))
-        values[:, rates:_OWN] = now[:, rates:]
-        values[:, _OWN] = self._children[slots]
-        values[:, _QUOTA] = self._throttled()
+        rates = values[:, : len(RATES)]
+        values[:, len(RATES) : READ] = self._lines.now[slots, len(RATES) :]
+        values[:, READ] = self._lines.children[slots]
+        values[:, _QUOTA] = self._shares.throttled(self._processes, slots)
         if not self._cpus or self._tick % self._phases == 0:
             self._cpus = os.cpu_count() or 1
         values[:, _CPUS] = self._cpus
-        elapsed = (self._now_s - self._before_s)[slots]
-        elapsed[elapsed <= 0] = np.nan
-        differences = now[:, :rates] - self._before[slots]
-        differences[differences < 0] = np.nan
-        np.divide(differences, elapsed[:, np.newaxis], out=values[:, :rates])
-        self._pressed(values)
-        self._before[slots] = now[:, :rates]
-        self._before_s[:] = self._now_s
+        rates[:] = self._lines.rates(slots)
+        values[:, _IO:_CPUS] = self._shares.pressed(self._processes, slots, rates)
         values.setflags(write=False)
         return values
-
-
-def _owner(path: str) -> int | None:
-    """Return the owner of a process; None if it is gone."""
-    try:
-        return Path(path).stat().st_uid
-    except OSError:
-        return None
