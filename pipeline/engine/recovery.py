@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from laggard.pipeline.bus import DamagedRecord, DamagedSnapshot
 from laggard.pipeline.engine.migrations import newest_snapshots
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from laggard.pipeline.bus import Bus, Incoming, Snapshot
+    from laggard.pipeline.engine.loading import Loaded
     from laggard.pipeline.engine.stage import StageTask
-    from laggard.pipeline.engine.states import Loaded
     from laggard.pipeline.engine.tasks import Tasks
 
 _logger = logging.getLogger(__name__)
@@ -160,7 +160,7 @@ class Recovery:
         self.position = min(max(start, oldest), committed)
         return True
 
-    def _tell(self, loaded: Loaded, start: int, oldest: int) -> None:
+    def _tell(self, loaded: Loaded[Any], start: int, oldest: int) -> None:
         telemetry = self.task.telemetry
         if start < oldest:
             telemetry.missed_records += oldest - start

@@ -24,31 +24,21 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic
 from zlib import crc32
 
 from laggard.pipeline.bus import Partition, Snapshot
-from laggard.pipeline.engine.migrations import migrate
-from laggard.pipeline.engine.snapshots import (
-    BASE_KEY,
-    SnapshotError,
-    decode_state,
-    encode_state,
-    read_state,
-    state_bytes,
-)
+from laggard.pipeline.engine.key_state import State, time_of
+from laggard.pipeline.engine.loading import GIVEN_UP, load
+from laggard.pipeline.engine.snapshots import BASE_KEY, SnapshotError, encode_state, state_bytes
 from laggard.pipeline.engine.stage import LONGEST_REASON
-from laggard.pipeline.records import Decoder
-from laggard.pipeline.records.limits import MAX_TS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from laggard.pipeline.engine.loading import Loaded
     from laggard.pipeline.engine.stage import Stage
-
-GIVEN_UP: Final = b""
-"""The content of the snapshot of a key whose state was dropped."""
 
 MAX_SNAPSHOT_BYTES: Final = 48 << 20
 """The most bytes of a snapshot: the embedded bus accepts values of up to 64 MiB."""
@@ -63,48 +53,16 @@ FEWEST_RECORDS: Final = 10
 """... except if a key would be saved after fewer of its own records than this."""
 
 FORGOTTEN_RECORDS: Final = 100_000
-"""A key that was silent for this number of records per key is dropped: after about two days at 5 s ticks."""
+"""A key that was silent for this number of records per key is dropped: at a record every 5 s, after about six days."""
 
 SILENT_RECORDS: Final = 200
 """A key counts as silent only after this number of records per key, in addition to the time: the clock of a single
 other key may be wrong."""
 
-_MOST_RECORDS: Final = 1 << 53
-
 _SILENT_ROUNDS: Final = 4
 """A key with unsaved records is saved as silent after the records of this number of rounds of snapshots of all keys."""
 
 _logger = logging.getLogger(__name__)
-
-
-class KeyState(Protocol):
-    """The state of one key.
-
-    Attributes:
-        records: the number of records of the key that have changed it.
-        heard: the number of records of the partition before the last of these; see `States.counted`.
-
-    """
-
-    records: int
-    heard: int
-
-    @property
-    def ts(self) -> float:
-        """The time of the state, seconds since the Unix epoch; 0 without one."""
-
-    @property
-    def awaited_until(self) -> float:
-        """The time until which further records of the key are awaited, seconds since the Unix epoch; or infinity."""
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return a copy of the state as plain data."""
-
-    def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
-        """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
-
-
-State = TypeVar("State", bound=KeyState)
 
 
 @dataclass(slots=True)
@@ -131,43 +89,6 @@ class _Unsaved(_Place):
     """
 
     last: int
-
-
-@dataclass(slots=True)
-class Loaded:
-    """The result of loading a task's snapshots.
-
-    Attributes:
-        base: the offset at which the replay begins; None without a snapshot of it.
-        saved: by key, the first offset that is not in its state.
-        damaged: by key, the reason for which its snapshot is unusable.
-        migrated: the number of snapshots of older versions.
-
-    """
-
-    base: int | None = None
-    saved: dict[str, int] = field(default_factory=dict)
-    damaged: dict[str, str] = field(default_factory=dict)
-    migrated: int = 0
-
-
-def _time_of(keyed: KeyState) -> float:
-    """Return the time of a state, for its snapshot; 0 without a valid one."""
-    try:
-        ts = float(keyed.ts)
-    except Exception:  # noqa: BLE001 - a third-party state may raise anything
-        return 0.0
-    return ts if 0.0 <= ts <= MAX_TS else 0.0
-
-
-def _base_of(snapshot: Snapshot, place: str) -> tuple[int, int]:
-    """Return the beginning of the replay, and the number of records before it. Raises `SnapshotError` if invalid."""
-    state = decode_state(snapshot.value, place)
-    base, counted = state["base"], state["counted"]
-    if not (type(base) is type(counted) is int and 0 <= counted <= base <= snapshot.offset):
-        expected = f"a base of at most {snapshot.offset}, and a count of at most that"
-        raise SnapshotError(f"{place}: expected {expected}, got {base!r} and {counted!r}")
-    return base, counted
 
 
 class States(Generic[State]):
@@ -246,7 +167,7 @@ class States(Generic[State]):
         self._awaited.pop(key, None)
         self.state_bytes -= self._sizes.pop(key, 0)
         if self._saving:
-            self._save_at_once(self._snapshot(key, offset, _time_of(keyed), GIVEN_UP))
+            self._save_at_once(self._snapshot(key, offset, time_of(keyed), GIVEN_UP))
 
     def set_aside(self, key: str, position: int) -> None:
         """Drop a key with an unusable state, which `take_gone` does not yield."""
@@ -354,7 +275,7 @@ class States(Generic[State]):
             return None
         self.state_bytes += state_bytes(value) - self._sizes.get(key, 0)
         self._sizes[key] = state_bytes(value)
-        return self._snapshot(key, position, _time_of(keyed), value)
+        return self._snapshot(key, position, time_of(keyed), value)
 
     def _tell_unsavable(self, key: str, error: Exception) -> None:
         if key not in self._unsavable:
@@ -396,35 +317,16 @@ class States(Generic[State]):
 
     # Recovery.
 
-    def load(self, snapshots: Iterable[Snapshot]) -> Loaded:
+    def load(self, snapshots: Iterable[Snapshot]) -> Loaded[State]:
         """Restore the newest snapshots of all keys. `follow` allows dropping silent keys, and `loaded` saving."""
         self._replaying = True
         self._saving = False
-        loaded = Loaded()
-        former: set[str] = set()
-        decoder = Decoder()
-        for snapshot in snapshots:
-            partition = snapshot.partition
-            place = f"{snapshot.operator} in {partition.topic}[{partition.number}]@{snapshot.offset}, {snapshot.key!r}"
-            try:
-                if snapshot.key == BASE_KEY:
-                    loaded.base, self.counted = _base_of(snapshot, place)
-                    continue
-                if snapshot.value != GIVEN_UP:
-                    state, older = read_state(snapshot.value, place)
-                    loaded.migrated += migrate(state, self._stage, place) or older
-                    if older:
-                        former.add(snapshot.key)
-                    self._keys[snapshot.key] = self._restored(state, decoder, place)
-                    self._sizes[snapshot.key] = state_bytes(snapshot.value)
-                    if snapshot.operator != self._stage.snapshots:
-                        self._to_save.append(snapshot.key)
-                loaded.saved[snapshot.key] = snapshot.offset
-            except Exception as error:  # noqa: BLE001 - one bad snapshot must not prevent loading the others
-                loaded.damaged[snapshot.key] = f"{place}: {type(error).__name__}: {error}"[:LONGEST_REASON]
+        loaded: Loaded[State] = load(snapshots, self._stage, self._empty)
+        self._keys, self._sizes, self._to_save = loaded.states, loaded.sizes, loaded.to_save
+        self.counted = loaded.counted
         for key, keyed in self._keys.items():
             # States of an older form may have offsets in place of counts, which are ahead of them.
-            if loaded.base is None or (key in former and keyed.heard >= self.counted):
+            if loaded.base is None or (key in loaded.former and keyed.heard >= self.counted):
                 self._lose_track(key)
         self.state_bytes = sum(self._sizes.values())
         self._space()
@@ -446,15 +348,6 @@ class States(Generic[State]):
         """Note that the replay has passed a record that is in its key's state."""
         if key in self._relearned:
             self._keys[key].heard = self.counted - 1
-
-    def _restored(self, state: dict[str, Any], decoder: Decoder, place: str) -> State:
-        keyed = self._empty()
-        keyed.restore(state, decoder, place)
-        if not (0 <= keyed.records <= _MOST_RECORDS and -1 <= keyed.heard <= _MOST_RECORDS):
-            raise SnapshotError(f"{place}: expected numbers of records, got {keyed.records} and {keyed.heard}")
-        if not (0.0 <= keyed.ts <= MAX_TS and keyed.awaited_until >= 0.0):
-            raise SnapshotError(f"{place}: expected a time, got {keyed.ts!r}")
-        return keyed
 
     def follow(self) -> None:
         """Allow keys to be dropped from here on: the replay has reached records whose effects are in no snapshot."""

@@ -8,6 +8,7 @@ import pytest
 
 from laggard.pipeline.bus import NULL
 from laggard.pipeline.engine import states
+from laggard.pipeline.engine.loading import GIVEN_UP
 from laggard.pipeline.engine.namesakes import RUN_HEADER
 from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import BASE_KEY, decode_state
@@ -464,7 +465,7 @@ def test_the_key_heard_least_recently_is_given_up() -> None:
     assert one.states.get("h2") is None
     assert one.states.get("h1") is not None
     (gone,) = (each for each in saved(one) if each.key)
-    assert (gone.key, gone.value, gone.offset) == ("h2", states.GIVEN_UP, 4)
+    assert (gone.key, gone.value, gone.offset) == ("h2", GIVEN_UP, 4)
     one.refresh()
     assert one.telemetry.keys_evicted == 1
     assert one.telemetry.keys == 2
@@ -477,7 +478,7 @@ def test_a_key_that_was_silent_for_too_long_is_given_up(monkeypatch: pytest.Monk
     for tick in range(70):
         give(one, [frame("h1", tick, 5.0)])
         at_end += [each for each in saved(one) if each.key == "silent"]
-    assert [(each.offset, each.value == states.GIVEN_UP) for each in at_end[-1:]] == [(62, True)]
+    assert [(each.offset, each.value == GIVEN_UP) for each in at_end[-1:]] == [(62, True)]
     assert one.states.get("silent") is None
     give(one, [frame("silent", 2, 5.0)])
     back = one.states.get("silent")
@@ -490,7 +491,7 @@ def test_what_is_given_up_is_in_the_next_commit_and_nothing_of_it_comes_later(mo
     one = give(new_task(max_keys=2), [frame("h1", 1, 5.0), frame("h2", 1, 5.0)])
     one.states.save_all(one.position)
     give(one, [frame("h3", 1, 5.0), frame("h4", 1, 5.0)])
-    assert [(each.key, each.value) for each in saved(one)[:2]] == [("h1", states.GIVEN_UP), ("h2", states.GIVEN_UP)]
+    assert [(each.key, each.value) for each in saved(one)[:2]] == [("h1", GIVEN_UP), ("h2", GIVEN_UP)]
     assert [each.key for each in saved(one)] == []
 
 
