@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from laggard.producers.trace.critical_path import Piece
-    from laggard.producers.trace.events import Events, Texts
-    from laggard.producers.trace.machine import Row
+    from laggard.producers.trace.events import Events, Row, Texts
     from laggard.producers.trace.threads import Thread
 
 SLICE: Final = 32_768

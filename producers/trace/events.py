@@ -33,6 +33,9 @@ EVENT: Final = np.dtype(
 )
 """One event; the meaning of `a`, `b`, `c` and `text` depends on its kind."""
 
+Row = tuple[int, int, int, int, int, int, int, int]
+"""An event without its kind and host: time, CPU, flags, thread, `a`, `b`, `c`, text."""
+
 
 class Kind(IntEnum):
     """The kinds of events, and the meaning of their columns. Columns that are not named are 0, or `NO_TEXT`."""

@@ -9,31 +9,18 @@ from laggard.producers.diagnosis import system_calls
 from laggard.producers.trace import calls
 from laggard.producers.trace.events import Kind
 from laggard.producers.trace.holders import CHANGING, LOCKING, Holders
-from laggard.producers.trace.states import BP, RUNNING, UN, guessed, softirq
-from laggard.producers.trace.threads import BEGINNING, FOREVER, NO_CALL, Process, Processor, Thread
+from laggard.producers.trace.interrupts import Interrupts
+from laggard.producers.trace.states import BP, RUNNING, UN, guessed
+from laggard.producers.trace.threads import BEGINNING, FOREVER, KTHREADD, NO_CALL, Process, Processor, Thread
 from laggard.producers.trace.waking import why
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laggard.producers.trace.events import Texts
-
-Row = tuple[int, int, int, int, int, int, int, int]
-"""An event without its kind and host: time, CPU, flags, thread, `a`, `b`, `c`, text."""
+    from laggard.producers.trace.events import Row, Texts
 
 BLOCKED: Final = 11
 """The state of a thread that left its CPU and has not been woken yet: its waker decides the final state."""
-
-MAX_PACKETS: Final = 65_536
-"""The most packets that are on their way between machines at once."""
-
-_KERNEL: Final = (
-    *("kworker", "ksoftirqd", "migration/", "rcu_", "rcuog", "rcuop", "jbd2/", "kswapd", "kcompactd", "kthreadd"),
-    *("khugepaged", "irq/", "cpuhp/", "idle_inject/", "kdevtmpfs", "oom_reaper", "writeback"),
-)
-"""The beginnings of the names of kernel threads."""
-
-_KTHREADD: Final = 2
 
 
 class Machine:
@@ -53,7 +40,7 @@ class Machine:
         self.processors: dict[int, Processor] = {}
         self.out_of_step = 0
         self._texts = texts
-        self._packets = packets
+        self._interrupts = Interrupts(self, texts, packets)
         self._processes: dict[int, Process] = {}
         self._holders = Holders()
         self._kinds: dict[int, int] = {}
@@ -71,26 +58,17 @@ class Machine:
             Kind.NAMED: self.named,
             Kind.SYSCALL_ENTER: self.syscall_enter,
             Kind.SYSCALL_EXIT: self.syscall_exit,
-            Kind.IRQ_ENTER: self.irq_enter,
-            Kind.IRQ_EXIT: self.irq_exit,
-            Kind.SOFTIRQ_ENTER: self.softirq_enter,
-            Kind.SOFTIRQ_EXIT: self.softirq_exit,
-            Kind.TIMER_ENTER: self.timer_enter,
-            Kind.TIMER_EXIT: self.timer_exit,
-            Kind.BLOCK_COMPLETE: self.block_complete,
-            Kind.NET_SEND: self.net_send,
-            Kind.NET_RECEIVE: self.net_receive,
             Kind.OPENED: self.opened,
             Kind.CLOSED: self.closed,
             Kind.PATH: self.path,
-        }
+        } | self._interrupts.handlers()
 
     # Scheduling.
 
     def switch(self, row: Row) -> None:
         """Switch a CPU from one thread to another."""
         ts, cpu, _, tid, to, preempted, _, text = row
-        processor = self.processors.get(cpu) or self._processor(cpu)
+        processor = self.processors.get(cpu) or self.processor(cpu)
         if tid > 0:
             leaves = self.threads.get(tid) or self._thread(tid, ts)
             if processor.current is not leaves or leaves.state != RUNNING:
@@ -138,7 +116,7 @@ class Machine:
             if woken.since != ts:
                 woken.close(ts, UN, None)
         else:
-            processor = self.processors.get(cpu) or self._processor(cpu)
+            processor = self.processors.get(cpu) or self.processor(cpu)
             running = self.threads.get(tid) if tid > 0 else processor.current if tid < 0 else None
             state, waker, at, what = why(ts, processor, flags, running, woken, syscall=self._called(woken))
             woken.segments.append((ts, state, processor, waker, at, what))
@@ -164,7 +142,7 @@ class Machine:
         thread.state = BP
         thread.born = ts
         thread.parent = parent
-        thread.kernel = tid == _KTHREADD or (parent is not None and parent.kernel)
+        thread.kernel = tid == KTHREADD or (parent is not None and parent.kernel)
         if text >= 0:
             self._name(thread, text)
 
@@ -233,14 +211,10 @@ class Machine:
         return thread
 
     def _name(self, thread: Thread, text: int) -> None:
-        thread.text = text
-        thread.name = self._texts[text]
-        if thread.tid == thread.process.pid or not thread.process.name:
-            thread.process.name = thread.name
-        if thread.name.startswith(_KERNEL):
-            thread.kernel = True
+        thread.rename(text, self._texts[text])
 
-    def _processor(self, cpu: int) -> Processor:
+    def processor(self, cpu: int) -> Processor:
+        """Add a CPU that was not seen before."""
         processor = self.processors[cpu] = Processor(cpu)
         return processor
 
@@ -250,7 +224,7 @@ class Machine:
         """Return the thread of an event, as the one that runs on its CPU."""
         thread = self.threads.get(tid) or self._thread(tid, ts)
         if thread.state != RUNNING:
-            self._runs(thread, self.processors.get(cpu) or self._processor(cpu), ts)
+            self._runs(thread, self.processors.get(cpu) or self.processor(cpu), ts)
         return thread
 
     def _runs(self, thread: Thread, processor: Processor, ts: int) -> None:
@@ -378,67 +352,6 @@ class Machine:
         if place is None:
             place = self._names[number] = self._texts.place(system_calls.name(number, machine="x86_64"))
         return place
-
-    # Interrupts, devices and packets.
-
-    def irq_enter(self, row: Row) -> None:
-        """Begin a hardware interrupt."""
-        ts, cpu, _, tid, number, _, _, text = row
-        processor = self.processors.get(cpu) or self._processor(cpu)
-        if tid > 0 and (processor.current is None or processor.current.tid != tid):
-            self.running(tid, ts, cpu)
-        processor.enter(ts, hard=True, number=number, name=self._texts[text] or f"irq {number}")
-
-    def irq_exit(self, row: Row) -> None:
-        """End a hardware interrupt."""
-        ts, cpu, _, _, _, _, _, _ = row
-        (self.processors.get(cpu) or self._processor(cpu)).leave(ts, hard=True)
-
-    def softirq_enter(self, row: Row) -> None:
-        """Begin a soft interrupt."""
-        ts, cpu, _, _, vector, _, _, _ = row
-        processor = self.processors.get(cpu) or self._processor(cpu)
-        processor.enter(ts, hard=False, number=vector, name=softirq(vector)[1])
-
-    def softirq_exit(self, row: Row) -> None:
-        """End a soft interrupt."""
-        ts, cpu, _, _, _, _, _, _ = row
-        (self.processors.get(cpu) or self._processor(cpu)).leave(ts, hard=False)
-
-    def timer_enter(self, row: Row) -> None:
-        """Note that a timer expires."""
-        _, cpu, _, _, _, _, _, _ = row
-        (self.processors.get(cpu) or self._processor(cpu)).timer = True
-
-    def timer_exit(self, row: Row) -> None:
-        """Note that the work of an expired timer is done."""
-        _, cpu, _, _, _, _, _, _ = row
-        (self.processors.get(cpu) or self._processor(cpu)).timer = False
-
-    def block_complete(self, row: Row) -> None:
-        """Note that a device has completed a request."""
-        _, cpu, _, _, device, _, _, text = row
-        processor = self.processors.get(cpu) or self._processor(cpu)
-        processor.completed = self._texts[text] or f"{device >> 20}:{device & 0xFFFFF}"
-
-    def net_send(self, row: Row) -> None:
-        """Follow a packet that leaves."""
-        ts, cpu, _, tid, packet, _, _, _ = row
-        processor = self.processors.get(cpu) or self._processor(cpu)
-        sender = self.threads.get(tid) if tid > 0 else processor.current
-        # Packets that an interrupt sends are not the work of the interrupted thread.
-        if sender is not None and all(inline for *_, inline in processor.nested):
-            self._packets[packet] = (sender, ts)
-            if len(self._packets) > MAX_PACKETS:
-                del self._packets[next(iter(self._packets))]
-
-    def net_receive(self, row: Row) -> None:
-        """Follow a packet that arrives."""
-        ts, cpu, _, _, packet, _, _, _ = row
-        processor = self.processors.get(cpu) or self._processor(cpu)
-        sent = self._packets.pop(packet, None)
-        if sent is not None and sent[1] <= ts and sent[0].machine != self.name:
-            processor.received = sent
 
     # Descriptors.
 

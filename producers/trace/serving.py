@@ -12,8 +12,8 @@ from laggard.producers.trace.threads import FOREVER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laggard.producers.trace.events import Texts
-    from laggard.producers.trace.machine import Machine, Row
+    from laggard.producers.trace.events import Row, Texts
+    from laggard.producers.trace.machine import Machine
     from laggard.producers.trace.threads import Thread
 
 EVENT_LOOP: Final = "event loop"

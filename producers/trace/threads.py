@@ -36,6 +36,15 @@ Interrupt = tuple[int, int, str]
 
 NO_CALL: Final = -1
 
+_KERNEL_NAMES: Final = (
+    *("kworker", "ksoftirqd", "migration/", "rcu_", "rcuog", "rcuop", "jbd2/", "kswapd", "kcompactd", "kthreadd"),
+    *("khugepaged", "irq/", "cpuhp/", "idle_inject/", "kdevtmpfs", "oom_reaper", "writeback"),
+)
+"""The beginnings of the names of kernel threads."""
+
+KTHREADD: Final = 2
+"""The thread that starts all kernel threads."""
+
 
 class Process:
     """The shared state of the threads of a process."""
@@ -112,6 +121,15 @@ class Thread:
 
     def __repr__(self) -> str:
         return f"Thread({self.name}[{self.tid}])"
+
+    def rename(self, text: int, name: str) -> None:
+        """Give it a name, which is at this place of the trace's texts."""
+        self.text = text
+        self.name = name
+        if self.tid == self.process.pid or not self.process.name:
+            self.process.name = name
+        if name.startswith(_KERNEL_NAMES):
+            self.kernel = True
 
     def close(self, ts: int, state: int, cpu: Processor | None, waker: Thread | None = None, what: str = "") -> None:
         """End the current segment with this state."""
