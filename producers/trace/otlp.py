@@ -11,8 +11,6 @@ import gzip
 import json
 import re
 import zlib
-from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 import zstandard
@@ -20,6 +18,7 @@ import zstandard
 from laggard.producers.system.redaction import redact
 from laggard.producers.trace.errors import TraceError
 from laggard.producers.trace.other_formats import BYTES, other_format
+from laggard.producers.trace.otlp_span import KINDS, Span, SpanKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,51 +41,6 @@ _SERVICE: Final = "service.name"
 _HOSTS: Final = ("host.name", "k8s.pod.name", "container.id", "host.id")
 _FIELD_ONE: Final = 0x0A
 _ERROR: Final = 2
-
-
-class SpanKind(IntEnum):
-    """The kinds of spans."""
-
-    UNSPECIFIED = 0
-    INTERNAL = 1
-    SERVER = 2
-    CLIENT = 3
-    PRODUCER = 4
-    CONSUMER = 5
-
-
-_KINDS: Final[dict[int | str, SpanKind]] = {
-    **{kind.value: kind for kind in SpanKind},
-    **{f"SPAN_KIND_{kind.name}": kind for kind in SpanKind},
-}
-
-
-@dataclass(slots=True, eq=False)
-class Span:
-    """An operation with its duration, and its parent.
-
-    Attributes:
-        trace: the id of its trace; `span` is its own id, `parent` that of its parent, empty for a root.
-        service: its service, on `host`.
-        begin_ns: the start since the Unix epoch; `end_ns` is the end.
-        attributes: the attributes, with numbers as text.
-        error: the reason for a failure; empty for success.
-        children: filled in by the code that builds a tree.
-
-    """
-
-    trace: str
-    span: str
-    parent: str
-    service: str
-    host: str
-    name: str
-    kind: SpanKind
-    begin_ns: int
-    end_ns: int
-    attributes: Mapping[str, str]
-    error: str = ""
-    children: list[Span] = field(default_factory=list)
 
 
 def spans_in(path: Path, told: Told) -> Iterator[Span]:
@@ -258,7 +212,7 @@ def _span_of_json(span: dict[str, Any], shared: Mapping[str, str]) -> Span:
         shared.get(_SERVICE) or "unknown_service",
         _host(shared),
         _plain(str(span.get("name", ""))[:LONGEST_VALUE]),
-        _KINDS.get(kind, SpanKind.UNSPECIFIED),
+        KINDS.get(kind, SpanKind.UNSPECIFIED),
         _time(span["startTimeUnixNano"]),
         _time(span["endTimeUnixNano"]),
         attributes,
@@ -370,7 +324,7 @@ def _span_of(span: Any, shared: Mapping[str, str]) -> Span:
         shared.get(_SERVICE) or "unknown_service",
         _host(shared),
         _plain(span.name[:LONGEST_VALUE]),
-        _KINDS.get(span.kind, SpanKind.UNSPECIFIED),
+        KINDS.get(span.kind, SpanKind.UNSPECIFIED),
         _time(span.start_time_unix_nano),
         _time(span.end_time_unix_nano),
         attributes,

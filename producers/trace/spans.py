@@ -21,15 +21,14 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import urlsplit
 
 from laggard.pipeline.records import Request, Segment, Spent
 from laggard.pipeline.records.limits import MAX_KEY, MAX_NAME, MAX_SEGMENTS, MAX_SYSCALLS, MAX_TS
 from laggard.pipeline.records.requests import bounded
-from laggard.producers.system.redaction import redact
-from laggard.producers.trace.otlp import Span, SpanKind, spans_in
+from laggard.producers.trace.otlp import spans_in
+from laggard.producers.trace.otlp_span import Span, SpanKind
 from laggard.producers.trace.problems import Told
-from laggard.producers.trace.steady import asked_for, steady
+from laggard.producers.trace.span_names import ENTRIES, asked, operation, target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,7 +49,6 @@ MAX_DONE: Final = 200_000
 
 _LONGEST_ID: Final = 64
 _LATEST_NS: Final = int(MAX_TS * 1e9)
-_ENTRIES: Final = (SpanKind.SERVER, SpanKind.CONSUMER)
 _CALLS: Final = {SpanKind.CLIENT: CLIENT, SpanKind.PRODUCER: PRODUCER}
 
 
@@ -173,14 +171,14 @@ def in_circles(known: Mapping[str, Span]) -> set[str]:
             members = list(chain.values())
             circle = members[members.index(at) :]
             # Preferably where a request came to a service.
-            cut.add(next((each for each in circle if each.kind in _ENTRIES), at).span)
+            cut.add(next((each for each in circle if each.kind in ENTRIES), at).span)
         done.update(chain)
     return cut
 
 
 def is_entry(span: Span, parent: Span | None) -> bool:
     """Return whether a request to a service begins with a span."""
-    if span.kind not in _ENTRIES:
+    if span.kind not in ENTRIES:
         return not span.parent
     return parent is None or parent.service != span.service or parent.kind in _CALLS
 
@@ -213,7 +211,7 @@ def request_of(entry: Span, *, orphan: bool = False) -> Request:
 
 def _is_own(parent: Span, child: Span) -> bool:
     """Return whether a service's span in another one adds detail: within a call only the call below it does."""
-    return child.kind not in _ENTRIES and (parent.kind not in _CALLS or child.kind in _CALLS)
+    return child.kind not in ENTRIES and (parent.kind not in _CALLS or child.kind in _CALLS)
 
 
 def pieces_of(entry: Span, followed: Callable[[Span, Span], bool]) -> list[Piece]:
@@ -319,7 +317,7 @@ def _peer(span: Span) -> str:
     if span.kind not in _CALLS:
         return ""
     for child in span.children:
-        if child.kind in _ENTRIES:
+        if child.kind in ENTRIES:
             return child.service[:MAX_NAME]
     return span.attributes.get("peer.service", "")[:MAX_NAME]
 
@@ -354,62 +352,3 @@ def _path(pieces: Sequence[Piece], entry: Span) -> tuple[tuple[str, ...], tuple[
 def _called(span: Span, entry: Span) -> str:
     elsewhere = span.host and span.host != entry.host
     return (f"{span.host}/{span.service}" if elsewhere else span.service)[:MAX_NAME]
-
-
-def asked(span: Span) -> str:
-    """Return the name of a request: by its route, otherwise by the name of its span."""
-    attributes = span.attributes
-    method = attributes.get("http.request.method") or attributes.get("http.method", "")
-    route = attributes.get("http.route", "")
-    if route:
-        return redact(f"{method} {route}".strip())
-    return asked_for(span.name)
-
-
-def operation(span: Span) -> str:
-    """Return a span's operation, without parts that differ each time: `SELECT shop.items`, `GET`, `Payments/Charge`.
-
-    A span without a name returns its kind.
-    """
-    attributes = span.attributes
-    get = attributes.get
-    if span.kind in _ENTRIES:
-        return asked(span)[:MAX_NAME] or span.kind.name.lower()
-    if "db.system.name" in attributes or "db.system" in attributes:
-        statement = get("db.query.text") or get("db.statement") or ""
-        verb = get("db.operation.name") or get("db.operation") or statement.partition(" ")[0].upper()
-        found = f"{verb} {get('db.collection.name') or get('db.sql.table') or ''}".strip()
-        if span.name.startswith(found):
-            found = ""  # by its convention the name has more detail: `SELECT shop.items`
-    elif "rpc.system" in attributes or "rpc.method" in attributes:
-        found = f"{get('rpc.service', '')}/{get('rpc.method', '')}".strip("/")
-    elif "messaging.system" in attributes:
-        found = get("messaging.operation.name") or get("messaging.operation.type") or get("messaging.operation") or ""
-    else:
-        method = get("http.request.method") or get("http.method") or ""
-        found = f"{method} {get('url.template') or ''}".strip()
-    return (redact(found) or asked_for(steady(span.name)))[:MAX_NAME] or span.kind.name.lower()
-
-
-def _netloc(url: str) -> str:
-    """Return the host and port of a URL; empty if invalid."""
-    try:
-        return urlsplit(url).netloc.rpartition("@")[2]
-    except ValueError:
-        return ""
-
-
-def target(span: Span) -> str:
-    """Return the target of a call: an address, a topic, a service, or the kind of database."""
-    get = span.attributes.get
-    topic = get("messaging.destination.name") or get("messaging.destination")
-    if topic:
-        return steady(topic)[:MAX_NAME]
-    names = ("server.address", "net.peer.name", "network.peer.address", "net.peer.ip", "net.sock.peer.addr")
-    address = next((found for name in names if (found := get(name))), "")
-    port = get("server.port") or get("net.peer.port") or get("network.peer.port") or get("net.sock.peer.port")
-    if not address:
-        address, port = _netloc(get("url.full") or get("http.url") or ""), None
-    if address:
-        return steady(f"{address}:{port}" if port else address)[:MAX_NAME]
-    return (get("rpc.service", "") or get("db.system.name", "") or get("db.system", ""))[:MAX_NAME]

@@ -13,8 +13,8 @@ import pytest
 
 from laggard.producers.trace import serving
 from laggard.producers.trace.analysis import Analysis
-from laggard.producers.trace.ctf.metadata import parse_metadata
 from laggard.producers.trace.ctf.streams import FOREVER_NS, unwrapped
+from laggard.producers.trace.ctf.tsdl import parse_metadata
 from laggard.producers.trace.errors import TraceError
 from laggard.producers.trace.events import Kind
 from laggard.producers.trace.reading import open_trace

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from laggard.pipeline.records import Decoder, Segment, Spent, encode
 from laggard.producers.trace import otlp
 from laggard.producers.trace.errors import TraceError
-from laggard.producers.trace.otlp import Span, SpanKind
+from laggard.producers.trace.otlp_span import Span, SpanKind
 from laggard.producers.trace.spans import Spans, is_entry, read_spans, request_of
 
 if TYPE_CHECKING:
