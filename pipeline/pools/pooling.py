@@ -51,7 +51,7 @@ class Members:
         self._pools = {pool: tuple(map(_read, said.split())) for pool, said in patterns.items()}
 
     def of(self, host: str, scope: str) -> Iterator[tuple[str, tuple[re.Pattern[str], ...]]]:
-        """Return the pools that may have members in a host's frames of a scope, with patterns for the names of processes."""
+        """Return the pools that may have members in such frames of a host, with patterns for the names of processes."""
         for pool, patterns in self._pools.items():
             found = [each for each in patterns if each.host.match(host) and (each.process is None) == (scope == "host")]
             if found:

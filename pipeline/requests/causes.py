@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.explaining.explain import printable, shortened
 from laggard.pipeline.explaining.units import readable
-from laggard.pipeline.requests.rules import CHANCE, Finding, troubles
 from laggard.pipeline.requests.spending import known, more_often, quoted, seconds, times
+from laggard.pipeline.requests.troubles import CHANCE, Finding, troubles
 from laggard.pipeline.requests.words import SPANS, SYSCALLS
 
 if TYPE_CHECKING:

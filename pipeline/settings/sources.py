@@ -344,7 +344,7 @@ class LogSource(Source):
         """Return the problems of its format or paths."""
         with _unheard():
             from laggard.producers.sources.access_log.parsers import parser_of  # noqa: PLC0415 - most have no sources
-            from laggard.producers.sources.access_log.tail import compressed  # noqa: PLC0415
+            from laggard.producers.sources.access_log.rotation import compressed  # noqa: PLC0415
 
         try:
             parser_of(self.format, self.fields, self.time_zone)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.pipeline.records import UNNUMBERED, Frame, RecordError, read_line
 from laggard.producers.sources.access_log.positions import Positions, load_positions, save_positions
-from laggard.producers.sources.access_log.tail import LONGEST_LINE, Tail, matching
+from laggard.producers.sources.access_log.rotation import LONGEST_LINE, matching
+from laggard.producers.sources.access_log.tail import Tail
 from laggard.producers.sources.performance import Taken, Trouble
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from laggard.pipeline.investigator.requests import Asked, OfService, RequestRow,
 from laggard.pipeline.requests.causes import cause
 from laggard.pipeline.requests.lanes import colors_of, label, ordered
 from laggard.pipeline.requests.report import apart_told
-from laggard.pipeline.requests.rules import CHANCE
 from laggard.pipeline.requests.text import traced
+from laggard.pipeline.requests.troubles import CHANCE
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:

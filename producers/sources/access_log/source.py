@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from laggard.producers.sources.access_log.intervals import EXACT, Intervals
 from laggard.producers.sources.access_log.positions import Positions, load_positions, save_positions
 from laggard.producers.sources.access_log.requests import TOLD
-from laggard.producers.sources.access_log.tail import Block, Tail, Tailed, compressed, matching
+from laggard.producers.sources.access_log.rotation import compressed, matching
+from laggard.producers.sources.access_log.tail import Block, Tail, Tailed
 from laggard.producers.sources.performance import Taken, Trouble, performance_frame
 
 if TYPE_CHECKING:

@@ -13,23 +13,28 @@ that were rotated away and compressed or deleted while no program followed them 
 from __future__ import annotations
 
 import fnmatch
-import glob
 import os
-import re
 import stat
 from collections import deque
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.producers.sources.access_log.positions import HEAD_BYTES, Identity, Position, digest
+from laggard.producers.sources.access_log.rotation import (
+    FLAGS,
+    LONGEST_LINE,
+    begins_as,
+    beside,
+    copies_of,
+    is_at,
+    last_line_end,
+    matching,
+    rotated,
+)
 from laggard.producers.sources.performance import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-LONGEST_LINE: Final = 256 << 10
-"""The longest line in bytes, with its end; longer ones are skipped. It is also the size of a read."""
 
 BUDGET_BYTES: Final = 4 << 20
 """The most bytes that one call reads, so that intervals are published during a long catch-up."""
@@ -40,10 +45,7 @@ LINGER_S: Final = 300.0
 MAX_FILES: Final = 256
 """The most files that are followed at once."""
 
-_REMEMBERED: Final = 64
-_COMPRESSED: Final = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".Z", ".zip")
-_ROTATION: Final = r"[.\-_]\d[\d.\-_T]*"
-_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # otherwise opening a named pipe would wait
+REMEMBERED: Final = 64
 
 
 class Block(NamedTuple):
@@ -194,10 +196,10 @@ class Tail:
 
     def _resume_one(self, position: Position) -> None:
         """Follow a file that was read before, whatever its name now, or a copy of its former content."""
-        paths = [position.path, *(entry.path for entry in _beside(position.path))]
-        own = [path for path in paths if _is(path, position)]
-        restored = [position.path] if position.head_bytes and _begins_as(position.path, position) else []
-        copies = [path for path in (*restored, *_copies(position)) if path not in own]
+        paths = [position.path, *(entry.path for entry in beside(position.path))]
+        own = [path for path in paths if is_at(path, position)]
+        restored = [position.path] if position.head_bytes and begins_as(position.path, position) else []
+        copies = [path for path in (*restored, *copies_of(position)) if path not in own]
         for path in (*own, *copies):
             file = self._open(path, position.offset, position.read, called=position.path)
             if file is None:
@@ -231,7 +233,7 @@ class Tail:
     def _take_rest(self, position: Position, truncated: Followed) -> None:
         """Read the rest of a truncated file from its copy."""
         pending, truncated.pending = truncated.pending, deque()
-        for path in _copies(position):
+        for path in copies_of(position):
             file = self._open(path, position.offset, called=position.path)
             if file is None:
                 continue
@@ -269,7 +271,7 @@ class Tail:
             file.close()  # its original may be truncated next; then the rest of the copy is read
             return True
         if begun_at_end:
-            file.offset = _last_line_end(file.descriptor)
+            file.offset = last_line_end(file.descriptor)
         for other in self.files:
             if other.path == name:
                 self._take_between(other, file)
@@ -282,7 +284,7 @@ class Tail:
         """Follow the files that had a file's name after it and before the present one."""
         begun = os.fstat(left.descriptor).st_mtime_ns
         between: list[tuple[int, Followed]] = []
-        for name in _rotated(left.path):
+        for name in rotated(left.path):
             file = self._open(name, 0, called=left.path)
             if file is None:
                 continue
@@ -303,7 +305,7 @@ class Tail:
     def _open(self, path: str, offset: int, seen: int = 0, called: str = "") -> Followed | None:
         """Open a file at an offset, under its own name or its former one; None if it is unreadable."""
         try:
-            descriptor = os.open(path, _FLAGS)
+            descriptor = os.open(path, FLAGS)
         except OSError as error:
             self._tell(path, f"cannot be read: {error.strerror}")
             return None
@@ -382,7 +384,7 @@ class Tail:
         elif not file.pending:
             self._forget(file)
             self._done[file.identity] = file.head
-            if len(self._done) > _REMEMBERED:
+            if len(self._done) > REMEMBERED:
                 self._done.pop(next(iter(self._done)))
 
     def _forget(self, file: Followed) -> None:
@@ -391,73 +393,3 @@ class Tail:
 
     def _tell(self, place: str, told: str, *, lasting: bool = True) -> None:
         self._troubles.append(Trouble(place, told, lasting))
-
-
-def compressed(name: str) -> bool:
-    """Return whether a file is compressed, by its name."""
-    return name.endswith(_COMPRESSED)
-
-
-def matching(path: str) -> Sequence[str]:
-    """Return the uncompressed files that match a pattern, or a name, whether it exists or not."""
-    names = sorted(glob.glob(path)) if glob.has_magic(path) else [path]  # noqa: PTH207 - names as they are given
-    return [name for name in names if not compressed(name)]
-
-
-def _beside(path: str) -> Iterator[os.DirEntry[str]]:
-    """Yield the other uncompressed files in the folder of a file."""
-    with suppress(OSError), os.scandir(Path(path).parent) as entries:
-        for entry in entries:
-            if entry.name != Path(path).name and not compressed(entry.name):
-                yield entry
-
-
-def _copies(position: Position) -> Iterator[str]:
-    """Yield files that begin like the one that was read, of those next to it whose names begin like its own.
-
-    Other files are not even opened: closing a file drops all locks of this process on it, and the embedded bus may be
-    next to a log.
-    """
-    named = Path(position.path).stem
-    for entry in _beside(position.path) if position.head_bytes else ():
-        if entry.name.startswith(named) and _begins_as(entry.path, position):
-            yield entry.path
-
-
-def _begins_as(path: str, position: Position) -> bool:
-    """Return whether a file has the known first bytes."""
-    try:
-        descriptor = os.open(path, _FLAGS)
-    except OSError:
-        return False
-    try:
-        head = os.pread(descriptor, position.head_bytes, 0) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return len(head) == position.head_bytes and digest(head) == position.head
-
-
-def _is(path: str, position: Position) -> bool:
-    """Return whether a file is the one that was read, whatever its name now."""
-    try:
-        now = Path(path).stat()
-    except OSError:
-        return False
-    return (now.st_dev, now.st_ino) == (position.device, position.inode) and _begins_as(path, position)
-
-
-def _rotated(path: str) -> Iterator[str]:
-    """Yield the names of a file after rotation by logrotate and others: `access.log.1`, `access.log-20261122`, etc."""
-    name, stem, extension = (re.escape(part) for part in (Path(path).name, Path(path).stem, Path(path).suffix))
-    rotated = re.compile(f"{name}{_ROTATION}|{stem}{_ROTATION}{extension}")
-    return (entry.path for entry in _beside(path) if rotated.fullmatch(entry.name))
-
-
-def _last_line_end(descriptor: int) -> int:
-    """Return the end of the last whole line of a file; the end of the file if a line is too long to find it."""
-    size = os.fstat(descriptor).st_size
-    begin = max(0, size - LONGEST_LINE)
-    found = os.pread(descriptor, LONGEST_LINE, begin).rfind(b"\n") + 1
-    return begin + found if found or not begin else size

@@ -12,7 +12,8 @@ import numpy as np
 
 from laggard.producers.diagnosis import system_calls
 from laggard.producers.trace.boundaries.markers import parse_marker
-from laggard.producers.trace.ctf.addresses import address, packed, packet_id
+from laggard.producers.trace.ctf.addresses import packet_id
+from laggard.producers.trace.ctf.arguments import Extra, accepted, connected, named
 from laggard.producers.trace.events import EVENT, NO_TEXT, Flags, Kind
 from laggard.producers.trace.steady import asked_for
 
@@ -79,13 +80,8 @@ _EXIT: Final = re.compile(
     r"(?:(?:compat_)?syscall_exit_|syscalls:sys_exit_)(?P<call>\w+)|(?P<raw>raw_syscalls:sys_exit|exit_syscall)"
 )
 _VECTOR: Final = re.compile(r"(?:irq_vectors:|x86_irq_vectors_)(?P<name>\w+)_(?P<edge>entry|exit)")
-_PATHS: Final = ("filename", "pathname", "path", "oldname", "name")
-"""The arguments of system calls that are paths; of two paths, the first."""
 
 _OPENS: Final = frozenset(["open", "openat", "openat2", "creat"])
-
-Extra = tuple["NDArray[np.bool_]", "NDArray[np.void]"]
-"""Additional events: a mask of the events that they belong to, and the events."""
 
 Rule = Callable[["Translation", "Columns", "NDArray[np.void]"], "Sequence[Extra]"]
 """Fills in the kind and the columns of events of one class; events without a kind are skipped."""
@@ -306,67 +302,15 @@ def _call(kind: Kind, call: str) -> Rule:
         rows["text"] = columns.table.place(call)
         if kind is Kind.SYSCALL_EXIT:
             _fill(rows, "b", columns.integers("ret"))
-            return _accepted(columns, rows) if call in ("accept", "accept4") else ()
+            return accepted(columns, rows) if call in ("accept", "accept4") else ()
         own = [name for name in columns.fields() if not name.startswith(("common_", "_", "perf_"))][:2]
         for column, name in zip("bc", own, strict=False):
             _fill(rows, column, columns.integers(name))
         if call == "connect":
-            return _connected(columns, rows)
-        return _named(columns, rows, opens=call in _OPENS)
+            return connected(columns, rows)
+        return named(columns, rows, opens=call in _OPENS)
 
     return rule
-
-
-def _named(columns: Columns, rows: NDArray[np.void], *, opens: bool) -> Sequence[Extra]:
-    """Return the path argument of a call; if the call opens it, also for the descriptor that it returns."""
-    paths = columns.texts(*_PATHS)
-    if paths is None:
-        return ()
-    every = np.ones(len(rows), np.bool_)
-    path = rows.copy()
-    path["kind"], path["text"] = Kind.PATH, paths
-    path["a"] = path["b"] = path["c"] = 0
-    if not opens:
-        return [(every, path)]
-    opened = path.copy()
-    opened["kind"], opened["a"] = Kind.OPENED, -1
-    return [(every, path), (every, opened)]
-
-
-def _addresses(columns: Columns, port: str, *, hidden: bool) -> NDArray[np.int32] | None:
-    walked, ports = columns.walked(), columns.integers(port)
-    if not walked or ports is None:
-        return None
-    places = []
-    for fields, number in zip(walked, ports.tolist(), strict=True):
-        where = packed(fields.get("v4addr")) or packed(fields.get("v6addr"))
-        text = address(where, "*" if hidden else number & 0xFFFF)
-        places.append(columns.table.place(text) if text else NO_TEXT)
-    return np.array(places, np.int32)
-
-
-def _connected(columns: Columns, rows: NDArray[np.void]) -> Sequence[Extra]:
-    """Return the address that the descriptor leads to."""
-    places = _addresses(columns, "dport", hidden=False)
-    if places is None:
-        return ()
-    extra = rows.copy()
-    extra["kind"], extra["text"] = Kind.OPENED, places
-    extra["a"], extra["b"], extra["c"] = rows["b"], 0, 0
-    known = places != NO_TEXT
-    return [(known, extra[known])]
-
-
-def _accepted(columns: Columns, rows: NDArray[np.void]) -> Sequence[Extra]:
-    """Return the remote address of the new connection, without its port, which differs each time."""
-    places = _addresses(columns, "sport", hidden=True)
-    if places is None:
-        return ()
-    extra = rows.copy()
-    extra["kind"], extra["text"] = Kind.OPENED, places
-    extra["a"], extra["b"], extra["c"] = rows["b"], 0, 0
-    known = (places != NO_TEXT) & (rows["b"] >= 0)
-    return [(known, extra[known])]
 
 
 def _raw_call(kind: Kind) -> Rule:

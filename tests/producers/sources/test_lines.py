@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.producers.sources.access_log.tail import LONGEST_LINE
+from laggard.producers.sources.access_log.rotation import LONGEST_LINE
 from laggard.producers.sources.lines import BUDGET_BYTES, JsonLines
 
 if TYPE_CHECKING:
