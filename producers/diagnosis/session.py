@@ -7,17 +7,16 @@ import math
 import os
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.records.diagnosis import Diagnosis, Location
+from laggard.pipeline.records.diagnosis import Diagnosis
 from laggard.producers.diagnosis.account import Account
-from laggard.producers.diagnosis.addresses import CACHED, AddressSpace
 from laggard.producers.diagnosis.aside import Aside
 from laggard.producers.diagnosis.bounds import Limits
+from laggard.producers.diagnosis.functions import Functions
 from laggard.producers.diagnosis.parsers import parse_namespace_ids, parse_user_id
 from laggard.producers.diagnosis.profiling import Profiling, chosen
-from laggard.producers.diagnosis.symbols import SymbolFiles
+from laggard.producers.diagnosis.program import DELETED, bits_of, program_of
 from laggard.producers.diagnosis.threads import Threads
-from laggard.producers.diagnosis.unwinding import Unwinder
-from laggard.producers.diagnosis.use import PhaseRecord, phases
+from laggard.producers.diagnosis.use import PhaseRecord, beyond, phases
 from laggard.producers.system import foreign
 from laggard.producers.system.clock import Clock, Timeline
 from laggard.producers.system.foreign import content
@@ -26,19 +25,16 @@ from laggard.producers.system.open_files import BUFFER, OUT_OF_DESCRIPTORS
 from laggard.producers.system.proc import PF_KTHREAD, ProcError, parse_stat, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from laggard.pipeline.records.diagnosis import Phase, Progress
+    from laggard.pipeline.records.diagnosis import Progress
     from laggard.producers.diagnosis.bounds import Budget
     from laggard.producers.diagnosis.contract import Sample
-    from laggard.producers.diagnosis.parsers import Blocked
     from laggard.producers.diagnosis.target import Target
     from laggard.producers.diagnosis.threads import Thread
 
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2  # its multiples modulo 1 are spread evenly
 _LONGEST_NOTE = 500
-_DELETED = " (deleted)"
-_SLACK = 0.005  # of all CPUs: a smaller excess is not noted
 _BLIND_S = 3.0  # a profiler that has run for this time without samples of the busiest thread is replaced
 _BLIND_CPU_S = 0.5  # ... if that thread has used more CPU time than this
 
@@ -120,9 +116,8 @@ class Session:
         self._directory = self._stat = -1
         self._comm, self._program = b"", ""
         self._threads: Threads | None = None
-        self._symbols = SymbolFiles()
-        self._see(target.pid)
-        self._locations: dict[int, Location] = {}
+        self._functions = Functions(target.pid, self._aside, self._clock, root)
+        self._profiling = Profiling(target.pid, self._methods, self._aside, told=self._asked)
         self._closed = False
         self._account = Account(budget, self._clock, self._others_s)
         with self._account.counted():
@@ -175,8 +170,8 @@ class Session:
             found = phases(self._phases, self._limits.size_bytes)
         target = self.target
         id_, host, reason, value, threshold = self._said
-        notes = [*self._notes.values(), *self._space.notes, *self._symbols.notes, *self._profiling.notes]
-        notes += _beyond(found, os.cpu_count() or 1)
+        notes = [*self._notes.values(), *self._functions.notes, *self._profiling.notes]
+        notes += beyond(found, os.cpu_count() or 1)
         if self.ended:
             notes.insert(0, f"looked until {self.ended}")
         return Diagnosis(
@@ -245,16 +240,15 @@ class Session:
             kernel,
             self._budget.files,
             limit=self._limits.threads,
-            locate=self._locate,
-            callers=self._callers,
+            locate=self._functions.locate,
+            callers=self._functions.callers,
             bits=bits,
         )
 
     def _see(self, pid: int) -> None:
         """Use the memory of this process or thread, and let profilers sample it."""
+        self._functions.see(pid)
         self._profiling = Profiling(pid, self._methods, self._aside, told=self._asked)
-        self._space = AddressSpace(pid, root=self._root, clock=self._clock, files=self._symbols)
-        self._unwinder = Unwinder(f"{self._root}/{pid}", self._space)
 
     def _survey(self, path: str) -> int:
         """Note unusual properties, and return the word size of its program."""
@@ -263,14 +257,14 @@ class Session:
             self._notes["namespace"] = (
                 f"in its own pid namespace its pid is {inner[-1]}; here those of the host are told"
             )
-        self._program = program = _program(path)
-        if program.endswith(_DELETED):
+        self._program = program = program_of(path)
+        if program.endswith(DELETED):
             self._notes["deleted"] = (
-                f"its program {printable(program.removesuffix(_DELETED))} was deleted or replaced since it began: names"
+                f"its program {printable(program.removesuffix(DELETED))} was deleted or replaced since it began: names"
                 " are those of what it still runs"
             )
         try:
-            return self._aside.ask(lambda: _bits(path))
+            return self._aside.ask(lambda: bits_of(path))
         except OSError:  # TimeoutError, too
             return 64
 
@@ -312,8 +306,8 @@ class Session:
             return []
         if stat.comm != self._comm:  # a new name, perhaps of a new program
             self._comm = stat.comm
-            program = _program(f"/proc/self/fd/{self._directory}")
-            if program and program.removesuffix(_DELETED) != self._program.removesuffix(_DELETED):
+            program = program_of(f"/proc/self/fd/{self._directory}")
+            if program and program.removesuffix(DELETED) != self._program.removesuffix(DELETED):
                 self._end(f"it began to run another program, {printable(program)}")
                 return []
         looked, ended = threads.look()
@@ -351,39 +345,6 @@ class Session:
         for sample in samples:
             phase = next((phase for phase in reversed(self._phases) if phase.begin_ts <= sample.ts), self._phases[0])
             phase.add_sample(sample, threads.last_look(sample.tid))
-
-    def _locate(self, address: int) -> Location:
-        found = self._locations.get(address)
-        if found is None:
-            try:
-                found = self._aside.ask(lambda: self._space.locate(address))
-            except TimeoutError:
-                self._notes["maps"] = (
-                    "some functions have no names: what it has mapped could not be read in time, as if its memory or a"
-                    " file system of it were locked"
-                )
-                return Location(offset=address)
-            except (OSError, ProcError) as error:
-                self._notes["maps"] = f"some functions have no names: {error}"
-                return Location(offset=address)
-            if found is None:  # in no known mapping: the mappings are read again after a while
-                return Location(offset=address)
-            if len(self._locations) >= CACHED:
-                self._locations.clear()
-            self._locations[address] = found
-        return found
-
-    def _callers(self, blocked: Blocked) -> Sequence[Location]:
-        try:
-            return self._aside.ask(lambda: self._unwinder.callers(blocked))
-        except TimeoutError:
-            self._notes["stacks"] = (
-                "some callers of blocked functions are not told: a stack could not be read in time, as if it was paged"
-                " out or the process's memory was locked"
-            )
-        except (OSError, ProcError):
-            pass  # without access to its memory, its functions have no names either
-        return ()
 
     def _note(self, state: bytes, threads: Threads) -> None:
         """Note the present gaps in the results."""
@@ -429,38 +390,9 @@ class Session:
             if descriptor >= 0:
                 os.close(descriptor)
         self._directory = self._stat = -1
-        self._aside.tell(self._symbols.close)
+        self._functions.close()
         self._aside.close()
 
     def _others_s(self) -> tuple[float, float]:
         """Return the CPU time of other threads and processes for it, in seconds, and the part of that for profilers."""
         return self._aside.cpu_s + self._profiling.children_s, self._profiling.cpu_s
-
-
-def _beyond(found: Sequence[Phase], cpus: int) -> Iterator[str]:
-    """Yield a note, with the reason, for each phase that used more than these CPUs have."""
-    for phase in found:
-        length_s = phase.end_ts - phase.begin_ts
-        used_s = sum(thread.user_s + thread.system_s for thread in phase.threads)
-        if used_s > cpus * length_s * (1.0 + _SLACK) and length_s > 0.0:
-            yield (
-                f"{100.0 * used_s / length_s:.0f} % of one core in {length_s:.2g} s is more than there is ({cpus}"
-                " CPUs): the kernel tells CPU time as of its last tick, and threads are not all asked at one moment"
-            )
-
-
-def _program(path: str) -> str:
-    """Return the program of a process, as the kernel shows it; empty without permission."""
-    try:
-        return foreign.link(f"{path}/exe")
-    except OSError:
-        return ""
-
-
-def _bits(path: str) -> int:
-    """Return whether a process's program has 32 or 64 bits, by the class in its ELF header."""
-    descriptor = foreign.program(path)
-    try:
-        return 32 if os.pread(descriptor, 5, 0) == b"\x7fELF\x01" else 64
-    finally:
-        os.close(descriptor)

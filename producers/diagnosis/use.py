@@ -11,7 +11,7 @@ from laggard.producers.diagnosis.symbols import KERNEL
 from laggard.producers.diagnosis.threads import Look
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from laggard.producers.diagnosis.contract import Sample
     from laggard.producers.diagnosis.threads import Thread
@@ -56,6 +56,9 @@ def _is_stub(location: Location) -> bool:
     if not location.function:
         return file.startswith(_LIBRARIES)
     return location.function in _STUBS or file == "threading.py"
+
+
+_SLACK = 0.005  # of all CPUs: a smaller excess is not noted
 
 
 class ThreadRecord:
@@ -285,3 +288,15 @@ def phases(records: Sequence[PhaseRecord], size_bytes: int) -> tuple[Phase, ...]
         left -= size
         found.append(phase)
     return tuple(found)
+
+
+def beyond(found: Sequence[Phase], cpus: int) -> Iterator[str]:
+    """Yield a note, with the reason, for each phase that used more than these CPUs have."""
+    for phase in found:
+        length_s = phase.end_ts - phase.begin_ts
+        used_s = sum(thread.user_s + thread.system_s for thread in phase.threads)
+        if used_s > cpus * length_s * (1.0 + _SLACK) and length_s > 0.0:
+            yield (
+                f"{100.0 * used_s / length_s:.0f} % of one core in {length_s:.2g} s is more than there is ({cpus}"
+                " CPUs): the kernel tells CPU time as of its last tick, and threads are not all asked at one moment"
+            )

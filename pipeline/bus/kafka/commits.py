@@ -18,7 +18,7 @@ from laggard.pipeline.bus.kafka.errors import Displaced, Unresolved, location
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from laggard.pipeline.bus import Partition
+    from laggard.pipeline.bus import Commit, Partition
     from laggard.pipeline.bus.kafka.admin import Admin
     from laggard.pipeline.bus.kafka.client import Client, Membership, Transactions
     from laggard.pipeline.bus.kafka.options import KafkaOptions
@@ -142,3 +142,10 @@ class Commits:
         """Close everything."""
         with suppress(Exception):
             self._drop()
+
+
+def is_rest(commit: Commit, ended: Commit) -> bool:
+    """Return whether this is the commit that has ended, or the rest of it after some of its partitions were lost."""
+    if not commit.offsets:
+        return commit == ended
+    return commit.offsets.items() <= ended.offsets.items()

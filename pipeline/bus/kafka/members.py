@@ -7,19 +7,18 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import BusError, BusUnavailable, Commit, Fenced, Polled, Subscription
-from laggard.pipeline.bus.kafka import snapshots as chunks
 from laggard.pipeline.bus.kafka.admin import SETTLING_S
 from laggard.pipeline.bus.kafka.claims import settled_offsets
-from laggard.pipeline.bus.kafka.commits import Commits
+from laggard.pipeline.bus.kafka.commits import Commits, is_rest
 from laggard.pipeline.bus.kafka.errors import Displaced, Expelled, Outdated, location, named
+from laggard.pipeline.bus.kafka.snapshots import Chunks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from laggard.pipeline.bus import Incoming, Partition, Snapshot
+    from laggard.pipeline.bus import Incoming, Partition
     from laggard.pipeline.bus.kafka.bus import KafkaBus
     from laggard.pipeline.bus.kafka.client import Membership
-    from laggard.pipeline.bus.kafka.wire import Raw
 
 SETTLE_S: Final = 30.0
 """The time without an assignment after which a group does not settle without help, in seconds."""
@@ -70,7 +69,7 @@ class KafkaSubscription(Subscription):
         self._revoked: set[Partition] = set()  # not reported yet
         self._assigned: set[Partition] = set()
         self._held: list[Incoming] = []  # came together with changes
-        self._chunks: dict[tuple[Partition, str, str], int] = {}  # of snapshots with more than one
+        self._snapshots = Chunks(options.prefix, bus.partitions)
         self._ended: Commit | None = None  # was committed, which was found out after it had raised
         self._trying: Commit | None = None
         self._heard_at = time.monotonic()
@@ -144,7 +143,7 @@ class KafkaSubscription(Subscription):
         self._revoked.clear()
         self._assigned.clear()
         self._mine = self._mine - revoked | assigned
-        self._chunks = {place: count for place, count in self._chunks.items() if place[0] not in revoked}
+        self._snapshots.forget(revoked)
         for partition in revoked | assigned:
             self._paused.discard(partition)
             self._wanted.pop(partition, None)
@@ -264,11 +263,11 @@ class KafkaSubscription(Subscription):
                     f"{location(self._options)}: group {self._group}: cannot commit {named([partition])}: it is of no "
                     "topic of this member"
                 )
-        records = self._bus.pack(commit.outputs) + self._pack(commit.snapshots)
+        records = self._bus.pack(commit.outputs) + self._snapshots.pack(commit.snapshots)
         self._settle()
         if self._ended is not None:
             ended, self._ended = self._ended, None
-            if _same(commit, ended):
+            if is_rest(commit, ended):
                 return
         deadline = time.monotonic() + COMMIT_S
         while True:
@@ -306,12 +305,7 @@ class KafkaSubscription(Subscription):
     def _committed(self, commit: Commit, offsets: dict[Partition, int]) -> None:
         self._heard_at = time.monotonic()
         self._offsets |= {partition: offset for partition, offset in offsets.items() if partition in self._mine}
-        for snapshot in commit.snapshots:
-            # A single chunk has no others to delete later.
-            if (count := chunks.chunk_count(snapshot)) > 1:
-                self._chunks[_place(snapshot)] = count
-            else:
-                self._chunks.pop(_place(snapshot), None)
+        self._snapshots.committed(commit.snapshots)
 
     def _check_held(self, touched: set[Partition]) -> None:
         """Raise Fenced for partitions that this member does not have, or lost in between."""
@@ -382,15 +376,6 @@ class KafkaSubscription(Subscription):
             self._ended = trying
             self._committed(trying, dict(trying.offsets))
 
-    def _pack(self, snapshots: Sequence[Snapshot]) -> list[Raw]:
-        packed: list[Raw] = []
-        for snapshot in snapshots:
-            topic = chunks.topic_of(self._options.prefix, snapshot.operator)
-            partition = chunks.partition_of(snapshot.partition, len(self._bus.partitions(topic)))
-            before = self._chunks.get(_place(snapshot), 0)
-            packed += chunks.records(snapshot, topic, partition, before=before)
-        return packed
-
     # Leaving.
 
     def _check_open(self, what: str) -> None:
@@ -411,14 +396,3 @@ class KafkaSubscription(Subscription):
         self._left = True
         self._commits.close()
         self._member.close()
-
-
-def _place(snapshot: Snapshot) -> tuple[Partition, str, str]:
-    return snapshot.partition, snapshot.operator, snapshot.key
-
-
-def _same(commit: Commit, ended: Commit) -> bool:
-    """Return whether this is the commit that has ended, or the rest of it after some of its partitions were lost."""
-    if not commit.offsets:
-        return commit == ended
-    return commit.offsets.items() <= ended.offsets.items()

@@ -14,7 +14,7 @@ from laggard.pipeline.bus import SNAPSHOTS, Partition, Snapshot
 from laggard.pipeline.bus.kafka.wire import DEFAULT_BYTES, Raw, key_bytes, milliseconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from laggard.pipeline.bus import Incoming
 
@@ -79,6 +79,47 @@ def records(
         for at in range(count)
     ]
     return chunks + [Raw(topic, partition, b"%s%d" % (stem, at), None, ts_ms, []) for at in range(count, before)]
+
+
+class Chunks:
+    """The snapshots that one member commits, and the number of their chunks.
+
+    Args:
+        prefix: the prefix of the names of topics.
+        partitions: returns the partitions of a topic.
+
+    """
+
+    def __init__(self, prefix: str, partitions: Callable[[str], Sequence[Partition]]) -> None:
+        self._prefix = prefix
+        self._partitions = partitions
+        self._counts: dict[tuple[Partition, str, str], int] = {}  # of snapshots with more than one
+
+    def pack(self, snapshots: Sequence[Snapshot]) -> list[Raw]:
+        """Return them as records. Raises BusError for a time or a key that cannot be sent."""
+        packed: list[Raw] = []
+        for snapshot in snapshots:
+            topic = topic_of(self._prefix, snapshot.operator)
+            partition = partition_of(snapshot.partition, len(self._partitions(topic)))
+            packed += records(snapshot, topic, partition, before=self._counts.get(_place(snapshot), 0))
+        return packed
+
+    def committed(self, snapshots: Sequence[Snapshot]) -> None:
+        """Note that these were committed."""
+        for snapshot in snapshots:
+            # A single chunk has no others to delete later.
+            if (count := chunk_count(snapshot)) > 1:
+                self._counts[_place(snapshot)] = count
+            else:
+                self._counts.pop(_place(snapshot), None)
+
+    def forget(self, partitions: Collection[Partition]) -> None:
+        """Forget the snapshots of partitions that are lost."""
+        self._counts = {place: count for place, count in self._counts.items() if place[0] not in partitions}
+
+
+def _place(snapshot: Snapshot) -> tuple[Partition, str, str]:
+    return snapshot.partition, snapshot.operator, snapshot.key
 
 
 class _Version(NamedTuple):

@@ -21,9 +21,10 @@ from laggard.producers.diagnosis import profiling
 from laggard.producers.diagnosis.aside import Aside
 from laggard.producers.diagnosis.bounds import Budget, Limits
 from laggard.producers.diagnosis.contract import Sample
-from laggard.producers.diagnosis.session import Session, _beyond
+from laggard.producers.diagnosis.session import Session
 from laggard.producers.diagnosis.symbols import kernel_symbols
 from laggard.producers.diagnosis.target import TargetError, find
+from laggard.producers.diagnosis.use import beyond
 from laggard.producers.system.clock import Clock
 from laggard.producers.system.kernel import cpu_clock
 from tests.misbehaving.programs import burning_java, burning_python, compiled, in_own_pid_namespace, misbehaving
@@ -382,7 +383,7 @@ def test_a_phase_ends_when_its_threads_were_looked_at_however_late_that_is(monke
 def test_more_than_there_is_is_told_to_be():
     thread = ThreadUse(7, "hog", Location(), 0.0, 0.5, 1.0, 0.07, 5, ())
     phase = Phase(False, 0.0, 0.5, 5, (thread,))
-    (note,) = _beyond([phase, replace(phase, end_ts=0.6), replace(phase, end_ts=0.0)], cpus=2)
+    (note,) = beyond([phase, replace(phase, end_ts=0.6), replace(phase, end_ts=0.0)], cpus=2)
     assert note.startswith(
         "214 % of one core in 0.5 s is more than there is (2 CPUs): the kernel tells CPU time as of "
     )
