@@ -1,4 +1,4 @@
-"""The command line: a group whose commands are imported when they are called, so that each starts fast."""
+"""The command line: a group that imports a command only when it is called, so that each starts fast."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ COMMANDS = {
     "reset": ("laggard.pipeline.cli.reset", "Let an operator forget what it has learned, and learn it anew."),
     "doctor": ("laggard.pipeline.cli.doctor", "Check configuration, permissions, disk, clock and bus."),
 }
-"""Name of a command: the module whose attribute of the same name it is, and its line in the help."""
+"""The commands by name: the module that has the command as an attribute of that name, and its line in the help."""
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name and imports one when it is called."""
+    """A group that imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """The names, in the order in which a newcomer needs them."""
+        """Return the names, in the order in which a newcomer needs them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import the command."""
+        """Import the command; None if there is none of this name."""
         if cmd_name not in COMMANDS:
             return None
         command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
@@ -65,7 +65,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggest the command that a misspelt one may have meant."""
+        """Find the command. Suggest one for a misspelled name, and reject settings before a command without any."""
         if args[0] not in COMMANDS and (close := difflib.get_close_matches(args[0], COMMANDS, n=1)):
             ctx.fail(f"No such command {args[0]!r}; did you mean {close[0]!r}?")
         name, command, rest = super().resolve_command(ctx, args)
@@ -79,7 +79,7 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Say what exit codes mean and how to get completion."""
+        """List the exit codes, and how to get completion."""
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code), meaning) for code, meaning in MEANINGS.items()])
         with formatter.section("Completion"):
@@ -90,19 +90,19 @@ class LazyGroup(click.Group):
 @click.version_option(package_name="laggard", message="laggard %(version)s")
 @settings_options
 def laggard() -> None:
-    """Find what is slow on machines, and what is to blame.
+    """Find what is slow on machines, and the culprits.
 
-    Start with `laggard up`; a minute later, ask `laggard why`.
+    Start with `laggard up`; a minute later, run `laggard why`.
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and exit; an error is one line, and its traceback is there with `--debug`."""
+    """Run the command line and exit. Errors are printed without a traceback, unless with `--debug`."""
     sys.exit(run(arguments))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; gives the exit code."""
+    """Run the command line, and return the exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     # Matrices here are small: threads of the linear algebra would only wait for each other, at ten times the cost.
@@ -117,7 +117,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(error: Exception) -> int:
-    """Say in a line what went wrong; gives the exit code."""
+    """Print an error without its traceback, and return the exit code."""
     from laggard.pipeline.bus import BusError, BusUnavailable  # noqa: PLC0415 - only when something went wrong
 
     lines: tuple[str, ...] = (str(error).partition("\n")[0],)
@@ -135,7 +135,7 @@ def _report(error: Exception) -> int:
         case BusError():
             code = UNAVAILABLE if isinstance(error, BusUnavailable) else FAILED
         case BrokenPipeError():
-            # Whoever read the output has gone; the interpreter's own flush at the end must not say so again.
+            # The reader of the output has closed it. The interpreter's flush at exit must not report that again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             lines = ()
         case _:

@@ -1,4 +1,4 @@
-"""`python -m laggard.pipeline.cli`: how the supervisor starts the parts."""
+"""`python -m laggard.pipeline.cli`: the command by which the supervisor starts the parts."""
 
 from laggard.pipeline.cli import main
 

@@ -1,4 +1,4 @@
-"""What the exit code of a command says."""
+"""The exit codes of commands, and the error that carries one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEANINGS = {
 
 
 class CommandError(click.ClickException):
-    """A command could not do its work: one line for the person, and the code that says which kind of failure it is."""
+    """A failed command: one line for the user, and the exit code for the kind of failure."""
 
     def __init__(self, message: str, exit_code: int = FAILED) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""A command that shows something, and has commands below it."""
+"""A group of commands with a default command, `show`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import click
 
 
 class ShowGroup(click.Group):
-    """What is no command of it is what `show` is asked: `laggard models shop` is `laggard models show shop`."""
+    """A group whose default command is `show`: `laggard models shop` is `laggard models show shop`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Without any, `show` is meant."""
+        """Read the arguments; without any, run `show`."""
         return super().parse_args(ctx, args or ["show"])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command and what it is given."""
+        """Return the command and its arguments: `show` if the first argument names no command."""
         return super().resolve_command(ctx, args if args[0] in self.commands else ["show", *args])

@@ -1,4 +1,4 @@
-"""The sources of performance that the settings ask for, in words."""
+"""The configured sources of performance and pool members, in words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def told_of(keys: Iterable[tuple[KeyedBy, str]]) -> str:
 
 
 def check_supervised(settings: Settings) -> None:
-    """Raise `CommandError` for a source that only a measure of its own can read."""
+    """Raise `CommandError` for a source on standard input, which only `laggard measure` on its own can read."""
     for source in settings.sources:
         if isinstance(source, LinesSource) and source.path == STANDARD_INPUT:
             command = to_type(settings, "measure")

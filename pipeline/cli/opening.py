@@ -1,4 +1,4 @@
-"""From the settings to an open bus with its topics."""
+"""The bus of the settings and its topics, opened."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def opened_bus(settings: Settings) -> Bus:
     """Open the bus.
 
-    Raises what `open_bus` does, and `SettingError` for settings of Kafka that do not fit together.
+    Raises what `open_bus` does, and `SettingError` for inconsistent settings of Kafka.
     """
     bus = settings[BusSettings]
     return open_bus(
@@ -33,9 +33,9 @@ def opened_bus(settings: Settings) -> Bus:
 
 
 def bus_of(settings: Settings) -> Bus:
-    """Open the bus, and create what is missing of the embedded one and its topics. Raises what `opened_bus` does.
+    """Open the bus, and create an embedded bus or its topics if they are missing. Raises what `opened_bus` does.
 
-    On Kafka `laggard topics create` makes topics: it decides on partitions, and needs rights that nobody else needs.
+    On Kafka `laggard topics create` creates topics: it decides on partitions, and needs rights that no other part does.
     """
     bus = opened_bus(settings)
     if not is_kafka(settings[BusSettings].location):
@@ -44,13 +44,13 @@ def bus_of(settings: Settings) -> Bus:
 
 
 def existing_bus(settings: Settings) -> Bus:
-    """Open a bus to ask it something. Raises `CommandError` where nothing has ever been recorded."""
+    """Open a bus for queries. Raises what `check_existing` and `bus_of` do."""
     check_existing(settings)
     return bus_of(settings)
 
 
 def check_existing(settings: Settings) -> None:
-    """Raise `CommandError` where nothing has ever been recorded, or this user may not see whether there was."""
+    """Raise `CommandError` if an embedded bus does not exist, or this user may not see whether it does."""
     location = settings[BusSettings].location
     if "://" in location:
         return
@@ -63,5 +63,5 @@ def check_existing(settings: Settings) -> None:
 
 
 def topics_of(settings: Settings) -> Topics:
-    """The topics under the configured prefix."""
+    """Return the topics under the configured prefix."""
     return Topics(settings[TopicsSettings].prefix)

@@ -1,4 +1,4 @@
-"""The options that commands share, and how one command names another for a person to type."""
+"""Options that commands share, and command lines of other commands for a person to type."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 PROGRAM_VARIABLE = "_LAGGARD_PROGRAM"
-"""What a person typed to get here, where that is not `laggard`; set by `deploy/laggard`."""
+"""The variable with the command that a person typed, if that is not `laggard`; `deploy/laggard` sets it."""
 
 _GIVEN = "laggard.given"
 _REACHING = ("kafka.", "topics.prefix")  # without these another command does not find the same records
 
 
 def seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:  # noqa: ARG001
-    """Callback of an option that takes a duration such as `60s` or `5m`."""
+    """Return the seconds of an option's duration, such as `60s` or `5m`: a callback for click."""
     if value is None:
         return None
     try:
@@ -49,11 +49,11 @@ def seconds(context: click.Context, parameter: click.Parameter, value: str | Non
 duration_option = click.option(
     "--duration", "duration_s", metavar="DURATION", callback=seconds, help="Stop after this time.  [default: never]"
 )
-"""Of a command that runs until it is stopped: its argument `duration_s`, None for ever."""
+"""The option of commands that run until they are stopped. Its argument is `duration_s`; None for no limit."""
 
 
 def past_moment(at: str | None, now: float) -> float | None:
-    """The moment that `--at` names, None where it was not given. Refuses one that is still to come."""
+    """Return the moment of `--at`; None without it. Raises `CommandError` for a moment in the future."""
     if at is None:
         return None
     try:
@@ -68,7 +68,7 @@ def past_moment(at: str | None, now: float) -> float | None:
 def setting_flag(
     flag: str, setting: Setting[Any], metavar: str, description: str
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """An option that is a shorter way to write `--set NAME=VALUE`; used below `with_settings`."""
+    """Return an option that is short for `--set NAME=VALUE`; used below `with_settings`."""
 
     def remember(_: click.Context, __: click.Parameter, value: str | None) -> None:
         if value is not None:
@@ -78,14 +78,14 @@ def setting_flag(
 
 
 def give(setting: Setting[Any], value: str, flag: str) -> None:
-    """Let an option of the command say what a setting is, as `setting_flag` does."""
+    """Set a setting by an option of the command, as `setting_flag` does."""
     click.get_current_context().meta.setdefault(_GIVEN, []).append(Given(setting.name, value, flag))
 
 
 def settings_options(command: Callable[P, R]) -> Callable[P, R]:
-    """The options `--config`, `--bus`, `--set` and `--debug`, for `given_settings` to read.
+    """Add the options `--config`, `--bus`, `--set` and `--debug`, for `given_settings` to read.
 
-    They may stand before the command's name and behind it; where both say something, what stands behind it holds.
+    They may stand before and after the command's name. If both set the same, the later one wins.
     """
 
     def remember(context: click.Context, parameter: click.Parameter, value: object) -> None:
@@ -128,18 +128,18 @@ def settings_options(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def given_settings() -> Settings:
-    """The settings as the command line gives them; a flag of its own wins over `--set`. Raises `SettingError`."""
+    """Return the settings, with those of the command line; other flags win over `--set`. Raises `SettingError`."""
     settings = read_settings(_config(), flags=_given())
     enabled, more = settings[RedactionSettings].enabled, settings[RedactionSettings].names
     if more or not enabled:
-        from laggard.producers.system.redaction import configure  # noqa: PLC0415 - by default it is as it should be
+        from laggard.producers.system.redaction import configure  # noqa: PLC0415 - the defaults need no call
 
         configure(enabled=enabled, more=more)
     return settings
 
 
 def with_settings(command: Callable[Concatenate[Settings, P], R]) -> Callable[P, R]:
-    """Give the command the settings as its first argument, with `settings_options`."""
+    """Add `settings_options` to a command, and pass it the settings as its first argument."""
 
     @functools.wraps(command)
     def read_first(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -149,7 +149,7 @@ def with_settings(command: Callable[Concatenate[Settings, P], R]) -> Callable[P,
 
 
 def same_settings() -> list[str]:
-    """The options that give another process the settings of this command."""
+    """Return the options that give another process the settings of this command."""
     config = _config()
     return [
         *(["--debug"] if click.get_current_context().meta.get(f"{_GIVEN}.debug") else []),
@@ -159,7 +159,7 @@ def same_settings() -> list[str]:
 
 
 def to_type(settings: Settings, *words: str) -> str:
-    """The command line that a person types for another command on the same bus."""
+    """Return the command line of another command on the same bus, for a person to type."""
     where: list[str] = []
     if click.get_current_context(silent=True) and _config():
         where += ["--config", str(_config())]
@@ -174,17 +174,17 @@ def to_type(settings: Settings, *words: str) -> str:
 
 
 def settings_given() -> bool:
-    """Whether any of the options of `settings_options` was given so far."""
+    """Return whether any option of `settings_options` was given so far."""
     return any(name.startswith(_GIVEN) for name in click.get_current_context().meta)
 
 
 def takes_settings(command: click.Command) -> bool:
-    """Whether a command, or one below it, has the options of `settings_options`."""
+    """Return whether a command has the options of `settings_options`; true for any group."""
     return isinstance(command, click.Group) or any(each.name == "config" for each in command.params)
 
 
 def program() -> str:
-    """What a person types to call laggard here."""
+    """Return the command by which a person calls laggard here."""
     return os.environ.get(PROGRAM_VARIABLE, "laggard")
 
 

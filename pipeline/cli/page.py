@@ -1,4 +1,4 @@
-"""The page that is served for the bus: links to what a command prints, and the token that it asks for."""
+"""The page that is served for the bus: links from commands to it, and the token that it requires."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 def page_url(settings: Settings, path: str, **parameters: str | float) -> str:
-    """The address on the page: of the setting serve.url, else of the page that is served on this machine.
+    """Return the address of a view on the page: that of the setting serve.url, otherwise the one on this machine.
 
     Args:
-        settings: those of the command.
-        path: of the view: `/incidents`.
-        parameters: of it; times in seconds since the Unix epoch.
+        settings: the settings of the command.
+        path: the path of the view, such as `/incidents`.
+        parameters: the parameters of the view; times in seconds since the Unix epoch.
 
     Returns:
-        Empty where no page is served, as far as this user may know.
+        The address; empty if no page is served, or this user may not see one.
 
     """
     base = settings[ServeSettings].url

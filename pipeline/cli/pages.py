@@ -1,4 +1,4 @@
-"""What the commands for people write to a terminal, or into a pipe."""
+"""The output of commands for people, to a terminal or into a pipe."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Told
 
 SILENT_TICKS: Final = 3.0
-"""After so many ticks without a frame, a live page says so."""
+"""A live page reports missing frames after this many ticks."""
 
 OTHER_LINES: Final = 14
-"""Lines of a live page that are not rows and features; the sentences take some."""
+"""The lines of a live page that are neither rows nor features, including its sentences."""
 
 MARK_ROWS, MARK_FEATURES = 3, 3
-"""What is shown of a recorded mark's ranking."""
+"""The most rows and features that are shown of the ranking of a recorded mark."""
 
 PIPED_WIDTH: Final = 100
-"""Columns of what is no terminal; long lines are not broken there."""
+"""The columns of an output that is no terminal; long lines are not broken there."""
 
 
 def console_of(file: TextIO) -> Console:
-    """A console that shows text as it is: no markup, no highlighting, colours only in a terminal that wants them."""
+    """Return a console without markup and highlighting, and with colors only in a terminal that supports them."""
     if isinstance(file, io.TextIOWrapper):
         file.reconfigure(errors="backslashreplace")
     console = Console(file=file, markup=False, highlight=False, emoji=False)
@@ -66,12 +66,12 @@ def console_of(file: TextIO) -> Console:
 
 
 def page_of(console: Console) -> Page:
-    """What the console can show."""
+    """Return the width of a console, and whether it shows Unicode."""
     return Page(console.width, console.encoding.startswith("utf"))
 
 
 def write(lines: Iterable[Text], console: Console) -> None:
-    """Write lines, broken at words where the terminal ends."""
+    """Write lines, broken at words to the width of a terminal."""
     for line in lines:
         console.print(_shown(line, console), soft_wrap=not console.is_terminal)
 
@@ -90,15 +90,15 @@ def page_lines(
     here: bool,
     scored: bool = False,
 ) -> Iterator[Text]:
-    """A whole answer.
+    """Yield the lines of a whole answer.
 
     Args:
-        answer: what was found.
-        series: of what it is about.
-        page: where it is shown.
+        answer: the answer.
+        series: the time series of its subject; None without one.
+        page: the page.
         header: the first line.
         reported: a line for each incident that was open then.
-        here: whether the moment is now and the host this machine, so that a person can look closer.
+        here: whether the moment is now and the host this machine, so that a closer look is possible.
         scored: see `story`.
 
     """
@@ -124,18 +124,18 @@ def page_lines(
 
 
 def tick_line(answer: Answer) -> str:
-    """One tick in a line: when, which host, its score, and what was found."""
+    """Return one tick as a line: its time, host, score and findings."""
     line = " ".join(told(answer, scored=True))
     return f"{moment(answer.ts)}  {printable(answer.host)}  {score_digits(answer.ranking.score)}  {line}"
 
 
 class LivePage:
-    """The page of a host that is watched.
+    """The live page of a host.
 
     Parameters:
         watched: the host.
-        rows: how many rows are shown.
-        features: how many of each.
+        rows: the most rows.
+        features: the features of each row.
         here: whether it is this machine.
 
     """
@@ -147,7 +147,7 @@ class LivePage:
         self._here = here
 
     def draw(self, console: Console, now: float) -> Group:
-        """The page as it is now, cut where the terminal ends."""
+        """Return the present page, with as many rows as fit the terminal."""
         fitting = (console.height - OTHER_LINES) // (1 + self._features)
         answer = self._watched.answer(min(self._rows, max(fitting, 1)), self._features)
         host = printable(self._watched.host)
@@ -165,11 +165,11 @@ class LivePage:
 
 
 class Teller:
-    """Writes what comes out of recorded data to standard output, for a person."""
+    """Writes the results of recorded data to standard output, for a person."""
 
     @cached_property
     def _console(self) -> Console:
-        # Not before there is something to tell: by then a progress bar may have put itself in the place of the output.
+        # Created for the first output: by then a progress bar may have replaced standard output.
         return console_of(sys.stdout)
 
     def tell(self, output: Told) -> None:
@@ -188,7 +188,7 @@ class Teller:
             case Notice() if output.change == "opened":
                 yield Text(f"{begin}notice  {output.sentence}", "dim")
             case Incident() | Progress() | Notice():
-                pass  # what is known of it is told with its anomalies, and when it is over
+                pass  # its anomalies and its end show its content
             case RankingOutput():
                 yield Text(f"{begin}marked {printable(output.mark)}".rstrip(), "bold")
                 if output.ranking.rows:
@@ -207,7 +207,7 @@ class Teller:
                 yield Text(f"{begin}{_in_a_line(output)}")
 
     def _pool_lines(self, output: PoolOutput) -> Iterator[Text]:
-        if output.whole:  # of a moment the worst is told with its anomaly
+        if output.whole:  # the worst member of a moment is shown with its anomaly
             yield Text()
             yield from pool_lines(output, page_of(self._console), output.ts)
 

@@ -1,4 +1,4 @@
-"""What agent and worker have in common as processes: a claim, an end, and a report to the supervisor."""
+"""The common base of the parts as processes: a claim, a way to stop, and reports to the supervisor."""
 
 from __future__ import annotations
 
@@ -33,47 +33,47 @@ _STDOUT = 1
 _STOPPING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 supervised_option = click.option("--supervised", is_flag=True, hidden=True)
-"""How `laggard up` starts a part: see `laggard.pipeline.supervisor`."""
+"""The option with which `laggard up` starts a part: see `laggard.pipeline.supervisor`."""
 
 
 class Session:
-    """One part as it runs.
+    """A running part.
 
     Attributes:
-        stop: set when the part has to stop, by ^C, SIGTERM, the end of its time, or the end of its supervisor.
-        claim: of this part on its bus.
+        stop: set when the part must stop: at ^C, SIGTERM, SIGHUP, the end of its time, or the end of its supervisor.
+        claim: the claim of this part on its bus.
         supervised: whether `laggard up` started it.
-        manager: the service manager that started it, if one did; for a supervised part its supervisor.
+        manager: the service manager that started it, if any; for a supervised part, its supervisor.
 
     """
 
     def __init__(self, claim: Claim, *, supervised: bool) -> None:
         self.manager = Notifier(os.environ)
         if supervised:
-            # It names a descriptor of this process: programs that it starts have others of the same number.
+            # It names a descriptor of this process. In its child processes that number is another descriptor.
             os.environ.pop("NOTIFY_SOCKET", None)
         self.stop = Heartbeat(self.manager)
         self.claim = claim
         self.supervised = supervised
 
     def report(self, **fields: Any) -> None:
-        """Tell the supervisor how it goes. One that does not read misses it: nothing here waits for it."""
+        """Report to the supervisor of the part, if any. The report is dropped, without a wait, if it does not read."""
         if self.supervised:
             with contextlib.suppress(BlockingIOError, BrokenPipeError):
                 os.write(_STDOUT, json.dumps(fields).encode() + b"\n")
 
     def say(self, line: str) -> None:
-        """Tell a person who started the part alone."""
+        """Print a line for a person who started the part alone."""
         if not self.supervised:
             print(line, flush=True)  # noqa: T201 - the command's output
 
 
 @contextlib.contextmanager
 def session(settings: Settings, part: Part, *, supervised: bool, duration_s: float | None) -> Iterator[Session]:
-    """Claim the part, go by its name and hear signals, for as long as the context lasts.
+    """Claim the part while the context lasts. Give this process its name, and handle signals from now on.
 
     Raises:
-        CommandError: the part runs already on this bus, or its claim cannot be made.
+        CommandError: the part already runs on this bus, or cannot be claimed.
 
     """
     with claimed(settings, part) as claim:
@@ -93,7 +93,7 @@ def session(settings: Settings, part: Part, *, supervised: bool, duration_s: flo
 
 @contextlib.contextmanager
 def claimed(settings: Settings, part: Part) -> Iterator[Claim]:
-    """Hold the claim of a part. Raises `CommandError` where that cannot be."""
+    """Claim a part while the context lasts. Raises `CommandError` if that is impossible."""
     try:
         claim = Claim(settings[BusSettings].location, settings[GeneralSettings].state, part)
     except Claimed as error:
@@ -107,9 +107,9 @@ def claimed(settings: Settings, part: Part) -> Iterator[Claim]:
 
 
 def hear_signals(stop: threading.Event) -> None:
-    """Set `stop` at the first signal to stop, from now until the process ends; a second ^C ends it at once."""
-    # Every thread inherits this; the signals are for the one that waits for them. A handler would run in the main
-    # thread, perhaps while that holds the lock of `stop` itself.
+    """Set `stop` at the first SIGINT, SIGTERM or SIGHUP from now on; a ^C after it ends the process at once."""
+    # Every thread inherits the mask, so the signals reach the one that waits for them. A handler would run in the main
+    # thread, perhaps while that holds the lock of `stop`.
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
     _start("signals", _await_signals, stop)
 
@@ -119,7 +119,7 @@ def _start(name: str, wait: Callable[[threading.Event], None], stop: threading.E
 
 
 def _await_signals(stop: threading.Event) -> None:
-    """Stop at the first signal; at a second ^C, do not wait for what stopping takes."""
+    """Stop at the first signal; at a ^C after it, exit without a clean stop."""
     signal.sigwait(_STOPPING)
     stop.set()
     while signal.sigwait(_STOPPING) != signal.SIGINT:
@@ -128,7 +128,7 @@ def _await_signals(stop: threading.Event) -> None:
 
 
 def _await_supervisor(stop: threading.Event) -> None:
-    """Stop when standard input ends: the supervisor holds its other end, and has gone."""
+    """Stop when standard input ends: the supervisor, which holds its other end, has ended."""
     while os.read(_STDIN, 4096):
         pass
     stop.set()

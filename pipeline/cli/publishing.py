@@ -1,4 +1,4 @@
-"""From the settings to what brings a producer's records to the bus: for agent and `laggard measure`."""
+"""The publishers of records by the settings: for the agent, `laggard measure` and `laggard trace`."""
 
 from __future__ import annotations
 
@@ -19,48 +19,48 @@ if TYPE_CHECKING:
 
 
 NAMELESS: Final = {"localhost", "localhost.localdomain", "(none)"}
-"""Host names that say nothing of which machine it is."""
+"""Host names that do not identify a machine."""
 
 
 class Publisher(Protocol):
-    """What takes records: an outbox before an embedded bus, a spool and its sender before a remote one."""
+    """A publisher of records: an outbox before an embedded bus, or a spool and its sender before a remote one."""
 
     def publish(self, records: Sequence[Published]) -> None:
-        """Bring them to the bus, in order."""
+        """Publish records on the bus, in order."""
 
     @property
     def waiting(self) -> int:
-        """How many have not arrived yet."""
+        """The number of records that have not arrived yet."""
 
     @property
     def dropped(self) -> int:
-        """How many were lost."""
+        """The number of lost records."""
 
 
 class Publishers:
-    """What waits, and what was lost, of several together."""
+    """The waiting and lost records of several publishers together."""
 
     def __init__(self, *publishers: Publisher) -> None:
         self._publishers = publishers
 
     @property
     def waiting(self) -> int:
-        """How many records have not arrived yet."""
+        """The number of records that have not arrived yet."""
         return sum(each.waiting for each in self._publishers)
 
     @property
     def dropped(self) -> int:
-        """How many were lost."""
+        """The number of lost records."""
         return sum(each.dropped for each in self._publishers)
 
 
 def is_remote(settings: Settings) -> bool:
-    """Whether the bus is on the network."""
+    """Return whether the bus is on the network."""
     return "://" in settings[BusSettings].location
 
 
 def check_host(settings: Settings) -> None:
-    """Raise `CommandError` for a name that does not tell this machine from others on a bus on the network."""
+    """Raise `CommandError` for a host name that does not identify this machine on a bus on the network."""
     host = settings[GeneralSettings].host
     if is_remote(settings) and host in NAMELESS:
         raise CommandError(
@@ -73,15 +73,15 @@ def check_host(settings: Settings) -> None:
 def publisher_of(
     settings: Settings, bus: Bus, topic: Topic, stack: ExitStack, *, spool: str, spool_bytes: int
 ) -> Publisher:
-    """What brings records to a topic, until the stack is left; then it brings what still waits, for a while.
+    """Return the publisher of a topic. The stack closes it, which tries to publish the records that still wait.
 
     Args:
-        settings: all of them.
-        bus: open.
-        topic: which.
-        stack: closes it.
+        settings: the settings.
+        bus: the open bus.
+        topic: the topic.
+        stack: closes the publisher.
         spool: the name of the file in the directory `state` where records wait for a remote bus.
-        spool_bytes: how large that grows.
+        spool_bytes: the limit of its size.
 
     """
     name = topics_of(settings).name(topic)

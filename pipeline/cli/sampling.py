@@ -1,4 +1,4 @@
-"""To look at a process of this machine now, with a progress bar, until enough was seen or a person has seen enough."""
+"""The diagnosis of a process of this machine, now, with a progress bar, until a limit or the user ends it."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.diagnosis import Diagnosis
 
 COMPARED_S: Final = 0.3
-"""For so long it is watched which of several processes of one name is the busiest."""
+"""How long processes of one name are watched to find the busiest, in seconds."""
 
 LISTED: Final = 4
-"""So many others of them are named."""
+"""The most other processes of this name that are listed."""
 
 
 def look(
@@ -43,25 +43,25 @@ def look(
     methods: tuple[str, ...] | None,
     budget: float,
 ) -> Diagnosis:
-    """What a process is doing now. ^C, or a request to end, ends it early.
+    """Sample a process now, and return its diagnosis. ^C or SIGTERM ends it early.
 
     Args:
-        process: as a person names it, see `candidates`.
-        host: this machine's name.
-        samples: how often it is looked at most.
-        duration_s: for how long at most.
+        process: its id, row id or name, see `candidates`.
+        host: the name of this machine.
+        samples: the most samples.
+        duration_s: the longest duration in seconds.
         methods: see `Session`.
-        budget: what looking may take of one core.
+        budget: the share of one core that the diagnosis may use.
 
     Raises:
-        CommandError: there is no such process, or no more.
+        CommandError: there is no such process, or it has ended.
 
     """
     try:
         target = find(_pid(process))
     except (UnknownProcessError, TargetError) as error:
         raise CommandError(str(error), NO_DATA) from None
-    with contextlib.suppress(HelperError):  # told where it is needed
+    with contextlib.suppress(HelperError):  # reported where it is needed
         symbolizer().helper()  # before anything is counted
     session = Session(
         target,
@@ -85,7 +85,7 @@ def look(
 
 
 def _pid(process: str) -> int:
-    """The process that is meant; says on standard error which it is, where several are called so."""
+    """Return the id of the process; of several with this name that of the busiest, named on standard error."""
     found = candidates(process)
     if len(found) == 1:
         return found[0].pid
@@ -104,7 +104,7 @@ def _pid(process: str) -> int:
 
 @contextlib.contextmanager
 def _stopped_by_signals() -> Iterator[threading.Event]:
-    """What is set by ^C or a request to end; at the second one the command ends at once."""
+    """Yield an event that ^C or SIGTERM sets; a second one ends the command at once."""
     stop = threading.Event()
 
     def ask(_: int, __: object) -> None:
@@ -122,7 +122,7 @@ def _stopped_by_signals() -> Iterator[threading.Event]:
 
 @contextlib.contextmanager
 def _progress(row: str, samples: int, duration_s: float) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error, where that is a terminal; what is told how often it was looked."""
+    """Show a progress bar on standard error if that is a terminal. Yields a function of the number of samples."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

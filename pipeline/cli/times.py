@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from laggard.pipeline.settings.kinds import duration
 
 FORMS = "14:05, 14:05:30, 2026-01-02 14:05, 2026-01-02T14:05:00Z, -5m, 5m ago, now, or seconds since 1970"
-"""What `parse_time` accepts, for help texts."""
+"""The forms that `parse_time` accepts, for help texts."""
 
 UNTIL_FORMS = "2h, 18:00, 2026-01-02 18:00, 2026-01-02T18:00:00Z, or seconds since 1970"
-"""What `parse_until` accepts."""
+"""The forms that `parse_until` accepts."""
 
 LATEST = 7_258_118_400.0
-"""2200-01-01 UTC. What lies beyond is a mistake, most likely milliseconds."""
+"""2200-01-01 UTC. A later time is a mistake, most likely in milliseconds."""
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
 _EPOCH = re.compile(r"@?(\d{9,}(?:\.\d+)?)", re.ASCII)
@@ -22,13 +22,13 @@ _BEFORE = re.compile(r"-\s*(?P<minus>\S.*)|(?P<ago>\S.*?)\s+ago", re.ASCII)
 
 
 def parse_time(text: str, now: float) -> float:
-    """Seconds since the Unix epoch of the moment that `text` names.
+    """Return the moment that `text` names, in seconds since the Unix epoch.
 
-    A time of day is the last one that has passed. Without a zone it is the machine's; where the clock was set back and
-    a time passed twice, a time of day is the later one that has passed, a full date and time the first one.
+    A time of day is its last past occurrence. Without a zone, that of the machine applies. If a time passed twice since
+    the clock was set back, a time of day is the later past one, a full date and time the first one.
 
     Raises:
-        ValueError: naming the accepted forms.
+        ValueError: it has none of the accepted forms, which the message names.
 
     """
     stripped = text.strip()
@@ -42,10 +42,10 @@ def parse_time(text: str, now: float) -> float:
 
 
 def parse_until(text: str, now: float) -> float:
-    """Seconds since the Unix epoch of the moment to come that `text` names: a time of day is the next one.
+    """Return the future moment that `text` names, in seconds since the Unix epoch. A time of day is the next one.
 
     Raises:
-        ValueError: naming the accepted forms.
+        ValueError: it is past, or has none of the accepted forms, which the message names.
 
     """
     stripped = text.strip()
@@ -78,7 +78,7 @@ def _parse(text: str, now: float) -> float | None:
 
 
 def _latest(hour: int, minute: int, second: int, now: float) -> float:
-    """The last moment up to `now` at which the machine's clock showed this time of day."""
+    """Return the last moment up to `now` at which the machine's clock showed this time of day."""
     today = datetime.fromtimestamp(now).astimezone().replace(hour=hour, minute=minute, second=second, microsecond=0)
     moments = [
         (today.replace(tzinfo=None, fold=fold) - timedelta(days=days)).replace(fold=fold).timestamp()

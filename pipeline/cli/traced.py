@@ -1,4 +1,4 @@
-"""The tracing that the settings ask for, in words."""
+"""The configured tracing, in words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def traces(settings: Settings) -> bool:
-    """Whether the settings name anything to trace."""
+    """Return whether the settings name anything to trace."""
     trace = settings[TraceSettings]
     return bool(trace.php or trace.marker or trace.functions or trace.ports)
 
