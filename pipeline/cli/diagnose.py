@@ -1,4 +1,4 @@
-"""`laggard diagnose`: what a process is doing now, or was doing while something was wrong."""
+"""`laggard diagnose`: the diagnosis of a process, made now or recorded while something was wrong."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
 
 SAMPLES: Final = 100
-"""How often it is looked where nothing else is said, as S1 does."""
+"""The default number of samples, as in S1."""
 
 DURATION_S: Final = 300.0
-"""How long it is looked at most, likewise."""
+"""The default limit of the duration, in seconds, as in S1."""
 
 UNBOUNDED: Final = 100_000
-"""Samples, where only a duration is given."""
+"""The number of samples if only a duration is given."""
 
 
 class Exports(NamedTuple):
-    """Where a diagnosis is written to: paths, `-` for standard output, None for nowhere."""
+    """The files of a diagnosis: paths, `-` for standard output, or None for no file."""
 
     folded: str | None
     speedscope: str | None
@@ -103,14 +103,14 @@ def diagnose(
     speedscope: str | None,
     svg: str | None,
 ) -> int:
-    """Say what a process of this machine is doing: its threads by use, and what each of them executes.
+    """Show what a process of this machine is doing: its threads by use, and what each of them executes.
 
-    It looks now, at the process with this PID, row id or NAME, which may be that of the script that it runs; of several
-    with one name, at the busiest. ^C ends it, and shows what there is. With --last, --id or --list it tells instead
-    what was recorded while something was wrong.
+    It samples the process with this PID, row id or NAME, which may be that of the script that it runs; of several with
+    one name, the busiest. ^C ends the sampling and shows the result so far. With --last, --id or --list it shows
+    diagnoses that were recorded while something was wrong.
 
-    FILE may be `-` for standard output, in the place of the page. --json prints a record of the kind `diagnosis`, whose
-    fields deploy/schemas/diagnosis.json explains.
+    FILE may be `-` for standard output, instead of the page. --json prints a record of the kind `diagnosis`;
+    deploy/schemas/diagnosis.json explains its fields.
     """
     exports = Exports(folded, speedscope, svg)
     _check(process, host, exports, as_json=as_json, recorded=sum((last, wanted is not None, listing)))
@@ -140,7 +140,7 @@ def diagnose(
 
 
 def _check(process: str | None, host: str | None, exports: Exports, *, as_json: bool, recorded: int) -> None:
-    """Refuse what does not fit together, before anything is looked at."""
+    """Reject arguments that do not fit together, before any work."""
     if recorded > 1:
         raise click.UsageError("--last, --id and --list exclude each other")
     if process is None and not recorded:
@@ -155,7 +155,7 @@ def _check(process: str | None, host: str | None, exports: Exports, *, as_json: 
 
 
 def _find(settings: Settings, host: str, process: str | None, wanted: str | None) -> Diagnosis:
-    """The recorded diagnosis that is asked for. Raises `CommandError` where there is none."""
+    """Return the requested recorded diagnosis. Raises `CommandError` if there is none, or several have its id."""
     found = list(islice(_recorded(settings, host, process, wanted or ""), 1 if wanted is None else 2))
     if len(found) > 1:
         raise CommandError(f"more than one diagnosis has the id {wanted}; {_listing(settings, host)}", NO_DATA)
@@ -167,7 +167,7 @@ def _find(settings: Settings, host: str, process: str | None, wanted: str | None
 
 
 def _recorded(settings: Settings, host: str, process: str | None, wanted: str = "") -> Iterator[Diagnosis]:
-    """The recorded diagnoses of a process, or of all, whose id begins so; that which was told last first."""
+    """Yield the recorded diagnoses of a process, or of all, whose id begins with `wanted`, the newest first."""
     with existing_bus(settings) as bus:
         for each in Recorded(bus, topics_of(settings), host).newest():
             named = process in {None, each.name, each.row, str(each.pid)} or runs(process, each.command.split())
@@ -197,7 +197,7 @@ def _list(settings: Settings, host: str, process: str | None, *, as_json: bool) 
 
 
 def _export(diagnosis: Diagnosis, exports: Exports) -> bool:
-    """Write the files that are asked for; gives whether one of them was standard output."""
+    """Write the requested files, and return whether one of them was standard output."""
     taken = False
     for name, path in exports._asdict().items():
         if path is None:

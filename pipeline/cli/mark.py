@@ -1,4 +1,4 @@
-"""`laggard mark`: it is slow now, says a person (S0's button, with the note that its section 6 wishes for)."""
+"""`laggard mark`: a person reports that it is slow now (S0's button, with the note that its section 6 requests)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--host", help="The host that was slow.  [default: this one]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, the mark, for a program to read.")
 def mark(settings: Settings, note: str, at: str, host: str | None, *, as_json: bool) -> None:
-    """Say that it is slow now, with a NOTE such as "checkout hangs"."""
+    """Mark a moment as slow, by default now, with a NOTE such as "checkout hangs"."""
     now = time.time()
     try:
         ts = parse_time(at, now)

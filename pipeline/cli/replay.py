@@ -1,4 +1,4 @@
-"""`laggard replay`: recorded data through the same operators, as fast as it goes."""
+"""`laggard replay`: recorded data through the same operators, at full speed."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from laggard.producers.sources.files import Placed
 
 REPORTED: Final = 100
-"""Lines that could not be used are named up to so many, and counted from there on."""
+"""The most unusable lines that are reported; further ones are only counted."""
 
 PROGRESS_RECORDS: Final = 20
-"""The progress bar is brought up to date after so many records."""
+"""The progress bar is updated after this many records."""
 
 
 @click.command()
@@ -43,8 +43,8 @@ PROGRESS_RECORDS: Final = 20
 def replay(settings: Settings, *, files: tuple[str, ...], as_json: bool, scores: bool) -> int:
     """Run recorded data through the operators: files of JSON lines, also .gz and .zst, or - for standard input.
 
-    Several files are merged by time; records of one file stay in its order. What cannot be used is named on standard
-    error, with its line, and the rest goes on: the exit code is then 1.
+    Several files are merged by time; records of one file stay in its order. Unusable lines are reported on standard
+    error, with their places, and skipped; the exit code is then 1.
     """
     problems = _Problems()
     began = time.monotonic()
@@ -66,7 +66,7 @@ def replay(settings: Settings, *, files: tuple[str, ...], as_json: bool, scores:
 
 
 class _Problems:
-    """Names what could not be used on standard error, and counts it."""
+    """Reports unusable lines on standard error, and counts them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -84,7 +84,7 @@ def _tell_json(output: Told) -> None:
 
 
 def _with_progress(records: Iterator[Placed], recordings: Sequence[Recording]) -> Iterator[Placed]:
-    """The records, with a progress bar on standard error while they are taken, where that is a terminal."""
+    """Yield the records, with a progress bar on standard error if that is a terminal."""
     if not sys.stderr.isatty():
         yield from records
         return
@@ -94,7 +94,7 @@ def _with_progress(records: Iterator[Placed], recordings: Sequence[Recording]) -
     sizes = [each.size for each in recordings]
     total = None if None in sizes else sum(each for each in sizes if each is not None)
     columns = (BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeRemainingColumn())
-    # What is told meanwhile goes above the bar, unless it goes elsewhere.
+    # Results on the same terminal go above the bar.
     to_terminal = sys.stdout.isatty()
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=to_terminal) as progress:
         bar = progress.add_task("", total=total)
@@ -105,7 +105,7 @@ def _with_progress(records: Iterator[Placed], recordings: Sequence[Recording]) -
 
 
 def _summarise(replayed: Replay, problems: int, took_s: float) -> None:
-    """Say on standard error what was done."""
+    """Print a summary on standard error."""
     span = f" over {readable_duration(replayed.last_ts - replayed.first_ts)}" if replayed.keys else ""
     found = _counted(replayed.incidents, "incident", "incidents")
     taken, unit = [_counted(replayed.frames, "frame", "frames")], "frames"

@@ -1,4 +1,4 @@
-"""`laggard requests`: which requests are out of line, why, and the critical path of one of them."""
+"""`laggard requests`: outlying requests, their causes, and the critical path of one of them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
 
 LISTED: Final = 5
-"""Services or requests that an error names."""
+"""The most services or requests that an error names."""
 
 STANDARD: Final = "-"
 
@@ -71,9 +71,10 @@ _file_option = click.option(
     subcommand_metavar="[COMMAND|SERVICE] [OPTIONS]",
 )
 def requests() -> None:
-    """Say which requests are out of line, and why: of each service durations, and clusters of outlying requests.
+    """Show outlying requests and their causes: the durations of each service, and its clusters of outlying requests.
 
-    `laggard requests path ID` draws where the time of one request went. `laggard requests show --help` has the options.
+    `laggard requests path ID` draws where the time of one request went. `laggard requests show --help` lists the
+    options.
     """
 
 
@@ -95,10 +96,11 @@ def requests() -> None:
 def show(
     settings: Settings, *, service: str, at: str | None, since_s: float, paths: tuple[str, ...], as_json: bool
 ) -> None:
-    """Show how long requests took, normal ones and outlying ones, and what clusters of these have in common.
+    """Show the durations of normal and outlying requests, and what clusters of outlying ones have in common.
 
-    Of SERVICE all clusters are shown, but for many of one request each; else of each service those that take most time.
-    --json prints an object for each service. The exit code is 3 where nothing is recorded of what was asked for.
+    With SERVICE it shows all its clusters, but only a few of those with one request; otherwise the clusters of each
+    service that took most time. --json prints an object for each service. The exit code is 3 if no such request is
+    recorded.
     """
     now = time.time()
     end = past_moment(at, now)
@@ -130,11 +132,11 @@ def show(
 def path(
     settings: Settings, *, identity: str, service: str, paths: tuple[str, ...], svg: str | None, as_json: bool
 ) -> None:
-    """Draw the critical path of the request ID, or whose id begins so: a lane a thread, a block a state.
+    """Draw the critical path of the request with this ID, or prefix of an id: a lane per thread, a block per state.
 
-    The path is what the request waited for, from thread to thread: an arrow leads from one to the other that goes on.
-    FILE of --svg may be `-` for standard output, in the place of the page. --json prints the request as a line that
-    `laggard replay` takes, and behind it what was said of it, where it is out of line.
+    The path is what the request waited for, from thread to thread: an arrow leads from one to the other that continues.
+    FILE of --svg may be `-` for standard output, instead of the page. --json prints the request as a line that
+    `laggard replay` reads, and the result on it in a second line if it is an outlier.
     """
     if svg not in {None, STANDARD} and not Path(str(svg)).parent.is_dir():
         raise click.BadParameter(f"{svg}: there is no such folder", param_hint="--svg")
@@ -152,7 +154,7 @@ def path(
             click.echo(f"\nNext: `{again}` draws it for a browser")
 
 
-# Where they come from.
+# The source of the requests.
 
 
 def _records(paths: Iterable[str]) -> list[Request | RequestOutput]:
@@ -177,7 +179,7 @@ def _of_files(paths: Sequence[str]) -> Told:
 
 
 def _bus(settings: Settings) -> Bus:
-    """The bus, opened. Raises `CommandError` where nothing has ever been recorded."""
+    """Open the bus. Raises `CommandError` if nothing was ever recorded, or this user may not see it."""
     try:
         return existing_bus(settings)
     except CommandError as error:
@@ -192,7 +194,7 @@ def _of_bus(settings: Settings, begin: float, end: float, service: str) -> Told:
 
 
 def _one(settings: Settings, identity: str, service: str, paths: Sequence[str]) -> Found:
-    """The request that is asked for. Raises `CommandError` where there is none, or there are several."""
+    """Return the requested request. Raises `CommandError` if there is none, or several have its id."""
     known: Sequence[Request | RequestOutput]
     if paths:
         known = _records(paths)
@@ -208,11 +210,11 @@ def _one(settings: Settings, identity: str, service: str, paths: Sequence[str]) 
     return found[0]
 
 
-# What is said where there is nothing.
+# The errors.
 
 
 def _none(settings: Settings, service: str, paths: Sequence[str], at: str | None, since_s: float | None) -> str:
-    """Say that there is no request: of others there may be, or earlier; or how requests come to be recorded."""
+    """Return the error for no request: which services or earlier requests are recorded, or how to record them."""
     of = f" of {printable(service)}" if service else ""
     when = "" if since_s is None else f" within {readable_duration(since_s)}{f' before {at}' if at else ''}"
     if paths:
@@ -231,14 +233,14 @@ def _none(settings: Settings, service: str, paths: Sequence[str], at: str | None
 
 
 def unknown(settings: Settings, service: str, known: Sequence[str]) -> str:
-    """Say that nothing is recorded of a service, and of which others something is."""
+    """Return the error for an unknown service, which names recorded ones."""
     if not known:
         return no_requests(settings)
     return f"nothing is recorded of service {printable(service)}; {_others(service, known)}"
 
 
 def no_requests(settings: Settings) -> str:
-    """Say how requests come to be recorded."""
+    """Return the error for a bus without requests: how to record them."""
     return f"no request is recorded; {recording(partial(to_type, settings))}"
 
 
@@ -255,7 +257,7 @@ def _unknown(
     known: Sequence[Request | RequestOutput],
     paths: Sequence[str],
 ) -> str:
-    """Say which ids are near, or the newest ones."""
+    """Return the error for an unknown id, which names similar ids, or the newest ones."""
     if not known:
         return f"{', '.join(paths)}: there is no request in it" if paths else no_requests(settings)
     of = f" of {printable(service)}" if service else ""
@@ -279,7 +281,7 @@ def _several(identity: str, found: Sequence[Found]) -> str:
     return f"{len(found):,} requests have an id that begins with {printable(identity)}: {shown}{more}{hint}"
 
 
-# What is written.
+# The output.
 
 
 def _write(lines: Iterable[Text]) -> None:

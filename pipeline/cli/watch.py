@@ -1,4 +1,4 @@
-"""`laggard watch`: what is slow and what is to blame, live in the terminal, or a line for each tick in a pipe."""
+"""`laggard watch`: what is slow, and the culprits, live in the terminal, or one line per tick in a pipe."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
 
 POLL_S: Final = 0.25
-"""How often it is looked for a new tick."""
+"""The time between two checks for a new tick, in seconds."""
 
 REDRAW_S: Final = 1.0
-"""The page is drawn at each tick, and as often as this for the size of the terminal and the age of the last frame."""
+"""Without a tick for this time, in seconds, the page is drawn for the terminal's size and the last frame's age."""
 
 ENDS: Final = (b"q", b"Q", b"\x04", b"")
-"""Keys; the last one is that of a keyboard that is gone."""
+"""The keys that end the page; the empty one is the end of the input."""
 
 
 @click.command()
@@ -46,7 +46,7 @@ ENDS: Final = (b"q", b"Q", b"\x04", b"")
 @click.option("--features", type=click.IntRange(1, 1000), default=3, show_default=True, help="How many of each row.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each tick, for programs.")
 def watch(settings: Settings, *, host: str | None, rows: int, features: int, as_json: bool) -> None:
-    """Show what is slow and what is to blame, live; q or ^C ends it. In a pipe, a line for each tick."""
+    """Show what is slow and the culprits, live, until q or ^C. In a pipe, print one line per tick."""
     with existing_bus(settings) as bus:
         history = History(bus, topics_of(settings), asked(settings))
         watched = Watch(history, choose_host(settings, history, host))
@@ -60,7 +60,7 @@ def watch(settings: Settings, *, host: str | None, rows: int, features: int, as_
 
 
 def _write_lines(watched: Watch, rows: int, features: int, *, as_json: bool) -> None:
-    """A line for each tick, for ever."""
+    """Write one line per tick, without an end."""
     new = True
     while True:
         if new and (answer := watched.answer(rows, features)):
@@ -76,7 +76,7 @@ def _write_lines(watched: Watch, rows: int, features: int, *, as_json: bool) -> 
 
 
 def _show_live(watched: Watch, rows: int, features: int, *, here: bool) -> None:
-    """A page that is drawn anew at each tick, until a key ends it."""
+    """Draw the page at each tick, until a key ends it."""
     from rich.live import Live  # noqa: PLC0415
 
     console = console_of(sys.stdout)
@@ -93,7 +93,7 @@ def _show_live(watched: Watch, rows: int, features: int, *, here: bool) -> None:
 
 
 def _advance(watched: Watch) -> bool:
-    """Take what is new; while the bus is unavailable, nothing is."""
+    """Read new records, and return whether there is a newer frame; false while the bus is unavailable."""
     try:
         return watched.advance()
     except BusUnavailable:
@@ -102,7 +102,7 @@ def _advance(watched: Watch) -> bool:
 
 @contextmanager
 def _single_keys() -> Iterator[Callable[[], bool]]:
-    """Lets keys arrive without Enter; gives what waits a moment for one that ends the page."""
+    """Read keys without Enter. Yields a function that waits `POLL_S` for a key, and returns whether that ends it."""
     if not sys.stdin.isatty():
         yield _nobody
         return
@@ -124,6 +124,6 @@ def _single_keys() -> Iterator[Callable[[], bool]]:
 
 
 def _nobody() -> bool:
-    """Stands for a keyboard where there is none."""
+    """Wait in place of a keyboard, if there is none."""
     time.sleep(POLL_S)
     return False

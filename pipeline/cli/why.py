@@ -1,4 +1,4 @@
-"""`laggard why`: what is slow and what is to blame, now, at any moment of the history, or at a mark."""
+"""`laggard why`: what is slow, and the culprits, now, at any moment of the history, or at a mark."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 LAST: Final = "last"
 
 LISTED: Final = 10
-"""Hosts that an error names."""
+"""The most hosts that an error names."""
 
 REPORTED: Final = 3
-"""So many incidents are told at most."""
+"""The most incidents that are shown."""
 
 SHOWN_DIAGNOSES: Final = 2
-"""So many processes are shown with what they were doing; the JSON has them all."""
+"""The most processes whose diagnoses are shown; the JSON has all of them."""
 
 
 @click.command()
@@ -78,13 +78,13 @@ def why(
     features: int,
     as_json: bool,
 ) -> None:
-    """Say what is slow and what is to blame, now or at any moment of the history.
+    """Show what is slow and the culprits, now or at any moment of the history.
 
-    It names those who take more than usual, apart from them those who wait, and the host where that is what is slow.
+    It names the processes that use more than their baseline, separately those that wait, and the host if that is slow.
 
-    --json prints a record of the kind `ranking`, whose fields deploy/anomalies.md explains; what its processes were
-    doing then, where that is recorded, is in its `diagnoses`, records of that kind. The exit code is 0 whether or not
-    anything is unusual, and 3 where nothing is recorded of the host or the moment; `laggard --help` lists all.
+    --json prints a record of the kind `ranking`; deploy/anomalies.md explains its fields. If it was recorded what
+    processes were doing then, its `diagnoses` are records of the kind `diagnosis`. The exit code is 0 whether or not
+    there is an outlier, and 3 if nothing is recorded of the host or the moment; `laggard --help` lists all.
     """
     if sum((at is not None, wanted is not None, listing)) > 1:
         raise click.UsageError("--at, --mark and --marks exclude each other")
@@ -123,7 +123,7 @@ def why(
 
 
 def choose_host(settings: Settings, history: History, wanted: str | None) -> str:
-    """The host that is asked about. Raises `CommandError` saying which there are."""
+    """Return the host to show. Raises `CommandError` that names the recorded hosts, if any."""
     try:
         return history.choose_host(wanted, settings[GeneralSettings].host)
     except NothingRecordedError:
@@ -136,7 +136,7 @@ def choose_host(settings: Settings, history: History, wanted: str | None) -> str
 
 
 def starting(settings: Settings) -> list[str]:
-    """The command that starts an agent."""
+    """Return the words of the command that starts an agent."""
     return ["agent"] if "://" in settings[BusSettings].location else ["up"]
 
 
@@ -164,7 +164,7 @@ def _silent(settings: Settings, answer: Answer, silent_s: float) -> str:
 
 
 def _runs_here(settings: Settings) -> bool:
-    """Whether an agent runs on this machine and bus, as far as this user may know."""
+    """Return whether an agent runs on this machine and bus; false if this user may not see that."""
     try:
         return holder_of(settings[BusSettings].location, settings[GeneralSettings].state, "agent") is not None
     except OSError:
@@ -196,12 +196,12 @@ def _list_marks(settings: Settings, marks: list[Marked], *, as_json: bool) -> No
 
 
 def _doing(settings: Settings, bus: Bus, answer: Answer) -> list[Diagnosis]:
-    """What processes of the host were doing about the moment, as far as that is recorded; see `concerning`."""
+    """Return the recorded diagnoses of the host around the moment; see `concerning`."""
     blamed = [row.row for row in answer.verdict.culprits]
     try:
         return concerning(Recorded(bus, topics_of(settings), answer.host), answer.frame.ts, answer.began, blamed)
     except BusError as error:
-        # Whoever may not read them, or has brokers without their topic, gets the rest of the answer.
+        # Users who may not read them, or whose brokers lack their topic, get the rest of the answer.
         click.secho(f"What processes were doing cannot be told: {error}", fg="yellow", err=True)
         return []
 
@@ -222,7 +222,7 @@ def _write_json(answer: Answer, mark: Marked | None, doing: list[Diagnosis], rep
 
 
 def _reported(settings: Settings, bus: Bus, answer: Answer) -> list[Incident]:
-    """The incidents of the host that were open at the moment, as far as they may be read."""
+    """Return the incidents of the host that were open at the moment; none if they cannot be read."""
     ts = answer.frame.ts
     try:
         past = past_incidents(bus, topics_of(settings), ts, key=answer.host)
@@ -265,14 +265,14 @@ def _write_page(
 def write_doing(
     settings: Settings, doing: list[Diagnosis], ts: float, blamed: Collection[str], ranked: Collection[str] = ()
 ) -> None:
-    """What processes were doing about a moment, and how they stand in what was said of it before.
+    """Write the diagnoses around a moment, each with the role of its process in the text above.
 
     Args:
-        settings: those of the command.
-        doing: what was looked into.
+        settings: the settings of the command.
+        doing: the diagnoses.
         ts: the moment, seconds since the Unix epoch.
-        blamed: the rows that are to blame for it.
-        ranked: the rows of the ranking above; none where there is no ranking.
+        blamed: the rows of the culprits.
+        ranked: the rows of the ranking above; empty without a ranking.
 
     """
     if not doing:
