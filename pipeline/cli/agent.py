@@ -32,22 +32,22 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
 
 SPOOL: Final = "spool.db"
-"""In the directory `state`."""
+"""The spool of counters, in the directory `state`."""
 
 DIAGNOSES_SPOOL: Final = "spool-diagnoses.db"
-"""Likewise. It is another file, so that a topic that is missing or may not be written holds back nothing else."""
+"""The spool of diagnoses, a file of its own: a missing or unwritable topic does not delay other records."""
 
 DIAGNOSES_BYTES: Final = 64 << 20
-"""Of that file: some hundreds of diagnoses."""
+"""The limit of its size: some hundreds of diagnoses."""
 
 POOLS_SPOOL: Final = "spool-pools.db"
-"""Likewise."""
+"""The spool of pools, in the same directory."""
 
 POOLS_BYTES: Final = 64 << 20
-"""Of that file."""
+"""The limit of its size."""
 
 UNFINISHED: Final = "diagnoses.jsonl"
-"""Likewise: the diagnoses that are open."""
+"""The file of open diagnoses, in the same directory."""
 
 
 @click.command()
@@ -56,7 +56,7 @@ UNFINISHED: Final = "diagnoses.jsonl"
 @setting_flag("--interval", AgentSettings.interval, "DURATION", "Time between ticks (setting agent.interval).")
 @supervised_option
 def agent(settings: Settings, duration_s: float | None, supervised: bool) -> None:
-    """Publish this machine's counters until ^C: every process, and the host itself."""
+    """Publish this machine's counters until ^C: those of every process, and of the host itself."""
     host, interval_s = settings[GeneralSettings].host, settings[AgentSettings].interval
     check_host(settings)
     with session(settings, "agent", supervised=supervised, duration_s=duration_s) as running, ExitStack() as stack:
@@ -100,7 +100,7 @@ def agent(settings: Settings, duration_s: float | None, supervised: bool) -> Non
 
 
 def _watch(settings: Settings, host: str, publisher: Publisher) -> Diagnosing:
-    """What looks into processes while something is wrong; not yet started."""
+    """Return the diagnosing of processes while something is wrong; not yet started."""
 
     def publish(diagnosis: Diagnosis) -> None:
         publisher.publish([diagnosis])

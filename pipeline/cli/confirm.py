@@ -1,4 +1,4 @@
-"""`laggard confirm`: slow a suspect gently for some seconds, and see whether anything else gets better."""
+"""`laggard confirm`: slow a suspect gently for some seconds, and see whether anything else improves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.processes import Process
 
 USED_S: Final = 0.5
-"""For so long it is watched how much CPU time the suspect takes, where that is to be limited."""
+"""How long the CPU time of the suspect is measured before it is limited, in seconds."""
 
 
 @click.command()
@@ -81,11 +81,11 @@ def confirm(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Slow the process ROW gently for some seconds, and say whether anything else got better.
+    """Slow the process ROW gently for some seconds, and report whether anything else improved.
 
-    ROW is a row's id as `laggard why --json` has it, a process id, or a name that only one process has. The process is
-    stopped and let go ten times a second; where a control group (version 2) is its own, its CPU time is limited
-    instead. It is let go at the end, at ^C, and when laggard is killed.
+    ROW is a row id as in `laggard why --json`, a process id, or a name that only one process has. The process is
+    stopped and released ten times a second. If it is alone in a control group (version 2), its CPU time is limited
+    instead. It is released at the end, at ^C, and if laggard is killed.
     """
     length_s, part = _length(length), _part(share)
     if as_json and not yes:
@@ -137,7 +137,7 @@ def _part(text: str) -> float:
 
 
 def _bounded(option: str, text: str, read: Callable[[str], float], bounds: tuple[float, float], expected: str) -> float:
-    """The option's value. Raises `click.BadParameter` for what cannot be read, or is out of bounds."""
+    """Return the value of an option. Raises `click.BadParameter` if it cannot be read, or is out of bounds."""
     try:
         value = read(text)
     except ValueError as error:
@@ -161,7 +161,7 @@ def _ask(suspect: Process, group: Path | None, length_s: float, part: float) -> 
 
 
 def _used(pid: int) -> float:
-    """The CPU time that a process takes in a second."""
+    """Return the CPU time that a process uses per second. Raises `ProcessLookupError` if that cannot be measured."""
     import psutil  # noqa: PLC0415 - only where it is limited
 
     try:
@@ -171,7 +171,7 @@ def _used(pid: int) -> float:
 
 
 def _alive(held: int) -> bool:
-    """Whether the process still runs: its descriptor can be read from once it has ended."""
+    """Return whether the process still runs: its descriptor becomes readable once it has ended."""
     import select  # noqa: PLC0415
 
     poll = select.poll()
@@ -181,7 +181,7 @@ def _alive(held: int) -> bool:
 
 @contextlib.contextmanager
 def _progress(periods: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error, where that is a terminal; what is told how many periods are over."""
+    """Show a progress bar on standard error if that is a terminal. Yields a function of the number of past periods."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
 
 SPOOL: Final = "spool-applications.db"
-"""In the directory `state`."""
+"""The spool of performance, in the directory `state`."""
 
 POOLS_SPOOL: Final = "spool-members.db"
-"""Likewise: the agent has one for its own pools."""
+"""The spool of pools' members, in the same directory; the agent has another one for its own pools."""
 
 
 @click.command()
@@ -39,7 +39,7 @@ POOLS_SPOOL: Final = "spool-members.db"
 @duration_option
 @supervised_option
 def measure(settings: Settings, duration_s: float | None, supervised: bool) -> None:
-    """Publish applications' performance and pools' members until ^C: from each of the `[[sources]]` in the settings."""
+    """Publish the performance of applications and members of pools until ^C, from the `[[sources]]` in the settings."""
     if not settings.sources:
         raise CommandError(
             f"{settings.place(GeneralSettings.sources)}: there are no sources; expected some tables "
@@ -59,12 +59,12 @@ def measure(settings: Settings, duration_s: float | None, supervised: bool) -> N
         queue = Publishers(*publishers.values())
 
         def publish(frames: Sequence[Frame]) -> bool:
-            publishers[frames[0].keyed_by].publish(frames)  # of one source, with one of its own at least
+            publishers[frames[0].keyed_by].publish(frames)  # of one source, at least the one about the source itself
             running.report(frames=measuring.frames, failing=measuring.failing)
             running.manager.status(
                 f"{measuring.frames} frames, {measuring.failing} sources in trouble, {queue.waiting} records wait"
             )
-            # A spool has them on disk; what waits before an embedded bus does so in memory.
+            # A spool stores waiting records on disk; before an embedded bus they wait in memory.
             return remote or not queue.waiting
 
         measuring = Measuring(publish, sources, queue=queue)

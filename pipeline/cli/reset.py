@@ -1,4 +1,4 @@
-"""`laggard reset`: operators, and what joins their anomalies, forget what they know, and learn from the input again."""
+"""`laggard reset`: operators and incidents lose their state, and learn from the input again."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ HERE, EARLIEST, LATEST = "here", "earliest", "latest"
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for a program to read; needs --yes.")
 def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: bool) -> None:
-    """Let operators forget what they have learned, and learn it anew from the input that is still there.
+    """Reset operators: drop what they have learned, so that they learn again from the input that is still there.
 
-    They publish what they find from the input of --to on; what lies before is learned in silence. What is published
-    already stays: with --to in the past the same is published again, as a reader tells by its id.
+    They publish results for the input from --to on; from earlier input they only learn. Published results stay: with
+    --to in the past they are published again, with the same ids, by which readers recognize them.
 
-    Incidents are joined anew, too: with --to in the past out of the anomalies that are published again, beginning with
-    what was open before these.
+    Incidents are joined again, too: with --to in the past from the anomalies that are published again, starting with
+    the incidents that were open before these.
 
-    No worker may run meanwhile. Records, topics and results are not touched.
+    No worker may run meanwhile. Records, topics and results are not changed.
     """
     if as_json and not yes:
         raise CommandError("--json asks nobody; expected --yes with it", USAGE)
@@ -82,7 +82,7 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
     check_existing(settings)
     with contextlib.ExitStack() as stack:
         if not is_kafka(settings[BusSettings].location):
-            # A worker on this machine has this claim, and none can start while we have it.
+            # A worker on this machine has this claim, and none can start while this command has it.
             stack.enter_context(claimed(settings, "work"))
         bus = stack.enter_context(opened_bus(settings))
         plans = _plans(bus, topics, chosen, every, until if until is not None else to)
@@ -94,7 +94,7 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
             offsets = of_group[0].offsets
             for former in _former(bus, topics, [plan.stage for plan in of_group]):
                 if any(bus.committed(former, partition) for partition in offsets):
-                    bus.reset(former, (), offsets)  # else a worker would go on where an older laggard was
+                    bus.reset(former, (), offsets)  # otherwise a worker would continue from an older version
             names = [name for plan in of_group for name in plan.names]
             bus.reset(group, names, offsets, [each for plan in of_group for each in plan.known])
     if as_json:
@@ -109,7 +109,7 @@ def _together(topics: Topics, stage: Stage, every: Sequence[Stage]) -> list[Stag
 
 
 def _moment(to: str) -> float | None:
-    """The time that `--to` names, None for one of its words."""
+    """Return the time that `--to` names; None for one of its words."""
     if to in {HERE, EARLIEST, LATEST}:
         return None
     try:
@@ -126,19 +126,19 @@ def _ask() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What resetting an operator, or incidents, will do.
+    """The effects of a reset of an operator, or of incidents.
 
     Attributes:
-        stage: which.
-        topic: its input.
-        group: whose offsets are set.
-        names: of its snapshots, those of older versions too.
-        keys: so many have a state that will be forgotten.
-        offsets: by partition the offset that the group is set to.
-        again: records that were processed already, of which it will publish once more.
-        passed: records that were not processed yet, of which it will not publish.
-        learns: records from which it will learn.
-        known: snapshots of what it has learned from them already; none where a worker will learn it.
+        stage: the operator, or incidents.
+        topic: the topic of its input.
+        group: the group whose offsets are set.
+        names: the names of its snapshots, including those of older versions.
+        keys: the number of keys whose state is dropped.
+        offsets: the new offset of the group, by partition.
+        again: the number of processed records whose results are published again.
+        passed: the number of unprocessed records whose results are not published.
+        learns: the number of records from which it learns.
+        known: snapshots of what it has already learned from them; empty if a worker will learn it.
 
     """
 
@@ -154,7 +154,7 @@ class Plan:
     known: tuple[Snapshot, ...] = ()
 
     def lines(self, location: str) -> Iterator[str]:
-        """For a person, before it is done."""
+        """Yield the lines for a person, before the reset."""
         yield f"{self.stage.name} on {location}"
         key = "key" if self.stage.name == INCIDENTS else self.stage.topic.key
         yield f"  forgets    what it has learned of {self.keys} {key}{'s' if self.keys != 1 else ''}"
@@ -171,7 +171,7 @@ class Plan:
             yield "  publishes  what it finds from where it is on; what is published already stays"
 
     def to_json(self) -> dict[str, Any]:
-        """For a program to read."""
+        """Return it for a program."""
         return {
             "operator": self.stage.name,
             "group": self.group,
@@ -192,10 +192,10 @@ def _by_group(plans: Sequence[Plan]) -> Mapping[str, Sequence[Plan]]:
 
 
 def _plans(bus: Bus, topics: Topics, chosen: Sequence[Stage], every: Sequence[Stage], to: str | float) -> list[Plan]:
-    """What would be done. Raises BusError, and `CommandError` while workers are live.
+    """Return the plans of all stages. Raises BusError, and `CommandError` while workers are live.
 
-    Incidents follow the operators: what these publish once more comes at the end of the topic of anomalies, and not
-    where it was before.
+    Incidents follow the operators: these publish results again at the end of the topic of anomalies, not at their
+    earlier offsets.
     """
     plans: list[Plan] = []
     for stage in chosen:
@@ -209,7 +209,7 @@ def _plans(bus: Bus, topics: Topics, chosen: Sequence[Stage], every: Sequence[St
 
 
 def _former(bus: Bus, topics: Topics, stages: Sequence[Stage]) -> list[str]:
-    """The groups in which an older laggard ran these, as far as this user may see them."""
+    """Return the groups in which older versions ran these stages, without those that this user may not see."""
     found = []
     for group in former_groups(topics, stages):
         with contextlib.suppress(Denied):
@@ -220,7 +220,7 @@ def _former(bus: Bus, topics: Topics, stages: Sequence[Stage]) -> list[str]:
 
 
 def _joined_again(bus: Bus, plan: Plan, to: str | float) -> Plan:
-    """The plan with incidents as they were before the anomalies that are published once more."""
+    """Return the plan with the incidents as they were before the anomalies that are published again."""
     known: list[Snapshot] = []
     learns = 0
     for partition, end in plan.offsets.items():
@@ -230,14 +230,14 @@ def _joined_again(bus: Bus, plan: Plan, to: str | float) -> Plan:
         task.replay(Reader(bus, partition).stored(oldest, until))
         for key in task.states.keys():  # noqa: SIM118 - no dictionary
             if (keyed := task.states.get(key)) is not None:
-                keyed.heard = task.states.counted - 1  # what is passed over is no silence
+                keyed.heard = task.states.counted - 1  # skipped records are no silence
         known += task.states.whole(end, time.time())
         learns += max(0, until - oldest)
     return replace(plan, known=tuple(known), learns=learns)
 
 
 def _plan(bus: Bus, topics: Topics, stage: Stage, every: Sequence[Stage], to: str | float) -> Plan:
-    """What would be done with one. Raises BusError, and `CommandError` while workers are live."""
+    """Return the plan of one stage. Raises BusError, and `CommandError` while workers are live."""
     topic, group = topics.name(stage.topic), topics.group(stage.name)
     together = _together(topics, stage, every)
     for each in (group, *_former(bus, topics, together)):

@@ -34,15 +34,15 @@ REPORT_S = 1.0
 @supervised_option
 @setting_flag("--listen", ServeSettings.listen, "HOST:PORT", "Where it is served (setting serve.listen).")
 def serve(settings: Settings, duration_s: float | None, supervised: bool) -> None:
-    """Serve the page until ^C: what was slow, looked at in a browser.
+    """Serve the page until ^C: it shows what was slow, in a browser.
 
-    It reads the bus and changes nothing on it but what a person asks for: marks, wishes for models, dead letters that
-    are replayed. It needs neither agent nor worker on this machine.
+    It reads the bus, and writes only what a person requests: marks, feedback, wishes for models, and replayed dead
+    letters. It needs neither agent nor worker on this machine.
     """
     with session(settings, "serve", supervised=supervised, duration_s=duration_s) as running:
         lacking = ""
         try:
-            check_existing(settings)  # which the next line changes
+            check_existing(settings)  # the next line would create it
         except CommandError as error:
             lacking = str(error)
         with bus_of(settings) as bus:

@@ -46,17 +46,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 LOG: Final = "trace.log"
-"""Likewise: what a tracing that was started in the background says."""
+"""The log of a tracing in the background, in the directory `state`."""
 
 MARKER: Final = "/run/laggard/trace_marker"
-"""Where laggard's middleware looks for the marker where nothing else is said."""
+"""The default marker file of laggard's middleware."""
 
 PHP: Final = "php"
-"""What the service of PHP is called where nothing else is said."""
+"""The default name of the service of PHP."""
 
 STARTING_S: Final = 30.0
 STOPPING_S: Final = 30.0
-"""So long one waits for a tracing to begin, and to end."""
+"""The longest waits for the start and the end of a tracing, in seconds."""
 
 _LOOK_S: Final = 0.1
 
@@ -65,13 +65,13 @@ _LOOK_S: Final = 0.1
 def trace() -> None:
     """Follow requests through the kernel, and publish where the time of each went.
 
-    It takes root, and Linux with tracefs; `laggard doctor` says what is missing. What is published, `laggard requests`
-    shows.
+    It needs root, and Linux with tracefs; `laggard doctor` reports what is missing. `laggard requests` shows the
+    published requests.
     """
 
 
 def _tracing_options(command: Callable[Concatenate[Settings, P], R]) -> Callable[P, R]:
-    """The options that say what is traced: shorter ways to write settings; gives the command its settings."""
+    """Add the options for what is traced, which are short for settings, and pass the settings to the command."""
 
     @functools.wraps(command)
     def read_first(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -136,11 +136,11 @@ _output_option = click.option(
 @duration_option
 @_output_option
 def start(settings: Settings, *, duration_s: float | None, output: Path | None) -> None:
-    """Begin to trace in the background, until `laggard trace stop`; says so once it records, or why it does not.
+    """Start to trace in the background, until `laggard trace stop`; report that it records, or why it does not.
 
-    What is traced stands in the settings `trace.*`, or in these options: PHP's requests by its own probes (Debian's
-    php-fpm has them), programs that tell of their requests, calls of any function of any program, or connections to a
-    port. `laggard up` traces by itself where the settings say what.
+    The settings `trace.*` or these options select what is traced: PHP's requests by its own probes (Debian's php-fpm
+    has them), programs that mark their requests, calls of any function of any program, or connections to a port.
+    `laggard up` traces by itself if the settings select anything.
     """
     _check_asked(settings)
     if (holder := _holder(settings)) is not None:
@@ -180,7 +180,7 @@ def start(settings: Settings, *, duration_s: float | None, output: Path | None) 
 @_output_option
 @supervised_option
 def run(settings: Settings, *, duration_s: float | None, output: Path | None, supervised: bool) -> None:
-    """Trace until ^C: what `laggard trace start` does in the background, for service managers and containers."""
+    """Trace in the foreground until ^C, otherwise as `laggard trace start`: for service managers and containers."""
     _check_asked(settings)
     with session(settings, "trace", supervised=supervised, duration_s=duration_s) as running:
         from laggard.pipeline.cli.trace_run import follow  # noqa: PLC0415 - a refused claim loads no tracer
@@ -191,7 +191,7 @@ def run(settings: Settings, *, duration_s: float | None, output: Path | None, su
 @trace.command(short_help="End the tracing that runs here.")
 @with_settings
 def stop(settings: Settings) -> None:
-    """End the tracing that runs in the background, and wait until what it recorded is published."""
+    """Stop the tracing that runs here, and wait until its requests are published."""
     from laggard.producers.trace.ftrace.instance import remove_stale  # noqa: PLC0415 - other commands load no tracer
 
     holder = _holder(settings)
@@ -227,7 +227,7 @@ def stop(settings: Settings) -> None:
 @with_settings
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def status(settings: Settings, *, as_json: bool) -> int:
-    """Say what is traced, how much comes and what that costs. The exit code is 3 where nothing is traced."""
+    """Show what is traced, its rates and its cost. The exit code is 3 if nothing is traced."""
     holder = _holder(settings)
     figures = None if holder is None else _figures(settings, holder.pid)
     if as_json:
@@ -249,11 +249,12 @@ def status(settings: Settings, *, as_json: bool) -> int:
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the requests as JSON lines, for `laggard replay`.")
 def read(settings: Settings, *, paths: tuple[Path, ...], as_json: bool) -> int:
-    """Read what was recorded, and publish the requests in it.
+    """Read recordings, and publish the requests in them.
 
-    PATH is a folder that `laggard trace start --output` recorded to, one of LTTng's (CTF), a folder of several hosts'
-    such folders, or a file of OpenTelemetry's spans (OTLP, as JSON or protobuf). On a bus to which newer requests of
-    the same service have come, those older than an hour are late; `--json` and `laggard replay` know no late ones.
+    PATH is a folder recorded by `laggard trace start --output`, a folder of LTTng (CTF), a folder with such folders of
+    several hosts, or a file of OpenTelemetry spans (OTLP, as JSON or protobuf). On a bus with newer requests of the
+    same service, requests that ended over an hour before the newest are late. With `--json` and `laggard replay` no
+    request is late.
     """
     from laggard.pipeline.cli.trace_read import read_all  # noqa: PLC0415 - other commands load no tracer
 
@@ -282,7 +283,7 @@ def _figures(settings: Settings, pid: int) -> Figures | None:
 
 
 def _await_recording(settings: Settings, process: subprocess.Popen[bytes], log: Path) -> Figures:
-    """Wait until a process records. Raises `CommandError` with what it said where it does not."""
+    """Wait until a process records. Raises `CommandError` with the end of its log if it does not."""
     until = time.monotonic() + STARTING_S
     while True:
         ended = process.poll() is not None

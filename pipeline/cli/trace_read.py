@@ -1,4 +1,4 @@
-"""`laggard trace read`: the requests in what was recorded, to the bus or as JSON lines."""
+"""`laggard trace read`: the requests in recordings, to the bus or as JSON lines."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
 
 BATCH: Final = 200
-"""Requests that are published at once."""
+"""The most requests that are published at once."""
 
-_AGAIN_S: Final = 1.0  # after so long it is tried again where the bus is not available
+_AGAIN_S: Final = 1.0  # the time between two attempts while the bus is unavailable
 _PATIENCE_S: Final = 30.0
 
 
 def read_all(settings: Settings, paths: Sequence[Path], *, as_json: bool) -> int:
-    """Read them one after the other; gives the exit code. Raises `CommandError`."""
+    """Read recordings one after the other, and return the exit code. Raises `CommandError`."""
     found = 0
     with contextlib.ExitStack() as stack:
         take = _print if as_json else stack.enter_context(_published(settings))
@@ -55,11 +55,11 @@ def read_all(settings: Settings, paths: Sequence[Path], *, as_json: bool) -> int
 
 
 def requests_in(path: Path, warn: Callable[[str], None]) -> Iterator[Request]:
-    """The requests of a trace or of a file of spans.
+    """Yield the requests of a trace or of a file of spans.
 
     Args:
-        path: a trace's folder, or the file.
-        warn: takes what is wrong with parts of it, in words.
+        path: the folder of a trace, or the file.
+        warn: receives the defects of parts of it, in words.
 
     Raises:
         TraceError: it is neither.
@@ -92,7 +92,7 @@ def _print(request: Request) -> None:
 
 @contextlib.contextmanager
 def _published(settings: Settings) -> Iterator[Callable[[Request], None]]:
-    """What takes requests and brings them to the bus; all are there when it is left."""
+    """Yield a function that publishes a request. All requests are on the bus at the end of the context."""
     waiting: list[Request] = []
     with bus_of(settings) as bus:
         outbox = Outbox(bus, topics_of(settings).name(REQUESTS))

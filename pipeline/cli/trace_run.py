@@ -1,4 +1,4 @@
-"""The run of a tracing: requests to the bus, or a recording to a folder, and reports of how it goes."""
+"""The run of a tracing: requests to the bus, or a recording to a folder, and reports of its progress."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from laggard.pipeline.tracing import Figures
 
 SPOOL: Final = "spool-requests.db"
-"""In the directory `state`."""
+"""The spool of requests, in the directory `state`."""
 
 OWN_SPOOL: Final = "spool-trace.db"
-"""Likewise, for what it tells of itself ..."""
+"""The spool of the tracing's own counters, in the same directory."""
 
 OWN_SPOOL_BYTES: Final = 1 << 20
-"""... some hours of that."""
+"""The limit of its size: some hours of these counters."""
 
 AGAIN_S: Final = 60.0
-"""After so long it is tried again where nothing can be traced."""
+"""The time between two attempts while nothing can be traced, in seconds."""
 
 _TOLD_EVERY_S: Final = 1.0
 
@@ -60,7 +60,7 @@ def follow(settings: Settings, running: Session, output: Path | None, *, supervi
         except (TracingError, ProgramError, FileExistsError) as error:
             if not supervised:
                 raise CommandError(str(error), FAILED) from None
-            # PHP may come later, and the other parts of `laggard up` go on without.
+            # PHP may start later, and the other parts of `laggard up` run without it.
             if str(error) != said:
                 said = str(error)
                 click.echo(f"nothing is traced: {said}; it is tried again every {AGAIN_S:g} s", err=True)
@@ -75,7 +75,7 @@ def follow(settings: Settings, running: Session, output: Path | None, *, supervi
 
 
 class _Progress:
-    """Reports how it goes: in the file that `status` reads, the supervisor, the service manager."""
+    """Reports the progress: in the file that `status` reads, to the supervisor, and to the service manager."""
 
     def __init__(self, settings: Settings, running: Session, figures: Figures) -> None:
         self.figures = figures
@@ -85,7 +85,7 @@ class _Progress:
         self._next = 0.0
 
     def tell(self, *, now: bool = False) -> None:
-        """Tell it, once a second at most unless it has to be now."""
+        """Report it, at most once per second unless `now` is set."""
         at_s = time.monotonic()
         if not now and at_s < self._next:
             return
@@ -98,7 +98,7 @@ class _Progress:
         self._running.manager.status(f"{counted(figures.requests, 'request')}, {figures.events_per_s:,.0f} events/s")
 
     def recording(self) -> None:
-        """Events come from now on."""
+        """Report that events arrive from now on."""
         self.figures.recording = True
         self.tell(now=True)
         self._running.say(f"laggard trace follows {self.figures.what}. ^C stops it.")

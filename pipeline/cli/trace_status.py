@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.tracing import Figures
 
 _LAST_WORDS: Final = 5  # lines of the log
-_FAILED: Final = "laggard: "  # so begins what it says at last where it fails
+_FAILED: Final = "laggard: "  # the beginning of the last line of the log if it failed
 
 
 def last_words(log: Path) -> str:

@@ -1,4 +1,4 @@
-"""`laggard work`: only the worker, operators and HTTP port in one process."""
+"""`laggard work`: only the worker, that is operators and HTTP port in one process."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
 
             try:
                 listen = worker_listen(settings)
-                # Other users may not mark what root watches if they may not see it.
+                # If root watches, users who may not see the data may not set marks either.
                 token = token_of(settings) if os.geteuid() == 0 and not listen.token else None
                 app = create_app(
                     listen=listen,
@@ -104,26 +104,26 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
 
 
 def _is_up(manager: Notifier, runner: Runner) -> bool:
-    """Whether all states are what they were; tells the service manager what is left."""
+    """Return whether all states are restored; report to the service manager how many records are left."""
     left = runner.recovering()
     manager.status(f"recovering, {sum(left.values())} records left" if left else "working")
     return not left
 
 
 class Progress(Observer):
-    """Keeps the newest scores of one host, for the supervisor's line."""
+    """Stores the newest scores of one host, for the status line of the supervisor."""
 
     def __init__(self, host: str) -> None:
         self._host = host
         self._scores: dict[tuple[str, str], Scores] = {}
 
     def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:  # noqa: ARG002
-        """Keep what an operator answered."""
+        """Store the scores of an operator."""
         if (frame.keyed_by, frame.key) == ("host", self._host):
             self._scores[operator, frame.scope] = scores
 
     def report(self, running: Session, runner: Runner, url: str) -> None:
-        """Report now and then until the part stops."""
+        """Report at intervals of `REPORT_S` until the part stops."""
         while True:
             scores = list(self._scores.values())
             running.report(
