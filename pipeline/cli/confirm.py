@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.processes import Process
 
 USED_S: Final = 0.5
-"""How long the CPU time of the suspect is measured before it is limited, in seconds."""
+"""The time for which the CPU time of the suspect is measured before it is limited, in seconds."""
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""`laggard doctor`: checks, each with what was found and what to do."""
+"""`laggard doctor`: checks, each with its finding and advice."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 INDENT: Final = 26
-"""Columns before what was found."""
+"""The columns before a finding."""
 
 NARROWEST: Final = 20
-"""In so many columns it is shown at least."""
+"""The fewest columns for a finding."""
 
 COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -34,9 +34,9 @@ COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 @settings_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for a program to read.")
 def doctor(as_json: bool) -> int:
-    """Check configuration, permissions, kernel, disk, bus, clock and parts, and say what to do.
+    """Check configuration, permissions, kernel, disk, bus, clock and parts, and print advice.
 
-    The exit code is 1 when there is a problem; warnings cost some of the evidence but nothing breaks.
+    The exit code is 1 if there is a problem. After a warning some evidence is missing, but nothing breaks.
     """
     findings = []
     for finding in examine():
@@ -50,7 +50,7 @@ def doctor(as_json: bool) -> int:
 
 
 def examine() -> Iterator[Finding]:
-    """Everything, the machine first: it can be looked at without usable settings."""
+    """Yield all findings, those of the machine first: its checks need no usable settings."""
     yield from examine_machine()
     try:
         settings = given_settings()
@@ -63,7 +63,7 @@ def examine() -> Iterator[Finding]:
 
 
 def show(finding: Finding) -> None:
-    """Print one finding, and below it what to do."""
+    """Print one finding, and the advice below it."""
     level = click.style(f"{finding.level:8}", fg=COLOURS[finding.level])
     first, *others = _broken(finding.found)
     if finding.advice:
@@ -74,7 +74,7 @@ def show(finding: Finding) -> None:
 
 
 def _broken(text: str) -> list[str]:
-    """The lines of a text: broken at words where the terminal ends, whole where there is none, for `grep`."""
+    """Return the lines of a text: broken at words to the width of a terminal; otherwise one line, for `grep`."""
     if not sys.stdout.isatty():
         return [text]
     width = max(shutil.get_terminal_size().columns - INDENT, NARROWEST)

@@ -1,4 +1,4 @@
-"""`laggard feedback`: what people say of incidents: that they are none, or expected; and what was said."""
+"""`laggard feedback`: the feedback of people on incidents, which marks them as usual or expected."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     subcommand_metavar="[COMMAND] [OPTIONS]",
 )
 def feedback() -> None:
-    """List what people said of incidents. `usual` says that one is none, `expected` that it is expected for a while.
+    """List the feedback on incidents. `usual` marks one as usual, `expected` as expected for a while.
 
-    What is usual is not reported again up to 1.5 times as large, what is expected not before its time. Either holds for
-    30 days at most, and can be withdrawn. `laggard feedback show --help` has the options of the list.
+    A usual deviation is not reported again up to 1.5 times its size, an expected one not before its time. Both hold for
+    30 days at most, and can be withdrawn. `laggard feedback show --help` lists the options of the list.
     """
 
 
@@ -59,9 +59,9 @@ def feedback() -> None:
 @click.option("--host", help="Only of this host, application, pool or service.  [default: all]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
 def show(settings: Settings, *, host: str | None, as_json: bool) -> None:
-    """List what people said in the last 30 days, and whether it holds.
+    """List the feedback of the last 30 days, and whether it holds.
 
-    --json prints records of the kind `feedback`, whose fields deploy/anomalies.md explains, with `holds`.
+    --json prints records of the kind `feedback` with the field `holds`; deploy/anomalies.md explains the others.
     """
     now = time.time()
     with existing_bus(settings) as bus:
@@ -79,9 +79,9 @@ def show(settings: Settings, *, host: str | None, as_json: bool) -> None:
 @click.option("--note", default="", help="Why, for people.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for a program to read.")
 def usual(settings: Settings, *, incident: str, note: str, as_json: bool) -> None:
-    """Say that INCIDENT (its id, or the beginning of that) is none: what it blames is usual.
+    """Mark INCIDENT (its id, or a prefix of it) as usual: the deviations in it are no incident.
 
-    If it is open it is closed. It is reported again only if it is more than 1.5 times as large. The metric
+    If it is open, it is closed. It is reported again only if it is more than 1.5 times as large. The metric
     `laggard_incidents_dismissed_total` counts it.
     """
     _say_of(settings, incident, "usual", math.nan, note, as_json=as_json)
@@ -105,7 +105,7 @@ def expected(
     note: str,
     as_json: bool,
 ) -> None:
-    """Say that INCIDENT is expected until a time, or without it whatever happens on a host, as in a load test."""
+    """Mark INCIDENT as expected until a time; without INCIDENT, anything on a host, as in a load test."""
     now = time.time()
     try:
         until_ts = parse_until(until, now)
@@ -128,7 +128,7 @@ def expected(
 @click.option("--note", default="", help="Why, for people.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for a program to read.")
 def withdraw(settings: Settings, *, identity: str, note: str, as_json: bool) -> None:
-    """Take back what was said under ID, which `laggard feedback` lists, or the beginning of that."""
+    """Withdraw the feedback with this ID, or prefix of an id; `laggard feedback` lists them."""
     now = time.time()
     with existing_bus(settings) as bus:
         found = [

@@ -48,7 +48,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 STEP_S: Final = 1.0
-"""How long `annotate` waits for records at once."""
+"""The longest wait of `annotate` for records in one step, in seconds."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object for a program to read.")
 force_option = click.option("--force", is_flag=True, help="Also what somebody else has changed.")
@@ -60,7 +60,7 @@ alerts_option = click.option(
 def with_grafana(
     command: Callable[Concatenate[Settings, Grafana, P], R],
 ) -> Callable[Concatenate[Settings, P], R]:
-    """Give the command the Grafana that the settings name, and say its errors in a line."""
+    """Pass the configured Grafana to a command, and raise its errors as `CommandError`."""
 
     @functools.wraps(command)
     def connect(settings: Settings, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -86,17 +86,17 @@ def with_grafana(
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def grafana() -> None:
-    """Publish laggard's dashboards, alert rules and annotations to a Grafana, 10 or newer.
+    """Publish laggard's dashboards, alert rules and annotations to Grafana 10 or newer.
 
-    Where Grafana is, and as whom, the settings grafana.url and grafana.token or grafana.token_file say. All of it goes
-    to the folder laggard. What somebody else has changed is left alone.
+    The settings grafana.url and grafana.token or grafana.token_file give its address and access. Dashboards and alert
+    rules go to the folder laggard. Things that others have changed are left alone.
 
-    Grafana can also read all of it from files: deploy/grafana/README.md says how.
+    Grafana can also read dashboards and alert rules from files: see deploy/grafana/README.md.
     """
 
 
 class Seen(NamedTuple):
-    """What a command begins with."""
+    """The state at the start of a command."""
 
     version: Version
     data_source: DataSource | None
@@ -104,7 +104,7 @@ class Seen(NamedTuple):
 
 
 def _look(settings: Settings, grafana: Grafana, *, alerts: bool) -> Seen:
-    """How everything stands. Without alert rules no data source is needed."""
+    """Return the state of everything. Without alert rules no data source is needed."""
     version = grafana.version()
     try:
         data_source = find_data_source(grafana, settings[GrafanaSettings].data_source)
@@ -127,14 +127,14 @@ def _look(settings: Settings, grafana: Grafana, *, alerts: bool) -> Seen:
 @force_option
 @json_option
 def publish(settings: Settings, grafana: Grafana, *, alerts: bool, force: bool, as_json: bool) -> int:
-    """Bring the folder, the dashboards and the alert rules to Grafana. Done again, it changes nothing.
+    """Publish the folder, the dashboards and the alert rules to Grafana. A second run changes nothing.
 
-    Where the setting serve.url says where laggard's own page is, dashboards and alerts get a link to it.
+    If the setting serve.url gives the address of laggard's own page, dashboards and alerts link to it.
 
-    Where Prometheus evaluates the rules of deploy/prometheus, --no-alerts keeps Grafana from telling the same twice.
+    If Prometheus evaluates the rules of deploy/prometheus, --no-alerts avoids duplicate alerts from Grafana.
 
-    Left alone is what somebody else has changed since laggard wrote it, by whatever way; `laggard grafana diff` shows
-    it, --force overwrites it. The exit code is then 1. Alert rules can be edited in Grafana's pages.
+    Things that others have changed in any way since laggard wrote them are left alone: the exit code is then 1.
+    `laggard grafana diff` shows them, --force overwrites them. Alert rules can be edited in Grafana's pages.
     """
     seen = _look(settings, grafana, alerts=alerts)
     done = _follow(bring(grafana, seen.things, force=force), as_json=as_json)
@@ -150,9 +150,9 @@ def publish(settings: Settings, grafana: Grafana, *, alerts: bool, force: bool, 
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 def remove(settings: Settings, grafana: Grafana, *, alerts: bool, force: bool, yes: bool, as_json: bool) -> int:
-    """Take away the dashboards and alert rules that laggard has made, and the folder where nothing else is in it.
+    """Remove the dashboards and alert rules that laggard has created, and its folder if nothing else is in it.
 
-    What somebody else has changed stays, without --force; what others have put into the folder always does.
+    Those that others have changed stay, unless with --force. Things that others have put into the folder always stay.
     Annotations stay.
     """
     if as_json and not yes:
@@ -165,13 +165,13 @@ def remove(settings: Settings, grafana: Grafana, *, alerts: bool, force: bool, y
         if not sys.stdin.isatty():
             raise CommandError("nobody can be asked here; expected --yes", USAGE)
         click.confirm("Go on?", abort=True)
-        # Who knows what has happened while nobody answered.
+        # They may have changed before the answer.
         things = _standing_for_removal(settings, grafana, alerts=alerts)
     return _end(grafana, _follow(take(grafana, things, force=force), as_json=as_json), [], as_json=as_json)
 
 
 def _standing_for_removal(settings: Settings, grafana: Grafana, *, alerts: bool) -> list[Thing]:
-    """How everything stands. That there is no data source any more is no reason to keep the rules."""
+    """Return the state of everything. The rules can be removed even if the data source no longer exists."""
     version = grafana.version()
     data_source = settings[GrafanaSettings].data_source or "unknown"
     page = settings[ServeSettings].url.rstrip("/")
@@ -186,11 +186,11 @@ def _standing_for_removal(settings: Settings, grafana: Grafana, *, alerts: bool)
 @alerts_option
 @json_option
 def check(settings: Settings, grafana: Grafana, *, alerts: bool, as_json: bool) -> int:
-    """Say what is there, what is missing, what differs, whether the data source sees laggard, and what the token may.
+    """Check what exists, is missing or differs, whether the data source sees laggard, and the rights of the token.
 
-    Changes nothing. The exit code is 1 when something is not as it should be.
+    It changes nothing. The exit code is 1 if something is not as expected.
     """
-    grafana.version()  # so that what is no Grafana is said first
+    grafana.version()  # first of all, it reports an address that is no Grafana
     permissions = grafana.permissions()
     missing: list[str] = []
     if permissions is not None:
@@ -237,9 +237,9 @@ def check(settings: Settings, grafana: Grafana, *, alerts: bool, as_json: bool) 
 @alerts_option
 @json_option
 def diff(settings: Settings, grafana: Grafana, *, alerts: bool, as_json: bool) -> int:
-    """Show how what is in Grafana differs from what laggard would write, as a unified diff of JSON in one order.
+    """Show the differences between Grafana and what laggard would write, as a unified diff of sorted JSON.
 
-    Changes nothing. The exit code is 1 when something differs, as diff's.
+    It changes nothing. The exit code is 1 if something differs, as with diff.
     """
     things = _look(settings, grafana, alerts=alerts).things
     differing = [thing for thing in things if thing.state != "current"]
@@ -278,13 +278,14 @@ def _since(context: click.Context, parameter: click.Parameter, value: str) -> fl
 def annotate(settings: Settings, grafana: Grafana, *, since_s: float, as_json: bool, duration_s: float | None) -> None:
     """Follow the topic of anomalies, and write an annotation for each incident and each mark, until ^C.
 
-    Their tags are laggard, incident or mark, the host and the operators. An incident that is open also has the tag
-    open; when it closes, its line becomes a region. What a person has deleted or written there stays so.
+    Their tags are laggard, incident or mark, the host and the operators. An open incident also has the tag open; when
+    it closes, its line becomes a region. Annotations that people have deleted, and texts that they have edited, stay
+    so.
 
-    Started again, or on several machines, it goes on where it was and writes nothing twice.
+    After a restart, or on several machines, it continues where it was and writes nothing twice.
     """
     stop = threading.Event()
-    hear_signals(stop)  # before numpy starts threads, which would not know of it
+    hear_signals(stop)  # before numpy starts threads, which inherit the signal mask
     from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
     from laggard.pipeline.grafana.annotate import Annotator  # noqa: PLC0415
     from laggard.pipeline.history.report import moment  # noqa: PLC0415
@@ -323,7 +324,7 @@ DEEDS: Final = {
 
 
 def _data_source_problems(grafana: Grafana, data_source: DataSource | None) -> list[str]:
-    """What keeps panels and alerts empty."""
+    """Return the problems that keep panels and alerts empty."""
     if data_source is None:
         return ["there is no data source for Prometheus"]
     try:
@@ -341,7 +342,7 @@ def _hints(grafana: Grafana, version: Version, *, alerts: bool) -> list[str]:
 
 
 def _follow(steps: Iterable[Done], *, as_json: bool) -> list[Done]:
-    """Tell each thing as it is done."""
+    """Print each thing when it is done, and return all of them."""
     done = []
     for one in steps:
         done.append(one)
@@ -352,7 +353,7 @@ def _follow(steps: Iterable[Done], *, as_json: bool) -> list[Done]:
 
 
 def _end(grafana: Grafana, done: Sequence[Done], told: Sequence[str], *, as_json: bool) -> int:
-    """Sum up; the exit code is 1 where something was left alone."""
+    """Print the summary, and return the exit code: 1 if something was left alone."""
     left = [one for one in done if one.deed == "left"]
     if as_json:
         found: dict[str, Any] = {"url": grafana.url, "things": [one.to_json() for one in done], "hints": list(told)}

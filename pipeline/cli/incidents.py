@@ -1,4 +1,4 @@
-"""`laggard incidents`: what is wrong and what was, joined; and of one incident what each operator saw of it."""
+"""`laggard incidents`: present and past incidents, and the evidence of each operator for one of them."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ def incidents(
     since_s: float,
     as_json: bool,
 ) -> None:
-    """List what was wrong, the newest first; with an ID, or its beginning, all that is known of that incident.
+    """List incidents, the newest first; with an ID, or a prefix of it, show that incident in full.
 
-    An incident is what operators found of one host, application, pool or service that may have one cause: its
-    anomalies, joined.
+    An incident joins the anomalies of one host, application, pool or service that may have one cause.
 
-    --json prints records of the kind `incident`, whose fields deploy/anomalies.md explains. The exit code is 0 whether
-    or not there is an incident, and 3 where nothing is recorded, of the host or of the ID; `laggard --help` lists all.
+    --json prints records of the kind `incident`; deploy/anomalies.md explains their fields. The exit code is 0 whether
+    or not there is an incident, and 3 if nothing is recorded, or not the given ID, host, application, pool or service;
+    `laggard --help` lists all.
     """
     given = (host, "host"), (application, "application"), (pool, "pool"), (service, "service")
     asked = [(key, keyed_by) for key, keyed_by in given if key is not None]
@@ -106,9 +106,9 @@ def incidents(
             return
         since = -math.inf if identity else now - since_s
         past = past_incidents(bus, topics_of(settings), since, key=key, identity=identity.lower())
-        if key is not None:  # an application, a pool or a service may be called as a host is
+        if key is not None:  # an application, a pool or a service may have the name of a host
             past = replace(past, incidents=[one for one in past.incidents if one.keyed_by == keyed_by])
-            if not past.incidents:  # it may be misspelt
+            if not past.incidents:  # it may be misspelled
                 _CHECKS[keyed_by](settings, bus, key)
         found = [one for one in past.incidents if one.change != "closed" or not only_open]
         if identity and len(found) != 1:
@@ -127,7 +127,7 @@ def incidents(
 def _write_notices(
     settings: Settings, bus: Bus, host: str | None, since: float, *, only_open: bool, as_json: bool
 ) -> None:
-    """List the notices, the newest first; as JSON with the newest record of each."""
+    """List the notices, the newest first; as JSON, the newest record of each."""
     found = past_notices(bus, topics_of(settings), since, key=host)
     found = [each for each in found if each.ended is None or not only_open]
     if host is not None and not found:
@@ -147,28 +147,26 @@ def _write_notices(
 
 
 def _check_host(settings: Settings, bus: Bus, host: str) -> None:
-    """Raise `CommandError` where nothing at all is recorded of a host: it may be misspelt."""
+    """Raise `CommandError` if nothing at all is recorded of a host: it may be misspelled."""
     choose_host(settings, History(bus, topics_of(settings), asked(settings)), host)
 
 
 def _check_application(settings: Settings, bus: Bus, application: str) -> None:
-    """Raise `CommandError` where nothing at all is recorded of an application."""
-    # They load scipy, which takes longer than all the rest.
-
+    """Raise `CommandError` if nothing at all is recorded of an application."""
     known = known_keys(bus, topics_of(settings).name(APPLICATIONS))
     if application not in known:
         raise CommandError(unknown_application(application, known), NO_DATA)
 
 
 def _check_service(settings: Settings, bus: Bus, service: str) -> None:
-    """Raise `CommandError` where nothing at all is recorded of a service."""
+    """Raise `CommandError` if nothing at all is recorded of a service."""
     known = known_keys(bus, topics_of(settings).name(REQUESTS))
     if service not in known:
         raise CommandError(unknown_service(settings, service, known), NO_DATA)
 
 
 def _check_pool(settings: Settings, bus: Bus, pool: str) -> None:
-    """Raise `CommandError` where nothing at all is recorded of a pool."""
+    """Raise `CommandError` if nothing at all is recorded of a pool."""
     known = known_keys(bus, topics_of(settings).name(POOLS))
     if pool not in known:
         raise CommandError(unknown_pool(settings, pool, known), NO_DATA)
@@ -183,7 +181,7 @@ _CHECKS: Final[Mapping[str, Callable[[Settings, Bus, str], None]]] = {
 
 
 def not_one(settings: Settings, identity: str, found: Sequence[Incident], *, only_open: bool = False) -> str:
-    """Say that not exactly one incident has an id that begins so."""
+    """Return the error for a prefix of no id, or of several ids of incidents."""
     which = "open incident" if only_open else "incident"
     if not found:
         listing = to_type(settings, "incidents", "--since", "30d")
@@ -193,7 +191,7 @@ def not_one(settings: Settings, identity: str, found: Sequence[Incident], *, onl
 
 
 def _doing(settings: Settings, bus: Bus, incident: Incident) -> list[Diagnosis]:
-    """What processes were doing while it lasted, as far as that is recorded; those who are blamed come first."""
+    """Return the recorded diagnoses of an incident, those of culprits first."""
     try:
         return during(bus, topics_of(settings), incident)
     except BusError as error:
@@ -202,7 +200,7 @@ def _doing(settings: Settings, bus: Bus, incident: Incident) -> list[Diagnosis]:
 
 
 def _silent(settings: Settings, bus: Bus, found: Sequence[Incident], now: float) -> Mapping[str, float]:
-    """The hosts of open incidents that have fallen silent, as far as their frames may be read."""
+    """Return the silent hosts of open incidents; none if their frames cannot be read."""
     try:
         return silent_hosts(bus, topics_of(settings), found, now)
     except BusError as error:
@@ -257,7 +255,7 @@ def _write_one(
             following.append(f"`{to_type(settings, *ask)}` for now")
     if incident.keyed_by == "application":
         following.append(f"`{to_type(settings, 'models', incident.key)}` for what explains its performance")
-        if incident.blame is not None:  # by its name it is the host
+        if incident.blame is not None:  # its name is that of the host
             ask = ["why", "--host", incident.blame.name, "--at", f"{incident.opened_ts:.0f}"]
             following.append(f"`{to_type(settings, *ask)}` for who took there what is short")
     if incident.keyed_by == "pool":

@@ -1,4 +1,4 @@
-"""`laggard models`: what explains the performance of applications, what would be if, and wishes for the models."""
+"""`laggard models`: models that explain the performance of applications, their predictions, and wishes for them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
 
 LISTED: Final = 10
-"""Applications that an error names."""
+"""The most applications that an error names."""
 
 STANDARD_INPUT: Final = "-"
 
@@ -53,10 +53,10 @@ _DONE: Final = {"pin": "Pinned", "ban": "Banned", "free": "Freed"}
     subcommand_metavar="[COMMAND|APP] [OPTIONS]",
 )
 def models() -> None:
-    """Say what explains the performance of applications: the present model of each, as an equation.
+    """Show what explains the performance of applications: the present model of each, as an equation.
 
-    With the name of an application, also the metrics that it was chosen from, and the models before it. `laggard models
-    show --help` has the options.
+    With the name of an application, also show the metrics that it was chosen from, and the earlier models.
+    `laggard models show --help` lists the options.
     """
 
 
@@ -87,10 +87,10 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> 
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
 def show(settings: Settings, *, application: str, since_s: float, path: str | None, as_json: bool) -> None:
-    """Show the present models: of APP with all that is known of them, else of all applications.
+    """Show the present models: those of APP in full, otherwise those of all applications.
 
-    --json prints records of the kind `model`, whose fields deploy/models.md explains: the present ones, and of APP
-    those before them too, the newest first. The exit code is 3 where there is no model.
+    --json prints records of the kind `model`: the present ones and, with APP, also earlier ones, the newest first.
+    deploy/models.md explains their fields. The exit code is 3 if there is no model.
     """
     now = time.time()
     if path is not None:
@@ -121,7 +121,7 @@ def _of_file(path: str, application: str) -> list[Course]:
 
 
 def _check_there(settings: Settings, bus: Bus, courses: Sequence[Course], application: str) -> None:
-    """Raise `CommandError` where there is no model, saying what is lacking."""
+    """Raise `CommandError` if there is no model. The message says what is missing."""
     if courses:
         return
     known = known_keys(bus, topics_of(settings).name(APPLICATIONS))
@@ -134,7 +134,7 @@ def _check_there(settings: Settings, bus: Bus, courses: Sequence[Course], applic
 
 
 def unknown(application: str, known: Sequence[str]) -> str:
-    """Says that nothing is recorded of an application, and of which there is something."""
+    """Return the error for an unknown application, which names recorded ones."""
     others = f"; recorded are {_listed(known)}" if known else ", nor of any other"
     return f"nothing is recorded of application {application}{others}"
 
@@ -195,10 +195,10 @@ def _write_application(settings: Settings, courses: Sequence[Course], state: App
 @click.argument("assumed", metavar="METRIC=VALUE")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 def what_if(settings: Settings, *, application: str, assumed: str, as_json: bool) -> None:
-    """Say what the performance of APP would be by its models if METRIC had this VALUE, and all others their newest.
+    """Predict the performance of APP by its models if METRIC had this VALUE, and all others their newest.
 
-    VALUE is in the base unit that the metric's name ends with, or in percent: 0.2, 20%, 5e6. A model tells what goes
-    together: it is no promise, least of all for values far from those that it has seen.
+    VALUE is in the base unit that the metric's name ends with, or in percent: 0.2, 20%, 5e6. A model shows
+    correlations: it is no promise, least of all for values far from those that it has seen.
     """
     metric, value = _assumed(assumed)
 

@@ -1,4 +1,4 @@
-"""`laggard pools`: which member of a pool behaves unlike the others, and the dendrograms that show it."""
+"""`laggard pools`: the members of a pool that deviate from the others, and the dendrograms that show it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
 
 LISTED: Final = 10
-"""Pools that an error names."""
+"""The most pools that an error names."""
 
 STANDARD: Final = "-"
 
@@ -61,15 +61,15 @@ _FILE: Final = click.Path(dir_okay=False, writable=True, allow_dash=True)
 @click.option("--svg", type=_FILE, metavar="FILE", help="Write the dendrograms of POOL, for any browser.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
 def pools(settings: Settings, *, pool: str, at: str | None, path: str | None, svg: str | None, as_json: bool) -> None:
-    """Say which members of a pool behave unlike the others: of POOL with dendrograms, else of all pools in a line each.
+    """Show the members of a pool that deviate from the others: of POOL with dendrograms, otherwise a line per pool.
 
-    A pool is what should behave alike: threads, prefork workers, replicas, hosts. POOL is compared anew over its whole
-    life, from its top down: first hosts or other groups, then the members of those that deviate. The numbers at merges
-    are approximately unbiased p-values in percent.
+    The members of a pool should behave alike: threads, prefork workers, replicas, hosts. Without --file POOL is
+    compared from scratch over its whole life, from the top down: first hosts or other groups, then the members of those
+    that deviate. The numbers at merges are approximately unbiased p-values in percent.
 
-    FILE of --svg may be `-` for standard output, in the place of the page. --json prints a record of the kind `pool`,
-    whose fields deploy/anomalies.md explains; of all pools four of its fields. The exit code is 3 where nothing is
-    recorded of what was asked for.
+    FILE of --svg may be `-` for standard output, instead of the page. --json prints a record of the kind `pool`, whose
+    fields deploy/anomalies.md explains; of all pools four of its fields. The exit code is 3 if nothing is recorded of
+    the pool or the moment.
     """
     _check(pool, svg, as_json=as_json)
     now = time.time()
@@ -86,7 +86,7 @@ def pools(settings: Settings, *, pool: str, at: str | None, path: str | None, sv
 
 
 def _check(pool: str, svg: str | None, *, as_json: bool) -> None:
-    """Refuse what does not fit together, before anything is looked at."""
+    """Reject arguments that do not fit together, before any work."""
     if svg is None:
         return
     if not pool:
@@ -97,7 +97,7 @@ def _check(pool: str, svg: str | None, *, as_json: bool) -> None:
         raise click.BadParameter(f"{svg}: there is no such folder", param_hint="--svg")
 
 
-# Of a file.
+# The pools of a file.
 
 
 def _of_file(path: str, ts: float | None) -> list[PoolOutput]:
@@ -121,7 +121,7 @@ def _named(found: Sequence[PoolOutput], pool: str, path: str) -> PoolOutput:
     raise CommandError(f"{path}: {_others(pool, [each.pool for each in found])}", NO_DATA)
 
 
-# Of the bus.
+# The pools on the bus.
 
 
 def _of_bus(settings: Settings, pool: str, at: str | None, ts: float | None) -> PoolOutput:
@@ -153,12 +153,12 @@ def _none(settings: Settings) -> str:
 
 
 def unknown(settings: Settings, pool: str, known: Sequence[str]) -> str:
-    """Says that nothing is recorded of a pool, and of which there is something; or where pools come from."""
+    """Return the error for an unknown pool, which names recorded ones, or says where pools come from."""
     return _others(pool, known) if known else _none(settings)
 
 
 def _others(pool: str, known: Sequence[str]) -> str:
-    """Say of which pools there is something: near ones, or the first."""
+    """Return the error for an unknown pool, which names recorded pools: similar ones, or the first."""
     near = nearest(pool, known)
     others = ", ".join(map(printable, near or known[:LISTED]))
     more = ", ..." if not near and len(known) > LISTED else ""
@@ -170,7 +170,7 @@ def _outside(error: OutsideError, at: str | None) -> str:
     return f"nothing is recorded of pool {error.host} at {at}; its history reaches {reach}"
 
 
-# What is written.
+# The output.
 
 
 def _write(lines: Iterable[Text]) -> None:

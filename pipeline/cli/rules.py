@@ -1,4 +1,4 @@
-"""`laggard rules`: alert rules for those who evaluate them."""
+"""`laggard rules`: alert rules for Prometheus, its operator or Grafana."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 )
 @click.option("--runbooks", metavar="URL", help="Where the runbooks are.  [default: in laggard's repository]")
 def rules(settings: Settings, form: str, runbooks: str | None) -> None:
-    """Print the alert rules, in JSON, which is YAML as well.
+    """Print the alert rules as JSON, which is YAML as well.
 
     They are those of deploy/prometheus, with links to the Grafana of the setting grafana.url, and to the page of the
-    setting serve.url where that is set; those for Grafana ask the data source whose uid is the setting
-    grafana.data_source. Let either Prometheus or Grafana evaluate them, or
-    everything is told twice. `laggard grafana publish` brings them to a Grafana that runs.
+    setting serve.url if that is set. Those for Grafana query the data source whose uid is the setting
+    grafana.data_source. Let either Prometheus or Grafana evaluate them, otherwise every alert comes twice.
+    `laggard grafana publish` publishes them to a running Grafana.
     """
     grafana = settings[GrafanaSettings].url.rstrip("/") or written.GRAFANA
     books = (runbooks or written.RUNBOOKS).rstrip("/")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.diagnosis import Diagnosis
 
 COMPARED_S: Final = 0.3
-"""How long processes of one name are watched to find the busiest, in seconds."""
+"""The time for which processes of one name are watched to find the busiest, in seconds."""
 
 LISTED: Final = 4
 """The most other processes of this name that are listed."""

@@ -1,4 +1,4 @@
-"""`laggard topics`: the topics on the bus, as they are and as they should be."""
+"""`laggard topics`: the topics on the bus, and their differences from the expected ones."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def topics() -> None:
-    """Create the topics on the bus, list and describe them, and check them.
+    """Create, list, describe and check the topics on the bus.
 
-    Nothing here deletes a topic, or changes one that is there.
+    No command here deletes a topic, or changes an existing one.
     """
 
 
@@ -41,11 +41,11 @@ def topics() -> None:
 @with_settings
 @json_option
 def create(settings: Settings, as_json: bool) -> int:
-    """Create the topics that are missing, and say how those that are there differ from what is wanted.
+    """Create the missing topics, and report how the existing ones differ from what is expected.
 
-    On Kafka with topics.partitions, topics.replication and bus.retention; those of snapshots are compacted.
+    On Kafka topics.partitions, topics.replication and bus.retention apply; topics of snapshots are compacted.
 
-    The exit code is 1 when one may not be seen, and so may be missing.
+    The exit code is 1 if this user may not see a topic, which may be missing.
     """
     with opened(settings) as bus:
         wanted = every(settings)
@@ -70,7 +70,7 @@ def create(settings: Settings, as_json: bool) -> int:
 @with_settings
 @json_option
 def list_topics(settings: Settings, as_json: bool) -> None:
-    """List the topics: what each is keyed by, its partitions and how much it holds."""
+    """List the topics: the key of each, its partitions and its number of records."""
     found = look(settings)
     if as_json:
         tell_json(settings, found)
@@ -86,9 +86,9 @@ def list_topics(settings: Settings, as_json: bool) -> None:
 @with_settings
 @json_option
 def describe(settings: Settings, names: Sequence[str], as_json: bool) -> None:
-    """Describe topics, all by default: what is in them, how they are configured, and what differs from what is wanted.
+    """Describe topics, all by default: their content, their configuration, and differences from what is expected.
 
-    NAME is with or without the prefix: laggard.counters, counters.
+    NAME may have the prefix or not: laggard.counters, counters.
     """
     wanted = every(settings)
     prefix = settings[TopicsSettings].prefix
@@ -112,9 +112,9 @@ def describe(settings: Settings, names: Sequence[str], as_json: bool) -> None:
 @with_settings
 @json_option
 def check(settings: Settings, as_json: bool) -> int:
-    """Check that all topics are as they should be.
+    """Check that all topics are as expected.
 
-    The exit code is 1 when one is missing, differs, or may not be seen.
+    The exit code is 1 if one is missing or differs, or if this user may not see it.
     """
     found = look(settings)
     wrong = [each for each in found if each.differences or each.hidden]
@@ -134,9 +134,9 @@ def check(settings: Settings, as_json: bool) -> int:
 @click.option("--group", default="anomaly-readers", show_default=True, help="The consumer group of a reader's tool.")
 @json_option
 def acls(settings: Settings, role: str | None, principal: str | None, group: str, as_json: bool) -> None:
-    """Print what each role needs to be allowed at the brokers, as kafka-acls.sh commands.
+    """Print the permissions that each role needs at the brokers, as kafka-acls.sh commands.
 
-    Nothing is asked or changed. Each role works with exactly these rules.
+    It neither queries nor changes the brokers. Each role works with exactly these rules.
     """
     location = settings[BusSettings].location
     servers = servers_of(location) if is_kafka(location) else ("HOST:PORT",)
@@ -160,30 +160,30 @@ def acls(settings: Settings, role: str | None, principal: str | None, group: str
 
 
 def opened(settings: Settings) -> closing[Bus]:
-    """The bus, without a topic created."""
+    """Open the bus without creating topics; the context closes it."""
     return closing(opened_bus(settings))
 
 
 def every(settings: Settings) -> tuple[Wanted, ...]:
-    """All topics that there should be."""
+    """Return all expected topics."""
     return wanted_topics(settings, kafka=is_kafka(settings[BusSettings].location))
 
 
 def look(settings: Settings, wanted: Sequence[Wanted] = ()) -> list[TopicReport]:
-    """The topics as they are, all by default."""
+    """Return the state of topics, all by default."""
     check_existing(settings)
     with opened(settings) as bus:
         return reports(bus, wanted or every(settings))
 
 
 def tell_json(settings: Settings, found: Sequence[TopicReport]) -> None:
-    """Everything, as one object."""
+    """Print the state of topics as one JSON object."""
     every_topic = [each.to_json() for each in found]
     click.echo(json.dumps({"location": settings[BusSettings].location, "topics": every_topic}))
 
 
 def tell_differences(found: Sequence[TopicReport]) -> None:
-    """What is not as it should be, each thing once with all topics that it is about, and what to do."""
+    """Print each difference once, with all of its topics and advice."""
     if hidden := [each.wanted.spec.name for each in found if each.hidden]:
         tell(hidden, "may not be seen by this user", "it needs Describe there: `laggard topics acls --role admin`")
     alike: dict[tuple[str, str, str], list[str]] = {}
@@ -199,24 +199,24 @@ def tell_differences(found: Sequence[TopicReport]) -> None:
 
 
 def tell(names: Sequence[str], said: str, advice: str) -> None:
-    """Something about topics, and what to do."""
+    """Print a statement about topics, and advice."""
     click.echo(f"{click.style(', '.join(names), bold=True)}: {said}")
     others = "; likewise for the others" if len(names) > 1 and names[0] in advice else ""
     click.echo(f"    {as_typed(advice)}{others}")
 
 
 def as_typed(advice: str) -> str:
-    """Advice with laggard's commands as this person types them."""
+    """Return advice with laggard's commands as this user types them."""
     return advice.replace("`laggard ", f"`{program()} ")
 
 
 def width(found: Sequence[TopicReport]) -> int:
-    """Of the column of names."""
+    """Return the width of the column of names."""
     return max(len(each.wanted.spec.name) for each in found)
 
 
 def shape(report: TopicReport) -> str:
-    """A topic in one line."""
+    """Return the state of a topic in one line."""
     if report.hidden:
         return "may not be seen"
     if report.partitions is None:
@@ -231,7 +231,7 @@ def shape(report: TopicReport) -> str:
 
 
 def keeps(report: TopicReport) -> str:
-    """For how long the topic keeps its records."""
+    """Return which records the topic stores, or for how long; empty if unknown."""
     configs = report.found.configs if report.found else {}
     if "compact" in configs.get("cleanup.policy", ""):
         return "the newest of each key"
@@ -241,7 +241,7 @@ def keeps(report: TopicReport) -> str:
 
 
 def description(report: TopicReport) -> list[str]:
-    """A topic in several lines."""
+    """Return the state of a topic in several lines."""
     topic = report.wanted.topic
     lines = [f"holds       {topic.value}", f"keyed by    {topic.key}", f"is          {shape(report)}"]
     if report.found is not None:

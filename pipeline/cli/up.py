@@ -1,4 +1,4 @@
-"""`laggard up`: agent and worker on this machine, watched over."""
+"""`laggard up`: agent, worker and page on this machine, under a supervisor."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 NOT_ROOT = "not root, so I/O and descriptors of other users' processes are not seen"
 
 PARTS: tuple[Part, ...] = ("serve", "work", "agent")
-"""In the order of starting. The agent stops first, so that the worker can still take what it wrote. Where the settings
-name sources of performance, `measure` comes behind, and where they name what is to be traced, `trace`."""
+"""In the order of starting. They stop in the reverse order, so that the worker can still read the agent's last records.
+If the settings name sources of performance, `measure` follows; if they name anything to trace, `trace` follows."""
 
 WORDS: dict[Part, tuple[str, ...]] = {"trace": ("trace", "run")}
-"""How a part is started, where that is not by its name alone."""
+"""The words of the command for a part, if they are not just its name."""
 
 MEMORY: dict[Part, Setting[int]] = {
     "agent": AgentSettings.memory_bytes,
@@ -53,7 +53,7 @@ MEMORY: dict[Part, Setting[int]] = {
     "trace": TraceSettings.memory_bytes,
     "work": WorkerSettings.memory_bytes,
 }
-"""The setting that says how much memory a part may hold."""
+"""The setting with the memory limit of each part."""
 
 
 @click.command()
@@ -61,15 +61,15 @@ MEMORY: dict[Part, Setting[int]] = {
 @duration_option
 @setting_flag("--interval", AgentSettings.interval, "DURATION", "Time between ticks (setting agent.interval).")
 def up(settings: Settings, duration_s: float | None) -> int:
-    """Watch this machine: run agent, worker and the page until ^C.
+    """Watch this machine: run agent, worker and page until ^C.
 
-    The agent reads the counters of every process; the worker learns what is usual. `laggard why` says what is not, and
-    so does the page, in a browser (setting serve.listen).
-    Where the settings name `[[sources]]`, `laggard measure` runs beside them; where they say what is to be traced
-    (`trace.*`), `laggard trace` does.
+    The agent reads the counters of every process; the worker learns their baselines. `laggard why` shows deviations,
+    and so does the page, in a browser (setting serve.listen).
+    If the settings have `[[sources]]`, `laggard measure` also runs; if they name anything to trace (`trace.*`),
+    `laggard trace` also runs.
 
-    A part that dies, hangs, is stopped or holds too much memory (worker.memory_bytes and its like) is started again.
-    After 20 failures in a row it is given up, and the others go on.
+    A part that dies, hangs, is stopped or uses too much memory (worker.memory_bytes and the like) is restarted. After
+    20 failures in a row it is abandoned, and the others continue.
     """
     if "://" in settings[BusSettings].location:
         raise CommandError(
@@ -113,7 +113,7 @@ def up(settings: Settings, duration_s: float | None) -> int:
 
 
 def parts_of(settings: Settings) -> tuple[Part, ...]:
-    """The parts that run with these settings. Raises `CommandError` for a source that only a person can give."""
+    """Return the parts that run with these settings. Raises `CommandError` for a source on standard input."""
     parts = PARTS
     if settings.sources:
         check_supervised(settings)
@@ -122,9 +122,9 @@ def parts_of(settings: Settings) -> tuple[Part, ...]:
 
 
 def _try_ports(settings: Settings) -> Token | None:
-    """Say at once where the worker or the page could not listen, before the agent runs. Raises `CommandError`.
+    """Raise `CommandError`, before the agent runs, if the worker or the page cannot listen.
 
-    Returns the token that the page will ask for, where one is generated.
+    Returns the generated token that the page will require, if any.
     """
     from laggard.pipeline.investigator.access import page_listen  # noqa: PLC0415 - for a moment only
     from laggard.pipeline.investigator.tokens import token_of  # noqa: PLC0415
@@ -139,14 +139,14 @@ def _try_ports(settings: Settings) -> Token | None:
 
 
 def _try_bus(settings: Settings) -> None:
-    """Say at once what no restart of a part mends: a file that is no bus, or may not be written. Raises `BusError`."""
-    from laggard.pipeline.cli.opening import bus_of  # noqa: PLC0415 - only here: what supervises stays small
+    """Raise `BusError` for a problem that no restart of a part fixes: a file that is no bus, or is not writable."""
+    from laggard.pipeline.cli.opening import bus_of  # noqa: PLC0415 - only here: the supervisor stays small
 
     bus_of(settings).close()
 
 
 def introduction(settings: Settings, url: str, page: str, token: Token | None = None) -> str:
-    """What runs, where its data lies, and what to type next."""
+    """Return the introduction: what runs, where its data is, and what to type next."""
     host, location = settings[GeneralSettings].host, settings[BusSettings].location
     interval_s = settings[AgentSettings].interval
     bounds = f"at most {settings[BusSettings].max_bytes / 2**30:.3g} GiB, {settings[BusSettings].retention / 3600:g} h"
@@ -180,7 +180,7 @@ def introduction(settings: Settings, url: str, page: str, token: Token | None = 
 
 
 def status(reports: Mapping[str, Mapping[str, Any]]) -> str:
-    """How it goes, on one line."""
+    """Return the status in one line."""
     agent, work = reports["agent"], reports["work"]
     parts = [counted(agent["ticks"], "tick"), f"{agent['rows']} processes"]
     if failing := reports.get("measure", {}).get("failing"):
@@ -198,7 +198,7 @@ def status(reports: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 class Terminal:
-    """What `up` prints: an introduction once all parts run, what goes wrong, and on a terminal how it goes."""
+    """The output of `up`: an introduction once all parts run, problems, and on a terminal a status line."""
 
     def __init__(self, settings: Settings, token: Token | None = None) -> None:
         self.manager = Notifier(os.environ)
@@ -210,13 +210,13 @@ class Terminal:
         self._ticks = 0
 
     def say(self, line: str) -> None:
-        """What a person has to know."""
+        """Print a line that people must know."""
         self._draw("")
-        # What a part says of itself begins with our name already.
+        # A line of a part already begins with the name of laggard.
         click.echo(f"laggard: {line.replace(': laggard: ', ': ', 1)}", err=True)
 
     def show(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
-        """Introduce the parts when all run; then draw the line of how it goes."""
+        """Print the introduction once all parts run; then draw the status line."""
         if not self._introduced and all(part in reports for part in parts_of(self._settings)):
             self._introduced = True
             self.manager.ready()
@@ -227,11 +227,11 @@ class Terminal:
             self._draw(f"{time.strftime('%H:%M:%S')}  {status(reports)}")
 
     def alive(self) -> None:
-        """Tell the service manager that the supervisor's loop turns."""
+        """Report to the service manager that the supervisor's loop runs."""
         self.manager.alive()
 
     def end(self) -> None:
-        """Say that all is stopped."""
+        """Report on a terminal that all parts have stopped."""
         self._draw("")
         if self._live:
             click.echo(f"Stopped after {counted(self._ticks, 'tick')}; what was recorded stays.")
