@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 def feedback() -> None:
     """List the feedback on incidents. `usual` marks one as usual, `expected` as expected for a while.
 
-    A usual deviation is not reported again up to 1.5 times its size, an expected one not before its time. Both hold for
-    30 days at most, and can be withdrawn. `laggard feedback show --help` lists the options of the list.
+    A usual deviation is reported again only above 1.5 times its size, an expected one only after its time. Both hold
+    for 30 days at most, and can be withdrawn. `laggard feedback show --help` lists the options of the list.
     """
 
 

@@ -24,8 +24,8 @@ _BEFORE = re.compile(r"-\s*(?P<minus>\S.*)|(?P<ago>\S.*?)\s+ago", re.ASCII)
 def parse_time(text: str, now: float) -> float:
     """Return the moment that `text` names, in seconds since the Unix epoch.
 
-    A time of day is its last past occurrence. Without a zone, that of the machine applies. If a time passed twice since
-    the clock was set back, a time of day is the later past one, a full date and time the first one.
+    A time of day is its last past occurrence. Without a zone, that of the machine applies. If a time passed twice
+    because the clock was set back, a time of day is the later past one, a full date and time the first one.
 
     Raises:
         ValueError: it has none of the accepted forms, which the message names.

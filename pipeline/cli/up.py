@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 NOT_ROOT = "not root, so I/O and descriptors of other users' processes are not seen"
 
 PARTS: tuple[Part, ...] = ("serve", "work", "agent")
-"""In the order of starting. They stop in the reverse order, so that the worker can still read the agent's last records.
+"""In the order of starting. The parts stop in the reverse order: the worker can still read the agent's last records.
 If the settings name sources of performance, `measure` follows; if they name anything to trace, `trace` follows."""
 
 WORDS: dict[Part, tuple[str, ...]] = {"trace": ("trace", "run")}

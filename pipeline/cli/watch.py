@@ -60,7 +60,7 @@ def watch(settings: Settings, *, host: str | None, rows: int, features: int, as_
 
 
 def _write_lines(watched: Watch, rows: int, features: int, *, as_json: bool) -> None:
-    """Write one line per tick, without an end."""
+    """Write one line per tick, forever."""
     new = True
     while True:
         if new and (answer := watched.answer(rows, features)):

@@ -1,4 +1,4 @@
-"""`laggard work`: only the worker, that is operators and HTTP port in one process."""
+"""`laggard work`: only the worker, with operators and HTTP port in one process."""
 
 from __future__ import annotations
 
