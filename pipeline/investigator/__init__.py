@@ -1,1 +1,1 @@
-"""The investigator: a web page where people look at what was slow, and the JSON API that it reads."""
+"""The investigator: a web page that shows what was slow, and its JSON API."""

@@ -1,4 +1,4 @@
-"""Who may see the page, and who may change anything, as the settings say it."""
+"""The access rules of the page, from the settings: who may view it, and who may change things."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 
 WRONG_AT_ONCE: Final = 10
 WRONG_PER_S: Final = 0.1
-"""Wrong tokens that one address may show: so many at once, and so many a second for ever."""
+"""The most wrong tokens of one address: at once, and per second in the long run."""
 
 ALL_WRONG_AT_ONCE: Final = 100
 ALL_WRONG_PER_S: Final = 1.0
 """The same for all addresses together."""
 
 MAX_NAME: Final = 256
-"""Characters of a person's name, as a proxy says it."""
+"""The most characters of a person's name from a proxy."""
 
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of RFC 9110, section 5.6.2
 
 
 class Access:
-    """The rules. Raises `ListenError`, naming the setting, for one that cannot be meant. Safe to use from threads.
+    """The access rules. Raises `ListenError` naming an invalid setting. Safe to use from several threads.
 
     Parameters:
-        settings: `serve.*`.
-        clock: seconds on a clock that never steps.
-        generated: the token where `serve.token` is empty; empty for none.
+        settings: the settings `serve.*`.
+        clock: returns seconds on a clock that never steps.
+        generated: the generated token if `serve.token` is empty; empty for none.
 
     Attributes:
-        hosts: names by which the page is called, in lower case.
+        hosts: further names of the page, in lower case.
         takes_tokens: whether there is a token.
 
     """
@@ -69,11 +69,11 @@ class Access:
 
     @property
     def asks(self) -> bool:
-        """Whether callers are asked who they are; else everybody who reaches the port may do everything."""
+        """Whether callers must authenticate; otherwise everyone who reaches the port may do everything."""
         return bool(self._tokens or self._proxies)
 
     def trusts(self, peer: str) -> bool:
-        """Whether an address is that of a proxy, whose word about others is believed."""
+        """Return whether an address is that of a trusted proxy, which may name the person."""
         try:
             address = ipaddress.ip_address(peer)
         except ValueError:
@@ -83,33 +83,33 @@ class Access:
         return any(address in network for network in self._proxies)
 
     def named(self, headers: Headers) -> str:
-        """Who asks, as a trusted proxy says; empty where it says nothing. Raises `RequestError` where it is unclear."""
+        """Return the person that a trusted proxy names; empty for none. Raises `RequestError` for an invalid name."""
         names = headers.getlist(self._header)
         if len(names) > 1:
             raise RequestError(401, f"the header {self._header} is there twice", "a proxy that replaces it")
-        # What is sent as UTF-8 arrives as Latin-1.
+        # Headers sent as UTF-8 arrive as Latin-1.
         name = names[0].encode("latin-1").decode("utf-8", "replace").strip() if names else ""
         if len(name) > MAX_NAME:
             raise RequestError(401, f"the name in {self._header} is too long", f"at most {MAX_NAME} characters")
         return name
 
     def edits(self, name: str) -> bool:
-        """Whether a person whom a proxy names may change things."""
+        """Return whether a person that a proxy names may change things."""
         return any(fnmatchcase(name, pattern) for pattern in self._editors)
 
     def writes(self, token: str, peer: str) -> bool:
-        """Whether a token is for changing things, too.
+        """Return whether a token also allows changes.
 
         Args:
-            token: as it was shown.
-            peer: the address that shows it.
+            token: the token of the caller.
+            peer: the address of the caller.
 
         Raises:
-            RequestError: it is wrong. The right one is taken however many wrong ones the same address has shown: others
-                may be behind it, and nobody finds a token of `MINIMUM_TOKEN` characters by asking.
+            RequestError: the token is wrong. The right one is accepted after any number of wrong ones: other callers
+                may share the address, and a token of `MINIMUM_TOKEN` characters cannot be guessed.
 
         """
-        # All are compared, so that the time does not tell which one is near.
+        # All tokens are compared, so that the time does not reveal a near match.
         found = [writes for kept, writes in self._tokens if same(token, kept)]
         if found:
             return found[0]
@@ -118,7 +118,7 @@ class Access:
         raise self.refusal("the token is wrong")
 
     def refusal(self, error: str) -> RequestError:
-        """Status 401, saying what is expected here; it asks for a token only where there is one."""
+        """Return an error of status 401 with the expected credentials; it requests a token only if there is one."""
         expected = [] if self.asks else ["nothing: who reaches this port may ask"]
         if self.takes_tokens:
             expected.append("Authorization: Bearer with serve.token or serve.read_token, or a session opened by one")
@@ -129,7 +129,7 @@ class Access:
 
 
 def page_listen(settings: Settings) -> Listen:
-    """Where the page is served. Raises `ListenError` where that is nowhere, or open to anybody."""
+    """Return the address of the page. Raises `ListenError` if it does not resolve, or is open to everyone."""
     return Listen.resolve_page(settings[ServeSettings].listen, asks=Access(settings).asks)
 
 

@@ -1,4 +1,4 @@
-"""The application behind the page's port: the page itself, its assets, the API, and what is new."""
+"""The application behind the page's port: the page itself, its assets, the API, and live events."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 ASSETS: Final = Path(__file__).parent / "assets"
 
 VIEWS: Final = ("/", "/incidents", "/applications", "/pools", "/requests", "/pipeline")
-"""Paths at which the page is: which view it shows, its script reads from the path."""
+"""The paths of the page: its script selects the view by the path."""
 
 HEALTH: Final = "/-/healthy"
 ASSETS_PATH: Final = "/assets/"
@@ -96,20 +96,20 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
 MAX_BODY_BYTES: Final = 64 * 1024
 
 READERS: Final = 4
-"""Answers that are looked for on the bus at the same time ..."""
+"""The most requests that are answered from the bus at the same time."""
 
 WAIT_S: Final = 5.0
-"""... and how long another one waits for its turn."""
+"""The longest time that a further request waits for its turn, in seconds."""
 
 _ZIP_FROM: Final = 1024
 
 
 def create_app(reading: Reading, news: News) -> ASGIApp:
-    """The application, without anything before it that says who may ask.
+    """Create the application, without access control.
 
     Args:
-        reading: what it shows.
-        news: of the same.
+        reading: the data that it shows.
+        news: the news of the same bus.
 
     """
     turns = asyncio.Semaphore(READERS)
@@ -131,16 +131,16 @@ def create_app(reading: Reading, news: News) -> ASGIApp:
 
 
 class _Assets(StaticFiles):
-    """The assets, each compressed once: half a megabyte is a third of that then."""
+    """The assets, each compressed once: compression cuts half a megabyte to a third."""
 
     def __init__(self) -> None:
         super().__init__(directory=ASSETS)
-        self._zipped: dict[str, tuple[int, bytes]] = {}  # by path, with the time of its change
+        self._zipped: dict[str, tuple[int, bytes]] = {}  # by path, with the time of its last change
 
     def file_response(
         self, full_path: PathLike[str] | str, stat_result: os.stat_result, scope: Scope, status_code: int = 200
     ) -> Response:
-        """The file, compressed where the caller takes that, or that it is what the caller has."""
+        """Return the file, compressed if the caller accepts that; or status 304 if the caller already has it."""
         response = super().file_response(full_path, stat_result, scope, status_code)
         response.headers["Vary"] = "Accept-Encoding"
         headers = Headers(scope=scope)
@@ -177,11 +177,11 @@ async def _document(_: Request) -> Response:
 
 
 class _Listening(StreamingResponse):
-    """A stream that gives its place back when it ends.
+    """A stream that releases its slot when it ends.
 
     Parameters:
-        events: what is sent.
-        place: is given back.
+        events: the events to send.
+        place: releases the slot when it is closed.
 
     """
 
@@ -196,7 +196,7 @@ class _Listening(StreamingResponse):
 
 async def _live(news: News, request: Request) -> Response:
     caller = request.scope[CALLER]
-    # Taken here: the stream begins later, when others may have come.
+    # The slot is taken here: the stream begins later, when other listeners may have come.
     place = contextlib.ExitStack()
     place.enter_context(news.places.hold(caller.counted))
 
@@ -213,7 +213,7 @@ async def _live(news: News, request: Request) -> Response:
 def _handler(
     endpoints: Mapping[str, Endpoint], reading: Reading, turns: asyncio.Semaphore
 ) -> Callable[[Request], Awaitable[Response]]:
-    """What answers at one path: `endpoints` by method."""
+    """Return the handler of one path: `endpoints` by method."""
 
     async def handle(request: Request) -> Response:
         endpoint = endpoints["GET" if request.method == "HEAD" else request.method]

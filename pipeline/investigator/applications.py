@@ -1,4 +1,4 @@
-"""What the API tells of applications, their models and their metrics, and how it follows from what is recorded."""
+"""Applications, their models and metrics as the API returns them, derived from records."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 
 TRACKED: Final = 180
-"""So many intervals are told, unless somebody asks for more: each costs about 1 ms when it is asked for first ..."""
+"""The default number of intervals in an answer: each costs about 1 ms when it is first queried."""
 
 TRACKED_S: Final = (900.0, 3600.0)
-"""... but no less, and no more than this."""
+"""The least and the greatest length of these intervals together, in seconds."""
 
 NEAR: Final = 5
 
@@ -52,7 +52,7 @@ Most = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 
 
 class Metric(Answer, frozen=True):
-    """A metric, and what it is."""
+    """A metric, its parts and its description."""
 
     metric: Annotated[str, msgspec.Meta(description="its name in wishes: `web-1/nginx:cpu_wait_ratio`")]
     host: str
@@ -64,7 +64,7 @@ class Metric(Answer, frozen=True):
 
 
 class Term(Answer, frozen=True):
-    """A metric in a model: phase 2 chose it."""
+    """A metric in a model, chosen in phase 2."""
 
     metric: Metric
     coefficient: Number
@@ -73,7 +73,7 @@ class Term(Answer, frozen=True):
 
 
 class Candidate(Answer, frozen=True):
-    """A metric that a model was chosen from: phase 1 found it."""
+    """A candidate metric for a model, found in phase 1."""
 
     metric: Metric
     r: Number
@@ -104,7 +104,7 @@ class OneModel(Answer, frozen=True):
 
 
 class Parameter(Answer, frozen=True):
-    """A setting that is in effect."""
+    """A setting in effect."""
 
     setting: str
     value: str
@@ -113,7 +113,7 @@ class Parameter(Answer, frozen=True):
 
 
 class Source(Answer, frozen=True):
-    """Where an application's performance, or further metrics of it, come from."""
+    """A source of an application's performance, or of further metrics."""
 
     name: str
     kind: str
@@ -122,14 +122,14 @@ class Source(Answer, frozen=True):
 
 
 class Waiting(Answer, frozen=True):
-    """A wish that holds from the next interval on."""
+    """A wish that takes effect at the next interval."""
 
     metric: Metric
     wish: Literal["pin", "ban", "free"]
 
 
 class Rebuilt(Answer, frozen=True):
-    """A model was built."""
+    """The build of a model: its time and its reason."""
 
     ts: Seconds
     performance: str
@@ -138,7 +138,7 @@ class Rebuilt(Answer, frozen=True):
 
 
 def metric(name: str) -> Metric:
-    """A metric by its name."""
+    """Return the metric of this name."""
     parts, resource = metric_parts(name), resource_of(name)
     return Metric(name, parts.host, parts.row, parts.feature, resource, RESOURCES[resource], described(name))
 
@@ -149,22 +149,22 @@ def _described(one: Described) -> Metric:
 
 
 def term(model: ModelOutput, one: TermOutput) -> Term:
-    """A metric in a model."""
+    """Return a metric in a model."""
     return Term(_described(one.metric), one.coefficient, effect(model, one), list(one.family))
 
 
 def candidate(one: CandidateOutput, chosen: Collection[str]) -> Candidate:
-    """A metric that a model was chosen from."""
+    """Return a candidate metric for a model; `chosen` are the names of the metrics in the model."""
     return Candidate(_described(one.metric), one.r, one.p_value, metric_of(one.metric) in chosen)
 
 
 def terms_of(model: ModelOutput) -> set[str]:
-    """The names of the metrics in a model."""
+    """Return the names of the metrics in a model."""
     return {metric_of(each.metric) for each in model.terms}
 
 
 def one_model(model: ModelOutput, before: ModelOutput | None) -> OneModel:
-    """A model, and what is different against the one before it."""
+    """Return a model with its differences from the previous one."""
     return OneModel(
         model.id,
         model.ts,
@@ -187,7 +187,7 @@ def one_model(model: ModelOutput, before: ModelOutput | None) -> OneModel:
 
 
 def parameters(settings: Settings) -> list[Parameter]:
-    """The parameters of the models, as they are in effect."""
+    """Return the parameters of the models in effect."""
     return [
         Parameter(each.name, _written(settings.value(each), each.kind), settings.place(each), each.help)
         for each in RegressionSettings.declared()
@@ -211,7 +211,7 @@ def _written(value: Any, kind: str) -> str:
 
 
 def sources(settings: Settings, application: str) -> Iterator[Source]:
-    """The sources of an application, as the settings have them."""
+    """Yield the sources of an application from the settings."""
     for each in settings.sources:
         if each.application == application:
             yield Source(each.name, each.kind, _reads(each), each.interval)
@@ -229,12 +229,12 @@ def _reads(source: sections.Source) -> list[str]:
 
 
 def host_patterns(settings: Settings, application: str) -> list[str]:
-    """The patterns of the hosts that serve an application, as the settings have them."""
+    """Return the patterns of the hosts that serve an application, from the settings."""
     return str(settings[ApplicationsSettings].hosts.get(application, "")).split()
 
 
 def metrics_by_host(metrics: Collection[str]) -> dict[str, int]:
-    """How many of these metrics each host has."""
+    """Return the number of these metrics on each host."""
     found: dict[str, int] = {}
     for each in metrics:
         host = metric_parts(each).host
@@ -243,24 +243,24 @@ def metrics_by_host(metrics: Collection[str]) -> dict[str, int]:
 
 
 def waiting(state: Application) -> list[Waiting]:
-    """The wishes that an application's next interval brings into force."""
+    """Return the wishes that take effect at the next interval of an application."""
     return [Waiting(metric(each), wish) for _, each, wish in state.wishes]  # type: ignore[arg-type]
 
 
 def rebuilt(performance: str, ts: float, reason: str) -> Rebuilt:
-    """A model that was built, for such a reason."""
+    """Return the build of a model, with its reason in words."""
     return Rebuilt(ts, performance, reason, REASONS.get(reason, printable(reason)))
 
 
 def state_of(reading: Reading, followed: Followed) -> Application:
-    """The state of an application. Raises `RequestError` (404) where nothing is recorded of it."""
+    """Return the state of an application. Raises `RequestError` (404) if nothing is recorded of it."""
     if followed.state is not None:
         return followed.state
     raise unknown(reading, followed.application)
 
 
 def unknown(reading: Reading, application: str) -> RequestError:
-    """Status 404, with the names that are near."""
+    """Return an error of status 404 with similar names."""
     known = known_keys(reading.bus, reading.topics.name(APPLICATIONS))
     near = nearest(application, known) or known[:NEAR]
     expected = f"one of {', '.join(map(printable, near))}" if near else "an application whose performance is measured"
@@ -268,9 +268,9 @@ def unknown(reading: Reading, application: str) -> RequestError:
 
 
 def span(reading: Reading, application: str, begin: float | None, end: float | None) -> tuple[float, float]:
-    """From when to when is asked; by default the last `TRACKED` intervals, or those before the end.
+    """Return the begin and the end of the queried time; by default the last `TRACKED` intervals before the end.
 
-    Raises `RequestError` (400) where it does not begin before it ends, and (404) as `state_of`.
+    Raises `RequestError` (400) if it does not begin before it ends, and (404) as `state_of`.
     """
     end = math.inf if end is None else end
     if begin is None:
@@ -283,7 +283,7 @@ def span(reading: Reading, application: str, begin: float | None, end: float | N
 
 
 def _newest(reading: Reading, application: str) -> tuple[float, float]:
-    """The time of the newest record of an application, which may be long ago, and how long its intervals are."""
+    """Return the time of the newest record of an application, which may be old, and its interval in seconds."""
     with reading.applications.present(application) as followed:
         state = state_of(reading, followed)
         return state.ts, state.intervals.length_s

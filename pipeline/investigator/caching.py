@@ -1,4 +1,4 @@
-"""Answers that are dear, kept for everybody who asks."""
+"""A cache of expensive answers, shared by all callers."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
 SHARE: Final = 0.05
-"""Of one core, that finding answers anew may take, however many look on."""
+"""The most time to compute an answer again, as a share of one core, for any number of viewers."""
 
 SOONEST_S: Final = 2.0
-"""An answer is kept for so long at least."""
+"""The least time that an answer is cached, in seconds."""
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
 class _Place(Generic[T]):
-    """Where an answer is, once it is found.
+    """The place of an answer in the cache.
 
     Attributes:
-        answer: None before.
-        until_s: when it is found anew.
-        lock: held by the thread that finds it.
+        answer: the answer; None until it is computed.
+        until_s: the time when it expires, in seconds of the clock.
+        lock: held by the thread that computes it.
 
     """
 
@@ -38,11 +38,11 @@ class _Place(Generic[T]):
 
 
 class Kept(Generic[T]):
-    """Answers by what was asked, the latest `most` of them. Safe to use from several threads.
+    """The answers to the `most` latest queries. Safe to use from several threads.
 
     Parameters:
-        most: how many.
-        clock: seconds on a clock that never steps.
+        most: the most cached answers.
+        clock: returns seconds on a clock that never steps.
 
     """
 
@@ -52,12 +52,15 @@ class Kept(Generic[T]):
         self._lock = threading.Lock()
 
     def get(self, asked: Hashable, find: Callable[[], T], *, fixed: bool = False) -> T:
-        """The answer: one thread finds it; others that ask the same wait for it, those that ask another do not.
+        """Return the answer. One thread computes it, and others with the same query wait for it.
+
+        Queries for other answers do not wait.
 
         Args:
-            asked: what.
-            find: finds the answer; what it raises is raised, and not kept.
-            fixed: whether the answer stays what it is; else it is found anew so rarely that this takes `SHARE`.
+            asked: the query.
+            find: computes the answer; its errors are raised, and not cached.
+            fixed: whether the answer never changes; otherwise it is computed again so rarely that this costs at most
+                `SHARE`.
 
         """
         with self._lock:

@@ -1,4 +1,4 @@
-"""Who sent a request for data: what the guard found out, and what an end point may know of it."""
+"""The caller of a request for data, as the guard identified it, for the endpoints."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ if TYPE_CHECKING:
     from laggard.pipeline.investigator.sessions import Sessions
 
 CALLER: Final = "laggard.caller"
-"""Where the scope of a request for data holds its `Caller`."""
+"""The key of the `Caller` in the scope of a request for data."""
 
 
 @dataclass(slots=True)
 class Caller:
-    """Who sent a request.
+    """The caller of a request.
 
     Attributes:
-        access: the rules.
-        sessions: those that are open.
-        peer: the address that it came from.
-        counted: by which the requests of one caller are counted.
+        access: the access rules.
+        sessions: the open sessions.
+        peer: the address that the request came from.
+        counted: the key by which the requests of one caller are counted.
         writes: whether it may change things.
-        who: a person's name, where a proxy says it.
-        shown: the cookie and the key of the session that it has shown, if it has.
-        cookie: to be set by the answer; empty to be taken away.
+        who: the person's name, if a proxy names one.
+        shown: the cookie and the key of its session, if it uses one.
+        cookie: the cookie that the answer sets; empty to delete it; None to leave it.
 
     """
 
@@ -39,18 +39,18 @@ class Caller:
     cookie: str | None = None
 
     def open_session(self, token: str) -> str:
-        """Open a session by a token. Returns its key; the cookie goes with the answer. Raises `RequestError`."""
+        """Open a session by a token, and return its key; the answer sets its cookie. Raises `RequestError`."""
         self.writes = self.access.writes(token, self.peer)
         told = self.sessions.open(writes=self.writes)
         self.cookie = told.cookie
         return told.key
 
     def end_session(self) -> None:
-        """End the session that was shown, if one was."""
+        """End the session of the request, if it has one."""
         if self.shown is not None:
             self.sessions.end(self.shown[0])
             self.cookie = ""
 
     def may_still_see(self) -> bool:
-        """Whether what was shown still opens anything: for an answer that goes on for hours."""
+        """Return whether the session of the request is still open, for an answer that continues for hours."""
         return self.shown is None or self.sessions.writes(*self.shown, using=False) is not None

@@ -1,16 +1,16 @@
-"""Time series of rows out of the history on a bus, as fast as a person clicks.
+"""Time series of rows from the history on a bus, at interactive speed.
 
-To read a day of a machine whole takes seconds, most of it to decompress frames of which one row is wanted. So a series
-is answered at once from what is known, which is every tick about the moment and a look at every so many records
-elsewhere, and is completed meanwhile by a thread of its own, which keeps the rows that were asked for:
+Reading a whole day of a host takes seconds, mostly to decompress frames of which one row is needed. So a series is
+answered at once from known data: every tick near the moment, and elsewhere one look per stretch of records. Meanwhile a
+thread completes it, and caches the requested rows:
 
-- *looks*: whole frames at records that are a power of two apart, as float32, so that any row of a host whose looks are
-  there is shown without reading anything;
+- *looks*: whole frames at records that are a power of two apart, as float32. They show any row of a host without
+  reading anything.
 - *blocks*: all ticks of `BLOCK` records, as float64, of single rows.
 
-What is kept is bounded by `LOOKS_BYTES` and `BLOCKS_BYTES`, the rows that were asked for longest ago go first. Of 500
-rows with 26 counters a look is 52 kB and its new names, and four hours of one row at ticks of 5 s are 0.6 MB. A page
-that stays open fills both slowly: of 140 processes that come and go it had 37 MB of them after 2,500 ticks.
+`LOOKS_BYTES` and `BLOCKS_BYTES` bound the caches; the least recently requested rows are dropped first. A look of 500
+rows with 26 counters is 52 kB and its new names; four hours of one row at ticks of 5 s are 0.6 MB. An open page fills
+both slowly: with 140 processes that come and go, they had 37 MB after 2,500 ticks.
 """
 
 from __future__ import annotations
@@ -42,46 +42,46 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 BLOCK: Final = 256
-"""Records of a partition that are read together."""
+"""The number of records of a partition that are read together."""
 
 MOST_LOOKS: Final = 192
-"""So many looks a series has at most ..."""
+"""The most looks of a series."""
 
 LOOKING_S: Final = 0.05
-"""... and so long they may take: the rest comes with the ticks."""
+"""The longest time to read looks for an answer, in seconds: the rest comes with the ticks."""
 
 AT_ONCE: Final = 2
-"""Blocks that are read before the first answer, those nearest to the moment."""
+"""The number of blocks that are read before the first answer, those nearest to the moment."""
 
 BLOCKS_BYTES: Final = 64 << 20
-"""Room for a day of `MOST_WANTED` rows at ticks of 5 s, which are 43 MB and are read together."""
+"""The most bytes of blocks: room for a day of `MOST_WANTED` rows at ticks of 5 s, 43 MB that are read together."""
 
 LOOKS_BYTES: Final = 48 << 20
 
 OVERHEAD_BYTES: Final = 500
-"""Of a look or a segment beside its values, about: there may be many that hold next to nothing."""
+"""The bytes of a look or a segment in addition to its values, roughly: many may be almost empty."""
 
 GIVES_WAY_S: Final = 1.0
-"""So long a block waits for answers that are being made, at most."""
+"""The longest time that a block waits for pending answers, in seconds."""
 
 MOST_WANTED: Final = 12
-"""Rows of a host whose ticks are kept when a block is read for any of them."""
+"""The most rows of a host and scope whose ticks are cached when a block is read for any of them; the most jobs."""
 
 MOST_TRACKS: Final = 32
-"""Hosts and scopes of which anything is kept."""
+"""The most hosts and scopes in the caches."""
 
 MOST_EMPTY: Final = 4096
-"""Of a host and scope, stretches of records of which it is kept that no frame is in them."""
+"""The most stretches of records without a frame that are remembered for a host and scope."""
 
 GAP_TICKS: Final = 3.0
-"""A line is broken where no frame was for longer than this."""
+"""The longest time between two points of an unbroken line, in ticks or in steps, whichever is longer."""
 
 _NOBODY: Final = np.empty(0)
 _logger = logging.getLogger(__name__)
 
 
 class Thinned(NamedTuple):
-    """A series of at most so many points; see `laggard.pipeline.investigator.api.series.Series`."""
+    """A series of a limited number of points; see `laggard.pipeline.investigator.api.series.Series`."""
 
     ts: list[float]
     values: list[float | None]
@@ -96,9 +96,9 @@ class Segment(NamedTuple):
     """Ticks of a row with the same features.
 
     Attributes:
-        features: their names; none where the row was not there.
-        ts: of the ticks, seconds since the Unix epoch, shape (ticks,).
-        values: shape (ticks, features).
+        features: the names of the features; none while the row did not exist.
+        ts: the times of the ticks, seconds since the Unix epoch, shape (ticks,).
+        values: the values, shape (ticks, features).
 
     """
 
@@ -107,7 +107,7 @@ class Segment(NamedTuple):
     values: Vector
 
     def of(self, feature: str) -> Vector:
-        """The values of a feature, NaN where it is not there."""
+        """Return the values of a feature; NaN if the segment does not have it."""
         if feature in self.features:
             return self.values[:, self.features.index(feature)]
         return np.full(len(self.ts), np.nan)
@@ -117,9 +117,9 @@ class Block(NamedTuple):
     """Ticks of a row in a block of records.
 
     Attributes:
-        stop: the offset up to which it is read; before the end of the block only where records are still to come.
-        segments: in the order of their records.
-        bytes: that it takes.
+        stop: the offset up to which it is read; before the end of the block only if records are still to come.
+        segments: its segments in the order of their records.
+        bytes: its size in bytes.
 
     """
 
@@ -129,7 +129,7 @@ class Block(NamedTuple):
 
 
 class Look(NamedTuple):
-    """A frame that was looked at: its time, names, a copy of its values, shape (rows, features), and what it takes."""
+    """A sampled frame: its time, names, a copy of its values, shape (rows, features), and its size in bytes."""
 
     ts: float
     rows: tuple[str, ...]
@@ -138,7 +138,7 @@ class Look(NamedTuple):
     bytes: int
 
     def of(self, row: str | None, feature: str) -> float:
-        """A cell, NaN where it is not there; without a row that of the first."""
+        """Return a value, NaN if it is missing; without a row, the value of the first row."""
         try:
             return float(self.values[0 if row is None else self.rows.index(row), self.features.index(feature)])
         except (ValueError, IndexError):
@@ -146,7 +146,7 @@ class Look(NamedTuple):
 
 
 class Track:
-    """What is kept of one scope of a host."""
+    """The caches of one scope of a host."""
 
     def __init__(self) -> None:
         self.looks: OrderedDict[int, Look] = OrderedDict()
@@ -155,14 +155,14 @@ class Track:
         self.wanted: OrderedDict[str | None, None] = OrderedDict()
 
     def want(self, row: str | None) -> None:
-        """Remember that a row is asked for."""
+        """Remember that a row was requested."""
         self.wanted[row] = None
         self.wanted.move_to_end(row)
         while len(self.wanted) > MOST_WANTED:
             self.wanted.popitem(last=False)
 
     def look(self, frame: Frame) -> Look:
-        """What is kept of a frame; names are shared between looks, and counted with the first that has them."""
+        """Return a look at a frame. Looks share names, whose size counts for the first look that has them."""
         last = next(reversed(self.looks.values()), None)
         rows, features = frame.layout.rows, frame.layout.features
         if last is not None and last.rows == rows and last.features == features:
@@ -176,14 +176,14 @@ class Track:
         return Look(frame.ts, rows, features, values, OVERHEAD_BYTES + values.nbytes + size)
 
     def keep_empty(self, stretch: tuple[int, int]) -> None:
-        """Remember that no frame is from one offset to another."""
+        """Remember that there is no frame from one offset to another."""
         self.empty[stretch] = None
         while len(self.empty) > MOST_EMPTY:
             self.empty.popitem(last=False)
 
 
 class Job(NamedTuple):
-    """Blocks of a row that are to be read, the most wanted last."""
+    """The blocks to read for a row, the most wanted last."""
 
     host: str
     scope: str
@@ -195,9 +195,9 @@ class Columns:
     """The series of hosts. Safe to use from several threads.
 
     Parameters:
-        history: where they are.
-        blocks_bytes: of the ticks of single rows, at most.
-        looks_bytes: of looks, at most.
+        history: reads the frames.
+        blocks_bytes: the most bytes of blocks.
+        looks_bytes: the most bytes of looks.
 
     """
 
@@ -215,7 +215,7 @@ class Columns:
         self._thread: threading.Thread | None = None
 
     def bounds(self, host: str) -> tuple[float, float]:
-        """The times of the oldest and of the newest frame of a host. Raises `RequestError` (404) without any."""
+        """Return the times of the oldest and the newest frame of a host. Raises `RequestError` (404) without any."""
         reader = self._history.reader(host)
         oldest, end = reader.bus.bounds(reader.partition)
         first = next((each.ts for _, each in reader.forwards(oldest, end) if isinstance(each, Frame)), None)
@@ -225,7 +225,7 @@ class Columns:
         return first, last
 
     def want(self, host: str, scope: str, rows: Iterable[str]) -> None:
-        """Expect that somebody asks for these rows: they are kept where blocks are read for another one."""
+        """Note rows that will probably be requested: they are cached when a block is read for another row."""
         with self._lock:
             track = self._track(host, scope)
             for row in rows:
@@ -244,18 +244,18 @@ class Columns:
         moment: float | None = None,
         whole: bool = True,
     ) -> Thinned:
-        """A series from one time to another.
+        """Return a series from one time to another.
 
         Args:
-            host: of which host.
-            scope: what the rows are.
-            row: its id; None for the first of each frame, where the scope has one row only.
-            feature: its name.
-            begin: seconds since the Unix epoch.
-            end: likewise.
-            points: at most.
-            moment: about which every tick is read at once; None for the end.
-            whole: whether every tick is to be read, if later: else looks are enough, and the answer is complete.
+            host: the name of the host.
+            scope: the scope of the rows.
+            row: the id of the row; None for the first row of each frame, if the scope has only one.
+            feature: the name of the feature.
+            begin: the start, seconds since the Unix epoch.
+            end: the end, likewise.
+            points: the most points.
+            moment: the time near which every tick is read at once; None for the end.
+            whole: whether to read every tick, if later; otherwise looks are enough, and make the answer complete.
 
         """
         with self.waiting():
@@ -278,7 +278,7 @@ class Columns:
     def _found(
         self, host: str, scope: str, row: str | None, span: tuple[float, float], moment: float | None, *, whole: bool
     ) -> tuple[list[Segment], list[Look], list[int], bool]:
-        """What is known of a row in a span of time, or can be at once.
+        """Return the data of a row in a range of time that is known, or can be read at once.
 
         Returns:
             Its ticks; looks elsewhere; the blocks whose ticks are missing; whether there was time for all looks.
@@ -304,12 +304,12 @@ class Columns:
             missing = missing[:-AT_ONCE]
         looks, looked = self._looks(reader, (host, scope), range(start, stop), missing) if missing else ([], True)
         if missing and whole:
-            self._begin(Job(host, scope, row, list(missing)))  # the thread takes blocks out of it
+            self._begin(Job(host, scope, row, list(missing)))  # a copy, since the thread removes blocks
         segments = [segment for number in numbers if number in known for segment in known[number].segments]
         return segments, looks, missing, looked
 
     def _track(self, host: str, scope: str) -> Track:
-        """With the lock held."""
+        """Return the caches of a scope of a host; with the lock held."""
         track = self._tracks.get((host, scope))
         if track is None:
             track = self._tracks[host, scope] = Track()
@@ -321,12 +321,12 @@ class Columns:
         return track
 
     def _read(self, reader: Reader, host: str, scope: str, row: str | None, number: int) -> dict[int, Block]:
-        """Read what is missing of a block, for all rows that are wanted; gives that of one of them."""
+        """Read the missing part of a block, for all wanted rows, and return the block of one of them."""
         with self._lock:
             track = self._track(host, scope)
             wanted = [row, *(each for each in track.wanted if each != row)]
             before = {each: track.rows.get(each, {}).get(number) for each in wanted}
-        # What the row has is gone on with; of the others those that have as much.
+        # Read on from the known part of the row, together with the other rows that are known up to the same offset.
         start = number * BLOCK if (own := before[row]) is None else own.stop
         wanted = [each for each in wanted if start == (number * BLOCK if (had := before[each]) is None else had.stop)]
         end = min((number + 1) * BLOCK, reader.bus.bounds(reader.partition)[1])
@@ -360,7 +360,7 @@ class Columns:
         return {number: made[row]}
 
     def _bound_blocks(self) -> None:
-        """Forget the rows that were asked for longest ago, of the host that was; with the lock held."""
+        """Drop the least recently requested rows, of the least recently used tracks first; with the lock held."""
         for track in self._tracks.values():
             while self._blocks_bytes > self._most_blocks_bytes and len(track.rows) > 1:
                 _, blocks = track.rows.popitem(last=False)
@@ -369,14 +369,14 @@ class Columns:
     def _looks(
         self, reader: Reader, of: tuple[str, str], records: range, blocks: Sequence[int]
     ) -> tuple[list[Look], bool]:
-        """Looks at frames in blocks of which not every tick is known; and whether there was time for all of them."""
+        """Return looks at frames in blocks with missing ticks, and whether there was time for all of them."""
         start, stop = records.start, records.stop
         step = 1 << max(math.ceil(math.log2(max((stop - start) / MOST_LOOKS, 1.0))), 0)
         wanted = set(blocks)
         until = time.monotonic() + LOOKING_S
         found: list[Look] = []
         offsets = [each for each in range(-(-start // step) * step, stop, step) if each // BLOCK in wanted]
-        # From coarse to fine: where the time is over before all are there, they are spread evenly.
+        # From coarse to fine: if the time ends before all are read, they are spread evenly.
         for offset in sorted(offsets, key=lambda each: -(each & -each or stop)):
             stretch = offset, min(offset + step, stop)
             with self._lock:
@@ -397,7 +397,7 @@ class Columns:
         return found, True
 
     def _keep(self, track: Track, offset: int, frame: Frame) -> Look:
-        """Keep a look at a frame; with the lock held."""
+        """Cache a look at a frame; with the lock held."""
         before, look = track.looks.get(offset), track.look(frame)
         track.looks[offset] = look
         self._looks_bytes += look.bytes - (0 if before is None else before.bytes)
@@ -405,17 +405,17 @@ class Columns:
         return look
 
     def _bound_looks(self) -> None:
-        """Forget the looks that are oldest, of the host that was asked for longest ago; with the lock held."""
+        """Drop the oldest looks, of the least recently used tracks first; with the lock held."""
         for track in self._tracks.values():
             while self._looks_bytes > self._most_looks_bytes and track.looks:
                 _, look = track.looks.popitem(last=False)
                 self._looks_bytes -= look.bytes
 
-    # What is completed meanwhile.
+    # Completion in the background.
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Somebody waits for an answer: what is to be completed gives way, for a while."""
+        """Make background reading wait for an answer in progress, for a while."""
         with self._lock:
             self._waiting += 1
             self._nobody_waits.clear()
@@ -438,7 +438,7 @@ class Columns:
                 self._thread.start()
 
     def _complete(self) -> None:
-        """In the thread: read what was asked for last, block by block, until nothing is left."""
+        """Read the blocks of the last requested series, one by one, until nothing is left; runs in the thread."""
         while True:
             with self._lock:
                 if not self._jobs:
@@ -453,7 +453,7 @@ class Columns:
             self._nobody_waits.wait(GIVES_WAY_S)
             try:
                 self._read(self._history.reader(job.host), job.host, job.scope, job.row, number)
-            except BusError:  # whoever asks again is told
+            except BusError:  # the next query reports it
                 self._give_up(key)
             except Exception:  # the thread has more to do
                 _logger.exception("a series of %r could not be completed", job.host)
@@ -465,21 +465,21 @@ class Columns:
 
 
 def thin(ts: Vector, values: Vector, *, points: int, tick_s: float, complete: bool, breaks: bool) -> Thinned:
-    """Make at most so many points of ticks: of each stretch of time the mean, the least and the greatest value.
+    """Reduce ticks to at most this number of points: the mean, the least and the greatest value of each stretch.
 
     Args:
-        ts: of the ticks, ascending, seconds since the Unix epoch.
-        values: of the same shape, NaN where there is none.
-        points: at most, without those that break the line.
-        tick_s: the time between two ticks; 0 where it is not known.
-        complete: whether all is there that was asked for.
-        breaks: whether a point without a value breaks the line where no frame was for longer than `GAP_TICKS`.
+        ts: the times of the ticks, ascending, seconds since the Unix epoch.
+        values: the values, of the same shape, NaN if missing.
+        points: the most points, without those that break the line.
+        tick_s: the time between two ticks in seconds; 0 if unknown.
+        complete: whether all requested data is there.
+        breaks: whether a point without a value breaks the line where no frame came for longer than `GAP_TICKS`.
 
     """
     step_s = tick_s
     lines = [ts, values, values, values]
     if len(ts) > points:
-        step_s = float(ts[-1] - ts[0]) / points or 1.0  # of a clock that stands
+        step_s = float(ts[-1] - ts[0]) / points or 1.0  # if the clock stands still
         place = np.minimum(((ts - ts[0]) / step_s).astype(np.intp), points - 1)
         first = np.flatnonzero(np.diff(place, prepend=-1))
         there = np.isfinite(values)
@@ -502,12 +502,12 @@ def _plain(values: Vector) -> list[float | None]:
 
 
 def _shared(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The same with each name in memory once: whoever reads a frame anew has names of its own."""
+    """Return the names, each in memory only once: every decoded frame has its own copies."""
     return tuple(map(sys.intern, names))
 
 
 def _reaches(block: Block | None, number: int, stop: int) -> bool:
-    """Whether a block is known as far as it is asked for."""
+    """Return whether a block is known up to the requested offset."""
     return block is not None and block.stop >= min((number + 1) * BLOCK, stop)
 
 
@@ -516,7 +516,7 @@ def _frames(reader: Reader, scope: str, start: int, stop: int) -> Iterator[Frame
 
 
 def _runs(frames: Iterable[Frame]) -> Iterator[list[Frame]]:
-    """Frames that have the same layout one after the other."""
+    """Yield runs of consecutive frames with the same layout."""
     run: list[Frame] = []
     for frame in frames:
         if run and frame.layout is not run[0].layout:
@@ -528,7 +528,7 @@ def _runs(frames: Iterable[Frame]) -> Iterator[list[Frame]]:
 
 
 def _joined(segments: Sequence[Segment]) -> tuple[Segment, ...]:
-    """The same with neighbours of the same features as one."""
+    """Join neighboring segments with the same features."""
     joined: list[list[Segment]] = []
     for segment in segments:
         if joined and joined[-1][0].features == segment.features:
@@ -544,7 +544,7 @@ def _joined(segments: Sequence[Segment]) -> tuple[Segment, ...]:
 
 
 def _tick_s(segments: Sequence[Segment]) -> float:
-    """The usual time between two ticks, 0 where it is not known."""
+    """Return the usual time between two ticks in seconds; 0 if unknown."""
     steps = [np.diff(each.ts) for each in segments]
     steps += [np.array([later.ts[0] - earlier.ts[-1]]) for earlier, later in pairwise(segments)]
     apart = np.concatenate([_NOBODY, *steps])

@@ -1,8 +1,7 @@
-"""An end point of the API, declared once: what is asked, what is answered, and who answers.
+"""An endpoint of the API, declared once: its query, its answer and its handler.
 
-Questions, bodies and answers are msgspec's structs: what comes is checked against them, and the OpenAPI document
-follows from them. Where a number may be missing its type is `Number`: NaN and infinity, which JSON does not have, are
-written as null.
+Queries, bodies and answers are msgspec structs: input is checked against them, and the OpenAPI document is derived from
+them. A number that may be missing has the type `Number`: NaN and infinity, which JSON lacks, are written as null.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ Number = Annotated[float | None, msgspec.Meta(description="null where it is not 
 Seconds = Annotated[float, msgspec.Meta(description="seconds since the Unix epoch")]
 
 Time = Annotated[float, msgspec.Meta(ge=0.0, le=MAX_TS, description="seconds since the Unix epoch")]
-"""One that is asked about: a number, in the years that a clock can show."""
+"""A time in a query: a number, in the years that a clock can show."""
 
 MAX_TEXT = 4096
-"""Characters of any one parameter."""
+"""The most characters of a parameter."""
 
 Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of a query; each has a default, or is required."""
+    """The parameters of a query; each has a default or is required."""
 
 
 class Nothing(Question, frozen=True):
@@ -41,7 +40,7 @@ class Nothing(Question, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What is answered."""
+    """The answer of an endpoint."""
 
 
 Q = TypeVar("Q", bound=msgspec.Struct)
@@ -49,18 +48,19 @@ Q = TypeVar("Q", bound=msgspec.Struct)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One end point.
+    """An endpoint of the API.
 
     Attributes:
-        path: below `/api/v1`: `/moment`. It has no parameters: names of hosts and pools may hold anything.
-        summary: what it answers, one line.
-        answer: its type.
-        handle: answers; called in a thread with the reading, the question and, where there is a body, that. Raises
-            `RequestError` for what cannot be answered, and what a bus raises.
-        question: the type of its query.
-        body: the type of its body; None for a GET.
-        status: of an answer.
-        asks_caller: whether `handle` is also told who asks, as `caller`: a `Caller`.
+        path: the path below `/api/v1`: `/moment`. It has no parameters, since names of hosts and pools may contain
+            anything.
+        summary: a description of the answer, in one line.
+        answer: the type of the answer.
+        handle: the handler; called in a thread with the reading, the query and the body, if there is one. Raises
+            `RequestError` for a query that cannot be answered, and the errors of the bus.
+        question: the type of the query.
+        body: the type of the body; None for a GET.
+        status: the HTTP status of an answer.
+        asks_caller: whether `handle` also gets the `Caller`, as `caller`.
 
     """
 
@@ -75,11 +75,11 @@ class Endpoint:
 
     @property
     def method(self) -> Literal["GET", "POST"]:
-        """What only asks is a GET; what changes anything is a POST, which a reader may not send."""
+        """GET for queries, POST for changes. A reader may send a POST only to open or end a session."""
         return "GET" if self.body is None else "POST"
 
     def asked(self, parameters: Sequence[tuple[str, str]]) -> Question:
-        """The question that a query asks. Raises `RequestError` naming the parameter and what was expected."""
+        """Convert the parameters of a query. Raises `RequestError` that names the parameter and the expected value."""
         given: dict[str, str] = {}
         for name, value in parameters:
             if name in given:
@@ -94,7 +94,7 @@ class Endpoint:
 
 
 def read_body(body: bytes, kind: type[Q]) -> Q:
-    """A body of JSON. Raises `RequestError` naming the field and what was expected."""
+    """Convert a JSON body. Raises `RequestError` that names the field and the expected value."""
     try:
         fields = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
@@ -109,7 +109,7 @@ def _converted(given: dict[str, Any], kind: type[Q], what: str) -> Q:
     if unknown := sorted(given.keys() - known):
         raise RequestError(400, f"unknown {what} {unknown[0][:100]!a}", _fields(kind))
     try:
-        # A query is text: numbers and flags in it are read as such.
+        # Parameters are text, so conversion must also accept numbers and flags as text.
         return msgspec.convert(given, kind, strict=what != "parameter")
     except msgspec.ValidationError as error:
         reason, _, place = str(error).partition(" - at ")

@@ -1,4 +1,4 @@
-"""Marks and incidents of a host round a time: what is drawn beside what was measured."""
+"""Marks and incidents of a host around a time, to show next to measurements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MarkNear(Answer, frozen=True):
-    """A mark: somebody said that it was slow."""
+    """A mark: a person's report that something was slow."""
 
     id: str
     ts: Seconds
@@ -26,7 +26,7 @@ class MarkNear(Answer, frozen=True):
 
 
 class OpenIncident(Answer, frozen=True):
-    """An incident, and from when to when it was open."""
+    """An incident, and the time for which it was open."""
 
     id: str
     begin: Seconds = msgspec.field(name="from")
@@ -38,15 +38,15 @@ class OpenIncident(Answer, frozen=True):
 
 
 MOST_TOLD: Final = 2048
-"""Incidents whose sentences are kept, some 0.5 kB each, the ones that were asked for last."""
+"""The most cached incidents, some 0.5 kB each; beyond, the least recently used ones are dropped."""
 
 
 class Events:
-    """Marks, and incidents as they are told beside something else. Safe to use from several threads.
+    """Marks and incidents, to show next to other data. Safe to use from several threads.
 
     Parameters:
         history: reads the marks.
-        ledger: has the incidents.
+        ledger: reads the incidents.
 
     """
 
@@ -57,26 +57,26 @@ class Events:
         self._told: OrderedDict[tuple[str, int], OpenIncident] = OrderedDict()
 
     def marks(self, host: str, begin: float, end: float) -> list[MarkNear]:
-        """Those of a host from one time to another, in seconds since the Unix epoch, the newest first."""
+        """Return the marks of a host from one time to another, in seconds since the Unix epoch, newest first."""
         found = self._history.marks(host)
         return [MarkNear(each.id, each.ts, each.note) for each in found if begin <= each.ts <= end]
 
     def incidents_at(self, host: str, ts: float) -> list[OpenIncident]:
-        """Those of a host that were open at a time, the one that opened last first."""
+        """Return the incidents of a host that were open at a time, the one that opened last first."""
         return self.incidents(host, ts, ts)
 
     def incidents(self, host: str, begin: float, end: float) -> list[OpenIncident]:
-        """Those of a host that were open at some time from one time to another, the one that opened last first."""
+        """Return the incidents of a host that were open at some time in a range, the one that opened last first."""
         return self.incidents_of("host", host, begin, end)
 
     def incidents_of(self, keyed_by: KeyedBy, key: str, begin: float, end: float) -> list[OpenIncident]:
-        """The same of a host, an application, a pool or a service, by its name."""
+        """Return the same for a host, an application, a pool or a service, by its name."""
         entries, _ = self._ledger.since(begin, key)
         found = (each for each in entries if each.told.keyed_by == keyed_by and each.told.opened_ts <= end)
         return [told for each in found if (told := self._of(each)) is not None]
 
     def _of(self, entry: Entry) -> OpenIncident | None:
-        """What is told of an incident; None where it is not there any more."""
+        """Return an incident; None if it is no longer on the bus."""
         which = entry.told.id, entry.told.number
         with self._lock:
             told = self._told.get(which)

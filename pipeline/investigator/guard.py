@@ -1,4 +1,4 @@
-"""What stands before every request for the page: the right host, the right caller, the right origin, not too many."""
+"""The checks before every request for the page: the right host, the right caller, the right origin, the rate."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from laggard.pipeline.web.listen import Listen
 
 MOST_REQUESTS: Final = 256
-"""That are answered at once; each page that is open has one that goes on."""
+"""The most requests that are answered at once; each open page has one that lasts."""
 
 MAX_QUERY_BYTES: Final = 8 * 1024
 MAX_HEADER_BYTES: Final = 16 * 1024
-"""Of all headers together."""
+"""The most bytes of all headers together."""
 
 REQUESTS_AT_ONCE: Final = 200
 REQUESTS_PER_S: Final = 50.0
-"""For data, of one caller: so many at once, and so many a second for ever. A page asks a few times a second."""
+"""The most requests for data by one caller: at once, and per second in the long run. A page sends a few per second."""
 
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -60,13 +60,13 @@ _SESSIONS: Final = (PREFIX + OPEN, PREFIX + END)
 
 
 def guarded(app: ASGIApp, listen: Listen, settings: Settings, token: str = "") -> ASGIApp:
-    """The application behind what says who may ask. Raises `ListenError` for settings that cannot be meant.
+    """Return the application behind its access control. Raises `ListenError` for invalid settings.
 
     Args:
-        app: what is behind it.
-        listen: where it is served.
-        settings: `serve.*`.
-        token: what was generated where `serve.token` is empty; empty for none.
+        app: the application to guard.
+        listen: its address.
+        settings: the settings `serve.*`.
+        token: the generated token if `serve.token` is empty; empty for none.
 
     """
     access = Access(settings, generated=token)
@@ -74,17 +74,17 @@ def guarded(app: ASGIApp, listen: Listen, settings: Settings, token: str = "") -
 
 
 class PageGuard(Secured):
-    """ASGI wrapper before the page and its API.
+    """ASGI wrapper that guards the page and its API.
 
-    The page itself and its assets hold no data and are for everybody who reaches the port by its name; everything else
-    is for a caller who is known, where the rules ask who it is.
+    The page, its assets and its health contain no data: they are for everyone who uses a name of the page. Everything
+    else needs a known caller, if the rules require authentication; only opening and ending a session do not.
 
     Parameters:
-        app: what is behind it.
-        listen: where it is served.
-        access: the rules.
-        sessions: those that are open.
-        asked: how often each caller may ask.
+        app: the application to guard.
+        listen: its address.
+        access: the access rules.
+        sessions: the open sessions.
+        asked: the rate limits of callers.
 
     """
 
@@ -99,7 +99,7 @@ class PageGuard(Secured):
             self._hosts |= {socket.gethostname().lower(), socket.getfqdn().lower()}
 
     def check(self, scope: Scope, headers: Headers) -> None:
-        """Everything that is known before the body. Leaves who asks in the scope."""
+        """Check everything that is known before the body, and put the caller into the scope."""
         host, path = headers.get("host", ""), scope["path"]
         if not self._serves(name_of(host)):
             raise RequestError(
@@ -126,11 +126,11 @@ class PageGuard(Secured):
         scope[CALLER] = caller
 
     def secure(self, scope: Scope, headers: MutableHeaders) -> None:
-        """The same for every answer, but for what may be kept, and a session's cookie."""
+        """Add the same headers to every answer, except for the caching of assets and the cookie of a session."""
         for name, value in PAGE_HEADERS.items():
             headers.setdefault(name, value)
         if scope["path"].startswith(ASSETS_PATH):
-            headers["Cache-Control"] = "no-cache"  # they hold no data, and an update of laggard is seen at once
+            headers["Cache-Control"] = "no-cache"  # they contain no data, and an update of laggard shows at once
         caller: Caller | None = scope.get(CALLER)
         if caller is not None and caller.cookie is not None:
             attributes = ["Path=/", "HttpOnly", "SameSite=Strict"]
@@ -145,10 +145,10 @@ class PageGuard(Secured):
             ipaddress.ip_address(name)
         except ValueError:
             return False
-        return not self._loopback  # no name server can make an address mean another machine
+        return not self._loopback  # no name server can redirect an address to another machine
 
     def _caller(self, scope: Scope, headers: Headers) -> Caller:
-        """Who asks. Raises `RequestError` where that has to be known, and is not."""
+        """Return the caller. Raises `RequestError` if authentication is required and fails."""
         peer = _peer(scope)
 
         def caller(counted: str, *, writes: bool, who: str = "", shown: tuple[str, str] | None = None) -> Caller:
@@ -159,7 +159,7 @@ class PageGuard(Secured):
         if self._access.trusts(peer) and (who := self._access.named(headers)):
             return caller(f"person {who}", writes=self._access.edits(who), who=who)
         if token := bearer(headers):
-            # Not counted with those there who show none.
+            # Counted apart from callers at the same address that show no token.
             return caller(f"token at {peer}", writes=self._access.writes(token, peer))
         if key := headers.get(KEY_HEADER, ""):
             shown = _cookie(scope, headers), key
@@ -182,7 +182,7 @@ def _peer(scope: Scope) -> str:
 
 
 def _follows_link(scope: Scope, headers: Headers) -> bool:
-    """Whether a person follows another site's link to the page, in a window of its own: an alert has one."""
+    """Return whether a person opens the page by a link of another site, such as an alert, in its own window."""
     return (
         scope["path"] in VIEWS
         and scope["method"] == "GET"
@@ -192,7 +192,7 @@ def _follows_link(scope: Scope, headers: Headers) -> bool:
 
 
 def _cookie_name(scope: Scope) -> str:
-    # Browsers send cookies to every port of a host: two pages on one machine must not take each other's.
+    # Browsers send cookies to every port of a host: two pages on one machine must not share a name.
     return f"laggard-{scope['server'][1]}"
 
 

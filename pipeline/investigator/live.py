@@ -1,6 +1,6 @@
-"""Server-sent events: which topics have news, so that a page asks again for what it shows of them.
+"""Server-sent events that name topics with news, so that a page reads again what it shows of them.
 
-An event tells no more than that. One thread looks at the ends of the topics while anybody listens, so that a hundred
+An event contains nothing else. One thread polls the ends of the topics while there are listeners, so that a hundred
 open pages cost the bus as much as one.
 """
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from laggard.pipeline.investigator.reading import Reading
 
 EVERY_S: Final = 1.0
-"""How often the ends of the topics are looked at."""
+"""How often the ends of the topics are polled, in seconds."""
 
 ALIVE_S: Final = 15.0
-"""A comment is sent where nothing else was for so long: proxies close what is silent."""
+"""The time without an event after which a comment is sent, in seconds: proxies close silent connections."""
 
 MOST_LISTENERS: Final = 100
 
@@ -36,13 +36,13 @@ TOPICS: Final = (COUNTERS, APPLICATIONS, POOLS, REQUESTS, ANOMALIES, MODELS, DIA
 
 
 class News:
-    """Tells listeners which topics have grown. `listen` is for the event loop.
+    """Notifies listeners of topics that have grown. `listen` is for the event loop.
 
     Parameters:
-        reading: of which bus.
+        reading: the bus and its topics.
 
     Attributes:
-        places: who holds one may listen.
+        places: the slots of listeners; each listener needs one.
 
     """
 
@@ -55,15 +55,15 @@ class News:
         self._closed = False
 
     def close(self) -> None:
-        """Let all listening end: the server would wait for it. For any thread."""
+        """End all listening, since the server would wait for it. Callable from any thread."""
         with self._changed:
             self._closed = True
             self._wake()
 
     async def listen(self) -> AsyncGenerator[bytes, None]:
-        """Events for one listener, for as long as it is read; the first names all topics.
+        """Yield events for one listener until it stops reading; the first event names all topics.
 
-        What a page has read is older than its listening: what came in between would else not be told.
+        A page reads its data before it listens: news in between would otherwise be lost.
         """
         loop, woken, topics = asyncio.get_running_loop(), asyncio.Event(), set[str]()
         with self._changed:
@@ -92,14 +92,14 @@ class News:
                 self._changed.notify()
 
     def _look(self) -> None:
-        """In the thread: tell of every topic that has grown, until nobody listens."""
+        """Report every topic that has grown, until there are no listeners; runs in the thread."""
         before: dict[str, int] = {}
         while True:
             try:
                 now = self._ends()
             except BusError:
-                pass  # for now: the next look may find it
-            except Exception:  # whoever listens still waits for the next one
+                pass  # the next poll may succeed
+            except Exception:  # listeners still wait for the next poll
                 _logger.exception("the ends of topics could not be looked at")
             else:
                 self._tell({name for name, end in now.items() if end > before.get(name, -1)})

@@ -1,4 +1,4 @@
-"""Moments as they were judged, kept for whoever looks at them again."""
+"""Analyzed moments of hosts, cached for later queries of the same moments."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ ALL: Final = 1 << 30
 K = TypeVar("K")
 
 LISTED_FEATURES: Final = 8
-"""Features of a row that are kept with a moment; of the worst rows all are."""
+"""The most features of a row in a cached ranking; the worst rows have all."""
 
 HOST: Final = "host"
 """The scope of the host's own row."""
 
 JUDGED_CELLS: Final = 250_000
-"""So many values of frames moments are kept of: 16 of 500 rows with 26 counters, which take 50 MB. ..."""
+"""The most values in the frames of all cached moments: 16 of 500 rows with 26 counters use 50 MB of memory."""
 
 LEARNED_CELLS: Final = 80_000
-"""... And tasks: 6 of such a host, which take 45 MB."""
+"""The most values in the frames of all cached tasks: 6 of such a host use 45 MB of memory."""
 
 LEAST_KEPT: Final = 2
-"""However large they are: what is shown now, and a moment of the past."""
+"""The least number of cached moments and of tasks, however large: the present one, and one of the past."""
 
 MOST_KEPT: Final = 64
-"""However small they are."""
+"""The most cached moments, and tasks, however small."""
 
 NEAR_TICKS: Final = 60
-"""A task that is no further behind a moment goes on to it: a snapshot is as far, as a rule."""
+"""The most ticks that a reused task lags behind a moment: a snapshot usually lags as much."""
 
 
 class Who(NamedTuple):
-    """What is known of a row beside its counters; empty where it is not recorded."""
+    """The recorded data of a row in addition to its counters; empty if it is not recorded."""
 
     user: str = ""
     container: str = ""
@@ -61,31 +61,31 @@ class Who(NamedTuple):
 
 @dataclass(frozen=True)
 class Judged:
-    """A moment.
+    """An analyzed moment.
 
     Attributes:
-        why: what was slow then.
+        why: the answer about what was slow.
 
     """
 
     why: Answer
 
     def answers(self, ts: float | None) -> bool:
-        """Whether it is what is to be said of a moment, where no other frame is between them."""
+        """Return whether it also holds for a time with no other frame between them; always for None."""
         return ts is None or 0.0 <= ts - self.why.frame.ts <= max(MARK_WINDOW_S, 2.0 * self.why.tick_s)
 
     @cached_property
     def ranking(self) -> Ranking:
-        """All rows, each with `LISTED_FEATURES`."""
+        """The ranking of all rows, each with `LISTED_FEATURES` features."""
         return self.whole(LISTED_FEATURES)
 
     def whole(self, features: int = JUDGED_FEATURES) -> Ranking:
-        """All rows, with so many features of each; made anew, for it is large."""
+        """Return the ranking of all rows with up to this number of features each; not cached, since it is large."""
         assert self.why.scores is not None
         return self.why.scores.ranking(rows=ALL, features=features)
 
     def row(self, row: str) -> RowScore | None:
-        """A row that is ranked, with all of its features; None where it is not."""
+        """Return a ranked row with all of its features; None if it is not ranked."""
         if row not in self._ranked:
             return None
         worst = next((each for each in self.why.ranking.rows if each.row == row), None)
@@ -102,22 +102,22 @@ class Judged:
 
     @cached_property
     def culprits(self) -> frozenset[str]:
-        """Rows that are to blame."""
+        """The rows of the culprits."""
         return frozenset(each.row for each in self.why.verdict.culprits)
 
     @cached_property
     def features(self) -> dict[str, int]:
-        """How many features each row of the frame has a value of."""
+        """The number of features with a value, by row of the frame."""
         frame = self.why.frame
         return dict(zip(frame.layout.rows, np.isfinite(frame.values).sum(axis=1).tolist(), strict=True))
 
     @cached_property
     def victims(self) -> frozenset[str]:
-        """Rows that wait for others, far longer than usual."""
+        """The rows that wait for others, far longer than usual."""
         return frozenset(each.row.row for each in self.why.verdict.victims)
 
     def usual(self, scope: str, row: str, feature: str) -> FeatureScore | None:
-        """A feature of a row of the frame, or of the host, beside what is usual; None where it is not judged."""
+        """Return a feature of a row of the frame, or of the host, with its baseline; None if it is not scored."""
         found = None
         if scope == self.why.frame.scope:
             found = self.row(row)
@@ -126,7 +126,7 @@ class Judged:
         return None if found is None else next((each for each in found.features if each.feature == feature), None)
 
     def who(self, row: str) -> Who:
-        """What is known of a row."""
+        """Return the recorded data of a row."""
         return self._known.get(row, Who())
 
     @cached_property
@@ -138,14 +138,14 @@ class Judged:
 
 
 class Moments:
-    """What was slow at moments that people look at. Safe to use from several threads.
+    """The analyzed moments of hosts. Safe to use from several threads.
 
-    What was judged is kept: nothing that comes later has a part in it. So are the last tasks that have learned up to a
-    moment: the next frame, or a moment soon after, takes only what came in between. How many is
-    bounded by their size, see `JUDGED_CELLS` and `LEARNED_CELLS`.
+    The analysis of a moment is cached, since later records do not change it. Also cached are the latest tasks that have
+    learned up to a moment: for the next frame, or a moment soon after, they read only the records in between.
+    `JUDGED_CELLS` and `LEARNED_CELLS` bound the caches by size.
 
     Parameters:
-        history: judges them.
+        history: analyzes the moments.
 
     """
 
@@ -157,13 +157,13 @@ class Moments:
         self._learned: OrderedDict[tuple[str, int], Learned] = OrderedDict()
 
     def at(self, host: str, ts: float | None) -> Judged:
-        """A moment of a host, in seconds since the Unix epoch; None for its newest frame.
+        """Return a moment of a host, in seconds since the Unix epoch; None for its newest frame.
 
-        Raises `RequestError` (404) where no frame is near it, saying what there is.
+        Raises `RequestError` (404) with the recorded times if no frame is near it.
         """
         with self._lock:
             asking = self._asking.setdefault(host, threading.Lock())
-        # A page asks several questions about one moment at once: the first of them makes what the others need.
+        # A page sends several queries about one moment at once: the first computes the data of the others.
         with asking:
             stop = self._history.stop_of(host, ts)
             with self._lock:
@@ -182,14 +182,14 @@ class Moments:
             return judged
 
     def _judge(self, host: str, ts: float | None, stop: int) -> Judged:
-        """Judge a moment by a task that has learned up to shortly before it, where there is one."""
+        """Analyze a moment, with a cached task that has learned up to shortly before it if there is one."""
         reader = self._history.reader(host)
         oldest, _ = reader.bus.bounds(reader.partition)
         until = ts
         if until is None:
             until = next((each.ts for _, each in reader.backwards(stop) if isinstance(each, Frame)), math.inf)
         with self._lock:
-            # What lies between a task and what is left of the history it could not take any more.
+            # A task from before the oldest record on the bus would miss the records in between.
             near = [at for at in self._learned if at[0] == host and oldest <= at[1] <= stop]
             near = [at for at in near if _is_near(self._learned[at], host, until)]
             learned = self._learned.pop(max(near)) if near else None
@@ -206,13 +206,13 @@ class Moments:
 
 
 def _is_near(learned: Learned, host: str, ts: float) -> bool:
-    """Whether less is to be learned from there on than from a snapshot, as a rule."""
+    """Return whether the task usually has less left to learn than a snapshot would."""
     stream = blamed_stream(learned.task, host)
     return stream is not None and ts - stream.ts <= NEAR_TICKS * stream.interval_s
 
 
 def _cells(learned: Learned) -> int:
-    """Values of the newest frames that a task has taken."""
+    """Return the number of values in the newest frames of a task."""
     states = learned.task.states
     keyed = map(states.get, states.keys())
     frames = [stream.frame for each in keyed if each is not None for stream in each.streams.values()]
@@ -220,7 +220,7 @@ def _cells(learned: Learned) -> int:
 
 
 def _bound(kept: OrderedDict[tuple[str, int], K], most: int, cells: Callable[[K], int]) -> None:
-    """Forget those that were kept longest ago."""
+    """Drop the least recently used ones."""
     size = sum(map(cells, kept.values()))
     while len(kept) > MOST_KEPT or (size > most and len(kept) > LEAST_KEPT):
         size -= cells(kept.popitem(last=False)[1])

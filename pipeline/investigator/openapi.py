@@ -1,4 +1,4 @@
-"""The OpenAPI document of the API: it follows from the end points."""
+"""The OpenAPI document of the API, derived from its endpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "/api/v1"
 
 KEY_HEADER: Final = "X-Laggard-Session"
-"""In which a session's key is sent."""
+"""The header with the key of a session."""
 
 REFUSALS: Final = {
     400: "a parameter or a field is wrong",
@@ -32,7 +32,7 @@ REFUSALS: Final = {
     500: "it failed; the log of laggard tells why",
     503: "the bus cannot be used now",
 }
-"""What an end point answers instead, by status; each is `Refusal`."""
+"""The errors of an endpoint by status; each answer is a `Refusal`."""
 
 _REFUSAL: Final = {
     "type": "object",
@@ -45,7 +45,7 @@ _REFUSAL: Final = {
 
 
 def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """The document, as JSON objects; OpenAPI 3.1."""
+    """Return the OpenAPI 3.1 document as JSON objects."""
     kinds: list[Any] = [each.answer for each in endpoints]
     kinds += [each.body for each in endpoints if each.body is not None]
     schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")

@@ -1,4 +1,4 @@
-"""What the page reads: one bus, opened once, and all that is asked of it."""
+"""The data of the page: one bus, opened once, and the readers of its topics."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 LISTED = 10
-"""Names that an error lists."""
+"""The most names in an error."""
 
 LISTED_IDS = 3
 
 
 class Reading:
-    """The bus, its topics and settings, for every end point. Safe to use from several threads.
+    """The bus, its topics and settings, for every endpoint. Safe to use from several threads.
 
     Parameters:
-        bus: where everything is.
-        topics: their names.
-        settings: those that `laggard serve` runs with.
-        wired: the operator that is asked what is slow.
-        clock: now, seconds since the Unix epoch.
+        bus: the bus with all records.
+        topics: the names of the topics.
+        settings: the settings of `laggard serve`.
+        wired: the operator that finds what is slow on a host.
+        clock: returns the present time, seconds since the Unix epoch.
 
     Attributes:
-        history: of hosts, as commands ask it.
-        moments: of hosts as they were judged.
-        columns: time series of hosts.
-        incidents: all of them, followed.
-        events: marks and incidents, as they are told beside something else.
-        applications: as their workers follow them.
-        requests: as traced.
-        allowance: how many marks may come.
+        history: the history of hosts, as commands read it.
+        moments: the analyzed moments of hosts.
+        columns: the time series of hosts.
+        incidents: all incidents, followed.
+        events: marks and incidents, to show next to other data.
+        applications: the applications, as their workers follow them.
+        requests: the traced requests.
+        allowance: the rate limit of marks.
 
     """
 
@@ -77,18 +77,18 @@ class Reading:
 
     @property
     def host(self) -> str:
-        """This machine's name in records."""
+        """The name of this machine in records."""
         return self.settings[GeneralSettings].host
 
     def regressing(self) -> Regressing:
-        """What builds performance models. Raises `RequestError` (503) where something is not installed for them."""
+        """Return the builder of performance models. Raises `RequestError` (503) if its dependencies are missing."""
         try:
             return regressing(self.settings)
         except SettingError as error:
             raise RequestError(503, str(error), "what it needs, or another kind of model") from None
 
     def incident(self, identity: str) -> Incident:
-        """The incident whose id begins so. Raises `RequestError` (404) where there is none, or more than one."""
+        """Return the incident with this id or prefix of one. Raises `RequestError` (404) for none, or for several."""
         identity = identity.lower()
         if (known := self.incidents.known(identity)) is not None:
             found = self.incidents.read([known])
@@ -103,9 +103,9 @@ class Reading:
         raise RequestError(404, f"{len(found)} incidents have an id that begins with {identity!a}", f"one of {ids}")
 
     def choose_host(self, wanted: str) -> str:
-        """The host that is asked about, see `History.choose_host`; `wanted` is empty for none.
+        """Return the queried host, see `History.choose_host`; `wanted` is empty for the default.
 
-        Raises `RequestError` (404) saying which there are.
+        Raises `RequestError` (404) with the recorded hosts, if there are any.
         """
         try:
             return self.history.choose_host(wanted or None, self.host)

@@ -1,4 +1,4 @@
-"""Requests as the page reads them: of which stretch of time, of which service, and one of them in a row of a table."""
+"""Requests as the page reads them: queries by service and time range, and rows of tables."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 LATELY_S: Final = 3600.0
-"""Where it is not said which, requests are those that began within the last hour."""
+"""The time range of a query that names none, in seconds: the last hour."""
 
 LISTED: Final = 10
 
 MOMENTS_S: Final = 60.0
-"""For so long it is remembered what some requests are like: to work it out takes tenths of a second."""
+"""How long the moments of some requests are cached, in seconds: computing them costs tenths of a second."""
 
 MOST_MOMENTS: Final = 32
 
@@ -45,16 +45,16 @@ class _Moments(NamedTuple):
 
 
 class Requests:
-    """What is remembered of requests between one question and the next. Safe to use from several threads.
+    """The cached data of requests, shared by queries. Safe to use from several threads.
 
     Parameters:
-        bus: where they are.
+        bus: the bus with the requests.
         topics: the names of the topics.
-        looking: gives what is worked out of them, when that is asked for first.
-        clock: seconds.
+        looking: makes the functions of the analysis; called at their first use.
+        clock: returns seconds on a clock that never steps.
 
     Attributes:
-        stored: what was read.
+        stored: the requests on the bus, with a cache.
 
     """
 
@@ -66,12 +66,12 @@ class Requests:
         self._make = looking
         self._looking: Looking | None = None
         self._planes: Planes | None = None
-        self._moments: dict[Hashable, _Moments] = {}  # the one worked out first, first
+        self._moments: dict[Hashable, _Moments] = {}  # in the order of computation
         self._lock = threading.Lock()
 
     @property
     def looking(self) -> Looking:
-        """What is worked out of them."""
+        """The functions of the analysis."""
         with self._lock:
             if self._looking is None:
                 self._looking = self._make()
@@ -79,7 +79,7 @@ class Requests:
 
     @property
     def planes(self) -> Planes:
-        """Where they are drawn."""
+        """The planes of requests."""
         looking = self.looking
         with self._lock:
             if self._planes is None:
@@ -87,11 +87,11 @@ class Requests:
             return self._planes
 
     def moments(self, about: Hashable, give: Callable[[], Sequence[Traced]]) -> tuple[Any, int]:
-        """What some requests are like, for `Looking.evidence`, and of how many that is known.
+        """Return the moments of some requests, for `Looking.evidence`, and the number of these requests.
 
         Args:
-            about: which, by their name: for a while the same answer serves.
-            give: these requests.
+            about: the key of the requests: an earlier answer with the same key is valid for `MOMENTS_S`.
+            give: returns the requests.
 
         """
         with self._lock:
@@ -107,13 +107,13 @@ class Requests:
         return known.moments, known.requests
 
     def services(self) -> Sequence[str]:
-        """Those that something is recorded of, sorted."""
+        """Return the recorded services, sorted."""
         return known_keys(self._bus, self._topics.name(REQUESTS))
 
     def of(self, service: str, begin: float, end: float) -> tuple[Told, list[tuple[str, str]]]:
-        """What is told of a service's requests that began from one moment to another, and which these are.
+        """Return the requests of a service that began from one time to another, and their keys.
 
-        Raises `RequestError` (404) where nothing is recorded of it, or nothing of that time.
+        Raises `RequestError` (404) if nothing is recorded of the service, or nothing of that time.
         """
         told = self.stored.told(begin, end, service)
         keys = list(told.within(begin, end, service))
@@ -127,19 +127,19 @@ class Requests:
 
 
 def hint() -> str:
-    """How requests come to be recorded."""
+    """Return how to record requests."""
     return recording(lambda *words: shlex.join(("laggard", *words)))
 
 
 class Stretch(Question, frozen=True):
-    """From when to when; without an end, until now; without both, the last hour."""
+    """A time range; by default it ends now, and lasts an hour."""
 
     begin: Time | None = msgspec.field(default=None, name="from")
     end: Time | None = msgspec.field(default=None, name="to")
 
 
 class OfService(Stretch, frozen=True, kw_only=True):
-    """Which service's, and in which stretch of time."""
+    """A service and a time range."""
 
     service: Text
 
@@ -160,14 +160,14 @@ class RequestRow(Answer, frozen=True):
 
 
 class Asked(Answer, frozen=True):
-    """The stretch of time that is told of."""
+    """The time range of the answer."""
 
     begin: Seconds = msgspec.field(name="from")
     end: Seconds = msgspec.field(name="to")
 
 
 def stretch(question: Stretch, now: float) -> tuple[float, float]:
-    """From when to when is asked. Raises `RequestError` (400) where it ends before it begins."""
+    """Return the begin and the end of the queried time range. Raises `RequestError` (400) if they are reversed."""
     end = now if question.end is None else question.end
     begin = end - LATELY_S if question.begin is None else question.begin
     if not (math.isfinite(begin) and math.isfinite(end) and begin <= end):
@@ -176,7 +176,7 @@ def stretch(question: Stretch, now: float) -> tuple[float, float]:
 
 
 def row(told: Told, key: tuple[str, str]) -> RequestRow:
-    """One of the requests that are told of."""
+    """Return the table row of a request."""
     found, output = told.took[key], told.outputs.get(key)
     return RequestRow(
         request=key[1],
@@ -193,5 +193,5 @@ def row(told: Told, key: tuple[str, str]) -> RequestRow:
 
 
 def rows(told: Told, keys: Sequence[tuple[str, str]]) -> list[RequestRow]:
-    """Several of them."""
+    """Return the table rows of several requests."""
     return [row(told, key) for key in keys]

@@ -1,4 +1,4 @@
-"""Sessions: what a browser shows after a person has typed a token, instead of that token."""
+"""Browser sessions: after a person has typed a token, the browser shows a session instead of the token."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LONGEST_S: Final = 12 * 3600.0
-"""After so long the token is asked for again."""
+"""The longest life of a session, in seconds; then the token is required again."""
 
 IDLE_S: Final = 3600.0
-"""So too where nothing was asked for so long: a page that is open asks whenever there is news."""
+"""The longest time without a request of a session, in seconds: an open page sends one whenever there is news."""
 
 MOST_SESSIONS: Final = 1000
-"""That are open at once; the one that was used least recently ends for a new one."""
+"""The most open sessions; a new one ends the least recently used one."""
 
 _RANDOM_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What opens a session, told once: none of it is kept here.
+    """The secrets of a session, returned once: only their digests are stored.
 
     Attributes:
-        cookie: which the browser keeps from scripts, and sends by itself.
-        key: which the page's script keeps, and no other site can make the browser send.
+        cookie: the cookie, which the browser hides from scripts and sends by itself.
+        key: the key, which the page's script stores; no other site can make the browser send it.
 
     """
 
@@ -49,31 +49,31 @@ class _Session:
 
 
 def _now_s() -> float:
-    # Goes on while a laptop sleeps, and never steps.
+    # Continues while a laptop sleeps, and never steps.
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Sessions:
     """The open sessions, in memory: they end with the process. Safe to use from several threads.
 
-    A session is opened by its cookie and its key together. A cookie that was stolen, or that the browser adds to a
-    request of another site, opens nothing; nor does a key that was read off a screen or out of a log.
+    A session needs its cookie and its key together. A cookie that was stolen, or that the browser adds to a request of
+    another site, opens nothing. Neither does a key that was read from a screen or a log.
 
     Parameters:
-        clock: seconds on a clock that never steps.
+        clock: returns seconds on a clock that never steps.
 
     """
 
     def __init__(self, clock: Callable[[], float] = _now_s) -> None:
         self._clock = clock
-        self._sessions: OrderedDict[bytes, _Session] = OrderedDict()  # by the cookie's digest; used last is last
+        self._sessions: OrderedDict[bytes, _Session] = OrderedDict()  # by cookie digest; least recently used first
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def open(self, *, writes: bool) -> Secrets:
-        """Begin one that may change things, or not."""
+        """Open a session that may change things, or not."""
         told = Secrets(secrets.token_urlsafe(_RANDOM_BYTES), secrets.token_urlsafe(_RANDOM_BYTES))
         with self._lock:
             now = self._clock()
@@ -84,12 +84,12 @@ class Sessions:
         return told
 
     def writes(self, cookie: str, key: str, *, using: bool = True) -> bool | None:
-        """Whether the session of a cookie and a key may change things; None where there is none.
+        """Return whether the session of a cookie and a key may change things; None if there is none.
 
         Args:
-            cookie: as the browser sent it.
-            key: as the page's script sent it.
-            using: whether this counts as use, which keeps it from ending.
+            cookie: the cookie that the browser sent.
+            key: the key that the page's script sent.
+            using: whether this counts as use, which prolongs the session.
 
         """
         with self._lock:
@@ -103,7 +103,7 @@ class Sessions:
             return session.writes
 
     def end(self, cookie: str) -> None:
-        """End the one of a cookie, if there is one."""
+        """End the session of a cookie, if there is one."""
         with self._lock:
             self._sessions.pop(digest(cookie), None)
 

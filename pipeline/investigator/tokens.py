@@ -1,4 +1,4 @@
-"""A token that laggard makes for its page itself, where others on the machine must not see what root sees."""
+"""A generated token for the page, where other users of the machine must not see what root sees."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
 
 FILE: Final = "serve.token"
-"""In the directory `state`."""
+"""The name of the file, in the directory `state`."""
 
 FIRST_PERSON: Final = 1000
-"""The least uid of a person's account (login.defs: UID_MIN); those below it are of services."""
+"""The lowest uid of a person's account (login.defs: UID_MIN); lower ones belong to services."""
 
 _NOBODY: Final = 65534
 _NO_SHELLS: Final = {"nologin", "false"}
@@ -31,13 +31,13 @@ _MAX_BYTES: Final = 4096
 
 
 class Token(NamedTuple):
-    """A token that was made here.
+    """A generated token.
 
     Attributes:
-        value: what a caller has to show.
-        path: of the file that keeps it, which only this user may read.
-        why: what it is for, in words.
-        new: whether it was made just now, so that nobody knows it yet.
+        value: the token that callers must show.
+        path: its file, which only this user may read.
+        why: the reason for it, in words.
+        new: whether it was generated just now, so that no person knows it yet.
 
     """
 
@@ -47,15 +47,15 @@ class Token(NamedTuple):
     new: bool
 
     def link(self, url: str) -> str:
-        """The page's address with the token in its fragment, which no browser sends."""
+        """Return the page's address with the token in its fragment, which browsers never send."""
         return f"{url}/#token={self.value}"
 
 
 def token_of(settings: Settings) -> Token | None:
-    """The token that the page asks for though none is set; made where it is not there. None where it asks for none.
+    """Return the generated token of the page, made if missing; None if the page needs no generated token.
 
     Raises:
-        ListenError: it is needed, and cannot be kept: the message says why.
+        ListenError: it is needed, and cannot be stored: the message says why.
 
     """
     why = asks_because(settings)
@@ -77,7 +77,7 @@ def token_of(settings: Settings) -> Token | None:
 
 
 def asks_because(settings: Settings, proc: Path = Path("/proc")) -> str:
-    """Why the page asks for a token though none is set; empty where it does not, or somebody is asked already."""
+    """Return why the page needs a generated token; empty if it needs none, or if the settings authenticate callers."""
     serve = settings[ServeSettings]
     if serve.token or serve.read_token or serve.proxies:
         return ""
@@ -92,7 +92,7 @@ def asks_because(settings: Settings, proc: Path = Path("/proc")) -> str:
 
 
 def people() -> list[str]:
-    """Who has an account on this machine to log in with, but for root, this user and who called sudo."""
+    """Return the people's accounts that may log in here, except for root, this user and the user who called sudo."""
     known = {0, os.geteuid(), _NOBODY}
     with suppress(ValueError):
         known.add(int(os.environ.get("SUDO_UID", "")))
@@ -108,13 +108,13 @@ def _listed(names: list[str]) -> str:
 
 
 def _hides(proc: Path) -> bool:
-    """Whether /proc is mounted so that users do not see each other's processes."""
+    """Return whether /proc is mounted so that users do not see each other's processes."""
     try:
         mounts = (proc / "self/mounts").read_text(errors="replace").splitlines()
     except OSError:
         return False
     options = [fields[3].split(",") for line in mounts if (fields := line.split())[1:3] == ["/proc", "proc"]]
-    # The last one mounted there is what is seen.
+    # The last mount covers earlier ones.
     return any(
         name == "hidepid" and value not in {"0", "off"}
         for name, _, value in (each.partition("=") for each in (options[-1] if options else []))
@@ -122,7 +122,7 @@ def _hides(proc: Path) -> bool:
 
 
 def _make(path: Path) -> bool:
-    """Make the file where it is not there. Another process that does so too sees one of both, and all of it."""
+    """Make the file, and return whether it was missing. Processes that race get the same, complete file."""
     beside = path.with_name(f"{path.name}.{os.getpid()}")
     beside.unlink(missing_ok=True)
     with os.fdopen(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "w") as file:
