@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.investigator.reading import Reading
 
 EVERY_S: Final = 1.0
-"""How often the ends of the topics are polled, in seconds."""
+"""The time between two polls of the ends of topics, in seconds."""
 
 ALIVE_S: Final = 15.0
 """The time without an event after which a comment is sent, in seconds: proxies close silent connections."""

@@ -33,7 +33,7 @@ LATELY_S: Final = 3600.0
 LISTED: Final = 10
 
 MOMENTS_S: Final = 60.0
-"""How long the moments of some requests are cached, in seconds: computing them costs tenths of a second."""
+"""The time for which the moments of requests are cached, in seconds: computing them costs tenths of a second."""
 
 MOST_MOMENTS: Final = 32
 

@@ -1,1 +1,1 @@
-"""What the API answers: one module for each view of the page, in the words of its schemas."""
+"""The answers of the API: one module for each view of the page, with its schemas."""

@@ -1,4 +1,4 @@
-"""Applications: which there are, what their models are built from, and how they do (S2, section 6)."""
+"""Applications: their list, the inputs of their models, and their performance over time (S2, section 6)."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.models import ModelOutput
 
 
-# Which applications there are.
+# The list.
 
 
 class Standing(Answer, frozen=True):
-    """How the present model of a performance metric stands."""
+    """The present model of a performance metric."""
 
     performance: str
     named: str
@@ -71,14 +71,14 @@ class OneApplication(Answer, frozen=True):
 
 
 class Step(Answer, frozen=True):
-    """What is lacking, and what to do about it."""
+    """A missing prerequisite, and how to provide it."""
 
     lacks: str
     do: Annotated[str, msgspec.Meta(description="what to type, or to write into the file of settings")]
 
 
 class Applications(Answer, frozen=True):
-    """The applications that something is recorded of."""
+    """The recorded applications."""
 
     applications: list[OneApplication]
     left_out: int
@@ -86,13 +86,13 @@ class Applications(Answer, frozen=True):
 
 
 class ApplicationsQuestion(Question, frozen=True):
-    """How many."""
+    """The most applications to return."""
 
     most: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
 
 
 def applications(reading: Reading, question: ApplicationsQuestion) -> Applications:
-    """Each with the state of its models, and whether it is slow."""
+    """Return the applications with the state of their models and their open incidents."""
     every = known_keys(reading.bus, reading.topics.name(APPLICATIONS))
     known = every[: question.most]
     courses: dict[str, list[Course]] = {name: [] for name in known}
@@ -125,7 +125,7 @@ def _standing(model: ModelOutput) -> Standing:
 
 
 class Host(Answer, frozen=True):
-    """A host that serves an application, as its counters are recorded."""
+    """A host that serves an application, from its recorded counters."""
 
     host: str
     tier: str
@@ -133,7 +133,7 @@ class Host(Answer, frozen=True):
 
 
 class Performance(Answer, frozen=True):
-    """A performance metric that is measured."""
+    """A measured performance metric."""
 
     performance: str
     named: str
@@ -142,7 +142,7 @@ class Performance(Answer, frozen=True):
 
 
 class Configuration(Answer, frozen=True):
-    """What the models of an application are built from, and how."""
+    """The inputs and parameters of an application's models."""
 
     application: str
     sources: Annotated[list[Source], msgspec.Meta(description="of its performance, by the settings of this page")]
@@ -160,13 +160,13 @@ class Configuration(Answer, frozen=True):
 
 
 class ApplicationQuestion(Question, frozen=True):
-    """Of which application."""
+    """The name of an application."""
 
     application: ApplicationName
 
 
 def configuration(reading: Reading, question: ApplicationQuestion) -> Configuration:
-    """Sources, hosts, parameters and wishes, and what is lacking."""
+    """Return sources, hosts, parameters and wishes, and what is missing."""
     name, settings = question.application, reading.settings
     explained = settings[RegressionSettings].performance
     with reading.applications.present(name) as followed:
@@ -228,7 +228,7 @@ def _serve(application: str) -> Step:
 
 
 class Tracked(Answer, frozen=True):
-    """A performance metric, as it was and as its models said; a value for each time."""
+    """A performance metric: its measured values and the predictions of its models, one of each per time."""
 
     performance: str
     named: str
@@ -256,7 +256,7 @@ class Tracking(Answer, frozen=True):
 
 
 class TrackingQuestion(Question, frozen=True):
-    """Of which application, from when to when; by default the last 180 intervals, or those before `to`."""
+    """An application and a time range; by default the last 180 intervals (15 to 60 minutes), or those before `to`."""
 
     application: ApplicationName
     begin: Time | None = msgspec.field(default=None, name="from")
@@ -265,7 +265,7 @@ class TrackingQuestion(Question, frozen=True):
 
 
 def tracking(reading: Reading, question: TrackingQuestion) -> Tracking:
-    """What was measured, beside what the models said before they learned it."""
+    """Return the measured performance, and the predictions of models before they learned it."""
     begin, end = span(reading, question.application, question.begin, question.end)
     with reading.applications.between(question.application, begin, question.end) as followed:
         state = state_of(reading, followed)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Suspected(Answer, frozen=True):
-    """A metric that tells most likely what is short now."""
+    """A metric that is a likely sign of the present shortage."""
 
     metric: Metric
     value: Number
@@ -48,7 +48,7 @@ class Suspected(Answer, frozen=True):
 
 
 class Placed(Answer, frozen=True):
-    """A host, with the metrics of both phases that are of it."""
+    """A host, with its metrics from both phases."""
 
     host: str
     metrics: Annotated[int, msgspec.Meta(description="how many it has")]
@@ -76,7 +76,7 @@ class Map(Answer, frozen=True):
 
 
 class MapQuestion(Question, frozen=True):
-    """Of which application, performance metric, and model: by default the first, and the present one."""
+    """An application, a performance metric and a model; by default the first metric and its present model."""
 
     application: ApplicationName
     performance: Text = ""
@@ -85,7 +85,7 @@ class MapQuestion(Question, frozen=True):
 
 
 def diagnosis(reading: Reading, question: MapQuestion) -> Map:
-    """Where the metrics of both phases are."""
+    """Return the hosts with their metrics from both phases."""
     courses, course = course_of(reading, question.application, question.performance)
     model = chosen_model(course, question.model)
     at = course.models.index(model)

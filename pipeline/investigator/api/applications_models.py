@@ -1,4 +1,4 @@
-"""Applications: their models, what these were chosen from and what they say, and the map of it (S2, section 6)."""
+"""The models of an application: their candidates, their metrics over time, and what-if questions (S2, section 6)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ MetricName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_METRIC)]
 
 
 class Models(Answer, frozen=True):
-    """The models of an application, and what one of them was chosen from."""
+    """The models of an application, and the candidates of one of them."""
 
     application: str
     models: Annotated[list[OneModel], msgspec.Meta(description="the newest first; the first holds")]
@@ -72,7 +72,7 @@ class Models(Answer, frozen=True):
 
 
 class ModelsQuestion(Question, frozen=True):
-    """Of which application and performance metric; by default of the first, the present one and those of a day."""
+    """An application, a performance metric and a model; by default the first, its present model, and the last day."""
 
     application: ApplicationName
     performance: Text = ""
@@ -83,7 +83,7 @@ class ModelsQuestion(Question, frozen=True):
 
 
 def models(reading: Reading, question: ModelsQuestion) -> Models:
-    """Models through time, with what one of them was chosen from: that of an id, or the present one."""
+    """Return the models over time, with the candidates of one of them: by its id, or the present one."""
     courses, course = course_of(reading, question.application, question.performance, question.since)
     chosen = chosen_model(course, question.model)
     since = reading.clock() - DAY_S if question.since is None else question.since
@@ -114,9 +114,9 @@ def models(reading: Reading, question: ModelsQuestion) -> Models:
 def course_of(
     reading: Reading, application: str, performance: str, since: float | None = None
 ) -> tuple[list[Course], Course]:
-    """The models of an application, those of its performance metrics in the order of their importance, and of one.
+    """Return the models of an application by performance metric, the most important first, and those of one metric.
 
-    Raises `RequestError` (404) saying what there is.
+    Raises `RequestError` (404) with the known names.
     """
     since = reading.clock() - DAY_S if since is None else since
     courses = past_models(reading.bus, reading.topics, since, application)
@@ -148,7 +148,7 @@ def chosen_model(course: Course, identity: str) -> ModelOutput:
 
 
 class MetricSeries(Answer, frozen=True):
-    """A metric beside the performance, over time."""
+    """A metric and the performance over time."""
 
     metric: Metric
     performance: str
@@ -161,7 +161,7 @@ class MetricSeries(Answer, frozen=True):
 
 
 class SeriesQuestion(Question, frozen=True):
-    """Of which metric, beside which performance metric, from when to when; by default as in `Tracking`."""
+    """A metric, a performance metric and a time range; by default as in `TrackingQuestion`."""
 
     application: ApplicationName
     metric: MetricName
@@ -172,7 +172,7 @@ class SeriesQuestion(Question, frozen=True):
 
 
 def series(reading: Reading, question: SeriesQuestion) -> MetricSeries:
-    """What the models saw of a metric: its mean over each interval."""
+    """Return a metric as the models saw it: its mean over each interval."""
     performance = question.performance or reading.settings[RegressionSettings].performance[0]
     begin, end = span(reading, question.application, question.begin, question.end)
     with reading.applications.between(question.application, begin, question.end) as followed:
@@ -202,7 +202,7 @@ def series(reading: Reading, question: SeriesQuestion) -> MetricSeries:
 
 
 def _values(noted: Sequence[Noted], name: str) -> list[float | None]:
-    """Of a metric; the names of most intervals are the same object, so that they are looked through once."""
+    """Return the values of a metric. Most intervals share one object of names, which is searched only once."""
     places: dict[int, int] = {}
     values: list[float | None] = []
     for each in noted:
@@ -229,7 +229,7 @@ class Metrics(Answer, frozen=True):
 
 
 class MetricsQuestion(Question, frozen=True):
-    """Of which application, and what their names are to be like."""
+    """An application, and a text that the names of metrics resemble."""
 
     application: ApplicationName
     like: Text = ""
@@ -237,7 +237,7 @@ class MetricsQuestion(Question, frozen=True):
 
 
 def metrics(reading: Reading, question: MetricsQuestion) -> Metrics:
-    """The metrics whose names are most like a text; the first, without one."""
+    """Return the metrics with the names most similar to a text; without one, the first metrics."""
     with reading.applications.present(question.application) as followed:
         known: Sequence[str] = followed.noted[-1].metrics.ids if followed.noted else ()
     known = known or known_metrics(reading.bus, reading.topics, question.application)
@@ -248,13 +248,13 @@ def metrics(reading: Reading, question: MetricsQuestion) -> Metrics:
 
 
 class WhatIf(Answer, frozen=True):
-    """What would be, in sentences."""
+    """Predictions for a hypothetical value, in sentences."""
 
     told: list[str]
 
 
 class WhatIfQuestion(Question, frozen=True):
-    """Of which application, if which metric had which value."""
+    """A hypothetical value of a metric of an application."""
 
     application: ApplicationName
     metric: MetricName
@@ -262,7 +262,7 @@ class WhatIfQuestion(Question, frozen=True):
 
 
 def what_if_told(reading: Reading, question: WhatIfQuestion) -> WhatIf:
-    """What the performance would be by the models if a metric had another value, all others their newest."""
+    """Return the performance that the models predict if a metric had another value, and all others their newest."""
     with reading.applications.present(question.application) as followed:
         operator = state_of(reading, followed).operator
         newest = operator.newest.get(question.metric, math.nan)

@@ -1,4 +1,4 @@
-"""Wishes for the models of an application: metrics that they should have, or never."""
+"""Wishes for the models of an application: metrics to pin in them, or to ban from them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class NewWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Have a metric in the models of an application, or in none, or neither any more."""
+    """A wish for an application's models: to pin a metric in them, to ban it from them, or to free it again."""
 
     application: ApplicationName
     metric: MetricName
@@ -36,7 +36,7 @@ class NewWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Wished(Answer, frozen=True):
-    """A wish that was made: it holds from the application's next interval on."""
+    """A new wish; it takes effect at the application's next interval."""
 
     application: str
     ts: Seconds
@@ -45,7 +45,7 @@ class Wished(Answer, frozen=True):
 
 
 def set_wish(reading: Reading, _: Question, new: NewWish) -> Wished:
-    """Make a wish."""
+    """Publish a wish."""
     reading.allowance.take()
     wish = Wish(new.application, reading.clock(), new.metric, new.wish)
     try:

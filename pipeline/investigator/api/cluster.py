@@ -1,4 +1,4 @@
-"""What every view needs: which hosts there are, what time it is there, and the marks that people set."""
+"""The data of every view: the hosts, the present time, and the marks that people set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Hosts(Answer, frozen=True):
-    """The hosts, and the one that serves this page."""
+    """The recorded hosts, the host of this page, and the rights of the caller."""
 
     version: str
     host: Annotated[str, msgspec.Meta(description="the machine that serves this page, as it is named in records")]
@@ -36,7 +36,7 @@ class Hosts(Answer, frozen=True):
 
 
 class OneMark(Answer, frozen=True):
-    """A mark: somebody said that it was slow."""
+    """A mark: a person's report that something was slow."""
 
     id: str
     ts: Seconds
@@ -46,13 +46,13 @@ class OneMark(Answer, frozen=True):
 
 
 class Marks(Answer, frozen=True):
-    """Marks, the newest first."""
+    """Marks, newest first."""
 
     marks: list[OneMark]
 
 
 class MarksQuestion(Question, frozen=True):
-    """Of which host, and since when."""
+    """The host of the marks, and their earliest time."""
 
     host: Text = ""
     since: Time = 0.0
@@ -60,7 +60,7 @@ class MarksQuestion(Question, frozen=True):
 
 
 class NewMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """It is slow, or was."""
+    """A new mark: something is slow, or was."""
 
     host: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NOTE)]
     note: Annotated[str, msgspec.Meta(max_length=MAX_NOTE)] = ""
@@ -68,13 +68,13 @@ class NewMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Marking(Answer, frozen=True):
-    """The mark that was set."""
+    """The new mark."""
 
     mark: OneMark
 
 
 def cluster(reading: Reading, _: Question, *, caller: Caller) -> Hosts:
-    """Which hosts there are, and who asks."""
+    """Return the recorded hosts, and the rights of the caller."""
     return Hosts(
         version("laggard"),
         reading.host,
@@ -88,13 +88,13 @@ def cluster(reading: Reading, _: Question, *, caller: Caller) -> Hosts:
 
 
 def marks(reading: Reading, question: MarksQuestion) -> Marks:
-    """The marks of a host, or of all."""
+    """Return the marks of a host, or of all."""
     found = reading.history.marks(question.host or None)
     return Marks([_told(each) for each in found if each.ts >= question.since][: question.most])
 
 
 def set_mark(reading: Reading, _: Question, new: NewMark) -> Marking:
-    """Remember a moment."""
+    """Record a mark."""
     now = reading.clock()
     mark = checked_mark(new.host, now if new.ts is None else new.ts, new.note, now)
     reading.allowance.take()

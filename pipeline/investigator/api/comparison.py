@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class FeatureDifference(Answer, frozen=True):
-    """One counter of a row at two moments."""
+    """A counter of a row at two moments."""
 
     feature: str
     at: Feature | None
@@ -24,7 +24,7 @@ class FeatureDifference(Answer, frozen=True):
 
 
 class RowDifference(Answer, frozen=True):
-    """One row at two moments."""
+    """A row at two moments."""
 
     row: str
     name: str
@@ -55,7 +55,7 @@ class Comparison(Answer, frozen=True):
 
 
 class CompareQuestion(Question, frozen=True):
-    """Which two moments; without `at` the newest frame."""
+    """Two moments of a host; without `at` the newest frame."""
 
     other: Time = msgspec.field(name="with")
     host: Text = ""
@@ -65,7 +65,7 @@ class CompareQuestion(Question, frozen=True):
 
 
 def compare(reading: Reading, question: CompareQuestion) -> Comparison:
-    """Two moments side by side."""
+    """Compare two moments of a host."""
     host = reading.choose_host(question.host)
     with reading.columns.waiting():
         one, other = (reading.moments.at(host, ts) for ts in (question.at, question.other))

@@ -23,7 +23,7 @@ PROCESS: Final = "process"
 CPU: Final = ("cpu_user_ratio", "cpu_system_ratio")
 MEMORY: Final = "memory_rss_bytes"
 
-_LOOKED_BACK: Final = 64  # records of a host, in which its processes are
+_LOOKED_BACK: Final = 64  # the newest records of a host that are searched for its processes
 
 
 class Part(Answer, frozen=True):
@@ -37,7 +37,7 @@ class Part(Answer, frozen=True):
 
 
 class Cost(Answer, frozen=True):
-    """What laggard itself takes on a host."""
+    """The use of resources by laggard's own processes on a host."""
 
     host: str
     ts: Annotated[float, msgspec.Meta(description="of the frame, seconds since the Unix epoch")]
@@ -46,7 +46,7 @@ class Cost(Answer, frozen=True):
 
 
 class CostQuestion(Question, frozen=True):
-    """Of which host."""
+    """The name of a host."""
 
     host: Text = ""
 
@@ -55,7 +55,7 @@ class CostQuestion(Question, frozen=True):
 
 
 def cost(reading: Reading, question: CostQuestion) -> Cost:
-    """What laggard's own processes take, in the newest frame of a host."""
+    """Return the use of resources by laggard's own processes, from the newest frame of a host."""
     host = reading.choose_host(question.host)
     partition = reading.bus.partition_of(reading.topics.name(COUNTERS), host)
     reader = Reader(reading.bus, partition, host)

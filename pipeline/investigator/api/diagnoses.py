@@ -1,4 +1,4 @@
-"""What one process was doing: in words as `laggard diagnose` tells it, and as a flame graph to be drawn."""
+"""The diagnosis of one process: in words, as in `laggard diagnose`, and as a flame graph."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.diagnosis import Diagnosis, Phase
 
 MOST_LOOKED: Final = 2_000
-"""Diagnoses of a host that are looked through for one, the newest: each of their records is some 20 kB."""
+"""The most diagnoses of a host that are searched for one, the newest ones: each record is some 20 kB."""
 
 MOST_BOXES: Final = 4_000
-"""Of a flame graph, the widest."""
+"""The most boxes of a flame graph, the widest ones."""
 
 MOST_FUNCTIONS: Final = 30
-"""Of the table of functions."""
+"""The most rows of the table of functions."""
 
 WIDTH: Final = 100
-"""Columns of the text."""
+"""The columns of the text."""
 
 Numbered = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 
 
 class DiagnosisPhase(Answer, frozen=True):
-    """A stretch of high use of a process, or the dip between two of them."""
+    """A phase of high use of a process, or the dip between two of them."""
 
     number: Annotated[int, msgspec.Meta(description="from 1 on")]
     label: Annotated[str, msgspec.Meta(description="`phase 1`, `dip 2`")]
@@ -63,7 +63,7 @@ class DiagnosisThread(Answer, frozen=True):
 
 
 class FlameBox(Answer, frozen=True):
-    """One function on a stack."""
+    """A function in one stack of the flame graph."""
 
     label: str
     module: str
@@ -74,7 +74,7 @@ class FlameBox(Answer, frozen=True):
 
 
 class FlameFunction(Answer, frozen=True):
-    """One function of the flame graph, wherever it stands."""
+    """A function of the flame graph, over all stacks."""
 
     label: str
     samples: Annotated[int, msgspec.Meta(description="how often it was found")]
@@ -82,7 +82,7 @@ class FlameFunction(Answer, frozen=True):
 
 
 class FlameGraph(Answer, frozen=True):
-    """Functions on those that called them, as wide as they were found often."""
+    """A flame graph: functions on their callers, as wide as their number of samples."""
 
     samples: int
     boxes: Annotated[list[FlameBox], msgspec.Meta(description="each after that on which it stands")]
@@ -92,7 +92,7 @@ class FlameGraph(Answer, frozen=True):
 
 
 class DiagnosisPage(Answer, frozen=True):
-    """What one process was doing while something was wrong."""
+    """The diagnosis of a process during a deviation."""
 
     id: str
     host: str
@@ -112,7 +112,7 @@ class DiagnosisPage(Answer, frozen=True):
 
 
 class DiagnosisQuestion(Question, frozen=True):
-    """Which: its id or the beginning of that; and of what in it the flame graph is to be."""
+    """A diagnosis, by its id or a prefix of it, and the part of it that the flame graph shows."""
 
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     host: Text = ""
@@ -125,7 +125,7 @@ class DiagnosisQuestion(Question, frozen=True):
 
 
 def diagnosis(reading: Reading, question: DiagnosisQuestion) -> DiagnosisPage:
-    """What one process was doing."""
+    """Return the diagnosis of a process."""
     found = _find(reading, question.host or reading.host, question.id, question.at)
     phases: tuple[Phase, ...] = found.phases
     if question.phase:
@@ -165,7 +165,7 @@ def diagnosis(reading: Reading, question: DiagnosisQuestion) -> DiagnosisPage:
 
 
 def _find(reading: Reading, host: str, identity: str, ts: float | None) -> Diagnosis:
-    """The diagnosis whose id begins so. Raises `RequestError` (404)."""
+    """Return the diagnosis with this id or prefix of one. Raises `RequestError` (404) if there is none."""
     recorded = Recorded(reading.bus, reading.topics, host)
     then = [] if ts is None else recorded.around(ts, ts)
     all_of_them = chain(then, islice(recorded.newest(), MOST_LOOKED))

@@ -1,4 +1,4 @@
-"""What people say of incidents: that they are none, or expected; and what was said."""
+"""Feedback of people on incidents, as usual or expected: new feedback, and the list of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class OneFeedback(Answer, frozen=True):
-    """What a person said."""
+    """A person's feedback."""
 
     id: str
     ts: Seconds
@@ -41,20 +41,20 @@ class OneFeedback(Answer, frozen=True):
 
 
 class AllFeedback(Answer, frozen=True):
-    """What people said, the newest first."""
+    """Feedback, newest first."""
 
     feedback: list[OneFeedback]
 
 
 class FeedbackQuestion(Question, frozen=True):
-    """Of which host, application, pool or service; of which incident."""
+    """The host, application, pool or service of feedback, and its incident."""
 
     key: Text = ""
     incident: Text = ""
 
 
 class NewFeedback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is said: of an incident; of a host and names on it; or that what was said before holds no more."""
+    """New feedback: on an incident, on programs of a host, or the withdrawal of earlier feedback."""
 
     says: Says
     incident: Annotated[
@@ -70,7 +70,7 @@ class NewFeedback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def feedback(reading: Reading, question: FeedbackQuestion) -> AllFeedback:
-    """List what people said."""
+    """List feedback."""
     now = reading.clock()
     found = past_feedback(reading.bus, reading.topics, now - KEPT_S, key=question.key or None)
     wanted = [each for each in found if each.said.incident == question.incident or not question.incident]
@@ -78,7 +78,7 @@ def feedback(reading: Reading, question: FeedbackQuestion) -> AllFeedback:
 
 
 def say(reading: Reading, _: Question, new: NewFeedback) -> OneFeedback:
-    """Take what a person says."""
+    """Record a person's feedback."""
     now = reading.clock()
     reading.allowance.take()
     said = _said(reading, new, now)
@@ -94,7 +94,7 @@ def _said(reading: Reading, new: NewFeedback, now: float) -> Feedback:
     if new.says == "withdrawn":
         found = past_feedback(reading.bus, reading.topics, now - KEPT_S)
         said = next((each.said for each in found if each.said.id == new.id), None)
-        if said is None and new.incident and new.id:  # no operator has taken it yet
+        if said is None and new.incident and new.id:  # no operator has processed it yet
             said = replace(of_incident(reading.incident(new.incident), "usual", now), id=new.id)
         if said is None:
             raise RequestError(404, f"nothing was said under the id {new.id[:100]!a}", "an id that /feedback lists")

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Anomaly, Evidence, Found, Incident
 
 MOST_ROWS: Final = 20
-"""Of a ranking."""
+"""The most rows of a ranking."""
 
 MOST_COMPARED: Final = 1_000
-"""Earlier incidents that are compared with one, the newest."""
+"""The most earlier incidents that are compared with one, the newest ones."""
 
 
 class Phase(Answer, frozen=True):
-    """A stretch of high use, or the dip between two of them."""
+    """A phase of high use, or the dip between two of them."""
 
     high: bool
     begin_ts: Seconds
@@ -45,7 +45,7 @@ class Phase(Answer, frozen=True):
 
 
 class Ranked(Answer, frozen=True):
-    """A row of a ranking, with what is unusual about it."""
+    """A row of a ranking, with its unusual features."""
 
     row: str
     name: str
@@ -57,7 +57,7 @@ class Ranked(Answer, frozen=True):
 
 
 class Seen(Answer, frozen=True):
-    """What one operator saw of an incident."""
+    """The evidence of one operator for an incident."""
 
     anomaly: Annotated[str, msgspec.Meta(description="its id")]
     operator: str
@@ -73,7 +73,7 @@ class Seen(Answer, frozen=True):
 
 
 class Told(Answer, frozen=True):
-    """Something that an operator said of it."""
+    """A record of an operator on an anomaly of the incident."""
 
     ts: Seconds
     anomaly: str
@@ -85,14 +85,14 @@ class Told(Answer, frozen=True):
 
 
 class MarkThen(Answer, frozen=True):
-    """A mark of the host about then."""
+    """A mark of the host around the time of the incident."""
 
     ts: Seconds
     note: str
 
 
 class ModelChange(Answer, frozen=True):
-    """What was different about the model of an application that held then, against the one before it."""
+    """The model of an application at the time of the incident, and its difference from the previous one."""
 
     performance: str
     built_ts: Seconds
@@ -101,7 +101,7 @@ class ModelChange(Answer, frozen=True):
 
 
 class IncidentPage(Answer, frozen=True):
-    """All that is known of an incident."""
+    """An incident with all recorded details."""
 
     incident: OneIncident
     seen: Annotated[list[Seen], msgspec.Meta(description="by operators, the oldest first")]
@@ -114,7 +114,7 @@ class IncidentPage(Answer, frozen=True):
 
 
 class OneDiagnosis(Answer, frozen=True):
-    """What a process was doing, as a list shows it."""
+    """A diagnosis of a process in a list."""
 
     id: str
     host: str
@@ -128,13 +128,13 @@ class OneDiagnosis(Answer, frozen=True):
 
 
 class IncidentDiagnoses(Answer, frozen=True):
-    """What processes were doing while it lasted: those who are blamed first."""
+    """The diagnoses of processes during an incident, those of culprits first."""
 
     diagnoses: list[OneDiagnosis]
 
 
 class OneSimilar(Answer, frozen=True):
-    """An earlier incident that is like it."""
+    """An earlier incident that is similar."""
 
     incident: OneIncident
     similarity: Annotated[float, msgspec.Meta(description="from 0 to 1", ge=0.0, le=1.0)]
@@ -155,25 +155,25 @@ class Markdown(Answer, frozen=True):
 
 
 class IncidentQuestion(Question, frozen=True):
-    """Which: its id, or the beginning of that."""
+    """An incident, by its id or a prefix of it."""
 
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
 class SimilarQuestion(IncidentQuestion, frozen=True):
-    """To which, and how many."""
+    """An incident, and the number of similar ones to return."""
 
     most: Annotated[int, msgspec.Meta(ge=1, le=100)] = 10
 
 
 class MarkdownQuestion(IncidentQuestion, frozen=True):
-    """Of which, and where its page is, for a link in it."""
+    """An incident, and the address of its page for a link in the text."""
 
     link: Text = ""
 
 
 def incident(reading: Reading, question: IncidentQuestion) -> IncidentPage:
-    """All that is known of one."""
+    """Return an incident with all recorded details."""
     found, now = reading.incident(question.id), reading.clock()
     said = account(reading.bus, reading.topics, found)
     return IncidentPage(
@@ -189,7 +189,7 @@ def incident(reading: Reading, question: IncidentQuestion) -> IncidentPage:
 
 
 def incident_diagnoses(reading: Reading, question: IncidentQuestion) -> IncidentDiagnoses:
-    """What processes were doing."""
+    """Return the diagnoses of processes during an incident."""
     found = reading.incident(question.id)
     blamed = blamed_rows(found)
     return IncidentDiagnoses(
@@ -211,7 +211,7 @@ def incident_diagnoses(reading: Reading, question: IncidentQuestion) -> Incident
 
 
 def similar_incidents(reading: Reading, question: SimilarQuestion) -> SimilarIncidents:
-    """Which earlier ones it is like."""
+    """Return earlier incidents that are similar."""
     found, now = reading.incident(question.id), reading.clock()
     since = found.opened_ts - REACH_S
     entries, _ = reading.incidents.since(since)
@@ -226,7 +226,7 @@ def similar_incidents(reading: Reading, question: SimilarQuestion) -> SimilarInc
 
 
 def incident_markdown(reading: Reading, question: MarkdownQuestion) -> Markdown:
-    """One as Markdown."""
+    """Return an incident as Markdown."""
     found = reading.incident(question.id)
     said = account(reading.bus, reading.topics, found)
     diagnoses = during(reading.bus, reading.topics, found)
@@ -271,7 +271,7 @@ def _told(said: Anomaly | Progress) -> Told:
 
 
 def _models(reading: Reading, found: Incident) -> list[ModelChange]:
-    """Of each performance metric, the model that held when the incident was told of last."""
+    """Return the model of each performance metric at the time of the incident's last record."""
     changes = []
     for course in past_models(reading.bus, reading.topics, found.opened_ts, found.key):
         held = [each for each in course.models if each.ts <= found.ts] or list(course.models[-1:])

@@ -1,4 +1,4 @@
-"""Incidents: the list of them, and of one all that is known: who saw what when, and which earlier ones it is like."""
+"""The list of incidents."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ Score = Annotated[
 
 
 class Whose(Answer, frozen=True):
-    """Whom something is about."""
+    """The subject of an incident: a host, an application, a pool or a service."""
 
     keyed_by: KeyedBy
     key: str
 
 
 class Blamed(Answer, frozen=True):
-    """Who is likely to blame, and the counter that tells so."""
+    """The likely culprit, and the counter that indicates it."""
 
     row: str
     name: str
@@ -47,7 +47,7 @@ class Blamed(Answer, frozen=True):
 
 
 class OneIncident(Answer, frozen=True):
-    """An incident, as a list shows it."""
+    """An incident in a list."""
 
     id: str
     is_open: bool = msgspec.field(name="open")
@@ -67,7 +67,7 @@ class OneIncident(Answer, frozen=True):
 
 
 class Incidents(Answer, frozen=True):
-    """Incidents: those that are open first, then those that opened last."""
+    """Incidents: open ones first, then those that opened last."""
 
     incidents: list[OneIncident]
     left_out: Annotated[int, msgspec.Meta(description="how many more there are")]
@@ -77,7 +77,7 @@ class Incidents(Answer, frozen=True):
 
 
 class IncidentsQuestion(NoticesQuestion, frozen=True):
-    """Whose, and of when; at most one of `host`, `application`, `pool` and `service` is given."""
+    """The subject and the time of incidents; at most one of `host`, `application`, `pool` and `service` is given."""
 
     application: Text = ""
     pool: Text = ""
@@ -85,7 +85,7 @@ class IncidentsQuestion(NoticesQuestion, frozen=True):
 
 
 def incidents(reading: Reading, question: IncidentsQuestion) -> Incidents:
-    """List what was wrong."""
+    """List incidents."""
     given = [(name, key) for name in ("host", "application", "pool", "service") if (key := getattr(question, name))]
     if len(given) > 1:
         names = " and ".join(repr(name) for name, _ in given)

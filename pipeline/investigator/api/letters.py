@@ -1,4 +1,4 @@
-"""Dead letters: look into one, and send it once more."""
+"""Dead letters: their list, one with all details, and replays."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from laggard.pipeline.investigator.reading import Reading
 
 INPUTS: Final = (COUNTERS, APPLICATIONS, POOLS, REQUESTS)
-"""Letters of these are sent again: what operators read, which producers write. Others are made by laggard itself."""
+"""The topics whose letters can be replayed: operators read them, producers write them. Laggard writes all others."""
 
 SHOWN_BYTES: Final = 4096
-"""Of a value, as text and in hexadecimal digits."""
+"""The most bytes of a value that are shown, as text and in hexadecimal digits."""
 
 SHOWN_TEXT: Final = 20_000
-"""Characters of what it says."""
+"""The most characters of a decoded value."""
 
 REPLAYED: Final = "replayed-letters.json"
-"""In the directory `state`."""
+"""The file of replayed letters, in the directory `state`."""
 
 _replayed: WeakKeyDictionary[Reading, Replayed] = WeakKeyDictionary()
 
 
 class DeadLetterHead(Answer, frozen=True):
-    """A record that could not be used."""
+    """A dead letter: a record that could not be used."""
 
     partition: Annotated[int, msgspec.Meta(description="of the dead letters")]
     offset: int
@@ -52,27 +52,27 @@ class DeadLetterHead(Answer, frozen=True):
 
 
 class DeadLetters(Answer, frozen=True):
-    """The newest dead letters, those with the latest times first."""
+    """The newest dead letters, latest times first."""
 
     there: Annotated[int, msgspec.Meta(description="how many there are; where not all were read, at most")]
     letters: list[DeadLetterHead]
 
 
 class LettersQuestion(Question, frozen=True):
-    """How many."""
+    """The most dead letters to return."""
 
     most: Annotated[int, msgspec.Meta(ge=1, le=200)] = 50
 
 
 class DeadLetterHeader(Answer, frozen=True):
-    """A header that the record had."""
+    """A header of the record."""
 
     name: str
     value: str
 
 
 class DeadLetterWhole(Answer, frozen=True):
-    """All of a dead letter."""
+    """A dead letter with all details."""
 
     letter: DeadLetterHead
     headers: list[DeadLetterHeader]
@@ -87,21 +87,21 @@ class DeadLetterWhole(Answer, frozen=True):
 
 
 class LetterQuestion(Question, frozen=True):
-    """Which, by its place in the dead letters."""
+    """A dead letter, by its partition and offset among the dead letters."""
 
     offset: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
     partition: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
 
 
 class NewReplay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Send it to where it was, once more."""
+    """A request to replay a dead letter, once."""
 
     offset: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
     partition: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
 
 
 class Replay(Answer, frozen=True):
-    """It was sent."""
+    """A replayed record."""
 
     topic: str
     key: str
@@ -109,16 +109,16 @@ class Replay(Answer, frozen=True):
 
 
 def letters(reading: Reading, question: LettersQuestion) -> DeadLetters:
-    """The newest dead letters."""
+    """Return the newest dead letters."""
     heads = [_head(each) for each in newest_letters(reading.bus, reading.topics, question.most)]
     bounds = reading.bus.all_bounds(reading.bus.partitions(reading.topics.name(DEAD_LETTERS))).values()
-    # On Kafka ends of transactions have offsets too: where all was read it is known better.
+    # On Kafka, ends of transactions have offsets, too: if all letters were read, their count is exact.
     there = sum(end - oldest for oldest, end in bounds) if len(heads) >= question.most else len(heads)
     return DeadLetters(there, sorted(heads, key=lambda each: (-(each.ts or 0.0), -each.offset))[: question.most])
 
 
 def letter(reading: Reading, question: LetterQuestion) -> DeadLetterWhole:
-    """All of a dead letter."""
+    """Return a dead letter with all details."""
     found = _letter(reading, question)
     value = found.record.value
     told, wrong = decoded(value)
@@ -138,7 +138,7 @@ def letter(reading: Reading, question: LetterQuestion) -> DeadLetterWhole:
 
 
 def replay(reading: Reading, _: Question, new: NewReplay) -> Replay:
-    """Send a letter's record to the topic where it was, under its key, with its headers; once."""
+    """Replay a letter's record to its topic, under its key, with its headers; only once."""
     found = _letter(reading, new)
     if unfit := _unfit(reading, found):
         raise RequestError(409, f"the letter cannot be sent again: {unfit}", "another letter")
@@ -181,7 +181,7 @@ def _letter(reading: Reading, asked: LetterQuestion | NewReplay) -> Letter:
 
 
 def _unfit(reading: Reading, letter: Letter) -> str:
-    """Why a letter cannot be sent again; empty where it can."""
+    """Return why a letter cannot be replayed; empty if it can."""
     if letter.topic not in map(reading.topics.name, INPUTS):
         return "it is not of a topic that producers write to"
     if letter.cut:

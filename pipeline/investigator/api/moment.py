@@ -1,4 +1,4 @@
-"""Now, and at a moment (S0, section 4): processes by anomaly, features of each, what differs between two moments."""
+"""A host at a moment, or now (S0, section 4): processes by anomaly, and the features of each."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Frame
 
 MARKS_WITHIN_S: Final = 600.0
-"""Marks that are so near to a moment are told with it."""
+"""The longest time between a moment and the marks that are shown with it, in seconds."""
 
 EXPECTED_ROWS: Final = 8
-"""So many of the worst rows are those whose series somebody is likely to look at."""
+"""The number of worst rows whose series will probably be requested."""
 
 Role = Literal["culprit", "victim", "own", "other"]
-"""To blame; waits for others; laggard's own; none of these."""
+"""A culprit; a row that waits for others; laggard's own; none of these."""
 
 
 class Feature(Answer, frozen=True):
-    """One counter of a row, beside what is usual for it."""
+    """A counter of a row, with its baseline."""
 
     feature: Annotated[str, msgspec.Meta(description="its name, with its base unit")]
     value: Number
@@ -65,7 +65,7 @@ class Row(Answer, frozen=True):
 
 
 class Belief(Answer, frozen=True):
-    """How far what was found is to be believed."""
+    """The reliability of the findings."""
 
     told: str
     young: bool
@@ -73,7 +73,7 @@ class Belief(Answer, frozen=True):
 
 
 class Growth(Answer, frozen=True):
-    """Since when the subject has grown steadily to what it is, and from what."""
+    """The start of the subject's steady growth, and its value then."""
 
     ts: Seconds
     value: Number
@@ -81,7 +81,7 @@ class Growth(Answer, frozen=True):
 
 
 class Figure(Answer, frozen=True):
-    """A counter of the host that is told in any case."""
+    """A counter of the host that is always shown."""
 
     label: str
     feature: str
@@ -89,14 +89,14 @@ class Figure(Answer, frozen=True):
 
 
 class ShortLived(Answer, frozen=True):
-    """How many processes of a name came and went just before."""
+    """The number of processes of one name that came and went just before."""
 
     name: str
     count: int
 
 
 class Subject(Answer, frozen=True):
-    """What the answer is about before all; what a page selects where nothing else is chosen."""
+    """The main subject of the findings; a page selects it by default."""
 
     scope: str
     row: str
@@ -104,7 +104,7 @@ class Subject(Answer, frozen=True):
 
 
 class Moment(Answer, frozen=True):
-    """What was slow at a moment, and what is to blame."""
+    """The findings on a host at a moment: what was slow, and the culprits."""
 
     host: str
     ts: Annotated[float, msgspec.Meta(description="of the frame that was judged, the nearest, in seconds")]
@@ -132,7 +132,7 @@ class Moment(Answer, frozen=True):
 
 
 class OneRow(Answer, frozen=True):
-    """One row at a moment, with all of its features."""
+    """A row at a moment, with all of its features."""
 
     host: str
     ts: Seconds
@@ -144,7 +144,7 @@ class OneRow(Answer, frozen=True):
 
 
 class MomentQuestion(Question, frozen=True):
-    """Of which host, and when; without `at` the newest frame."""
+    """A host and a moment; without `at` the newest frame."""
 
     host: Text = ""
     at: Time | None = None
@@ -153,7 +153,7 @@ class MomentQuestion(Question, frozen=True):
 
 
 class RowQuestion(Question, frozen=True):
-    """Which row; `host` for the host's own counters, where no process has that id."""
+    """A row at a moment; `host` means the host's own counters, if no process has that id."""
 
     row: Text
     host: Text = ""
@@ -161,7 +161,7 @@ class RowQuestion(Question, frozen=True):
 
 
 def moment(reading: Reading, question: MomentQuestion) -> Moment:
-    """What was slow, and what is to blame."""
+    """Return what was slow, and the culprits."""
     host = reading.choose_host(question.host)
     with reading.columns.waiting():
         found = reading.moments.at(host, question.at)
@@ -185,7 +185,7 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
         scope=why.frame.scope,
         score=_number(ranking.score),
         status=status,
-        # Beside an open incident nobody says that it is not enough for an alert.
+        # With an open incident, no sentence says that a score is below the alert level.
         told=told(why, scored=status in ALARMED, since=since(why, clocked=False)),
         belief=Belief(belief(why), ranking.young, ranking.age_s),
         subject=None if about is None else Subject(about.scope, about.row, about.feature.feature),
@@ -204,7 +204,7 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
 
 
 def one_row(reading: Reading, question: RowQuestion) -> OneRow:
-    """All features of one row."""
+    """Return a row with all of its features."""
     host = reading.choose_host(question.host)
     with reading.columns.waiting():
         found = reading.moments.at(host, question.at)
@@ -244,7 +244,7 @@ def _role(found: Judged, row: RowScore) -> Role:
 
 
 def row_of(found: Judged, row: RowScore, features: int | None) -> Row:
-    """Return a scored row with so many of its features, None for all."""
+    """Return a scored row with up to this number of its features; None for all."""
     who = found.who(row.row)
     scope, shown = found.why.frame.scope, row.features[:features]
     return Row(
@@ -267,7 +267,7 @@ def row_of(found: Judged, row: RowScore, features: int | None) -> Row:
 
 
 def _unjudged(found: Judged, row: str, features: int | None) -> Row:
-    """A row that is not judged, as one that is too new, with the values that it has."""
+    """Return a row that is not scored, such as a new one, with its values."""
     return _plain_row(found.why.frame, row, found.who(row), features)
 
 
@@ -299,7 +299,7 @@ def _plain_row(frame: Frame, row: str, who: Who, features: int | None) -> Row:
 
 
 def host_row_of(found: Judged, features: int | None) -> Row | None:
-    """The host's own counters; None where there are none."""
+    """Return the host's own counters; None without any."""
     ranking, frame = found.why.host_ranking, found.why.host_frame
     if frame is None or not frame.layout.rows:
         return None

@@ -1,4 +1,4 @@
-"""Notices: what was suspicious, but not unusual enough for an incident."""
+"""Notices: suspicious deviations that are too small for an incident."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from laggard.pipeline.investigator.reading import Reading
 
 LISTED_S: Final = 86_400.0
-"""How far back the list goes by default, in seconds."""
+"""The default time range of the list, in seconds."""
 
 
 class OneNotice(Answer, frozen=True):
-    """A notice, and from when to when it was open."""
+    """A notice, and the time for which it was open."""
 
     id: str
     host: str
@@ -32,14 +32,14 @@ class OneNotice(Answer, frozen=True):
 
 
 class Notices(Answer, frozen=True):
-    """Notices, the newest first."""
+    """Notices, newest first."""
 
     notices: list[OneNotice]
     left_out: int
 
 
 class NoticesQuestion(Question, frozen=True):
-    """Of which host, and of when."""
+    """The host and the time of notices."""
 
     host: Text = ""
     only_open: bool = msgspec.field(name="open", default=False)
@@ -54,7 +54,7 @@ class NoticesQuestion(Question, frozen=True):
 
 
 def notices(reading: Reading, question: NoticesQuestion) -> Notices:
-    """List what was suspicious."""
+    """List notices."""
     since = reading.clock() - question.within if question.begin is None else question.begin
     found = [
         each

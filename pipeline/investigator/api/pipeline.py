@@ -38,22 +38,22 @@ if TYPE_CHECKING:
     from laggard.pipeline.provisioning import TopicReport
 
 WINDOW_S: Final = 60.0
-"""Throughput is that of so long ..."""
+"""The time over which throughput is measured, in seconds."""
 
 SHORTEST_S: Final = 5.0
-"""... or of the time that somebody has looked, from so long on; before that by the records' own times."""
+"""The least time of observation to measure it, in seconds; before, it follows from the times of records."""
 
 SAMPLED: Final = 20
-"""Records of a partition, the newest, by whose size the others' is estimated."""
+"""The number of newest records of a partition whose sizes serve to estimate the size of all."""
 
 ASKING_S: Final = 1.0
-"""A worker's metrics are waited for at most so long."""
+"""The longest wait for the metrics of a worker, in seconds."""
 
 MOST_METRICS_BYTES: Final = 64 << 20
 
 
 class PipelineTask(Answer, frozen=True):
-    """One operator on one partition."""
+    """An operator on one partition."""
 
     operator: str
     topic: str
@@ -91,7 +91,7 @@ class PipelineWorker(Answer, frozen=True):
 
 
 class Pipeline(Answer, frozen=True):
-    """What each operator has done, and has still to do."""
+    """The progress and the lag of each operator."""
 
     ts: Seconds
     bus: Annotated[str, msgspec.Meta(description="where it is")]
@@ -100,7 +100,7 @@ class Pipeline(Answer, frozen=True):
 
 
 class PipelineTopic(Answer, frozen=True):
-    """A topic as it is, beside what is wanted."""
+    """A topic, and its differences from the expected configuration."""
 
     name: str
     holds: str
@@ -126,7 +126,7 @@ class PipelineTopics(Answer, frozen=True):
 
 
 class _Told(NamedTuple):
-    """What a worker told of a task."""
+    """The metrics of a task from its worker."""
 
     recovery_left: int
     standby_left: int | None
@@ -134,14 +134,14 @@ class _Told(NamedTuple):
 
 
 class Rates:
-    """Positions of tasks as they were seen, for throughput."""
+    """The past positions of tasks, to measure throughput."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, Mapping[tuple[str, Partition], int]]] = deque()
         self._lock = threading.Lock()
 
     def look(self, now: float, positions: Mapping[tuple[str, Partition], int]) -> dict[tuple[str, Partition], float]:
-        """Records a second of those tasks that have been looked at for long enough; `now` never steps."""
+        """Return the records per second of tasks that have been observed long enough; `now` never steps."""
         with self._lock:
             while len(self._seen) > 1 and self._seen[1][0] <= now - WINDOW_S:
                 self._seen.popleft()
@@ -154,7 +154,7 @@ class Rates:
 
 
 class _Looks:
-    """What is remembered from one look at the pipeline to the next."""
+    """The data that is remembered between queries of the pipeline."""
 
     def __init__(self) -> None:
         self.stages: tuple[Stage, ...] = ()
@@ -168,7 +168,7 @@ _looks: WeakKeyDictionary[Reading, _Looks] = WeakKeyDictionary()
 
 
 def pipeline(reading: Reading, _: Question) -> Pipeline:
-    """What each operator has done, and has still to do."""
+    """Return the progress and the lag of each operator."""
     looks, now = _looks.setdefault(reading, _Looks()), reading.clock()
     bus, topics = reading.bus, reading.topics
     if not looks.stages:
@@ -186,7 +186,7 @@ def pipeline(reading: Reading, _: Question) -> Pipeline:
     tasks = []
     for (name, partition), stage in of.items():
         position, (oldest, end) = positions[name, partition], bounds[partition]
-        end = max(end, position)  # what came between the two looks
+        end = max(end, position)  # records may have come between the two reads
         rate = rates.get((name, partition))
         if rate is None:
             rate = max(position - bus.offset_at(partition, now - WINDOW_S), 0) / WINDOW_S
@@ -225,7 +225,7 @@ def _stages(reading: Reading) -> tuple[Stage, ...]:
 
 
 def _snapshots(reading: Reading, looks: _Looks, stage: Stage) -> dict[Partition, Mapping[str, int]]:
-    """By partition and key, the offsets of a stage's newest snapshots; a bus on the network has to read them all."""
+    """Return the offsets of a stage's newest snapshots by partition and key; a network bus has to read them all."""
 
     def find() -> dict[Partition, Mapping[str, int]]:
         partitions = reading.bus.partitions(reading.topics.name(stage.topic))
@@ -235,7 +235,7 @@ def _snapshots(reading: Reading, looks: _Looks, stage: Stage) -> dict[Partition,
 
 
 def _waited(reading: Reading, partition: Partition, position: int, end: int, now: float) -> float | None:
-    """How long the record at a position has waited, by its own time."""
+    """Return how long the record at a position has waited, in seconds, by its own time."""
     if position >= end:
         return 0.0
     ts = _ts_of(reading, partition, position)
@@ -243,23 +243,23 @@ def _waited(reading: Reading, partition: Partition, position: int, end: int, now
 
 
 def _ts_of(reading: Reading, partition: Partition, offset: int) -> float | None:
-    """The time of a record; None where it is gone, or could not tell one."""
+    """Return the time of a record; None if it is gone, or had no readable time."""
     found = next(Reader(reading.bus, partition).stored(offset, offset + 1), None) if offset >= 0 else None
     return found.ts or None if found is not None else None
 
 
-# What only the worker knows.
+# The metrics of the worker.
 
 
 def _holder(reading: Reading) -> Holder | None:
     try:
         return holder_of(reading.settings[BusSettings].location, reading.settings[GeneralSettings].state, "work")
     except OSError:
-        return None  # another user's
+        return None  # it is another user's
 
 
 def _told(reading: Reading, looks: _Looks, holder: Holder | None) -> Mapping[tuple[str, str, int], _Told] | None:
-    """What the worker here tells of its tasks; None where it does not answer."""
+    """Return the metrics of the tasks of this machine's worker; None if it does not answer."""
     if holder is None or not holder.url:
         return None
     token = reading.settings[WebSettings].token
@@ -305,7 +305,7 @@ def _one(values: Mapping[str, float]) -> _Told:
 
 
 def topics(reading: Reading, _: Question) -> PipelineTopics:
-    """The topics as they are."""
+    """Return the topics as they are."""
     looks = _looks.setdefault(reading, _Looks())
     return PipelineTopics(reading.clock(), looks.topics.get("topics", lambda: _topics(reading)))
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.pools import LevelOutput, PoolOutput
 
 AFTER_S: Final = 600.0
-"""So much of what came after the moment is in a series, where there is some."""
+"""The time that a series continues after the moment, in seconds, if data is there."""
 
 
 class PoolLine(Answer, frozen=True):
-    """A member's means, or a group's."""
+    """The means of a member or a group."""
 
     label: str
     name: str
@@ -34,7 +34,7 @@ class PoolLine(Answer, frozen=True):
 
 
 class PoolSeries(Answer, frozen=True):
-    """Members, and what the others of the pool do at the same time: means of `bin_s` seconds."""
+    """Members, and the others of the pool at the same time: means over bins of `bin_s` seconds."""
 
     feature: str
     level: str
@@ -51,7 +51,7 @@ class PoolSeries(Answer, frozen=True):
 
 
 class SeriesQuestion(PoolQuestion, frozen=True, rename={"with_": "with", "from_": "from"}):
-    """Of which member, group or cluster, and of which feature; without them, of those that tell most."""
+    """A member, group or cluster, and a feature; by default all of the top level, and the most distinctive feature."""
 
     level: Annotated[str | None, msgspec.Meta(description="its path; without one, the top that is compared")] = None
     member: Annotated[str, msgspec.Meta(description="a leaf's label; empty for all", max_length=4096)] = ""
@@ -68,7 +68,7 @@ class SeriesQuestion(PoolQuestion, frozen=True, rename={"with_": "with", "from_"
 
 
 def series(reading: Reading, question: SeriesQuestion) -> PoolSeries:
-    """The means of some members of a pool, beside the others."""
+    """Return the means of some members of a pool, and those of the others."""
     output = output_of(reading, question)
     path = question.level
     if path is None:
@@ -109,7 +109,7 @@ def series(reading: Reading, question: SeriesQuestion) -> PoolSeries:
 
 
 def _chosen(question: SeriesQuestion, level: LevelOutput | None) -> tuple[tuple[str, ...] | None, PoolMerge | None]:
-    """The labels that are asked for, None for all; and the merge that made their cluster."""
+    """Return the requested labels, None for all, and the merge that made their cluster."""
     if not question.member:
         return None, None
     if not question.with_ or question.with_ == question.member:
@@ -123,7 +123,7 @@ def _chosen(question: SeriesQuestion, level: LevelOutput | None) -> tuple[tuple[
 
 
 def _telling(reading: Reading, output: PoolOutput, level: str, chosen: Sequence[str] | None) -> str:
-    """The feature that tells most of these members, else of the level, else of the pool."""
+    """Return the most distinctive feature of these members; if they have none, of the level, then of the pool."""
     wanted = set(chosen or ())
     told = [each for each in output.ranking if each.features]
     closest = sorted(told, key=lambda each: (wanted.isdisjoint(each.rows), each.level != level))

@@ -1,4 +1,4 @@
-"""Pools: which there are, who deviates, dendrograms, and members' series (S3)."""
+"""Pools: their list, deviating members and dendrograms (S3)."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.pools import LevelOutput, PoolOutput, Ranked
 
 LISTED: Final = 10
-"""Pools that an error names."""
+"""The most pools that an error names."""
 
 AXIS_TICKS: Final = 6
 
 _RECENT: Final = 64
-"""Records of a pool whose features are offered: of every host that tells of it."""
+"""The number of newest records of a pool whose features are offered: enough for all hosts that report it."""
 
 
 class PoolFeature(Answer, frozen=True):
-    """What sets a member apart."""
+    """A feature that sets a member apart."""
 
     feature: str
     value: Number
@@ -56,7 +56,7 @@ class PoolFeature(Answer, frozen=True):
 
 
 class Deviating(Answer, frozen=True):
-    """Members that behave unlike the others."""
+    """Members that deviate from the others."""
 
     rows: Annotated[list[str], msgspec.Meta(description="ids; of a group its path")]
     name: str
@@ -73,7 +73,7 @@ class Deviating(Answer, frozen=True):
 
 
 class PoolStanding(Answer, frozen=True):
-    """How a pool stands."""
+    """The state of a pool."""
 
     pool: str
     name: Annotated[str, msgspec.Meta(description="the same, with what cannot be seen escaped")]
@@ -92,14 +92,14 @@ class Pools(Answer, frozen=True):
 
 
 class PoolsQuestion(Question, frozen=True):
-    """At which moment; without one, now."""
+    """A moment; by default now."""
 
     at: Time | None = None
     most: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
 
 
 class PoolLeaf(Answer, frozen=True):
-    """A member, a group, or a cluster of them that is not told one by one."""
+    """A leaf of a dendrogram: a member, a group, or a folded cluster of them."""
 
     label: Annotated[str, msgspec.Meta(description="names it in questions")]
     name: Annotated[str, msgspec.Meta(description="what it is called beside the others")]
@@ -114,7 +114,7 @@ class PoolLeaf(Answer, frozen=True):
 
 
 class PoolMerge(Answer, frozen=True):
-    """Two clusters that become one: those below the number n of leaves are leaves, n + i is what merge i made."""
+    """A merge of two clusters. Numbers below the number n of leaves are leaves; n + i is the result of merge i."""
 
     first: int
     second: int
@@ -125,7 +125,7 @@ class PoolMerge(Answer, frozen=True):
 
 
 class PoolLevel(Answer, frozen=True):
-    """One step from the top down, as a dendrogram."""
+    """The dendrogram of one level, from the top down."""
 
     path: str
     heading: str
@@ -136,7 +136,7 @@ class PoolLevel(Answer, frozen=True):
 
 
 class Pool(Answer, frozen=True):
-    """All that is known of one pool."""
+    """A pool: its deviating members, and its dendrograms."""
 
     pool: str
     name: str
@@ -151,17 +151,17 @@ class Pool(Answer, frozen=True):
 
 
 class PoolQuestion(Question, frozen=True):
-    """Which pool, and at which moment; without one, now."""
+    """A pool and a moment; by default now."""
 
     pool: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
     at: Time | None = None
 
 
-# Which there are.
+# The list.
 
 
 def pools(reading: Reading, question: PoolsQuestion) -> Pools:
-    """How all pools stand."""
+    """Return the states of all pools."""
     found = standings(reading.bus, reading.topics, question.at)
     now = reading.clock() if question.at is None else question.at
     hint = "" if found else _where_from(reading)
@@ -178,14 +178,14 @@ def _where_from(reading: Reading) -> str:
     return where_from("laggard up", discovers=reading.settings[PoolsSettings].discover)
 
 
-# One of them.
+# One pool.
 
 
 _compared: WeakKeyDictionary[Reading, Kept[PoolOutput]] = WeakKeyDictionary()
 
 
 def pool(reading: Reading, question: PoolQuestion) -> Pool:
-    """All that is known of a pool."""
+    """Return a pool with its deviating members and dendrograms."""
     output = output_of(reading, question)
     levels = [each for each in output.levels if each.merges]
     features, groups = recent_members(reading, output)
@@ -206,9 +206,9 @@ def pool(reading: Reading, question: PoolQuestion) -> Pool:
 
 
 def output_of(reading: Reading, question: PoolQuestion) -> PoolOutput:
-    """The pool that is asked about. Raises `RequestError` (404) saying which there are."""
+    """Return the output on the queried pool. Raises `RequestError` (404) with the recorded pools or times."""
     kept = _compared.setdefault(reading, Kept())
-    # P-values take a bootstrap. Of a moment that has just been there may still be records to come.
+    # P-values need a bootstrap. For a recent moment, records may still come.
     fixed = question.at is not None and question.at < reading.clock() - SILENT_S
     return kept.get((question.pool, question.at), lambda: _compare(reading, question), fixed=fixed)
 
@@ -280,7 +280,7 @@ def merge_of(level: LevelOutput, number: int, at: Sequence[float]) -> PoolMerge:
 
 
 def recent_members(reading: Reading, output: PoolOutput) -> tuple[list[str], set[str]]:
-    """What members are measured by, what sets some apart first; and the paths of groups that have members."""
+    """Return the features of members, distinctive ones first, and the paths of groups that have members."""
     partition = reading.bus.partition_of(reading.topics.name(POOLS), output.pool)
     reader = Reader(reading.bus, partition, output.pool)
     stop = reader.bus.offset_at(partition, math.nextafter(output.ts, math.inf))

@@ -1,4 +1,4 @@
-"""Requests: which services there are, what is known of one, and its requests by what one looks for (S4)."""
+"""Requests: the services, the durations and clusters of one, and its requests by a filter (S4)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_SERVICES: Final = 100
 
 
 class HowLong(Answer, frozen=True):
-    """How many requests, and how long they took."""
+    """The number of requests, and their durations in seconds."""
 
     requests: int
     median_s: Number
@@ -35,7 +35,7 @@ class HowLong(Answer, frozen=True):
 
 
 class OneService(Answer, frozen=True):
-    """A service's requests in a stretch of time."""
+    """The requests of a service in a time range."""
 
     service: str
     first: Annotated[float, msgspec.Meta(description="when the first of them began, in seconds since the Unix epoch")]
@@ -51,7 +51,7 @@ class OneService(Answer, frozen=True):
 
 
 class Services(Asked, frozen=True):
-    """The services, those with most requests out of line first."""
+    """The services, those with most outliers first."""
 
     services: list[OneService]
     silent: Annotated[list[str], msgspec.Meta(description="services of which requests are known of other times alone")]
@@ -60,7 +60,7 @@ class Services(Asked, frozen=True):
 
 
 class OneCluster(Answer, frozen=True):
-    """Requests out of line that are alike."""
+    """A cluster of similar outliers."""
 
     cluster: Annotated[str, msgspec.Meta(description="its name; empty for those that are in none yet")]
     requests: int
@@ -74,7 +74,7 @@ class OneCluster(Answer, frozen=True):
 
 
 class HowManyTookHowLong(Answer, frozen=True):
-    """A histogram of durations; the logarithms of its edges are evenly spaced."""
+    """A histogram of durations in seconds; the logarithms of its edges are evenly spaced."""
 
     edges_s: list[float]
     normal: list[int]
@@ -85,7 +85,7 @@ class HowManyTookHowLong(Answer, frozen=True):
 
 
 class Service(Asked, frozen=True):
-    """One service: its durations, and the clusters of its requests out of line, those that take most time first."""
+    """A service: its durations, and the clusters of its outliers, those with the longest total time first."""
 
     service: OneService
     durations: HowManyTookHowLong
@@ -93,7 +93,7 @@ class Service(Asked, frozen=True):
 
 
 class Wanted(OfService, frozen=True, kw_only=True):
-    """Which requests, and in which order."""
+    """A filter of requests, and their order."""
 
     only: Literal["all", "normal", "outlying", "alone"] = "all"
     cluster: Text = ""
@@ -111,7 +111,7 @@ class Listed(Asked, frozen=True):
 
 
 def services(reading: Reading, question: Stretch) -> Services:
-    """The services that requests are recorded of."""
+    """Return the recorded services."""
     known = reading.requests.services()
     begin, end = stretch(question, reading.clock())
     told = reading.requests.stored.told(begin, end)
@@ -131,7 +131,7 @@ def services(reading: Reading, question: Stretch) -> Services:
 
 
 def service(reading: Reading, question: OfService) -> Service:
-    """One service."""
+    """Return a service."""
     begin, end = stretch(question, reading.clock())
     told, keys = reading.requests.of(question.service, begin, end)
     (found,) = summaries(told, begin, end, question.service)
@@ -156,7 +156,7 @@ def service(reading: Reading, question: OfService) -> Service:
 
 
 def listed(reading: Reading, question: Wanted) -> Listed:
-    """Requests of a service, as many as are asked for."""
+    """Return requests of a service, up to the requested number."""
     begin, end = stretch(question, reading.clock())
     told, keys = reading.requests.of(question.service, begin, end)
     wanted = [key for key in keys if _is_wanted(told, key, question)]

@@ -1,4 +1,4 @@
-"""Requests beside each other: all of a service on a plane, and those of a cluster beside normal ones (S4)."""
+"""Comparisons of requests: all of a service on a plane, and those of a cluster with normal ones (S4)."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 MOST_MEMBERS: Final = 100
 MOST_NORMAL: Final = 500
-"""So many requests, the newest ones, are looked at in all that they did."""
+"""The most requests of each kind, the newest ones, that are analyzed with all that they did."""
 
 MOST_APART: Final = 10
-"""Of each kind, what sets a cluster apart."""
+"""The most distinctions of a cluster, of each kind."""
 
 EXAMPLES: Final = 10
 
 DIGITS: Final = 6
-"""Of seconds on a plane, behind the point: nobody sees a microsecond there, and half of the answer were digits."""
+"""The decimals of seconds on a plane: microseconds are invisible there, and more would double the answer."""
 
 
 class Plane(Asked, frozen=True):
-    """Requests on a plane: alike by how long they were in which state means near each other.
+    """Requests on a plane: those with similar times in each state are near each other.
 
-    The lists are as long as each other; the requests are in the order of time.
+    The lists with a value for each request have the same length, in the order of time.
     """
 
     way: Annotated[
@@ -61,13 +61,13 @@ class Plane(Asked, frozen=True):
 
 
 class Member(OfService, frozen=True, kw_only=True):
-    """Which cluster."""
+    """A cluster of a service."""
 
     cluster: Text
 
 
 class StateBeside(Answer, frozen=True):
-    """A state of these requests beside normal ones: means of one request."""
+    """A state of these requests, compared with normal ones: means per request."""
 
     state: str
     label: str
@@ -79,7 +79,7 @@ class StateBeside(Answer, frozen=True):
 
 
 class Distinction(Answer, frozen=True):
-    """What sets these requests apart in one respect: means of one request."""
+    """A difference between these requests and normal ones: means per request."""
 
     told: str
     what: Annotated[list[str], msgspec.Meta(description="system calls in a row; or state, call, object, by, result")]
@@ -95,7 +95,7 @@ class Distinction(Answer, frozen=True):
 
 
 class Cluster(Asked, frozen=True):
-    """Requests out of line that are alike, beside normal ones."""
+    """A cluster of similar outliers, compared with normal requests."""
 
     cluster: str
     requests: int
@@ -111,12 +111,12 @@ class Cluster(Asked, frozen=True):
 
 
 def plane(reading: Reading, question: OfService) -> Plane:
-    """The requests of a service on a plane."""
+    """Return the requests of a service on a plane."""
     begin, end = stretch(question, reading.clock())
     told, keys = reading.requests.of(question.service, begin, end)
     about = question.service, question.begin, question.end
     found, pending = reading.requests.planes.plane(about, told, keys)
-    # One that was made some seconds ago may have requests that have gone since then.
+    # A plane from some seconds ago may have requests that are gone by now.
     there = [
         (key, told.took[key], place.tolist())
         for key, place in zip(found.drawn.keys, found.places, strict=True)
@@ -146,7 +146,7 @@ def plane(reading: Reading, question: OfService) -> Plane:
 
 
 def cluster(reading: Reading, question: Member) -> Cluster:
-    """A cluster of requests out of line."""
+    """Return a cluster of outlying requests."""
     begin, end = stretch(question, reading.clock())
     told, keys = reading.requests.of(question.service, begin, end)
     members = [key for key in keys if (output := told.outputs.get(key)) and output.cluster == question.cluster]
@@ -190,7 +190,7 @@ def _states(found: Evidence) -> list[StateBeside]:
 
 
 def _told_states(outputs: Sequence[RequestOutput]) -> list[StateBeside]:
-    """Of requests that the bus has no more: what was said of them."""
+    """Return the states of requests that are no longer on the bus, from their outputs."""
     sums: dict[str, float] = {}
     for each in outputs:
         for state, time_s in each.times_s.items():
@@ -222,7 +222,7 @@ def _beside(
 
 
 def _apart(evidence: Evidence | None, kind: str) -> list[Distinction]:
-    """What is beyond chance, in the order in which it sets them apart."""
+    """Return the distinctions beyond chance, the clearest first."""
     found = [] if evidence is None else evidence.differences
     return [_distinction(each) for each in found if each.kind == kind and abs(each.statistic) > CHANCE][:MOST_APART]
 

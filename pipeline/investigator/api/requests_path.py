@@ -30,24 +30,23 @@ if TYPE_CHECKING:
     from laggard.pipeline.requests.queries import Told
 
 ROUND_S: Final = 1800.0
-"""Others of its cluster are looked for so long before it and after it, where it is not of the time asked about."""
+"""The time before and after a request outside of the queried time to search for others of its cluster, in seconds."""
 
 MOST_OTHERS: Final = 10
 
 MOST_SEARCHED: Final = 5_000
-"""Records of a partition among which a request is looked for that did not begin in the time that is asked about: from
-its begin on, or the newest."""
+"""The most records of a partition to search for a request of another time: from its begin on, or the newest."""
 
 
 class Which(OfService, frozen=True, kw_only=True):
-    """Which request; the stretch of time is that of the others in its cluster."""
+    """A request; the time range is that of the others in its cluster."""
 
     request: Annotated[Text, msgspec.Meta(min_length=1)]
     at: Annotated[Time | None, msgspec.Meta(description="when it began: that finds one of long ago")] = None
 
 
 class Verdict(Answer, frozen=True):
-    """Why a request is out of line."""
+    """The verdict on an outlying request."""
 
     odd: Annotated[bool, msgspec.Meta(description="whether by what it did, and not by where its time went")]
     score: Annotated[Number, msgspec.Meta(description="above 1; null where no request is usual")]
@@ -57,7 +56,7 @@ class Verdict(Answer, frozen=True):
 
 
 class Piece(Answer, frozen=True):
-    """A piece of the path."""
+    """A piece of the critical path in one lane."""
 
     lane: int
     begin_s: Annotated[float, msgspec.Meta(description="in seconds after the request began")]
@@ -67,7 +66,7 @@ class Piece(Answer, frozen=True):
 
 
 class Leads(Answer, frozen=True):
-    """Where the path leaves one lane and goes on in another."""
+    """A change of the path from one lane to another."""
 
     at_s: float
     source: int
@@ -75,7 +74,7 @@ class Leads(Answer, frozen=True):
 
 
 class StateOf(Answer, frozen=True):
-    """How long the request was in a state."""
+    """The times of the request in a state, in seconds."""
 
     state: str
     label: str
@@ -87,7 +86,7 @@ class StateOf(Answer, frozen=True):
 
 
 class SpentOn(Answer, frozen=True):
-    """What some of its time was spent on."""
+    """A part of the request's time, and what it was spent on."""
 
     told: str
     state: str
@@ -102,7 +101,7 @@ class SpentOn(Answer, frozen=True):
 
 
 class RequestPath(Asked, frozen=True):
-    """One request, and where its time went."""
+    """A request, and where its time went."""
 
     service: str
     request: str
@@ -124,7 +123,7 @@ class RequestPath(Asked, frozen=True):
 
 
 def path(reading: Reading, question: Which) -> RequestPath:
-    """Where the time of one request went."""
+    """Return where the time of a request went."""
     begin, end = stretch(question, reading.clock())
     told = reading.requests.stored.told(begin, end, question.service)
     found = _known(reading, question, told, begin, end) or _searched(reading, question)
@@ -165,7 +164,7 @@ def path(reading: Reading, question: Which) -> RequestPath:
 
 
 def _known(reading: Reading, question: Which, told: Told, begin: float, end: float) -> Found | None:
-    """The request that is asked for, where it is among those of the time that is asked about."""
+    """Return the queried request if it is in the queried time range."""
     key = question.service, question.request
     if key not in told.took:
         return None
@@ -177,7 +176,7 @@ def _known(reading: Reading, question: Which, told: Told, begin: float, end: flo
 
 
 def _searched(reading: Reading, question: Which) -> Found:
-    """The same, where it is not. Raises `RequestError` (404) where there is none, or there are several."""
+    """Search for the queried request at other times. Raises `RequestError` (404) for none, or for several."""
     found = find(reading.bus, reading.topics, question.request, question.service, at=question.at, most=MOST_SEARCHED)
     if len(found) == 1:
         return found[0]
@@ -211,7 +210,7 @@ def _states(found: Found) -> list[StateOf]:
 
 
 def _path_times(request: Request) -> tuple[dict[str, float], dict[str, str]]:
-    """By state how long the path is in it, and in which calls; without a path what was recorded of it."""
+    """Return the path's time by state, and the calls in it; without a path, the recorded times."""
     if not request.path:
         return dict(request.critical_s), {}
     lanes = lanes_of(request)

@@ -1,4 +1,4 @@
-"""Time series of one counter, and of a host: thinned to as many points as a page can draw, no spike lost."""
+"""Time series of a counter, and of a host: thinned to the points that a page can draw, without losing spikes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from laggard.pipeline.investigator.reading import Reading
 
 AFTER_S: Final = 300.0
-"""So long after the moment a series goes on, where nobody says how far: the recovery is told by it."""
+"""The time that a series continues after the moment by default, in seconds: this shows the recovery."""
 
 TIMELINE: Final = "cpu_busy_ratio"
 """The counter of the host that a timeline shows."""
 
 
 class Usual(Answer, frozen=True):
-    """What was usual, as it was judged at the moment."""
+    """The baseline of a counter, as it was scored at the moment."""
 
     mean: Number
     standard_deviation: Number
@@ -33,14 +33,14 @@ class Usual(Answer, frozen=True):
 
 
 class Band(Answer, frozen=True):
-    """The usual mean less and plus its spread."""
+    """The mean of the baseline minus and plus its standard deviation."""
 
     low: float
     high: float
 
 
 class Series(Answer, frozen=True):
-    """One counter of one row over time. Lists are of one length, and in the order of time."""
+    """A counter of a row over time. The lists of times and values have the same length, in the order of time."""
 
     host: str
     row: str
@@ -63,7 +63,7 @@ class Series(Answer, frozen=True):
 
 
 class Timeline(Answer, frozen=True):
-    """A host over time: a counter of its own, and what happened. Lists are as those of a series."""
+    """A counter of a host over time, with its marks and incidents. Lists are as in `Series`."""
 
     host: str
     begin: float = msgspec.field(name="from")
@@ -86,7 +86,7 @@ Points = Annotated[int, msgspec.Meta(ge=10, le=20_000)]
 
 
 class SeriesQuestion(Question, frozen=True):
-    """Of which counter, round which moment, from when to when; without them four hours until now."""
+    """A counter, a moment and a time range; by default from 4 hours before the moment to 5 minutes after it."""
 
     row: Text
     feature: Text
@@ -99,7 +99,7 @@ class SeriesQuestion(Question, frozen=True):
 
 
 class TimelineQuestion(Question, frozen=True):
-    """Of which host, from when to when; without them all that is there."""
+    """A host and a time range; by default all recorded frames."""
 
     host: Text = ""
     begin: Time | None = msgspec.field(name="from", default=None)
@@ -108,7 +108,7 @@ class TimelineQuestion(Question, frozen=True):
 
 
 def series(reading: Reading, question: SeriesQuestion) -> Series:
-    """One counter over time."""
+    """Return a counter over time."""
     host = reading.choose_host(question.host)
     with reading.columns.waiting():
         judged = _judged(reading, host, question.at)
@@ -160,7 +160,7 @@ def series(reading: Reading, question: SeriesQuestion) -> Series:
 
 
 def timeline(reading: Reading, question: TimelineQuestion) -> Timeline:
-    """A host over time."""
+    """Return a host over time."""
     host = reading.choose_host(question.host)
     first, last = reading.columns.bounds(host)
     begin = first if question.begin is None else question.begin
@@ -189,7 +189,7 @@ def timeline(reading: Reading, question: TimelineQuestion) -> Timeline:
 
 
 def _judged(reading: Reading, host: str, at: float | None) -> Judged | None:
-    """The moment, None where there is no frame near it: its series may be looked at all the same."""
+    """Return the moment; None without a frame near it: its series can be shown all the same."""
     try:
         return reading.moments.at(host, at)
     except RequestError:

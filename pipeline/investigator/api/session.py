@@ -1,4 +1,4 @@
-"""Sessions: a person types a token once, and the browser shows a session instead."""
+"""Sessions: a person types a token once; after that the browser shows a session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ END: Final = "/session/end"
 
 
 class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What opens a session."""
+    """The token that opens a session."""
 
     token: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
 
@@ -30,21 +30,21 @@ class Opened(Answer, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing more need be said."""
+    """A request without fields; it ends the caller's session."""
 
 
 class Ended(Answer, frozen=True):
-    """The session that was shown is no more."""
+    """The end of the caller's session."""
 
 
 def open_session(_: Reading, __: Question, opening: Opening, *, caller: Caller) -> Opened:
-    """Open one."""
+    """Open a session by a token."""
     key = caller.open_session(opening.token)
     return Opened(key, caller.writes)
 
 
 def end_session(_: Reading, __: Question, ___: Ending, *, caller: Caller) -> Ended:
-    """End the one that was shown."""
+    """End the caller's session."""
     caller.end_session()
     return Ended()
 
