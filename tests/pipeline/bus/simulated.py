@@ -250,7 +250,10 @@ class Worker:
             join=lambda group, topics, identity: SimulatedMember(world, name, forgetful=forgetful),
             transactions=lambda identity: SimulatedTransactions(world, name, identity),
         )
-        bus: Any = SimpleNamespace(options=options, client=client, admin=self, pack=list, partitions=lambda _: world.partitions)
+        partitions = world.partitions
+        bus: Any = SimpleNamespace(
+            options=options, client=client, admin=self, pack=list, partitions=lambda _: partitions
+        )
         self._member = kind(bus, GROUP, [TOPIC])
 
     def step(self) -> bool:
