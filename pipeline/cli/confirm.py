@@ -40,7 +40,7 @@ USED_S: Final = 0.5
     "command",
     metavar="COMMAND",
     default="",
-    help="What to run for the response time: the last number that it prints counts, or how long it took.",
+    help="The command that measures the response time: the last number that it prints, otherwise its duration.",
 )
 @click.option(
     "--duration",
@@ -48,26 +48,26 @@ USED_S: Final = 0.5
     metavar="DURATION",
     default="20s",
     show_default=True,
-    help="How long all of it takes, at least.",
+    help="The least time of the whole experiment.",
 )
 @click.option(
     "--pairs",
     type=click.IntRange(6, 12),
     default=8,
     show_default=True,
-    help="How many times the suspect is slowed, and let go, in random order.",
+    help="The number of pairs: in each the suspect is slowed once and left alone once, in random order.",
 )
 @click.option(
     "--share",
     metavar="SHARE",
     default="50%",
     show_default=True,
-    help="By how much the suspect is slowed, from 5% to 90%.",
+    help="The slowdown of the suspect, from 5% to 90%.",
 )
-@click.option("--seed", type=int, help="Of the random order.  [default: another each time]")
-@click.option("--force", is_flag=True, help="Also one that leads this session, or has a terminal's foreground.")
+@click.option("--seed", type=int, help="The seed of the random order.  [default: a new one each time]")
+@click.option("--force", is_flag=True, help="Slow also a session leader, or a process in a terminal's foreground.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object for a program to read; needs --yes.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs; needs --yes.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 def confirm(
     row: str,

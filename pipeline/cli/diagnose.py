@@ -59,25 +59,33 @@ _FILE: Final = click.Path(dir_okay=False, writable=True, allow_dash=True)
 @click.command()
 @with_settings
 @click.argument("process", required=False, metavar="[PID|NAME]")
-@click.option("--samples", type=click.IntRange(1, UNBOUNDED), help=f"How often it is looked.  [default: {SAMPLES}]")
+@click.option(
+    "--samples", type=click.IntRange(1, UNBOUNDED), help=f"Stop after this many samples.  [default: {SAMPLES}]"
+)
 @click.option(
     "--duration",
     "duration_s",
     metavar="DURATION",
     callback=seconds,
-    help="Stop after this time, whatever has been seen.  [default: 5m]",
+    help="Stop after this time at the latest.  [default: 5m]",
 )
-@click.option("--last", is_flag=True, help="Do not look now: the last diagnosis that is recorded, of this process.")
-@click.option("--id", "wanted", metavar="ID", help="The recorded diagnosis with this id.")
+@click.option("--last", is_flag=True, help="Show the last recorded diagnosis of this process instead of a new one.")
+@click.option("--id", "wanted", metavar="ID", help="Show the recorded diagnosis with this id.")
 @click.option("--list", "listing", is_flag=True, help="List the recorded diagnoses instead.")
-@click.option("--host", help="Whose are recorded.  [default: this one's]")
-@click.option("--threads", type=click.IntRange(1, 10_000), default=5, show_default=True, help="How many are shown.")
-@click.option("--functions", type=click.IntRange(1, 1000), default=3, show_default=True, help="How many of each.")
-@click.option("--reverse", is_flag=True, help="What used most comes last, where the eye is behind a long list.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
-@click.option("--folded", type=_FILE, metavar="FILE", help="Write folded stacks, for flamegraph.pl and its kind.")
+@click.option("--host", help="The host of recorded diagnoses.  [default: this one]")
+@click.option("--threads", type=click.IntRange(1, 10_000), default=5, show_default=True, help="Threads to show.")
+@click.option(
+    "--functions",
+    type=click.IntRange(1, 1000),
+    default=3,
+    show_default=True,
+    help="Functions to show per thread.",
+)
+@click.option("--reverse", is_flag=True, help="Print the top consumer last, next to the prompt.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+@click.option("--folded", type=_FILE, metavar="FILE", help="Write folded stacks, for flamegraph.pl and similar tools.")
 @click.option("--speedscope", type=_FILE, metavar="FILE", help="Write a file for https://www.speedscope.app.")
-@click.option("--svg", type=_FILE, metavar="FILE", help="Write a flame graph, for any browser.")
+@click.option("--svg", type=_FILE, metavar="FILE", help="Write a flame graph, for a browser.")
 @setting_flag(
     "--method",
     DiagnosisSettings.method,

@@ -32,7 +32,7 @@ COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 @click.command()
 @settings_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object for a program to read.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def doctor(as_json: bool) -> int:
     """Check configuration, permissions, kernel, disk, bus, clock and parts, and print advice.
 

@@ -54,10 +54,10 @@ def feedback() -> None:
     """
 
 
-@feedback.command(short_help="What was said in the last 30 days, the newest first.")
+@feedback.command(short_help="List the feedback of the last 30 days, the newest first.")
 @with_settings
-@click.option("--host", help="Only of this host, application, pool or service.  [default: all]")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+@click.option("--host", help="The host, application, pool or service.  [default: all]")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
 def show(settings: Settings, *, host: str | None, as_json: bool) -> None:
     """List the feedback of the last 30 days, and whether it holds.
 
@@ -73,11 +73,11 @@ def show(settings: Settings, *, host: str | None, as_json: bool) -> None:
         _write(_lines(settings, found, now))
 
 
-@feedback.command(short_help="An incident is none: do not report it again.")
+@feedback.command(short_help="Mark an incident as usual: not reported again at its size.")
 @with_settings
 @click.argument("incident")
-@click.option("--note", default="", help="Why, for people.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for a program to read.")
+@click.option("--note", default="", help="The reason, for people.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def usual(settings: Settings, *, incident: str, note: str, as_json: bool) -> None:
     """Mark INCIDENT (its id, or a prefix of it) as usual: the deviations in it are no incident.
 
@@ -87,14 +87,14 @@ def usual(settings: Settings, *, incident: str, note: str, as_json: bool) -> Non
     _say_of(settings, incident, "usual", math.nan, note, as_json=as_json)
 
 
-@feedback.command(short_help="Something is expected: do not report it before a time.")
+@feedback.command(short_help="Mark a deviation as expected until a time.")
 @with_settings
 @click.argument("incident", default="")
-@click.option("--until", required=True, metavar="TIME", help=f"Until when: {UNTIL_FORMS}.")
+@click.option("--until", required=True, metavar="TIME", help=f"The end: {UNTIL_FORMS}.")
 @click.option("--host", help="Without INCIDENT, the host.  [default: this one]")
-@click.option("--name", "names", multiple=True, help="Without INCIDENT, only this program; may be repeated.")
-@click.option("--note", default="", help="Why, for people.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for a program to read.")
+@click.option("--name", "names", multiple=True, help="Without INCIDENT, the program; repeatable.")
+@click.option("--note", default="", help="The reason, for people.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def expected(
     settings: Settings,
     *,
@@ -122,11 +122,11 @@ def expected(
         _publish(settings, bus, said, as_json=as_json)
 
 
-@feedback.command(short_help="Take back what was said.")
+@feedback.command(short_help="Withdraw feedback.")
 @with_settings
 @click.argument("identity", metavar="ID")
-@click.option("--note", default="", help="Why, for people.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for a program to read.")
+@click.option("--note", default="", help="The reason, for people.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def withdraw(settings: Settings, *, identity: str, note: str, as_json: bool) -> None:
     """Withdraw the feedback with this ID, or prefix of an id; `laggard feedback` lists them."""
     now = time.time()

@@ -50,11 +50,9 @@ R = TypeVar("R")
 STEP_S: Final = 1.0
 """The longest wait of `annotate` for records in one step, in seconds."""
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object for a program to read.")
-force_option = click.option("--force", is_flag=True, help="Also what somebody else has changed.")
-alerts_option = click.option(
-    "--alerts/--no-alerts", default=True, show_default=True, help="Whether alert rules are among it."
-)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+force_option = click.option("--force", is_flag=True, help="Overwrite changes by others, too.")
+alerts_option = click.option("--alerts/--no-alerts", default=True, show_default=True, help="Include the alert rules.")
 
 
 def with_grafana(
@@ -120,7 +118,7 @@ def _look(settings: Settings, grafana: Grafana, *, alerts: bool) -> Seen:
     return Seen(version, data_source, look(grafana, definitions))
 
 
-@grafana.command(short_help="Bring dashboards and alert rules to Grafana.")
+@grafana.command(short_help="Publish dashboards and alert rules.")
 @with_settings
 @with_grafana
 @alerts_option
@@ -142,7 +140,7 @@ def publish(settings: Settings, grafana: Grafana, *, alerts: bool, force: bool, 
     return _end(grafana, done, told, as_json=as_json)
 
 
-@grafana.command(short_help="Take away what laggard has made there.")
+@grafana.command(short_help="Remove what laggard has created.")
 @with_settings
 @with_grafana
 @alerts_option
@@ -180,7 +178,7 @@ def _standing_for_removal(settings: Settings, grafana: Grafana, *, alerts: bool)
     )
 
 
-@grafana.command(short_help="Say what is there, missing or different, and what the token may.")
+@grafana.command(short_help="Show what exists, is missing or differs, and the rights of the token.")
 @with_settings
 @with_grafana
 @alerts_option
@@ -231,7 +229,7 @@ def check(settings: Settings, grafana: Grafana, *, alerts: bool, as_json: bool) 
     return FAILED if wrong or problems or missing else 0
 
 
-@grafana.command(short_help="Show how Grafana differs from what laggard would write.")
+@grafana.command(short_help="Show the differences from what laggard would write.")
 @with_settings
 @with_grafana
 @alerts_option
@@ -261,7 +259,7 @@ def _since(context: click.Context, parameter: click.Parameter, value: str) -> fl
         raise click.BadParameter(f"{value!r}; expected {error}") from None
 
 
-@grafana.command(short_help="Keep incidents and marks as annotations in Grafana.")
+@grafana.command(short_help="Write incidents and marks as annotations.")
 @with_settings
 @with_grafana
 @click.option(
@@ -271,9 +269,9 @@ def _since(context: click.Context, parameter: click.Parameter, value: str) -> fl
     show_default=True,
     metavar="DURATION",
     callback=_since,
-    help="At its first start it begins with what is at most so old.",
+    help="The age of the oldest incidents and marks at the first start.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
 @duration_option
 def annotate(settings: Settings, grafana: Grafana, *, since_s: float, as_json: bool, duration_s: float | None) -> None:
     """Follow the topic of anomalies, and write an annotation for each incident and each mark, until ^C.

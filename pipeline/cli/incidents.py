@@ -55,12 +55,12 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> 
 @click.command()
 @with_settings
 @click.argument("identity", metavar="[ID]", default="")
-@click.option("--open", "only_open", is_flag=True, help="Only those that have not ended.")
-@click.option("--notices", is_flag=True, help="What was suspicious, but not unusual enough for an incident.")
-@click.option("--host", help="Only those of this host.  [default: all hosts]")
-@click.option("--application", help="Only those of this application.  [default: all applications]")
-@click.option("--pool", help="Only those of this pool.  [default: all pools]")
-@click.option("--service", help="Only those of this service.  [default: all services]")
+@click.option("--open", "only_open", is_flag=True, help="Show only open incidents.")
+@click.option("--notices", is_flag=True, help="Show notices: suspicious, but not unusual enough for an incident.")
+@click.option("--host", help="The host.  [default: all]")
+@click.option("--application", help="The application.  [default: all]")
+@click.option("--pool", help="The pool.  [default: all]")
+@click.option("--service", help="The service.  [default: all]")
 @click.option(
     "--since",
     "since_s",
@@ -68,9 +68,9 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> 
     show_default=True,
     metavar="DURATION",
     callback=_seconds,
-    help="Those that were open within this time.",
+    help="Show those that were open within this time.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
 def incidents(
     settings: Settings,
     *,

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 @click.command()
 @with_settings
 @click.argument("note", default="")
-@click.option("--at", metavar="TIME", default="now", help=f"When it was slow: {FORMS}.  [default: now]")
-@click.option("--host", help="The host that was slow.  [default: this one]")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, the mark, for a program to read.")
+@click.option("--at", metavar="TIME", default="now", help=f"The moment: {FORMS}.  [default: now]")
+@click.option("--host", help="The host.  [default: this one]")
+@click.option("--json", "as_json", is_flag=True, help="Print the mark as one JSON object, for programs.")
 def mark(settings: Settings, note: str, at: str, host: str | None, *, as_json: bool) -> None:
     """Mark a moment as slow, by default now, with a NOTE such as "checkout hangs"."""
     now = time.time()

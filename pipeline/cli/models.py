@@ -67,7 +67,7 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> 
         raise click.BadParameter(f"{value!r}; expected {error}") from None
 
 
-@models.command(short_help="The present models; of an application also those before, and what they were chosen from.")
+@models.command(short_help="Show the present models; of one application, also its earlier ones.")
 @with_settings
 @click.argument("application", metavar="[APP]", default="")
 @click.option(
@@ -77,15 +77,15 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> 
     show_default=True,
     metavar="DURATION",
     callback=_seconds,
-    help="Of an application, also the models that were built within this time.",
+    help="For an application, show also the models that were built within this time.",
 )
 @click.option(
     "--file",
     "path",
     metavar="FILE",
-    help="Of what `laggard replay --json` wrote into this file, or - for standard input.  [default: of the bus]",
+    help="Read the output of `laggard replay --json` from this file, or from - (standard input).  [default: the bus]",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
 def show(settings: Settings, *, application: str, since_s: float, path: str | None, as_json: bool) -> None:
     """Show the present models: those of APP in full, otherwise those of all applications.
 
@@ -189,11 +189,11 @@ def _write_application(settings: Settings, courses: Sequence[Course], state: App
         click.echo(f"\nNext: `{command}` for what would be if that had another value")
 
 
-@models.command("what-if", short_help="What the performance would be at a value of a metric.")
+@models.command("what-if", short_help="Predict the performance at a value of a metric.")
 @with_settings
 @click.argument("application", metavar="APP")
 @click.argument("assumed", metavar="METRIC=VALUE")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def what_if(settings: Settings, *, application: str, assumed: str, as_json: bool) -> None:
     """Predict the performance of APP by its models if METRIC had this VALUE, and all others their newest.
 
@@ -263,24 +263,24 @@ def _wishing(wish: str, short_help: str, text: str) -> None:
 
 
 _KEPT: Final = (
-    "The wish holds from the application's next interval on, whatever is started again meanwhile, until another one "
-    "of the same metric takes its place."
+    "This holds from the application's next interval on, across restarts, until another pin, ban or free of the same "
+    "metric."
 )
 
 _wishing(
     "pin",
-    "Have a metric in the models of an application's response time.",
-    f"Have METRIC, such as web-1/nginx:cpu_wait_ratio, in every model of a response time of APP. {_KEPT}",
+    "Keep a metric in the models of an application's response time.",
+    f"Keep METRIC, such as web-1/nginx:cpu_wait_ratio, in every model of a response time of APP. {_KEPT}",
 )
 _wishing(
     "ban",
-    "Have a metric in no model of an application.",
-    f"Have METRIC, such as web-1/nginx:cpu_wait_ratio, in no model of APP. {_KEPT}",
+    "Keep a metric out of the models of an application.",
+    f"Keep METRIC, such as web-1/nginx:cpu_wait_ratio, out of all models of APP. {_KEPT}",
 )
 _wishing(
     "free",
-    "Neither pin nor ban a metric any more.",
-    f"Leave it to laggard again whether METRIC is in the models of APP. {_KEPT}",
+    "Undo a pin or a ban.",
+    f"Let laggard decide again whether METRIC is in the models of APP. {_KEPT}",
 )
 
 

@@ -106,7 +106,7 @@ def settings_options(command: Callable[P, R]) -> Callable[P, R]:
             multiple=True,
             expose_value=False,
             callback=remember,
-            help="Set any setting; repeatable.",
+            help="Set a setting; repeatable.",
         ),
         setting_flag(
             "--bus",

@@ -56,10 +56,10 @@ _FILE: Final = click.Path(dir_okay=False, writable=True, allow_dash=True)
     "--file",
     "path",
     metavar="FILE",
-    help="Of what `laggard replay --json` wrote into this file, or - for standard input.  [default: of the bus]",
+    help="Read the output of `laggard replay --json` from this file, or from - (standard input).  [default: the bus]",
 )
-@click.option("--svg", type=_FILE, metavar="FILE", help="Write the dendrograms of POOL, for any browser.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+@click.option("--svg", type=_FILE, metavar="FILE", help="Write the dendrograms of POOL, for a browser.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
 def pools(settings: Settings, *, pool: str, at: str | None, path: str | None, svg: str | None, as_json: bool) -> None:
     """Show the members of a pool that deviate from the others: of POOL with dendrograms, otherwise a line per pool.
 

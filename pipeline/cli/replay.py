@@ -37,8 +37,8 @@ PROGRESS_RECORDS: Final = 20
 @click.command()
 @with_settings
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, as in the topics.")
-@click.option("--scores", is_flag=True, help="Also the score of every tick and request, and predictions.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, as in the topics.")
+@click.option("--scores", is_flag=True, help="Print the score of each tick and request, and predictions, too.")
 @setting_flag("--operators", GeneralSettings.operators, "NAME,...", "Run only these (setting operators).")
 def replay(settings: Settings, *, files: tuple[str, ...], as_json: bool, scores: bool) -> int:
     """Run recorded data through the operators: files of JSON lines, also .gz and .zst, or - for standard input.

@@ -59,8 +59,8 @@ _file_option = click.option(
     "paths",
     metavar="FILE",
     multiple=True,
-    help="Of requests recorded as JSON lines, or of what `laggard replay --json` told of them; - for standard input; "
-    "repeatable.  [default: of the bus]",
+    help="Read requests as JSON lines, or the output of `laggard replay --json`, from this file, or from - (standard "
+    "input); repeatable.  [default: the bus]",
 )
 
 
@@ -78,10 +78,10 @@ def requests() -> None:
     """
 
 
-@requests.command(short_help="How long requests took, and which of those that are out of line are alike.")
+@requests.command(short_help="Show durations, and clusters of outlying requests.")
 @with_settings
 @click.argument("service", metavar="[SERVICE]", default="")
-@click.option("--at", metavar="TIME", help=f"As it was then: {FORMS}.  [default: now]")
+@click.option("--at", metavar="TIME", help=f"The moment: {FORMS}.  [default: now]")
 @click.option(
     "--since",
     "since_s",
@@ -89,10 +89,10 @@ def requests() -> None:
     show_default=True,
     metavar="DURATION",
     callback=seconds,
-    help="Of the requests that began within this time before; of a file, of all.",
+    help="Cover the requests that began within this time before; a file is covered whole.",
 )
 @_file_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
 def show(
     settings: Settings, *, service: str, at: str | None, since_s: float, paths: tuple[str, ...], as_json: bool
 ) -> None:
@@ -117,18 +117,18 @@ def show(
     _write_all(settings, found, now if at is None and not paths else math.nan, paths, everything=bool(service))
 
 
-@requests.command(short_help="Where the time of one request went: its critical path, drawn.")
+@requests.command(short_help="Draw the critical path of a request.")
 @with_settings
 @click.argument("identity", metavar="ID")
-@click.option("--service", default="", help="Of this service.  [default: of all]")
+@click.option("--service", default="", help="The service.  [default: all]")
 @_file_option
 @click.option(
     "--svg",
     type=click.Path(dir_okay=False, writable=True, allow_dash=True),
     metavar="FILE",
-    help="Write the path as a picture, for any browser.",
+    help="Write the path as a picture, for a browser.",
 )
-@click.option("--json", "as_json", is_flag=True, help="As JSON lines, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines, for programs.")
 def path(
     settings: Settings, *, identity: str, service: str, paths: tuple[str, ...], svg: str | None, as_json: bool
 ) -> None:

@@ -44,17 +44,17 @@ HERE, EARLIEST, LATEST = "here", "earliest", "latest"
     "--operator",
     "name",
     metavar="NAME",
-    help="Only this operator, or `incidents`, what joins anomalies.  [default: all that are set, and incidents]",
+    help="The operator, or `incidents`, which joins anomalies.  [default: all configured ones, and incidents]",
 )
 @click.option(
     "--to",
     default=HERE,
     show_default=True,
     metavar="WHERE",
-    help=f"From where on it publishes what it finds: {HERE} (where it is), {EARLIEST}, {LATEST}, or a time ({FORMS}).",
+    help=f"Where publishing continues: {HERE} (the present offset), {EARLIEST}, {LATEST}, or a time ({FORMS}).",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object for a program to read; needs --yes.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs; needs --yes.")
 def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: bool) -> None:
     """Reset operators: drop what they have learned, so that they learn again from the input that is still there.
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="A rule file of Prometheus, a resource of its Kubernetes operator, or a provisioning file of Grafana.",
 )
-@click.option("--runbooks", metavar="URL", help="Where the runbooks are.  [default: in laggard's repository]")
+@click.option("--runbooks", metavar="URL", help="The address of the runbooks.  [default: laggard's repository]")
 def rules(settings: Settings, form: str, runbooks: str | None) -> None:
     """Print the alert rules as JSON, which is YAML as well.
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.provisioning import TopicReport, Wanted
     from laggard.pipeline.settings import Settings
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object for a program to read.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -37,7 +37,7 @@ def topics() -> None:
     """
 
 
-@topics.command(short_help="Create the topics that are missing.")
+@topics.command(short_help="Create the missing topics.")
 @with_settings
 @json_option
 def create(settings: Settings, as_json: bool) -> int:
@@ -66,7 +66,7 @@ def create(settings: Settings, as_json: bool) -> int:
     return code
 
 
-@topics.command("list", short_help="List the topics, their partitions and how much is in them.")
+@topics.command("list", short_help="List the topics, their partitions and numbers of records.")
 @with_settings
 @json_option
 def list_topics(settings: Settings, as_json: bool) -> None:
@@ -81,7 +81,7 @@ def list_topics(settings: Settings, as_json: bool) -> None:
         click.echo(f"{each.wanted.spec.name:{width(found)}}  {key:{keys}}  {shape(each)}")
 
 
-@topics.command(short_help="Describe topics, and how each differs from what is wanted.")
+@topics.command(short_help="Describe topics, and how each differs from what is expected.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @with_settings
 @json_option
@@ -108,7 +108,7 @@ def describe(settings: Settings, names: Sequence[str], as_json: bool) -> None:
         click.echo("\n".join(f"  {line}" for line in description(each)))
 
 
-@topics.command(short_help="Check that all topics are as they should be.")
+@topics.command(short_help="Check that all topics are as expected.")
 @with_settings
 @json_option
 def check(settings: Settings, as_json: bool) -> int:
@@ -127,10 +127,10 @@ def check(settings: Settings, as_json: bool) -> int:
     return FAILED if wrong else 0
 
 
-@topics.command(short_help="Print what each role needs to be allowed at the brokers.")
+@topics.command(short_help="Print the permissions that each role needs.")
 @with_settings
-@click.option("--role", type=click.Choice(list(ROLES)), help="Only this role's.  [default: all]")
-@click.option("--principal", metavar="PRINCIPAL", help="Whom to allow.  [default: User: and the role]")
+@click.option("--role", type=click.Choice(list(ROLES)), help="The role.  [default: all]")
+@click.option("--principal", metavar="PRINCIPAL", help="Whom to permit.  [default: User: and the role]")
 @click.option("--group", default="anomaly-readers", show_default=True, help="The consumer group of a reader's tool.")
 @json_option
 def acls(settings: Settings, role: str | None, principal: str | None, group: str, as_json: bool) -> None:

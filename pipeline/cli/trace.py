@@ -97,7 +97,7 @@ def _tracing_options(command: Callable[Concatenate[Settings, P], R]) -> Callable
             "--events-per-second",
             TraceSettings.events_per_s,
             "N",
-            "Record so many of the kernel's events a second at most (setting trace.events_per_s).",
+            "Record at most this number of kernel events per second (setting trace.events_per_s).",
         ),
         click.option(
             "--port",
@@ -114,10 +114,12 @@ def _tracing_options(command: Callable[Concatenate[Settings, P], R]) -> Callable
             help="Each call of this function is a request; repeatable (setting trace.functions).",
         ),
         click.option(
-            "--marker", is_flag=True, help="Requests that programs tell of, such as by our middleware (trace.marker)."
+            "--marker",
+            is_flag=True,
+            help="Trace requests that programs mark, such as by our middleware (trace.marker).",
         ),
-        click.option("--service", metavar="NAME", help=f"What PHP's requests are called.  [default: {PHP}]"),
-        click.option("--php", is_flag=True, help="Requests of PHP-FPM, by PHP's own probes (setting trace.php)."),
+        click.option("--service", metavar="NAME", help=f"The name of the service of PHP's requests.  [default: {PHP}]"),
+        click.option("--php", is_flag=True, help="Trace requests of PHP-FPM by PHP's own probes (setting trace.php)."),
     ):
         wrapped = option(wrapped)
     return settings_options(wrapped)
@@ -127,11 +129,11 @@ _output_option = click.option(
     "--output",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Record to this new folder, for `laggard trace read` later, instead of publishing.",
+    help="Record to this new folder for a later `laggard trace read`, instead of publishing.",
 )
 
 
-@trace.command(short_help="Begin to trace, in the background.")
+@trace.command(short_help="Start to trace in the background.")
 @_tracing_options
 @duration_option
 @_output_option
@@ -188,7 +190,7 @@ def run(settings: Settings, *, duration_s: float | None, output: Path | None, su
         follow(settings, running, output, supervised=supervised)
 
 
-@trace.command(short_help="End the tracing that runs here.")
+@trace.command(short_help="Stop the tracing that runs here.")
 @with_settings
 def stop(settings: Settings) -> None:
     """Stop the tracing that runs here, and wait until its requests are published."""
@@ -223,9 +225,9 @@ def stop(settings: Settings) -> None:
     click.echo("Stopped." if figures is None else f"Stopped: {summary(_figures(settings, figures.pid) or figures)}.")
 
 
-@trace.command(short_help="Say how the tracing goes that runs here.")
+@trace.command(short_help="Show the state of the tracing that runs here.")
 @with_settings
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def status(settings: Settings, *, as_json: bool) -> int:
     """Show what is traced, its rates and its cost. The exit code is 3 if nothing is traced."""
     holder = _holder(settings)
@@ -244,7 +246,7 @@ def status(settings: Settings, *, as_json: bool) -> int:
     return NO_DATA if holder is None else 0
 
 
-@trace.command(short_help="Read recordings, LTTng's traces and OpenTelemetry's spans.")
+@trace.command(short_help="Read recordings, LTTng traces and OpenTelemetry spans.")
 @with_settings
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the requests as JSON lines, for `laggard replay`.")

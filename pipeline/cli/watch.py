@@ -41,10 +41,16 @@ ENDS: Final = (b"q", b"Q", b"\x04", b"")
 
 @click.command()
 @with_settings
-@click.option("--host", help="The host that is watched.  [default: this one]")
-@click.option("--rows", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many rows are shown.")
-@click.option("--features", type=click.IntRange(1, 1000), default=3, show_default=True, help="How many of each row.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object for each tick, for programs.")
+@click.option("--host", help="The host.  [default: this one]")
+@click.option("--rows", type=click.IntRange(1, 1000), default=5, show_default=True, help="Rows to show.")
+@click.option(
+    "--features",
+    type=click.IntRange(1, 1000),
+    default=3,
+    show_default=True,
+    help="Features to show per row.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per tick, for programs.")
 def watch(settings: Settings, *, host: str | None, rows: int, features: int, as_json: bool) -> None:
     """Show what is slow and the culprits, live, until q or ^C. In a pipe, print one line per tick."""
     with existing_bus(settings) as bus:

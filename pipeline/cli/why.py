@@ -58,12 +58,18 @@ SHOWN_DIAGNOSES: Final = 2
 @click.command()
 @with_settings
 @click.option("--at", metavar="TIME", help=f"The moment: {FORMS}.  [default: the newest frame]")
-@click.option("--host", help="The host that is asked about.  [default: this one]")
+@click.option("--host", help="The host.  [default: this one]")
 @click.option("--mark", "wanted", metavar="last|ID", help="The moment of a mark; `laggard why --marks` lists them.")
 @click.option("--marks", "listing", is_flag=True, help="List the marks instead.")
-@click.option("--rows", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many rows are shown.")
-@click.option("--features", type=click.IntRange(1, 1000), default=3, show_default=True, help="How many of each row.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for programs.")
+@click.option("--rows", type=click.IntRange(1, 1000), default=5, show_default=True, help="Rows to show.")
+@click.option(
+    "--features",
+    type=click.IntRange(1, 1000),
+    default=3,
+    show_default=True,
+    help="Features to show per row.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
 @setting_flag(
     "--operator", GeneralSettings.operators, "NAME", "Ask this operator.  [default: the first of setting operators]"
 )
