@@ -17,17 +17,28 @@ from __future__ import annotations
 
 import logging
 import math
-import sys
 import threading
 import time
 from collections import OrderedDict
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from laggard.pipeline.bus import BusError
+from laggard.pipeline.investigator.thinning import Thinned, thin
+from laggard.pipeline.investigator.tracks import (
+    MOST_WANTED,
+    NOTHING,
+    OVERHEAD_BYTES,
+    Block,
+    Look,
+    Segment,
+    Track,
+    joined,
+    shared,
+    tick_of,
+)
 from laggard.pipeline.records import Frame
 from laggard.pipeline.web.errors import RequestError
 
@@ -58,128 +69,12 @@ BLOCKS_BYTES: Final = 64 << 20
 
 LOOKS_BYTES: Final = 48 << 20
 
-OVERHEAD_BYTES: Final = 500
-"""The bytes of a look or a segment in addition to its values, roughly: many may be almost empty."""
-
 GIVES_WAY_S: Final = 1.0
 """The longest time that a block waits for pending answers, in seconds."""
 
-MOST_WANTED: Final = 12
-"""The most rows of a host and scope whose ticks are cached when a block is read for any of them; the most jobs."""
-
 MOST_TRACKS: Final = 32
 """The most hosts and scopes in the caches."""
-
-MOST_EMPTY: Final = 4096
-"""The most stretches of records without a frame that are remembered for a host and scope."""
-
-GAP_TICKS: Final = 3.0
-"""The longest time between two points of an unbroken line, in ticks or in steps, whichever is longer."""
-
-_NOBODY: Final = np.empty(0)
 _logger = logging.getLogger(__name__)
-
-
-class Thinned(NamedTuple):
-    """A series of a limited number of points; see `laggard.pipeline.investigator.api.series.Series`."""
-
-    ts: list[float]
-    values: list[float | None]
-    low: list[float | None]
-    high: list[float | None]
-    tick_s: float
-    step_s: float
-    complete: bool
-
-
-class Segment(NamedTuple):
-    """Ticks of a row with the same features.
-
-    Attributes:
-        features: the names of the features; none while the row did not exist.
-        ts: the times of the ticks, seconds since the Unix epoch, shape (ticks,).
-        values: the values, shape (ticks, features).
-
-    """
-
-    features: tuple[str, ...]
-    ts: Vector
-    values: Vector
-
-    def of(self, feature: str) -> Vector:
-        """Return the values of a feature; NaN if the segment does not have it."""
-        if feature in self.features:
-            return self.values[:, self.features.index(feature)]
-        return np.full(len(self.ts), np.nan)
-
-
-class Block(NamedTuple):
-    """Ticks of a row in a block of records.
-
-    Attributes:
-        stop: the offset up to which it is read; before the end of the block only if records are still to come.
-        segments: its segments in the order of their records.
-        bytes: its size in bytes.
-
-    """
-
-    stop: int
-    segments: tuple[Segment, ...]
-    bytes: int
-
-
-class Look(NamedTuple):
-    """A sampled frame: its time, names, a copy of its values, shape (rows, features), and its size in bytes."""
-
-    ts: float
-    rows: tuple[str, ...]
-    features: tuple[str, ...]
-    values: NDArray[np.float32]
-    bytes: int
-
-    def of(self, row: str | None, feature: str) -> float:
-        """Return a value, NaN if it is missing; without a row, the value of the first row."""
-        try:
-            return float(self.values[0 if row is None else self.rows.index(row), self.features.index(feature)])
-        except (ValueError, IndexError):
-            return math.nan
-
-
-class Track:
-    """The caches of one scope of a host."""
-
-    def __init__(self) -> None:
-        self.looks: OrderedDict[int, Look] = OrderedDict()
-        self.empty: OrderedDict[tuple[int, int], None] = OrderedDict()
-        self.rows: OrderedDict[str | None, dict[int, Block]] = OrderedDict()
-        self.wanted: OrderedDict[str | None, None] = OrderedDict()
-
-    def want(self, row: str | None) -> None:
-        """Remember that a row was requested."""
-        self.wanted[row] = None
-        self.wanted.move_to_end(row)
-        while len(self.wanted) > MOST_WANTED:
-            self.wanted.popitem(last=False)
-
-    def look(self, frame: Frame) -> Look:
-        """Return a look at a frame. Looks share names, whose size counts for the first look that has them."""
-        last = next(reversed(self.looks.values()), None)
-        rows, features = frame.layout.rows, frame.layout.features
-        if last is not None and last.rows == rows and last.features == features:
-            rows, features, size = last.rows, last.features, 0
-        else:
-            before = set[str]() if last is None else {*last.rows, *last.features}
-            rows, features = _shared(rows), _shared(features)
-            new = (each for each in (*rows, *features) if each not in before)
-            size = sum(map(sys.getsizeof, (rows, features, *new)))
-        values = frame.values.astype(np.float32)
-        return Look(frame.ts, rows, features, values, OVERHEAD_BYTES + values.nbytes + size)
-
-    def keep_empty(self, stretch: tuple[int, int]) -> None:
-        """Remember that there is no frame from one offset to another."""
-        self.empty[stretch] = None
-        while len(self.empty) > MOST_EMPTY:
-            self.empty.popitem(last=False)
 
 
 class Job(NamedTuple):
@@ -260,9 +155,9 @@ class Columns:
         """
         with self.waiting():
             segments, looks, missing, looked = self._found(host, scope, row, (begin, end), moment, whole=whole)
-        ts = np.concatenate([_NOBODY, *(each.ts for each in segments), [each.ts for each in looks]])
+        ts = np.concatenate([NOTHING, *(each.ts for each in segments), [each.ts for each in looks]])
         values = np.concatenate(
-            [_NOBODY, *(each.of(feature) for each in segments), [each.of(row, feature) for each in looks]]
+            [NOTHING, *(each.of(feature) for each in segments), [each.of(row, feature) for each in looks]]
         )
         inside = (ts >= begin) & (ts <= end)
         order = np.argsort(ts[inside], kind="stable")
@@ -270,7 +165,7 @@ class Columns:
             ts[inside][order],
             values[inside][order],
             points=points,
-            tick_s=_tick_s(segments),
+            tick_s=tick_of(segments),
             complete=looked and not (missing and whole),
             breaks=not missing,
         )
@@ -334,7 +229,7 @@ class Columns:
         for run in _runs(_frames(reader, scope, start, end)):
             layout, ts = run[0].layout, np.array([each.ts for each in run])
             places = {each: place for place, each in enumerate(layout.rows)}
-            features = _shared(layout.features)
+            features = shared(layout.features)
             for each in wanted:
                 place = 0 if each is None else places.get(each)
                 if place is None or not layout.rows:
@@ -345,7 +240,7 @@ class Columns:
         made: dict[str | None, Block] = {}
         for each in wanted:
             old = before[each]
-            segments = _joined((*(() if old is None else old.segments), *found[each]))
+            segments = joined((*(() if old is None else old.segments), *found[each]))
             size = sum(OVERHEAD_BYTES + segment.ts.nbytes + segment.values.nbytes for segment in segments)
             made[each] = Block(end, segments, size)
         with self._lock:
@@ -464,48 +359,6 @@ class Columns:
             self._jobs.pop(key, None)
 
 
-def thin(ts: Vector, values: Vector, *, points: int, tick_s: float, complete: bool, breaks: bool) -> Thinned:
-    """Reduce ticks to at most this number of points: the mean, the least and the greatest value of each stretch.
-
-    Args:
-        ts: the times of the ticks, ascending, seconds since the Unix epoch.
-        values: the values, of the same shape, NaN if missing.
-        points: the most points, without those that break the line.
-        tick_s: the time between two ticks in seconds; 0 if unknown.
-        complete: whether all requested data is there.
-        breaks: whether a point without a value breaks the line where no frame came for longer than `GAP_TICKS`.
-
-    """
-    step_s = tick_s
-    lines = [ts, values, values, values]
-    if len(ts) > points:
-        step_s = float(ts[-1] - ts[0]) / points or 1.0  # if the clock stands still
-        place = np.minimum(((ts - ts[0]) / step_s).astype(np.intp), points - 1)
-        first = np.flatnonzero(np.diff(place, prepend=-1))
-        there = np.isfinite(values)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            means = np.add.reduceat(np.where(there, values, 0.0), first) / np.add.reduceat(there.astype(float), first)
-        low = np.minimum.reduceat(np.where(there, values, np.inf), first)
-        high = np.maximum.reduceat(np.where(there, values, -np.inf), first)
-        lines = [np.add.reduceat(ts, first) / np.diff(first, append=len(ts)), means, low, high]
-    if breaks and tick_s > 0.0:
-        apart_s = max(tick_s, step_s)
-        gaps = np.flatnonzero(np.diff(lines[0]) > GAP_TICKS * apart_s)
-        breaking = lines[0][gaps] + apart_s
-        lines = [np.insert(lines[0], gaps + 1, breaking), *(np.insert(each, gaps + 1, math.nan) for each in lines[1:])]
-    shown, least, greatest = map(_plain, lines[1:])
-    return Thinned(lines[0].tolist(), shown, least, greatest, tick_s, step_s, complete)
-
-
-def _plain(values: Vector) -> list[float | None]:
-    return [each if math.isfinite(each) else None for each in values.tolist()]
-
-
-def _shared(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names, each in memory only once: every decoded frame has its own copies."""
-    return tuple(map(sys.intern, names))
-
-
 def _reaches(block: Block | None, number: int, stop: int) -> bool:
     """Return whether a block is known up to the requested offset."""
     return block is not None and block.stop >= min((number + 1) * BLOCK, stop)
@@ -525,28 +378,3 @@ def _runs(frames: Iterable[Frame]) -> Iterator[list[Frame]]:
         run.append(frame)
     if run:
         yield run
-
-
-def _joined(segments: Sequence[Segment]) -> tuple[Segment, ...]:
-    """Join neighboring segments with the same features."""
-    joined: list[list[Segment]] = []
-    for segment in segments:
-        if joined and joined[-1][0].features == segment.features:
-            joined[-1].append(segment)
-        else:
-            joined.append([segment])
-    return tuple(
-        Segment(
-            each[0].features, np.concatenate([one.ts for one in each]), np.concatenate([one.values for one in each])
-        )
-        for each in joined
-    )
-
-
-def _tick_s(segments: Sequence[Segment]) -> float:
-    """Return the usual time between two ticks in seconds; 0 if unknown."""
-    steps = [np.diff(each.ts) for each in segments]
-    steps += [np.array([later.ts[0] - earlier.ts[-1]]) for earlier, later in pairwise(segments)]
-    apart = np.concatenate([_NOBODY, *steps])
-    apart = apart[apart > 0.0]
-    return float(np.median(apart)) if apart.size else 0.0

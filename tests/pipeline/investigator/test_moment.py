@@ -18,9 +18,9 @@ from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli import run
 from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.history.why import History
-from laggard.pipeline.investigator import columns as module
-from laggard.pipeline.investigator.columns import Columns, thin
+from laggard.pipeline.investigator.columns import Columns
 from laggard.pipeline.investigator.moments import Moments
+from laggard.pipeline.investigator.thinning import thin
 from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Frame, Mark, encode, make_layout
 from laggard.pipeline.settings import Given
@@ -368,8 +368,8 @@ def test_of_processes_that_come_and_go_no_more_is_kept_than_is_said(tmp_path: Pa
 def test_where_no_frame_was_one_is_seen_once_it_is_there(
     tmp_path: Path, wired: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_LOOKS", 4)
-    monkeypatch.setattr(module, "MOST_EMPTY", 6)
+    monkeypatch.setattr("laggard.pipeline.investigator.columns.MOST_LOOKS", 4)
+    monkeypatch.setattr("laggard.pipeline.investigator.tracks.MOST_EMPTY", 6)
     with EmbeddedBus(tmp_path / "bus.db") as opened:
         opened.create(TOPICS.specs())
         columns = Columns(History(opened, TOPICS, wired[0]))
