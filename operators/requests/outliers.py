@@ -1,4 +1,4 @@
-"""Outliers among requests: DBSCAN's noise, or those of an isolation forest (S4, sections III.C and IV.A)."""
+"""Outliers among requests: the noise of DBSCAN (S4, section III.C)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ NOISE: Final = 0.005
 
 FENCE: Final = 3.5
 """... unless eps were this number of interquartile ranges above the upper quartile."""
-
-TREES: Final = 100
 
 BLOCK: Final = 4096
 """The number of points in one query: each needs 16 bytes per neighbour."""
@@ -144,36 +142,6 @@ def estimated_eps(points: Floats, minimum_points: int, *, smallest: float = 0.0)
         return 0.0
     lower, upper, noisy = np.quantile(np.log(np.maximum(distances, least)), (0.25, 0.75, 1.0 - NOISE))
     return float(np.exp(min(noisy, upper + FENCE * (upper - lower))))
-
-
-def isolated(points: Floats, share: float, *, trees: int = TREES, seed: int = 0) -> Mask:
-    """Return the points that an isolation forest isolates first, an alternative to `noise` (section IV.A).
-
-    Parameters:
-        points: shape (points, features).
-        share: the share of outliers, above 0, at most a half.
-        trees: the number of trees.
-        seed: the seed of the trees.
-
-    Returns:
-        Whether each point is an outlier, shape (points,).
-
-    Raises:
-        ModuleNotFoundError: scikit-learn is not installed: it comes with the extra `models`.
-        ValueError: `points` is no matrix of finite numbers, or `share` out of its range.
-
-    References: Liu, Ting, Zhou (2008), "Isolation forest", ICDM.
-
-    """
-    if not 0.0 < share <= 0.5:
-        raise ValueError(f"share is {share}: expected above 0, up to 0.5")
-    try:
-        # Imported here, since nothing else needs it, and loading it takes seconds.
-        from sklearn.ensemble import IsolationForest  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"{error}: an isolation forest needs scikit-learn, `laggard[models]`") from error
-    forest = IsolationForest(n_estimators=trees, contamination=share, random_state=seed)
-    return np.asarray(forest.fit_predict(_checked(points)) < 0)
 
 
 def _tree(points: Floats) -> cKDTree:

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Blame, Excuse
     from laggard.pipeline.records.pools import PoolOutput
 
-COVARIANCE: Final = "covariance"
-
 MEMBER: Final = "member"
 """The scope of frames whose rows are members of a pool."""
 

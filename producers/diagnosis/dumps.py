@@ -23,7 +23,6 @@ LONGEST_LINE: Final = 2048
 
 _NO_FILE: Final = ("Native Method", "Unknown Source")
 _NID: Final = " nid="
-_HEXADECIMAL: Final = frozenset("0123456789abcdef")
 
 
 def parse_dump(text: str) -> Iterator[tuple[int, list[tuple[str, str, int]]]]:

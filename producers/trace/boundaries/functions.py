@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from laggard.producers.trace.boundaries.elf import Program, ProgramError
+from laggard.producers.trace.boundaries.elf import Program
 from laggard.producers.trace.boundaries.probes import Probe
 from laggard.producers.trace.events import Kind
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Function(NamedTuple):
@@ -16,20 +18,6 @@ class Function(NamedTuple):
     service: str
     path: Path
     name: str
-
-
-def parse_function(text: str) -> Function:
-    """Read `SERVICE=BINARY:FUNCTION`.
-
-    Raises:
-        ProgramError: it is not of this form.
-
-    """
-    service, equals, rest = text.partition("=")
-    path, colon, name = rest.rpartition(":")
-    if not (service and equals and path and colon and name) or "\t" in text:
-        raise ProgramError(f"expected SERVICE=BINARY:FUNCTION, as in shop=/usr/sbin/shopd:handle, got {text!r}")
-    return Function(service, Path(path), name)
 
 
 def function_probes(function: Function, *, number: int = 0) -> list[Probe]:

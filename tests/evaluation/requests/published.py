@@ -9,9 +9,10 @@ import numpy as np
 from laggard.operators.requests.clusters import clustered, elbow, k_means, scale_of
 from laggard.operators.requests.isomap import threshold
 from laggard.operators.requests.ngrams import ngrams
-from laggard.operators.requests.outliers import estimated_eps, isolated, noise
+from laggard.operators.requests.outliers import estimated_eps, noise
 from laggard.operators.requests.published import published
 from laggard.operators.requests.representations import bag_of_words, document_frequencies, tf_df, tf_idf
+from tests.evaluation.requests.isolation import isolated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

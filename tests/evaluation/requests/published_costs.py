@@ -14,8 +14,9 @@ import numpy as np
 from laggard.operators.requests.clusters import clustered, scale_of
 from laggard.operators.requests.isomap import picture
 from laggard.operators.requests.ngrams import distinctions, ngrams, usual
-from laggard.operators.requests.outliers import estimated_eps, isolated, noise
+from laggard.operators.requests.outliers import estimated_eps, noise
 from laggard.operators.requests.representations import bag_of_words
+from tests.evaluation.requests.isolation import isolated
 from tests.evaluation.requests.published_data import read
 
 if TYPE_CHECKING:

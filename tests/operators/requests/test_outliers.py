@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.cluster import DBSCAN
 
 from laggard.operators.requests import outliers
-from laggard.operators.requests.outliers import core_distances, core_gaps, estimated_eps, isolated, noise
+from laggard.operators.requests.outliers import core_distances, core_gaps, estimated_eps, noise
 
 # Multiples of a quarter: distances and their squares are exact, so that many are exactly eps, and points come twice.
 QUARTERS = st.integers(-8, 8).map(lambda each: each / 4.0)
@@ -84,7 +83,7 @@ def test_a_far_offset_changes_nothing() -> None:
 def test_what_is_no_number_is_refused(bad: float) -> None:
     points = np.zeros((5, 2))
     points[3, 1] = bad
-    for refuse in (lambda: noise(points, 1.0, 2), lambda: core_gaps(points, points), lambda: isolated(points, 0.1)):
+    for refuse in (lambda: noise(points, 1.0, 2), lambda: core_gaps(points, points)):
         with pytest.raises(ValueError, match=f"point 3, feature 1: expected a finite number, got {bad}"):
             refuse()
 
@@ -100,8 +99,6 @@ def test_parameters_out_of_range_are_refused() -> None:
     for shape in ((5,), (5, 0)):
         with pytest.raises(ValueError, match=r"points of shape \(5,.*\): expected \(points, features\)"):
             noise(np.zeros(shape), 1.0, 2)
-    with pytest.raises(ValueError, match=r"share is 0\.6: expected above 0, up to 0\.5"):
-        isolated(points, 0.6)
 
 
 def requests(seed: int, count: int = 3000, far: int = 30) -> np.ndarray:
@@ -131,17 +128,3 @@ def test_an_eps_is_estimated_where_most_requests_are_the_same() -> None:
     assert noise(points, estimated_eps(points, 50), 50)[:10].sum() == 9
     with pytest.raises(ValueError, match="49 points: expected 50 or more"):
         estimated_eps(np.zeros((49, 2)), 50)
-
-
-def test_an_isolation_forest_finds_what_is_far_out() -> None:
-    points = requests(6)
-    found = isolated(points, 0.01)
-    assert found.sum() == 30
-    assert found[-30:].sum() >= 27
-    assert np.array_equal(found, isolated(points, 0.01))
-
-
-def test_without_scikit_learn_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
-    with pytest.raises(ModuleNotFoundError, match=r"an isolation forest needs scikit-learn, `laggard\[models\]`"):
-        isolated(np.zeros((5, 2)), 0.1)

@@ -15,7 +15,7 @@ import pytest
 
 from laggard.producers.trace.boundaries import usdt
 from laggard.producers.trace.boundaries.elf import Program, ProgramError
-from laggard.producers.trace.boundaries.functions import Function, function_probes, parse_function
+from laggard.producers.trace.boundaries.functions import Function, function_probes
 from laggard.producers.trace.boundaries.php import php_probes, running_interpreters
 from laggard.producers.trace.boundaries.probes import Probe
 from laggard.producers.trace.events import Kind
@@ -84,7 +84,7 @@ def test_a_probe_with_a_semaphore_and_a_text(program: Path, tmp_path: Path) -> N
 
 @TRACES
 def test_a_function(program: Path, tmp_path: Path) -> None:
-    probes = function_probes(parse_function(f"shop={program}:handle"))
+    probes = function_probes(Function("shop", program, "handle"))
     pid, found = recorded(tmp_path / "folder", probes, program, "a\nb\nc\n")
     assert found == [("BEGIN", pid, "shop\thandle"), ("END", pid, "")] * 3
 
@@ -163,16 +163,6 @@ def test_a_program_that_is_cut_off(program: Path, tmp_path: Path) -> None:
         (tmp_path / "cut").write_bytes(raw[:size])
         with pytest.raises(ProgramError):
             function_probes(Function("shop", tmp_path / "cut", "handle"))
-
-
-@pytest.mark.parametrize("text", ["", "shop", "shop=x", "shop=:f", "=x:f", "shop=x:", "a\tb=x:f"])
-def test_no_function(text: str) -> None:
-    with pytest.raises(ProgramError, match="expected SERVICE=BINARY:FUNCTION"):
-        parse_function(text)
-
-
-def test_a_function_is_told_by_its_text() -> None:
-    assert parse_function("shop=/opt/a:b/shopd:handle") == Function("shop", Path("/opt/a:b/shopd"), "handle")
 
 
 @pytest.mark.parametrize(
