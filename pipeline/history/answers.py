@@ -1,4 +1,4 @@
-"""Answers: what was slow at a moment, and what is to blame, by the state of a task that has just taken the frame."""
+"""Answers: what was slow at a moment, and the culprits, by the state of a task that has just processed the frame."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from laggard.pipeline.scoring.task import Task
 
 USUAL_TICK_S: Final = 5.0
-"""The time between two frames where only one is known."""
+"""The time between two frames if only one is known, in seconds."""
 
 SILENT_S: Final = 15.0
-"""A newest frame that is older than this, and than three ticks, is told to be."""
+"""A newest frame that is older than this, in seconds, and than three ticks is reported as old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,26 +42,26 @@ class Answer:
     """What was slow at a moment.
 
     Attributes:
-        host: of which was asked.
+        host: the host.
         ts: the moment, seconds since the Unix epoch.
-        frame: the frame that was judged, the closest to the moment.
+        frame: the judged frame: the last one until the moment, or the next one if that is too old.
         tick_s: the time between two frames.
-        ranking: the frame's rows, worst first.
-        verdict: who is to blame, who waits, and whether it is the host.
-        host_frame: the host's own counters then, None where there are none.
-        host_ranking: the same, judged.
-        since: from when on what is usual was learned, where what was before could not be seen; else NaN.
-        began: since when it has been so, seconds since the Unix epoch; NaN where nothing is unusual, or nobody looked.
-        began_before: whether it began before that, for no older frame was there, or looked at.
-        grown: since when what the subject holds has grown to what it is, and from what; None where it has not grown
-            steadily, or not for long. Then `began` is when it left its usual, an hour before at most.
-        short_lived: the names of short-lived processes just before, with how many of each were seen; empty where they
-            have no part in it, or none was seen.
-        anomalous: the operator, if it kept an anomaly open then.
+        ranking: the rows of the frame, worst first.
+        verdict: the culprits, the victims, and the causes in the host.
+        host_frame: the host's own counters then; None without any.
+        host_ranking: the ranking of these counters.
+        since: the time from which on baselines were learned, if older records could not be read; otherwise NaN.
+        began: the onset, seconds since the Unix epoch; NaN without a deviation, or without a search for it.
+        began_before: whether it began even earlier: no older frame exists, or was read.
+        grown: the point at which steady growth of the subject's feature began; None if it has not grown steadily, or
+            not for long. With growth, `began` is when it left its baseline, at most an hour before the frame.
+        short_lived: the short-lived processes just before, with their numbers by name; empty if they do not matter,
+            or there was none.
+        anomalous: the operator, if it had an open anomaly then.
         suspicious: whether a notice was open then.
-        notices: what they were about, unless that is told as a culprit; and what people said of those that are.
-        scores: of the frame's rows, for whoever wants more of them than the ranking has.
-        host_scores: the same of the host's own counters.
+        notices: the open notices, except for those on culprits; and the feedback on culprits.
+        scores: the scores of the frame's rows, for more of them than the ranking has.
+        host_scores: the scores of the host's own counters.
 
     """
 
@@ -86,7 +86,7 @@ class Answer:
 
     @property
     def subject(self) -> Subject | None:
-        """What the answer is about before all; None where there is nothing."""
+        """The main subject of the answer; None without one."""
         verdict, scope = self.verdict, self.frame.scope
         if not verdict.culprits and verdict.causes and self.host_frame is not None:
             return Subject("host", self.host_frame.layout.rows[0], self.host, verdict.causes[0].feature)
@@ -106,22 +106,22 @@ class Answer:
         return dict(zip(self.frame.layout.rows, self.frame.layout.commands, strict=False))
 
     def silent_s(self, now: float) -> float:
-        """How old the frame is, as the newest one; 0 where it is as new as it can be."""
+        """Return the age of the frame as the newest one, in seconds; 0 if it is not old (see `SILENT_S`)."""
         age_s = now - self.frame.ts
         return age_s if age_s > max(SILENT_S, 3.0 * self.tick_s) else 0.0
 
     @property
     def begins(self) -> Subject | None:
-        """The subject if something is wrong with it, and so has an onset."""
+        """The subject if it deviates, and so has an onset."""
         return self.subject if self.verdict.culprits or self.verdict.causes else None
 
 
 def answer(
     task: Task, host: str, ts: float | None, rows: int, features: int, *, asking: int | None = None
 ) -> Answer | None:
-    """Return what a task that has just taken the frame at a moment says of it; None where it has no frame.
+    """Return the answer of a task that has just processed the frame at a moment; None without a scored frame.
 
-    `ts` is the moment asked about, None for that of the frame; `asking` see `History.ask`.
+    `ts` is the moment of the query, None for that of the frame; for `asking` see `History.ask`.
     """
     stream = blamed_stream(task, host)
     scores = None if stream is None else stream.scores()
@@ -154,7 +154,7 @@ def answer(
 
 
 def _notices(streams: Iterable[Stream], verdict: Verdict) -> Iterator[str]:
-    """Say what is suspicious beside the culprits, for each stream with an open notice."""
+    """Yield a sentence on each open notice that is not on a culprit."""
     for stream in streams:
         opened, frame = stream.anomalies.notices.open, stream.frame
         scores: object = stream.scores()
@@ -169,7 +169,7 @@ def _notices(streams: Iterable[Stream], verdict: Verdict) -> Iterator[str]:
 
 
 def _said(keyed: Keyed | None, verdict: Verdict, ts: float) -> Iterator[str]:
-    """Say what people said of the culprits, as far as it holds."""
+    """Yield a sentence on each feedback that holds, on a culprit or on the host as a whole."""
     names = {row.name for row in verdict.culprits}
     for each in () if keyed is None else keyed.tolerance.said:
         if holds(each, ts) and (not each.cases or not names.isdisjoint(case.name for case in each.cases)):
@@ -177,6 +177,6 @@ def _said(keyed: Keyed | None, verdict: Verdict, ts: float) -> Iterator[str]:
 
 
 def blamed_stream(task: Task, host: str) -> Stream | None:
-    """Return the stream of the frames that are ranked to find what is to blame; None before the first."""
+    """Return the stream of the frames that are ranked to find the culprits; None before the first."""
     keyed = task.states.get(host)
     return None if keyed is None else keyed.streams[answering(keyed.streams, task.wired)]

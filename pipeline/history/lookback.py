@@ -1,7 +1,7 @@
-"""Since when it has been so, further back than is read tick by tick: a few looks into the history, and halving.
+"""Onsets from before the ticks that are all read, by a few probes into the history and bisection.
 
-Each look is a quarter further back than the one before, so that of days of history some dozen frames are read. What was
-over between two looks, and had come back at the next one, is not seen.
+Each probe is a quarter further back than the one before. So only some dozen frames of days of history are read. A gap
+in a deviation between two probes is not detected.
 """
 
 from __future__ import annotations
@@ -20,39 +20,40 @@ if TYPE_CHECKING:
     from laggard.pipeline.history.subject import Subject
 
 FIRST_S: Final = 60.0
-"""The first look for what grows is so long before the moment ..."""
+"""The first probe for growth is this long before the moment, in seconds, or more with long ticks ..."""
 
 STEP: Final = 1.25
-"""... and each further one so many times as long."""
+"""... and each further one this many times as long."""
 
 CLOSE: Final = 0.02
-"""A beginning is found to this share of the time since then, or to a tick."""
+"""The precision of an onset: this share of the time since then, or a tick."""
 
 GROWN_S: Final = 600.0
-"""What has grown for less than this is not told to have grown."""
+"""Growth over less than this time, in seconds, is not reported."""
 
 HALF: Final = 0.5
-"""What has grown has done so by at least this share of what it is above its usual."""
+"""Growth is at least this share of the present distance from the baseline."""
 
 DROP: Final = 0.25
-"""It may have fallen meanwhile by this share of what it has grown by ..."""
+"""Growing values may fall meanwhile by this share of their rise ..."""
 
 NOISE: Final = 0.1
-"""... and, before it is known how much that is, by this share of itself."""
+"""... and, before the rise is known, by this share of the value at the moment if that is more."""
 
 KNEE: Final = 0.15
-"""It began where it is furthest below the straight line from before until now, if that is this share of the line's
-height; else it has grown all the time."""
+"""Growth begins at the point furthest below the straight line from the start until now, if its distance is more than
+this share of the rise. Otherwise it begins at the start."""
 
 PARTS: Final = 4
 PART: Final = 0.05
-"""In each of so many parts of the time at least this share of it came about: it is no step from level to level."""
+"""Each of this number of equal parts of the time has at least this share of the rise: a step from level to level does
+not."""
 
 NO_LEVELS: Final = ("_per_s", "_ratio", "_timestamp_seconds")
-"""The ends of the names of features that come and go with what is done, or never do: they do not grow like a leak."""
+"""The suffixes of features that do not grow like a leak: they vary with the work, or never fall."""
 
 _ROUNDS: Final = 3
-_BETWEEN: Final = 5  # looks of a round: it narrows a stretch to a third
+_BETWEEN: Final = 5  # probes per round: each round narrows an interval to a third
 
 
 class Point(NamedTuple):
@@ -63,12 +64,12 @@ class Point(NamedTuple):
 
 
 class Beginning(NamedTuple):
-    """When something began.
+    """An onset.
 
     Attributes:
         ts: seconds since the Unix epoch.
-        value: what the feature was then.
-        before: whether it began before that, for there is no older frame.
+        value: the value of the feature then.
+        before: whether it began even earlier: there is no older frame.
 
     """
 
@@ -78,13 +79,13 @@ class Beginning(NamedTuple):
 
 
 class Lookback:
-    """One cell of a host's frames, looked at here and there before a moment.
+    """One cell of a host's frames, probed at single times before a moment.
 
     Parameters:
-        reader: of the host.
-        about: which cell, and what it is at the moment.
+        reader: the reader of the host.
+        about: the cell, with its value at the moment.
         moment: seconds since the Unix epoch.
-        stop: the offset of the first frame behind the moment.
+        stop: the offset of the first frame after the moment.
         tick_s: the time between two frames.
 
     Attributes:
@@ -92,7 +93,7 @@ class Lookback:
         now: the cell at the moment. All values are times the `direction` of the feature.
         tick_s: see above.
         oldest: the time of the oldest frame of the scope.
-        looks: how many there were.
+        looks: the number of probes so far.
 
     """
 
@@ -109,9 +110,9 @@ class Lookback:
         self.oldest = next((frame.ts for frame in self._frames(oldest, stop)), moment)
 
     def at(self, ts: float, least: float = -math.inf) -> Point | None:
-        """The first value of at least `least` at a time or, for as long as a lull may last, after it; None without one.
+        """Return the first value of at least `least` from a time on, within the longest lull; None without one.
 
-        Where no frame is there to look at, it is the moment's, which tells nothing new.
+        Without any frame there it is the value at the moment, which adds nothing new.
         """
         self.looks += 1
         partition = self._reader.partition
@@ -124,7 +125,7 @@ class Lookback:
         return None if seen else self.now
 
     def first(self, low: float, high: Point, least: float = -math.inf) -> Point:
-        """The first point that is so high, by halving, between a time at which it is not and a point at which it is."""
+        """Return the first point of at least `least` by bisection, between a time without one and a point that is."""
         while high.ts - low > max(self.tick_s, CLOSE * (self.now.ts - high.ts)):
             middle = (low + high.ts) / 2.0
             found = self.at(middle, least)
@@ -136,25 +137,25 @@ class Lookback:
 
     def _frames(self, start: int, stop: int) -> Iterator[Frame]:
         for _, record in self._reader.forwards(start, stop):
-            # Of a clock that was ahead for a while, frames of the past seem to be of later.
+            # After a clock was ahead for a while, past frames have later times.
             if isinstance(record, Frame) and record.scope == self.about.scope and record.ts <= self.now.ts + 1e-3:
                 yield record
 
 
 def began_before(past: Lookback, ts: float) -> tuple[float, bool]:
-    """Since when a value has been far from its usual, as far as looks show.
+    """Return the onset of a deviation, by probes.
 
     Args:
         past: the cell.
-        ts: since when it is known to have been, seconds since the Unix epoch.
+        ts: the earliest known time of the deviation, seconds since the Unix epoch.
 
     Returns:
-        Seconds since the Unix epoch; and whether it began before that, for there is no older frame.
+        Seconds since the Unix epoch; and whether it began even earlier: there is no older frame.
 
     """
     least = least_unusual(past.about.feature)
     high = Point(ts, least)
-    # With ticks of an hour, or restarts hours apart, it may not be known to have been so before the moment itself.
+    # With ticks of an hour, or restarts hours apart, the moment itself may be the earliest known time.
     age_s = max(past.now.ts - ts, past.tick_s)
     while True:
         age_s *= STEP
@@ -168,7 +169,7 @@ def began_before(past: Lookback, ts: float) -> tuple[float, bool]:
 
 
 def grown(past: Lookback) -> Beginning | None:
-    """Since when a value has grown steadily to what it is, and from what; None where it has not, or not for long."""
+    """Return where the steady growth of a value began; None if it has not grown, or not for long."""
     feature = past.about.feature
     if feature.feature.endswith(NO_LEVELS) or direction(feature) < 0.0 or not math.isfinite(past.now.value):
         return None
@@ -188,10 +189,10 @@ def grown(past: Lookback) -> Beginning | None:
 
 
 def _looks(past: Lookback) -> tuple[list[Point], bool]:
-    """Values from the moment back to where it fell so much that it cannot have grown since before, or its row began.
+    """Return values from the moment back to a fall too large for steady growth across it, or to the row's first frame.
 
     Returns:
-        Oldest first; and whether they reach back to the oldest frame.
+        The values, oldest first; and whether they reach back to the oldest frame.
 
     """
     points, lowest = [past.now], past.now.value
@@ -213,12 +214,12 @@ def _looks(past: Lookback) -> tuple[list[Point], bool]:
 
 
 def _below(point: Point, first: Point, last: Point) -> float:
-    """How far a point is below the straight line between two others."""
+    """Return how far a point is below the straight line between two others."""
     return first.value + (last.value - first.value) * (point.ts - first.ts) / (last.ts - first.ts) - point.value
 
 
 def _knee(points: Sequence[Point]) -> int | None:
-    """Where they begin to rise, None where they have done so all the time."""
+    """Return the index at which the points begin to rise; None if they rise from the first on, or do not rise."""
     first, last = points[0], points[-1]
     rise = last.value - first.value
     deepest = max(range(len(points)), key=lambda number: _below(points[number], first, last)) if rise > 0.0 else 0
@@ -226,7 +227,7 @@ def _knee(points: Sequence[Point]) -> int | None:
 
 
 def _corner(past: Lookback, before: Point, start: Point, after: Point) -> Point:
-    """The point between two others that is furthest below the line between them, found closely by further looks."""
+    """Return the point between two others that is furthest below the line between them, by further probes."""
     low, high = before, after
     for _ in range(_ROUNDS):
         step_s = (high.ts - low.ts) / (_BETWEEN + 1)
@@ -240,12 +241,14 @@ def _corner(past: Lookback, before: Point, start: Point, after: Point) -> Point:
 
 
 def _is_steady(past: Lookback, start: Point, points: Sequence[Point]) -> bool:
-    """Whether a value has grown in each part of the time, all but one of which were seen, and fallen little meanwhile.
+    """Return whether a value has grown in each part of the time and fallen little meanwhile.
+
+    At most one of the times between the parts may lack a value.
 
     Args:
         past: the cell.
-        start: when it began to grow.
-        points: some from there until now.
+        start: the point at which it began to grow.
+        points: known points from there until now.
 
     """
     rise, lasted_s = past.now.value - start.value, past.now.ts - start.ts

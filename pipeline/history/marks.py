@@ -1,6 +1,6 @@
 """The marks on a bus: those that the worker has answered, and those that wait for it.
 
-Whoever asks again and again, as a page does, reads only what has come since: of a cluster a day of answers is seconds.
+Repeated queries, as of a page, read only new records: a day of a cluster's answers takes seconds to read.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 MOST_MARKS: Final = 10_000
-"""The newest, of all hosts."""
+"""The most marks of all hosts in memory, the newest ones."""
 
-_PEEKED: Final = 64  # bytes of an output that have its kind, which is its first field
+_PEEKED: Final = 64  # bytes of an output that contain its kind, its first field
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class Marked:
     """A mark on the bus.
 
     Attributes:
-        id: names it for as long as it is there.
-        host: which was slow.
-        ts: when, seconds since the Unix epoch.
-        note: what the person or program said.
-        frame_ts: the time of the frame that the worker judged for it; its own time where that is not known yet, or
-            where the mark is about a moment before that frame.
+        id: its id; see `mark_id`.
+        host: the slow host.
+        ts: the marked moment, seconds since the Unix epoch.
+        note: the comment of the person or program.
+        frame_ts: the time of the frame that the worker judged for it. The time of the mark if that is earlier, or if
+            there is no such frame yet.
 
     """
 
@@ -53,9 +53,9 @@ class Marks:
     """The marks of all hosts. Safe to use from several threads.
 
     Parameters:
-        bus: where they are.
-        topics: their names.
-        wired: the operator that answers them.
+        bus: the bus.
+        topics: the names of its topics.
+        wired: the operator that answers the marks.
 
     """
 
@@ -69,7 +69,7 @@ class Marks:
         self._read: dict[Partition, int] = {}
 
     def of(self, host: str | None = None) -> list[Marked]:
-        """Those of a host, or of all, newest first."""
+        """Return the marks of a host, or of all hosts, newest first."""
         with self._lock:
             self._known |= {each.id: each for each in self._waiting() if each.id not in self._known}
             self._known |= {each.id: each for each in self._answered()}
@@ -80,18 +80,18 @@ class Marks:
         return sorted(wanted, key=lambda each: (-each.ts, each.id))
 
     def _answered(self) -> Iterator[Marked]:
-        """Those that the worker has processed, from what came of them."""
+        """Yield the marks that the worker has processed, from its outputs."""
         for partition, start, end in self._news(self._answers):
             for record in Reader(self._bus, partition).stored(start, end):
                 if RankingOutput.kind.encode() in record.value[:_PEEKED]:
                     output = read_output(record.value, partition.topic)
                     if isinstance(output, RankingOutput):
-                        # In this order: the ranking's time is NaN where no frame was near the mark.
+                        # In this order: the ranking's time is NaN if no frame was near the mark.
                         frame_ts = min(output.ts, output.ranking.ts)
                         yield _marked(output.host, output.ts, output.mark, frame_ts)
 
     def _waiting(self) -> Iterator[Marked]:
-        """The others, from the input."""
+        """Yield the other marks, from the input."""
         for partition, start, end in self._news(self._input):
             waiting = max(start, self._bus.committed(self._group, partition))
             for _, record in Reader(self._bus, partition).forwards(waiting, end):
@@ -99,7 +99,7 @@ class Marks:
                     yield _marked(record.host, record.ts, record.note, record.ts)
 
     def _news(self, topic: str) -> Iterator[tuple[Partition, int, int]]:
-        """What was not read yet of each partition of a topic; it counts as read once the next one is asked for."""
+        """Yield the unread offsets of each partition of a topic. They count as read when the next are requested."""
         for partition in self._bus.partitions(topic):
             oldest, end = self._bus.bounds(partition)
             yield partition, max(oldest, self._read.get(partition, 0)), end
@@ -107,7 +107,7 @@ class Marks:
 
 
 def mark_id(host: str, ts: float, note: str) -> str:
-    """What names a mark: it follows from the mark alone."""
+    """Return the id of a mark, which depends on the mark alone."""
     return f"{zlib.crc32(f'{host} {ts!r} {note}'.encode()):08x}"
 
 

@@ -1,4 +1,4 @@
-"""A past state, out of the newest snapshot before a moment and the records after it."""
+"""A past state, from the newest snapshot before a moment and the records after it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ UNLEARNED_S: Final = 4 * 3600.0
 """Without a near snapshot, as in the first minutes, the task learns this much before the moment, in seconds."""
 
 LATELY: Final = 500
-"""The number of the newest records of a partition. Each key that is alive is among them."""
+"""The number of newest records of a partition that contain each active key."""
 
 
 def rebuild(task: StageTask, reader: Reader, stop: int) -> int:
     """Bring a task without any state to that of the reader's key before the offset `stop`.
 
     Returns:
-        The offset from which on it has learned; 0 if that is all there ever was, or was in a snapshot.
+        The offset from which on it has learned; 0 if it has learned all records, or continues a snapshot.
 
     """
     bus, partition, key = reader.bus, reader.partition, reader.key
@@ -40,9 +40,9 @@ def rebuild(task: StageTask, reader: Reader, stop: int) -> int:
 
 
 def known_keys(bus: Bus, topic: str) -> Sequence[str]:
-    """Return the keys that something is recorded of, sorted.
+    """Return the recorded keys, sorted.
 
-    Of a bus that would have to be read from its beginning: those in the newest records.
+    If the bus would have to be read from its beginning: those in the newest records.
     """
     if bus.knows_keys:
         return sorted(bus.keys(topic))

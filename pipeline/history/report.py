@@ -1,6 +1,6 @@
-"""An answer as a person reads it in a terminal: lines of text, for any width, with and without Unicode.
+"""Answers as lines of text for a terminal of any width, with and without Unicode.
 
-What came from outside (names, command lines, notes) is escaped, and never read as markup.
+Text from outside (names, command lines, notes) is escaped, and never read as markup.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Frame
 
 NARROW: Final = 72
-"""Columns: in a narrower terminal what is usual has a line of its own."""
+"""Columns: in a narrower terminal the baselines have lines of their own."""
 
 HOST_SUMMARY: Final = (
     ("load_1m", "load"),
@@ -42,7 +42,7 @@ HOST_SUMMARY: Final = (
     ("pressure_memory_some_ratio", "for memory"),
     ("memory_available_bytes", "memory available"),
 )
-"""What is told of a host in any case: feature and label."""
+"""The features of a host that are always shown, with their labels."""
 
 
 LOOK_CLOSER: Final = (
@@ -58,24 +58,24 @@ LOOK_CLOSER: Final = (
     ("sockets", "what it has open: `ls -l /proc/{pid}/fd`"),
     ("children", "its children: `ps --ppid {pid}`"),
 )
-"""By how a process's worst feature begins: how to look closer on that machine."""
+"""How to investigate further on that machine, by the prefix of a process's worst feature."""
 
 NEW_S: Final = 600.0
-"""A row that is known for less than this is told to be new."""
+"""A row that is younger than this, in seconds, is reported as new."""
 
-_PART: Final = 48  # columns of each of the two parts of a plot at most
+_PART: Final = 48  # the most columns of each of the two parts of a plot
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a terminal can show: columns, and whether it writes more than ASCII."""
+    """The capabilities of a terminal: its columns, and whether it shows more than ASCII."""
 
     width: int
     unicode: bool = True
 
 
 def findings(answer: Answer, *, scored: bool = False) -> Iterator[Text]:
-    """What was found among the processes and of the host, since when, and how far it is to be believed.
+    """Yield the findings among the processes and of the host, with their onset and how reliable they are.
 
     `scored` is as in `story`.
     """
@@ -88,7 +88,7 @@ def findings(answer: Answer, *, scored: bool = False) -> Iterator[Text]:
 
 
 def told(answer: Answer, *, scored: bool = False, since: str = "") -> list[str]:
-    """What was found, in plain words; see `story`."""
+    """Return the findings in plain words; see `story`."""
     lines = story(answer.verdict, answer.ranking, answer.commands, answer.frame.scope, scored=scored, since=since)
     lines = [*lines, *answer.notices] if answer.begins else [*answer.notices, *lines]
     if answer.short_lived:
@@ -97,15 +97,15 @@ def told(answer: Answer, *, scored: bool = False, since: str = "") -> list[str]:
 
 
 def ranked(ranking: Ranking, commands: Mapping[str, str], page: Page, verdict: Verdict | None = None) -> Iterator[Text]:
-    """Each row with its score, name, pid and command, and below it its features.
+    """Yield each row with its score, name, pid and command, and its features below.
 
-    Those that only wait come after the others, laggard's own last.
+    Rows that only wait come after the others, and laggard's own rows last.
 
     Args:
-        ranking: worst row first.
-        commands: by row id, the command line.
-        page: where it is shown.
-        verdict: of the same frame, where more is known of it than the ranking.
+        ranking: the ranking, worst row first.
+        commands: the command lines by row id.
+        page: the terminal.
+        verdict: the verdict on the same frame, if it is based on more than the ranking.
 
     """
     victims = {each.row.row for each in (verdict or judge(ranking)).victims}
@@ -140,7 +140,7 @@ def ranked(ranking: Ranking, commands: Mapping[str, str], page: Page, verdict: V
 
 
 def plotted(series: Series, name: str, page: Page) -> Iterator[Text]:
-    """The time series in one line, thinned at first and then every tick, and the moment marked below it."""
+    """Yield the time series on one line, thinned at first and then every tick, with the moment marked below."""
     values = [value for _, value in series.points if math.isfinite(value)]
     if not values:
         return
@@ -172,13 +172,13 @@ def plotted(series: Series, name: str, page: Page) -> Iterator[Text]:
 
 
 def host_summary(host: str, frame: Frame) -> Text:
-    """The host's own counters in a line."""
+    """Return the host's own counters on one line."""
     shown = [f"{label} {readable(feature, value)}" for label, feature, value in host_figures(frame)]
     return Text(f"{printable(host)}: {', '.join(shown)}" if shown else "", "dim")
 
 
 def host_figures(frame: Frame) -> Iterator[tuple[str, str, float]]:
-    """What is told of a host in any case, as far as its counters have it: label, feature, value."""
+    """Yield the features of `HOST_SUMMARY` that the frame has: label, feature, value."""
     for feature, label in HOST_SUMMARY:
         value = value_of(frame, frame.layout.rows[0], feature)
         if not math.isnan(value):
@@ -186,7 +186,7 @@ def host_figures(frame: Frame) -> Iterator[tuple[str, str, float]]:
 
 
 def look_closer(verdict: Verdict, about: Subject) -> str:
-    """How to look closer on its machine at what an answer is about; empty where nobody knows."""
+    """Return how to investigate the subject of an answer on its machine; empty if unknown."""
     if about.scope == "host":
         return next((each.closer for each in verdict.causes if each.feature is about.feature), "")
     pid = pid_of(about.row)
@@ -196,17 +196,17 @@ def look_closer(verdict: Verdict, about: Subject) -> str:
 
 
 def unusual(ranking: Ranking) -> bool:
-    """Whether anything in it is beyond the false-alarm budget."""
+    """Return whether any row is beyond the false-alarm budget."""
     return bool(ranking.rows) and ranking.rows[0].score > 1.0
 
 
 def clock(ts: float) -> str:
-    """The time of day where this program runs."""
+    """Return the time of day in the time zone of this program."""
     return time.strftime("%H:%M:%S", time.localtime(ts))
 
 
 def moment(ts: float) -> str:
-    """Date and time where this program runs."""
+    """Return the date and time in the time zone of this program."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ts))
 
 
@@ -222,11 +222,11 @@ def _heading(row: RowScore, command: str, page: Page) -> Text:
 
 
 def since(answer: Answer, *, clocked: bool = True) -> str:
-    """Since when it has been so; empty where nobody knows, or it has just begun.
+    """Return the onset as text; empty if it is unknown, or has just passed.
 
     Args:
-        answer: what was found.
-        clocked: whether the time of day is told, which is that of where this program runs; else only for how long.
+        answer: the answer.
+        clocked: whether to include the time of day in the time zone of this program; otherwise only the duration.
 
     """
     until, about, growth = answer.frame.ts, answer.begins, answer.grown
@@ -246,7 +246,7 @@ def since(answer: Answer, *, clocked: bool = True) -> str:
 
 
 def belief(answer: Answer) -> str:
-    """How far an answer is to be believed, in plain words."""
+    """Return how reliable an answer is, in plain words."""
     ranking, worst = answer.ranking, answer.verdict.culprits[0] if answer.verdict.culprits else answer.verdict.taker
     learned = readable_duration(ranking.age_s)
     age = (
@@ -254,14 +254,14 @@ def belief(answer: Answer) -> str:
         if ranking.young
         else f"The model has learned for {learned}."
     )
-    # A row that is compared with others has been told to be new.
+    # A row that is compared with others is already reported as new.
     if worst is not None and worst.basis == "itself" and worst.age_s < min(NEW_S, ranking.age_s / 2):
         age += f" `{printable(worst.name)}` was first seen {readable_duration(worst.age_s)} before."
     return age
 
 
 def score_digits(score: float) -> str:
-    """A score as a person compares it."""
+    """Return a score with the digits that matter to a reader."""
     if math.isnan(score):
         return NOT_THERE
     return f"{score:,.0f}" if score >= 100.0 else f"{score:.1f}" if score >= 10.0 else f"{score:.2f}"

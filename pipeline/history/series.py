@@ -1,4 +1,4 @@
-"""Time series out of the history on a bus, without reading all of it."""
+"""Time series from the history on a bus, without reading all of it."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Received
 
 CONTEXT_S: Final = 4 * 3600.0
-"""How far back a time series reaches (S0's context), if not further ..."""
+"""How far back a time series reaches at least, in seconds (S0's context) ..."""
 
 CONTEXT_POINTS: Final = 48
-"""... with so many points ..."""
+"""... with this number of points ..."""
 
 DENSE_TICKS: Final = 36
 """... and every tick just before the moment ..."""
 
 AFTER_TICKS: Final = 12
-"""... and just after it, where there are some."""
+"""... and just after it, if there are any."""
 
 LONGEST_S: Final = 3600.0
-"""So far back each tick is looked at for the beginning of what is unusual."""
+"""How far back each tick is searched for an onset, in seconds."""
 
 LULL_S: Final = 5.0
 LULL_TICKS: Final = 3.0
-"""What is usual for no longer than this does not end what is unusual."""
+"""A return to the baseline for at most the longer of these two does not end a deviation."""
 
 SIGMAS: Final = 3.0
-"""So many standard deviations above its usual a value begins to be unusual."""
+"""A deviation begins this many standard deviations from the baseline."""
 
 _FIRST_STEP: Final = 8  # records: the frames of a tick or two
 _LONGEST_STEP: Final = 512
@@ -47,12 +47,12 @@ class Series:
     """One feature of one row over time.
 
     Attributes:
-        row: its id.
-        feature: its name.
-        moment: the time asked about, seconds since the Unix epoch.
+        row: the id of the row.
+        feature: the name of the feature.
+        moment: the time of the query, seconds since the Unix epoch.
         tick_s: the time between two ticks.
-        dense_from: before it the points are thinned, from there on every tick is there.
-        points: (ts, value), oldest first; ticks at which the row was not there are left out.
+        dense_from: the time from which on every tick is there; earlier points are thinned.
+        points: (ts, value), oldest first, without ticks at which the row was missing.
 
     """
 
@@ -68,9 +68,9 @@ class Reader:
     """The records of a partition, or of one key in it, read forwards and backwards in small steps.
 
     Parameters:
-        bus: where they are.
-        partition: where on it.
-        key: whose records; None for all.
+        bus: the bus.
+        partition: the partition.
+        key: the key; None for all.
 
     """
 
@@ -81,7 +81,7 @@ class Reader:
         self._decoder = Decoder()
 
     def stored(self, start: int, stop: int) -> Iterator[Incoming]:
-        """Records as stored; one that is damaged is passed over."""
+        """Yield records as stored; damaged ones are skipped."""
         while True:
             try:
                 yield from self.bus.read(self.partition, start, stop, self.key)
@@ -91,13 +91,13 @@ class Reader:
                 return
 
     def newest(self, most: int, stop: int | None = None) -> Iterator[Incoming]:
-        """At most this number of records before `stop`, by default the end: the newest, oldest first."""
+        """Return the newest records before `stop` (default: the end), at most this number, oldest first."""
         oldest, end = self.bus.bounds(self.partition)
         stop = end if stop is None else stop
         return self.stored(max(oldest, stop - most), stop)
 
     def forwards(self, start: int, stop: int) -> Iterator[tuple[int, Received]]:
-        """Offsets and records from `start` on; what is no record is passed over."""
+        """Yield offsets and records from `start` to `stop` (exclusive); unreadable records are skipped."""
         step = _FIRST_STEP
         while start < stop:
             yield from self._decoded(self.stored(start, min(start + step, stop)))
@@ -105,12 +105,12 @@ class Reader:
             step = min(4 * step, _LONGEST_STEP)
 
     def backwards(self, stop: int) -> Iterator[tuple[int, Received]]:
-        """Offsets and records before `stop`, newest first."""
+        """Yield offsets and records before `stop`, newest first."""
         oldest = self.bus.bounds(self.partition)[0]
         step = _FIRST_STEP
         while stop > oldest:
             start = max(stop - step, oldest)
-            # Each is decoded when it is asked for: who wants the newest pays for one.
+            # Decoded one by one: a caller that wants the newest record pays for one.
             yield from self._decoded(reversed(list(self.stored(start, stop))))
             stop = start
             step = min(4 * step, _LONGEST_STEP)
@@ -130,32 +130,32 @@ def direction(feature: FeatureScore) -> float:
 
 
 def least_unusual(feature: FeatureScore) -> float:
-    """Return the value, times `direction`, from which on a feature that is unusual has begun to be."""
+    """Return the value, times `direction`, at which the deviation of a feature begins."""
     sign = direction(feature)
     value = sign * feature.judged
     usual = sign * feature.mean if math.isfinite(feature.mean) else 0.0
     spread = feature.standard_deviation if math.isfinite(feature.standard_deviation) else 0.0
-    # In what grows slowly the beginning is just above the usual; where nothing ever varied that says too little.
+    # Slow growth begins just above the baseline, but a baseline that never varied has no deviation to measure it by.
     return min(usual + max(SIGMAS * spread, 0.1 * (value - usual)), value)
 
 
 def longest_lull_s(tick_s: float) -> float:
-    """What is usual for no longer than this, in seconds, does not end what is unusual."""
+    """Return the longest return to the baseline, in seconds, that does not end a deviation."""
     return max(LULL_S, LULL_TICKS * tick_s)
 
 
 def began(points: Iterable[tuple[float, float]], feature: FeatureScore, tick_s: float) -> float:
-    """Since when a value has been far from its usual: the time of the first of the points that are.
+    """Return the onset of a deviation: the time of the first of the points that deviate.
 
-    Single points that are not are passed over, for up to `LULL_S` and `LULL_TICKS`.
+    Points in between that do not deviate are skipped; see `longest_lull_s`.
 
     Args:
-        points: (ts, value), newest first; read no further than is needed.
-        feature: what is unusual about the newest of them.
-        tick_s: the time between two.
+        points: (ts, value), newest first; read no further than necessary.
+        feature: the deviating feature of the newest point.
+        tick_s: the time between two points.
 
     Returns:
-        Seconds since the Unix epoch; NaN where no point is far from the usual.
+        Seconds since the Unix epoch; NaN if no point deviates.
 
     """
     sign, least, lull_s = direction(feature), least_unusual(feature), longest_lull_s(tick_s)
@@ -172,16 +172,16 @@ def began(points: Iterable[tuple[float, float]], feature: FeatureScore, tick_s: 
 def read_series(
     reader: Reader, scope: str, row: str, feature: str, *, moment: float, tick_s: float, since: float = math.inf
 ) -> Series:
-    """The time series of a feature of a row round a moment.
+    """Return the time series of a feature of a row around a moment.
 
     Args:
-        reader: of the host.
-        scope: what the rows are.
-        row: its id.
-        feature: its name.
+        reader: the reader of the host.
+        scope: the scope of the frames.
+        row: the id of the row.
+        feature: the name of the feature.
         moment: seconds since the Unix epoch.
         tick_s: the time between two frames, above 0.
-        since: from when on it is to be there, seconds since the Unix epoch, if that is earlier than it reaches anyway.
+        since: an earlier start of the series than `CONTEXT_S` gives, seconds since the Unix epoch.
 
     """
     oldest, end = reader.bus.bounds(reader.partition)
@@ -203,7 +203,7 @@ def read_series(
     step = (dense_from - start) / CONTEXT_POINTS
     wanted = start
     while step > 0.0 and wanted < dense_from:
-        # The step may be shorter than a tick: then go on behind the frame that was found.
+        # A step may be shorter than a tick: continue after the last frame.
         frame = next(take(reader.bus.offset_at(reader.partition, wanted), dense_from), None)
         wanted = max(wanted + step, math.nextafter(frame.ts, math.inf)) if frame else dense_from
     for _ in take(reader.bus.offset_at(reader.partition, dense_from), moment + (AFTER_TICKS + 0.5) * tick_s):
@@ -212,7 +212,7 @@ def read_series(
 
 
 def value_of(frame: Frame, row: str, feature: str) -> float:
-    """A cell of a frame, NaN where it is not there."""
+    """Return a cell of a frame; NaN if the frame does not have it."""
     try:
         return float(frame.values[frame.layout.rows.index(row), frame.layout.features.index(feature)])
     except ValueError:

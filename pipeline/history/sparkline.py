@@ -1,4 +1,4 @@
-"""A time series in one line of characters."""
+"""Time series on one line of characters."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 ASCII: Final = "_.-~=*#@"
-"""For terminals that do not write Unicode."""
+"""For terminals without Unicode."""
 
 GAP: Final = " "
 
 
 def sparkline(columns: Sequence[float], low: float, high: float, glyphs: str = BLOCKS) -> str:
-    """One character per column, from `low` to `high`; NaN is a gap, and a series without any spread lies flat."""
+    """Return one character per column, from `low` to `high`; NaN is a gap, and a constant series is flat."""
     span = high - low
     return "".join(_glyph(value, low, span, glyphs) for value in columns)
 
@@ -24,17 +24,17 @@ def sparkline(columns: Sequence[float], low: float, high: float, glyphs: str = B
 def columns(
     points: Iterable[tuple[float, float]], start: float, end: float, width: int, *, hold: bool = False
 ) -> list[float]:
-    """The largest value in each of `width` equal parts of the time from `start` up to and with `end`.
+    """Return the largest value in each of `width` equal parts of the time from `start` to `end` (inclusive).
 
     Args:
-        points: (ts, value) in any order; what lies outside and what is not finite is left out.
+        points: (ts, value) in any order; points outside and values that are not finite are left out.
         start: seconds, as `ts`.
-        end: later than `start`.
-        width: number of columns.
-        hold: whether a column without a point goes on with the one before it, once: for points at uneven distances.
+        end: seconds, later than `start`.
+        width: the number of columns.
+        hold: whether a column without a point repeats the one before it, once: for points at uneven distances.
 
     Returns:
-        One value per column, NaN where there is no point.
+        One value per column, NaN without a point.
 
     """
     result = [math.nan] * width

@@ -1,4 +1,4 @@
-"""The subject of an answer: the row and the feature that it is about."""
+"""The subject of an answer: its row and its feature."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Subject(NamedTuple):
-    """What an answer is about: a row of the frames of a scope, its name, and the feature that tells most."""
+    """The subject of an answer: a row of the frames of a scope, its name, and its main feature."""
 
     scope: str
     row: str

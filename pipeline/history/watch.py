@@ -1,4 +1,4 @@
-"""What is slow right now, tick by tick: follows the input on a bus without being a member of any group."""
+"""Current answers, tick by tick, from the input on a bus without membership in any group."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from laggard.pipeline.history.why import History
 
 KEPT_TICKS: Final = 48
-"""So many frames are kept for time series."""
+"""The number of frames in memory of each scope, for time series."""
 
-_MOST_BEHIND: Final = 5000  # records: beyond that a snapshot is nearer than what is left to be read
+_MOST_BEHIND: Final = 5000  # records: beyond, a snapshot is closer to the end than the task
 
 
 class Watch:
-    """Follows one host.
+    """A task that follows one host.
 
     Parameters:
-        history: where it is recorded.
-        host: which one.
+        history: the history of the host.
+        host: the host.
 
     """
 
@@ -55,7 +55,7 @@ class Watch:
         return -math.inf if stream is None else stream.ts
 
     def advance(self) -> bool:
-        """Take what was appended since; gives whether there is a newer frame. Raises what the bus raises."""
+        """Process later records, and return whether there is a newer frame. Raises the errors of the bus."""
         before, end = self.ts, self._end()
         if end - self._task.position > _MOST_BEHIND:
             self._task = self._history.task_at(self.host, end)
@@ -76,7 +76,7 @@ class Watch:
         return {} if keyed is None else {scope: stream.frame for scope, stream in keyed.streams.items()}
 
     def answer(self, rows: int, features: int) -> Answer | None:
-        """What is unusual in the newest frame, None where there is none."""
+        """Return the answer for the newest frame; None without one."""
         found = answer(self._task, self.host, None, rows, features)
         if found is None:
             return None
@@ -89,12 +89,12 @@ class Watch:
             return found
         points = self._points(about.row, about.feature.feature, about.scope)
         first = began(reversed(points), about.feature, found.tick_s)
-        # What is older than the frames that are kept is not looked for: this is asked at each tick.
+        # An onset before the frames in memory is not searched for: this runs at each tick.
         before = bool(points) and first - points[0][0] <= longest_lull_s(found.tick_s)
         return replace(found, began=first, began_before=before)
 
     def series(self, asked: Answer, row: str, feature: str, scope: str) -> Series:
-        """The time series of a feature of a row over the last ticks."""
+        """Return the time series of a feature of a row over the last ticks."""
         points = self._points(row, feature, scope)
         first = points[0][0] if points else asked.frame.ts
         there = tuple(point for point in points if not math.isnan(point[1]))

@@ -1,7 +1,7 @@
-"""What was slow at a moment, and what is to blame: asked of the history that is on a bus.
+"""Answers from the history on a bus: what was slow at a moment, and the culprits.
 
 The state before the moment comes from the nearest snapshot and from the input after it, by the same `Task` that the
-runner drives: nothing that came after the moment has a part in the answer.
+runner drives. Later records have no part in the answer, except for the next frame if none before the moment is near.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 BEFORE: Final = 1.25
-"""A time series is this much longer than what is wrong has lasted, at least."""
+"""A time series is at least this many times as long as the deviation has lasted."""
 
 
 class NothingRecordedError(Exception):
-    """There is no host at all."""
+    """No host is recorded."""
 
 
 class UnknownHostError(Exception):
-    """Of this host nothing is recorded; `hosts` are those that something is recorded of."""
+    """Nothing is recorded of this host; `hosts` are the recorded ones."""
 
     def __init__(self, host: str, hosts: Sequence[str]) -> None:
         super().__init__(f"nothing is recorded of host {host!r}")
@@ -51,7 +51,7 @@ class UnknownHostError(Exception):
 
 
 class OutsideError(Exception):
-    """The moment is before, behind or in a gap of the history of a host, which reaches from `first` to `last`."""
+    """The moment is before, after or in a gap of the history of a host, which reaches from `first` to `last`."""
 
     def __init__(self, host: str, ts: float, first: float, last: float) -> None:
         super().__init__(f"no frame of {host!r} near {ts}; its history reaches from {first} to {last}")
@@ -65,8 +65,9 @@ class Learned(NamedTuple):
     """A task that has learned from a host's history.
 
     Attributes:
-        task: has taken all records of the host before its position.
-        since: from when on, where what was before is in no snapshot that is left; else NaN.
+        task: the task, which is at the state of the host before its position.
+        since: the time of the first record that it learned, if older ones are in no snapshot that is left; otherwise
+            NaN.
 
     """
 
@@ -75,11 +76,11 @@ class Learned(NamedTuple):
 
 
 class History:
-    """The frames and marks on a bus, and what an operator makes of them.
+    """The frames and marks on a bus, and an operator's results on them.
 
     Parameters:
-        bus: where they are.
-        topics: their names.
+        bus: the bus.
+        topics: the names of its topics.
         wired: the operator.
 
     """
@@ -91,11 +92,11 @@ class History:
         self._marks = Marks(bus, topics, wired)
 
     def choose_host(self, wanted: str | None, default: str) -> str:
-        """The host that is asked about: the one wanted, else the default one, else the only one.
+        """Return the wanted host; if none is wanted, the default one or the only one.
 
         Raises:
-            NothingRecordedError: there is none.
-            UnknownHostError: nothing is recorded of that one.
+            NothingRecordedError: no host is recorded.
+            UnknownHostError: nothing is recorded of this host.
 
         """
         host = default if wanted is None else wanted
@@ -109,16 +110,16 @@ class History:
         raise UnknownHostError(host, hosts)
 
     def knows(self, host: str) -> bool:
-        """Whether something is recorded of a host; see `hosts`."""
+        """Return whether a host is recorded; see `hosts`."""
         if self._bus.knows_keys:
             return host in self._bus.keys(self._topic)
         partition = self._partition(host)
         return host in self._lately(partition) or host in self._saved(partition)
 
     def hosts(self) -> Sequence[str]:
-        """The hosts that something is recorded of, sorted.
+        """Return the recorded hosts, sorted.
 
-        Of a bus that would have to be read from its beginning: those in the newest records, and those with a state.
+        If the bus would have to be read from its beginning: those in the newest records, and those with a snapshot.
         """
         if self._bus.knows_keys:
             return self._bus.keys(self._topic)
@@ -135,15 +136,15 @@ class History:
         return self._bus.partition_of(self._topic, host)
 
     def reader(self, host: str) -> Reader:
-        """What reads a host's records."""
+        """Return a reader of the records of a host."""
         return Reader(self._bus, self._partition(host), host)
 
     def task_at(self, host: str, stop: int) -> Task:
-        """A task that has taken all records of the host before the offset `stop`."""
+        """Return a task at the state of the host before the offset `stop`."""
         return self.learned(host, stop).task
 
     def learned(self, host: str, stop: int) -> Learned:
-        """The same, with what it could not see."""
+        """Return the same task, with the time from which on it has learned."""
         reader = self.reader(host)
         task = Task(self._wired, reader.partition, live=False)
         start = rebuild(task, reader, stop)
@@ -151,7 +152,7 @@ class History:
         return Learned(task, math.nan if first is None else first[1].ts)
 
     def go_on(self, learned: Learned, host: str, stop: int) -> None:
-        """Let a task take what the host has sent since, before the offset `stop`."""
+        """Advance a task by the later records of the host, before the offset `stop`."""
         learned.task.replay(self.reader(host).stored(learned.task.position, stop))
         learned.task.position = stop
 
@@ -165,15 +166,15 @@ class History:
         asking: int | None = None,
         learned: Learned | None = None,
     ) -> Answer:
-        """What was slow.
+        """Return what was slow at a moment.
 
         Args:
-            host: see `choose_host`.
+            host: the host; see `choose_host`.
             ts: the moment, seconds since the Unix epoch; None for the newest frame, however old that is.
-            rows: how many are ranked at most.
-            features: how many of each row at most.
-            asking: the process that asks, where it is one of the host's: it is left out.
-            learned: what has taken all before `stop_of` the moment already.
+            rows: the most rows in the ranking.
+            features: the most features of each row.
+            asking: the pid of the querying process if it runs on the host: it is left out.
+            learned: a task that is already at the state before `stop_of` the moment.
 
         Raises:
             OutsideError: there is no frame near the moment.
@@ -186,7 +187,7 @@ class History:
         stream = blamed_stream(task, host)
         window_s = max(MARK_WINDOW_S, 2.0 * stream.interval_s if stream else 0.0)
         if ts is not None and not (stream and ts - stream.ts <= window_s):
-            # S0 takes the closest frame within a window; there is none before the moment, so it may be the one behind.
+            # S0 judges the closest frame within a window. None is before the moment, so it may be the next one.
             behind = next((offset for offset, each in reader.forwards(stop, end) if self._is_blamed(each)), stop - 1)
             task.replay(reader.stored(stop, behind + 1))
         found = answer(task, host, ts, rows, features, asking=asking)
@@ -195,15 +196,15 @@ class History:
         raise self._outside(host, reader, end, ts)
 
     def stop_of(self, host: str, ts: float | None) -> int:
-        """The offset before which all is that has to do with a moment; the end for None."""
+        """Return the offset of the first frame after a moment; the end for None, or without one."""
         reader = self.reader(host)
         end = self._bus.bounds(reader.partition)[1]
         return end if ts is None else self._after(reader, ts, end)
 
     def series(self, asked: Answer, row: str, feature: str, scope: str | None = None) -> Series:
-        """The time series round the moment of a feature of a row of the frame that was judged, or of another scope.
+        """Return the time series of a feature of a row of the judged frame, or of another scope, around the moment.
 
-        Where what is wrong with it has lasted for long, it reaches back to before it began.
+        If the deviation has lasted for long, the series reaches back to before its onset.
         """
         reader, until = self.reader(asked.host), asked.frame.ts
         began_ts = asked.began if asked.grown is None else asked.grown.ts
@@ -212,7 +213,7 @@ class History:
         return read_series(reader, scope, row, feature, moment=until, tick_s=asked.tick_s, since=since)
 
     def _begun(self, asked: Answer) -> Answer:
-        """The same with since when it has been so, and whether it has grown."""
+        """Return the answer with its onset, and with its growth."""
         about = asked.begins
         if about is None:
             return asked
@@ -234,7 +235,7 @@ class History:
         return replace(asked, began=first, began_before=before, grown=growth)
 
     def _short_lived(self, asked: Answer) -> Counts:
-        """See `Answer.short_lived`."""
+        """Return the short-lived processes; see `Answer.short_lived`."""
         if not matter(asked.verdict, asked.host_ranking):
             return ()
         reader, until = self.reader(asked.host), asked.frame.ts
@@ -244,13 +245,13 @@ class History:
         return came_and_went([each for each in frames if each.scope == asked.frame.scope and each.ts <= until])
 
     def marks(self, host: str | None = None) -> list[Marked]:
-        """The marks of a host, or of all, newest first."""
+        """Return the marks of a host, or of all hosts, newest first."""
         return self._marks.of(host)
 
     def _after(self, reader: Reader, ts: float, end: int) -> int:
-        """The offset of the first frame behind a moment.
+        """Return the offset of the first frame after a moment, or `end`.
 
-        The bus knows the first record, but that may be another host's, or a mark's, whose clock is ahead.
+        The bus only finds the first record. That may be a mark or of another host, from a clock that is ahead.
         """
         start = self._bus.offset_at(reader.partition, math.nextafter(ts, math.inf))
         frames = ((offset, each) for offset, each in reader.forwards(start, end) if self._is_blamed(each))
