@@ -1,4 +1,4 @@
-"""Performance models as Prometheus reads them: what was, what they say of it, and which hosts' resources tell it."""
+"""Performance models for Prometheus: measured and predicted values, and the resources of hosts in the models."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Explained:
-    """What is known of an application.
+    """The models of an application.
 
     Attributes:
-        predictions: of the newest interval, by performance metric.
-        models: the present ones, likewise.
-        built: how many were built, by performance metric and reason.
+        predictions: the predictions for the newest interval, by performance metric.
+        models: the present models, by performance metric.
+        built: the number of models built, by performance metric and reason.
 
     """
 
@@ -40,18 +40,18 @@ class _Explained:
 class ShownModels:
     """The models of all applications. Its methods are for one thread at a time.
 
-    The applications are bounded by `MAX_STREAMS`; the one that was heard longest ago goes first.
+    The applications are bounded by `MAX_STREAMS`: the one with the oldest record is dropped first.
     """
 
     def __init__(self) -> None:
-        self._explained: OrderedDict[str, _Explained] = OrderedDict()  # the one heard last is last
+        self._explained: OrderedDict[str, _Explained] = OrderedDict()  # by their newest records, the oldest first
 
     def predicted(self, prediction: PredictionOutput) -> None:
-        """Take what a model says of an interval."""
+        """Store the prediction of a model for an interval."""
         self._of(prediction.application).predictions[prediction.performance] = prediction
 
     def modelled(self, application: str, models: Mapping[str, Model], built: Sequence[Model]) -> None:
-        """Take the present models, and count those that are new. See `Observer`."""
+        """Store the present models, and count the new ones. See `Observer`."""
         one = self._of(application)
         one.models = models
         one.built.update((each.performance, each.reason) for each in built)
@@ -68,7 +68,7 @@ class ShownModels:
             self._explained.pop(each, None)
 
     def samples(self, applications: Set[str]) -> list[Sample]:
-        """All of these applications; where two have the same labels, the first counts."""
+        """Return the samples of these applications; of those with the same labels the first counts."""
         shown = sorted(self._explained.keys() & applications)
         return [found for name in shown for found in _samples(label(name), self._explained[name])]
 
@@ -85,7 +85,7 @@ def _samples(application: str, one: _Explained) -> Iterable[Sample]:
     for performance, model in sorted(one.models.items()):
         labels = {"application": application, "performance": label(performance)}
         yield sample("performance_model_built_timestamp_seconds", labels, model.end_ts)
-        for reason in get_args(Reason):  # from the beginning on, so that the first one is an increase
+        for reason in get_args(Reason):  # 0 from the start, so that the first one is an increase
             yield sample("performance_models_built", {**labels, "reason": reason}, one.built[performance, reason])
         for position, term in enumerate(model.terms[:TOP_TERMS], 1):
             parts = metric_parts(term.metric)

@@ -1,4 +1,4 @@
-"""Every metric, declared once: what the exporter shows and `deploy/metrics.md` documents."""
+"""Every metric, declared once: for the exporter, and for `deploy/metrics.md`."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from laggard.pipeline.metrics.producers import OF_PRODUCERS
 from laggard.pipeline.metrics.tasks import OF_TASKS
 
 MAX_LABEL = 100
-"""Characters of a label's value; a longer one is cut and ends in an ellipsis."""
+"""The most characters of a label's value; a longer one is cut and ends in an ellipsis."""
 
 MAX_STREAMS = 8000
-"""Streams (operator, key, scope) and agents that are shown; others wait until one of them falls silent. A host has two
-streams of each operator, and an agent."""
+"""The most streams (operator, key, scope) and agents that are shown; others wait until one of them falls silent. A host
+has two streams of each operator, and an agent."""
 
 TOP_FEATURES = 3
-"""So many features of a row have series of their own, the worst ones."""
+"""The most features of a row with series of their own: the worst ones."""
 
 TOP_TERMS = 5
-"""So many metrics of a performance model have series, those that were chosen first."""
+"""The most metrics of a performance model with series of their own: those that were chosen first."""
 
 MAX_CLUSTERS, MAX_STATES = 64, 16
-"""So many clusters of outlying requests, and states, of a service have series; the others have one together."""
+"""The most clusters of outlying requests, and states, of a service with series of their own; the others share one."""
 
 WORST_S = 15.0
-"""The score of a service is that of the worst request of the last so many seconds, up to twice as many."""
+"""The score of a service is that of the worst request of the last one to two periods of this length, in seconds."""
 
 STALE_S = 300.0
-"""A stream is shown no longer when it has been silent for this long and for three of its ticks."""
+"""A stream is no longer shown after a silence of this time, in seconds, and of three of its ticks."""
 
 
 HOST_FEATURES = (
@@ -44,7 +44,7 @@ HOST_FEATURES = (
     "swap_used_bytes",
     *(f"pressure_{what}_{who}_ratio" for what in ("cpu", "io", "memory") for who in ("some", "full")),
 )
-"""Of a host's frame these are shown ..."""
+"""These features of a host's frame are shown ..."""
 
 HOST_DEVICES = (
     ("disk", "read_bytes_per_s"),
@@ -53,7 +53,7 @@ HOST_DEVICES = (
     ("network", "receive_bytes_per_s"),
     ("network", "transmit_bytes_per_s"),
 )
-"""... and, as KIND_END, the sum of these over all devices of a kind; of ratios the highest. Not the loopback's."""
+"""... and, as KIND_END, the sum of these over all devices of a kind except for the loopback; of ratios the highest."""
 
 _STREAM = ("host", "operator", "scope")
 _FEATURE = (*_STREAM, "row", "feature")

@@ -1,8 +1,8 @@
 """The metrics that Prometheus scrapes: a collector that fills those of `declared.py` at each scrape.
 
 Counters accumulate where the work is done and are only copied here; scores are those of the newest frame. No label is
-a process id or a row id, which come and go: rows of one name share a series. What hostile or careless names could do
-to a metrics store is bounded: a label's length, the rows of a stream, and the number of streams.
+a process id or a row id, which come and go: rows of one name share a series. Hostile or careless names cannot overload
+a metrics store: the length of a label, the rows of a stream and the number of streams are bounded.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ if TYPE_CHECKING:
 
 
 class Exporter(Collector, Observer):
-    """Collects everything that laggard has to say to Prometheus. May be called from several threads.
+    """A collector of all metrics of laggard for Prometheus. May be called from several threads.
 
-    To note a frame costs about a microsecond. It is ranked when it is scraped: most frames never are.
+    Storing a frame costs about a microsecond. A frame is ranked when it is scraped: most frames never are.
 
     Parameters:
-        telemetry: what the runner counts.
-        top_rows: how many names of rows have series of their own in each stream.
-        budgets: by operator, the false incidents that a host may have a day.
+        telemetry: the counters of the runner.
+        top_rows: the most names of rows with series of their own in each stream.
+        budgets: the budget of false incidents per host and day, by operator.
         clock: seconds on a clock that never steps.
 
     Example:
@@ -89,8 +89,8 @@ class Exporter(Collector, Observer):
         self._budgets = budgets or {}
         self._clock = clock
         self._lock = threading.Lock()
-        self._shown: OrderedDict[Stream, Shown] = OrderedDict()  # the one silent longest first
-        self._marks: OrderedDict[tuple[str, str], int] = OrderedDict()  # by host and operator; the last one heard last
+        self._shown: OrderedDict[Stream, Shown] = OrderedDict()  # by their newest frames, the oldest first
+        self._marks: OrderedDict[tuple[str, str], int] = OrderedDict()  # by host and operator, the newest mark last
         self._incidents = ShownIncidents()
         self._models = ShownModels()
         self._pools = ShownPools()
@@ -98,11 +98,11 @@ class Exporter(Collector, Observer):
         self._frames_left_out = 0
 
     def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:
-        """Show what an operator answered to this frame."""
+        """Show an operator's answer to this frame."""
         self._note(Stream(frame.keyed_by, frame.key, operator, frame.scope), frame, scores, anomalies)
 
     def predicted(self, prediction: PredictionOutput) -> None:
-        """Show what a model said of an interval."""
+        """Show a model's prediction for an interval."""
         with self._lock:
             self._models.predicted(prediction)
 
@@ -123,7 +123,7 @@ class Exporter(Collector, Observer):
             self._requests.requested(operator, request, judged, cluster, now)
 
     def received(self, frame: Frame) -> None:
-        """Show what an agent, a host or a source says about itself; others are shown when they are scored."""
+        """Show a frame of an agent, a host or a source about itself; others are shown when they are scored."""
         if not len(frame.values) or (frame.keyed_by == "host") == (frame.scope == SOURCE_SCOPE):
             return
         if frame.scope in {AGENT_SCOPE, HOST_SCOPE, TRACE_SCOPE}:
@@ -133,14 +133,14 @@ class Exporter(Collector, Observer):
             self._note(Stream(frame.keyed_by, frame.key, "", scope), frame, None, None)
 
     def marked(self, operator: str, mark: Mark) -> None:
-        """Count a mark. Every operator sees it."""
+        """Count a mark. Every operator receives it."""
         with self._lock:
             self._marks[mark.host, operator] = self._marks.pop((mark.host, operator), 0) + 1
             if len(self._marks) > MAX_STREAMS:
                 self._marks.popitem(last=False)
 
     def lost(self, operator: str, keys: Iterable[str]) -> None:
-        """Show no more of these keys: another worker does, or this one when it has recovered them."""
+        """Stop showing these keys: another worker has them, or this one must recover them."""
         keys = set(keys)
         with self._lock:
             for stream in [
@@ -155,7 +155,7 @@ class Exporter(Collector, Observer):
             self._requests.lost(operator, keys)
 
     def joined(self, keyed_by: KeyedBy, key: str, incidents: Sequence[Incident], opened: int) -> None:
-        """Show the incidents of a key that are open."""
+        """Show the open incidents of a key."""
         with self._lock:
             self._incidents.joined(keyed_by, key, incidents, opened)
 
@@ -165,7 +165,7 @@ class Exporter(Collector, Observer):
             self._incidents.dismissed(keyed_by, key)
 
     def parted(self, keys: Iterable[str]) -> None:
-        """Show no more incidents of these keys."""
+        """Stop showing the incidents of these keys."""
         with self._lock:
             self._incidents.parted(keys)
 
@@ -182,11 +182,11 @@ class Exporter(Collector, Observer):
             self._shown[stream] = Shown(frame, scores, anomalies, now, now - before.came_s if before else 0.0)
 
     def describe(self) -> Iterable[Family]:
-        """The metrics without samples, so that registering does not collect."""
+        """Return the metrics without samples, so that registering does not collect."""
         return _families().values()
 
     def collect(self) -> Iterable[Family]:
-        """All metrics as they are now; those without a sample are left out."""
+        """Return all metrics as they are now, except for those without a sample."""
         now = self._clock()
         with self._lock:
             for stream in [stream for stream, one in self._shown.items() if one.stale(now)]:
@@ -211,8 +211,8 @@ class Exporter(Collector, Observer):
             "fenced": self._telemetry.fenced,
         }
         _add(families, [sample("build", build, 1), *(sample(name, {}, value) for name, value in process.items())])
-        # Names that differ only in what a label cannot hold would give one series twice, and Prometheus would refuse
-        # the whole page: the first one stays.
+        # Names may differ only in parts that labels lack. The first one counts: Prometheus would reject a page that has
+        # a series twice.
         seen: set[Stream] = set()
         shared: dict[tuple[str, *tuple[tuple[str, str], ...]], Sample] = {}  # by several streams of a key
 
@@ -220,7 +220,7 @@ class Exporter(Collector, Observer):
             for one in samples:
                 shared.setdefault((one.name, *one.labels.items()), one)
 
-        share(joined)  # before others say that there are none
+        share(joined)  # before the zeros of the streams
         share(explained)
         share(pools)
         share(requests)
@@ -241,7 +241,7 @@ class Exporter(Collector, Observer):
 
 
 def metrics_registry(exporter: Exporter) -> CollectorRegistry:
-    """What `/metrics` shows: the exporter's metrics, and this process's CPU, memory and files by their usual names."""
+    """Return the registry of `/metrics`: the exporter, and CPU, memory and files of this process by the usual names."""
     registry = CollectorRegistry()
     registry.register(exporter)
     ProcessCollector(registry=registry)
@@ -249,7 +249,7 @@ def metrics_registry(exporter: Exporter) -> CollectorRegistry:
 
 
 def _families() -> dict[str, Family]:
-    """By the name of their samples; by that without its ending where they are histograms."""
+    """Return the families by the name of their samples; of histograms by that name without its suffix."""
     return {metric.exposed: Family(PREFIX + metric.name, metric.help, metric.kind) for metric in METRICS}
 
 

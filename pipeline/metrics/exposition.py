@@ -1,7 +1,7 @@
-"""Metrics as the text that Prometheus reads, in its own format or as OpenMetrics.
+"""Metrics as text for Prometheus, in its own format or as OpenMetrics.
 
-The same bytes as prometheus_client's, in a third of the time: with many hosts, a scrape mostly writes the same labels,
-which are the same object wherever a row or a feature has several metrics.
+The same bytes as prometheus_client's, in a third of the time. With many hosts a scrape mostly writes the same labels,
+and all metrics of a row or a feature share one object for them.
 
 Reference: OpenMetrics 1.0.0, https://prometheus.io/docs/specs/om/open_metrics_spec/
 """
@@ -22,11 +22,11 @@ _number: Callable[[float], str] = floatToGoString
 
 
 def write_metrics(families: Iterable[Family], *, open_metrics: bool) -> bytes:
-    """The page that shows all samples of all families: names, labels, values and, as OpenMetrics, exemplars.
+    """Return the page of all samples of all families: names, labels, values and, as OpenMetrics, exemplars.
 
-    Names are taken to need no escaping, and samples to have no time of their own: so are all of laggard's.
+    Names must need no escaping, and samples must have no timestamps: laggard's are like that.
     """
-    families = list(families)  # and so all labels, which are known by their place in memory
+    families = list(families)  # keeps all labels alive, which are identified by their addresses
     lines: list[str] = []
     known: dict[int, str] = {}
     for family in families:

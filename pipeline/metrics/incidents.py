@@ -1,4 +1,4 @@
-"""Joined incidents as Prometheus reads them: those that are open, by who saw them, and how many there were."""
+"""Joined incidents for Prometheus: the open ones, by the operators that detected them, and totals."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Joined:
-    """The incidents of a key.
-
-    Those that are open, how many there were, by their operators those that closed, and those that people called false.
-    """
+    """The open incidents of a key, and the numbers of opened ones, of closed ones by operators, and of false ones."""
 
     incidents: Sequence[Incident] = ()
     opened: int = 0
@@ -39,14 +36,14 @@ class _Joined:
 class ShownIncidents:
     """The incidents of all keys. Its methods are for one thread at a time.
 
-    The keys are bounded by `MAX_STREAMS`; the one that changed longest ago goes first.
+    The keys are bounded by `MAX_STREAMS`: the one with the oldest change is dropped first.
     """
 
     def __init__(self) -> None:
-        self._joined: OrderedDict[tuple[str, str], _Joined] = OrderedDict()  # the one that changed last is last
+        self._joined: OrderedDict[tuple[str, str], _Joined] = OrderedDict()  # by their last changes, the oldest first
 
     def joined(self, keyed_by: KeyedBy, key: str, incidents: Sequence[Incident], opened: int) -> None:
-        """Take the incidents of a key; those that were open and are not any more have closed. See `Observer`."""
+        """Store the open incidents of a key; those that are no longer open have closed. See `Observer`."""
         live = [one for one in incidents if one.live]
         still = {one.id for one in live}
         before = self._of(keyed_by, key)
@@ -60,7 +57,7 @@ class ShownIncidents:
         self._of(keyed_by, key).dismissed += 1
 
     def _of(self, keyed_by: str, key: str) -> _Joined:
-        """Return what is known of a key, which changes now."""
+        """Return the incidents of a key, which now becomes the newest."""
         found = self._joined[keyed_by, key] = self._joined.pop((keyed_by, key), _Joined())
         if len(self._joined) > MAX_STREAMS:
             self._joined.popitem(last=False)
@@ -79,7 +76,7 @@ class ShownIncidents:
         return [frozenset(each.operator for each in one.evidence) for one in found]
 
     def samples(self) -> list[Sample]:
-        """All of them; where two have the same labels, the first counts."""
+        """Return all samples; of those with the same labels the first counts."""
         shown = sorted(self._joined.items(), key=itemgetter(0))
         return [one for (keyed_by, key), joined in shown for one in _samples(keyed_by, label(key), joined)]
 
@@ -93,7 +90,7 @@ def _samples(keyed_by: str, key: str, joined: _Joined) -> Iterable[Sample]:
     for operators, count in joined.closed.items():
         if count:
             yield sample("incidents_closed", {keyed_by: key, "operators": label(operators)}, count)
-    for one in sorted(joined.incidents, key=lambda one: (one.opened_ts, one.id)):  # of two that look alike the older
+    for one in sorted(joined.incidents, key=lambda one: (one.opened_ts, one.id)):  # of equal labels the older counts
         name, feature = (one.blame.name, one.blame.feature) if one.blame else ("", "")
         row = member(name) if keyed_by == "pool" else label(name)
         labels = {keyed_by: key, "scope": label(_scope(one)), "row": row, "feature": label(feature)}
@@ -101,7 +98,7 @@ def _samples(keyed_by: str, key: str, joined: _Joined) -> Iterable[Sample]:
             labels["resource"] = label(",".join(one.blame.resources) if one.blame else "")
         scores: dict[str, float] = {}
         for each in one.evidence:
-            score = math.inf if math.isnan(each.score) else each.score  # as JSON has it
+            score = math.inf if math.isnan(each.score) else each.score  # JSON has no infinity
             scores[each.operator] = max(score, scores.get(each.operator, -math.inf))
         for operator, score in sorted(scores.items()):
             yield sample("incident_score", {**labels, "operator": label(operator)}, score)
@@ -116,7 +113,7 @@ def _samples(keyed_by: str, key: str, joined: _Joined) -> Iterable[Sample]:
 
 
 def _scope(incident: Incident) -> str:
-    """What the row to blame is: the scope of who saw it; where nobody is to blame, of who saw the worst."""
+    """Return the scope of the evidence that blames the same row; without any, that of the operator of the incident."""
     said = [
         "process" if one.scope in {"host", "limit"} and one.blame and pid_of(one.blame.row) is not None else one.scope
         for one in incident.evidence

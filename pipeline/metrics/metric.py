@@ -1,4 +1,4 @@
-"""A metric as it is declared: its name, its type, its labels and its help."""
+"""The declaration of a metric: its name, its type, its labels and its help."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Metric:
     """One metric.
 
     Attributes:
-        name: without the prefix and without the suffix of its type.
-        kind: its type, as Prometheus calls it.
-        labels: their names, in order. `host` is called `application`, `pool` or `service` where the stream is keyed
-            by that.
+        name: its name without the prefix and without the suffix of its type.
+        kind: its type in Prometheus.
+        labels: the names of its labels, in order. `host` becomes `application`, `pool` or `service` if the stream is
+            keyed by that.
         help: one or two sentences.
-        feature: of the frames of agents or sources, the one that it shows; empty for what the worker knows itself.
+        feature: the feature of the frames of agents or sources that it shows; empty for the worker's own metrics.
 
     """
 

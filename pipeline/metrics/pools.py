@@ -1,4 +1,4 @@
-"""Pools as Prometheus reads them: how many members each has, and which of them behave unlike the others."""
+"""Pools for Prometheus: the number of members of each, and which of them deviate from the others."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Compared:
-    """What is known of a pool.
+    """The newest comparison of a pool.
 
     Attributes:
-        members: how many were there at the newest tick.
-        deviations: of that tick, worst first; only those that are more than the budget allows, and younger members.
-        kinds: in which members have deviated, since this process has the pool.
+        members: the number of members at the newest tick.
+        deviations: the deviations at that tick, worst first; only those beyond the budget, and younger members.
+        kinds: the kinds of deviation of its members, since this process has the pool.
 
     """
 
@@ -37,14 +37,14 @@ class _Compared:
 class ShownPools:
     """All pools. Its methods are for one thread at a time.
 
-    The pools are bounded by `MAX_STREAMS`; the one that was heard longest ago goes first.
+    The pools are bounded by `MAX_STREAMS`: the one with the oldest comparison is dropped first.
     """
 
     def __init__(self) -> None:
-        self._compared: OrderedDict[tuple[str, str], _Compared] = OrderedDict()  # the one heard last is last
+        self._compared: OrderedDict[tuple[str, str], _Compared] = OrderedDict()  # by comparison, the oldest first
 
     def compared(self, operator: str, pool: str, members: int, deviations: Sequence[Deviation]) -> None:
-        """Take what the members of a pool are to each other. See `Observer`."""
+        """Store a comparison of the members of a pool. See `Observer`."""
         before = self._compared.pop((operator, pool), None)
         told = [one for one in deviations if one.score > 1.0 or one.kind == "younger"]
         kinds = (before.kinds if before else set()) | {one.kind for one in told}
@@ -53,16 +53,16 @@ class ShownPools:
             self._compared.popitem(last=False)
 
     def lost(self, operator: str, pools: Iterable[str]) -> None:
-        """Forget these pools, as far as they are the operator's."""
+        """Forget these pools of the operator."""
         for pool in pools:
             self._compared.pop((operator, pool), None)
 
     def samples(self, streams: Set[tuple[str, str]], top: int) -> list[Sample]:
-        """All of these pools, of each as many deviations; where two have the same labels, the first counts.
+        """Return the samples of these pools; of those with the same labels the first counts.
 
         Args:
             streams: operators and pools.
-            top: how many deviations.
+            top: the most deviations of each pool.
 
         """
         shown = sorted(self._compared.keys() & streams)

@@ -1,4 +1,4 @@
-"""Traced requests as Prometheus reads them: how long they took and in which states, which were out of line, and why."""
+"""Traced requests for Prometheus: their durations, the time in each state, and the outliers by cause."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DURATION_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 OTHERS: Final = "..."
-"""The label of the clusters, and states, that are too many to have series of their own."""
+"""The common label of the clusters, and states, beyond the most that have series of their own."""
 
 
 def _durations() -> tuple[Distribution, Distribution]:
@@ -30,16 +30,16 @@ def _durations() -> tuple[Distribution, Distribution]:
 
 @dataclass(slots=True)
 class _Served:
-    """What is known of a service. What is there twice is of normal requests and of outlying ones, in this order.
+    """The totals of a service.
 
     Attributes:
-        durations: of its requests.
-        states_s: seconds, by state.
-        clusters: outlying requests, by the name of their cluster.
-        newest: of each cluster the newest one.
-        came_s: when its newest request came.
-        worst: the highest score, of the period of `WORST_S` that the newest request is in, and of the one before.
-        period: the number of that period.
+        durations: the durations of normal requests, and of outliers.
+        states_s: seconds by state of normal requests, and of outliers.
+        clusters: the number of outliers by the name of their cluster.
+        newest: the newest outlier of each cluster.
+        came_s: the arrival of its newest request.
+        worst: the highest score of the newest period of `WORST_S`, and that of the period before.
+        period: the number of the newest period.
 
     """
 
@@ -55,14 +55,14 @@ class _Served:
 class ShownRequests:
     """The requests of all services. Its methods are for one thread at a time.
 
-    The services are bounded by `MAX_STREAMS`; the one that was heard longest ago goes first.
+    The services are bounded by `MAX_STREAMS`: the one with the oldest record is dropped first.
     """
 
     def __init__(self) -> None:
-        self._served: OrderedDict[tuple[str, str], _Served] = OrderedDict()  # the one heard last is last
+        self._served: OrderedDict[tuple[str, str], _Served] = OrderedDict()  # by their newest records, the oldest first
 
     def requested(self, operator: str, request: Request, judged: Judged, cluster: str, now: float) -> None:
-        """Take a request. See `Observer`; `now` is of the clock that never steps."""
+        """Count a request. See `Observer`; `now` is of the clock that never steps."""
         which = operator, request.service
         one = self._served.get(which)
         if one is None:
@@ -90,18 +90,18 @@ class ShownRequests:
         one.worst = max(one.worst[0], judged.score), one.worst[1]
 
     def lost(self, operator: str, services: Iterable[str]) -> None:
-        """Forget these services, as far as they are the operator's."""
+        """Forget these services of the operator."""
         for service in services:
             self._served.pop((operator, service), None)
 
     def samples(self, now: float) -> list[Sample]:
-        """All services that have not been silent for long; where two have the same labels, the first counts."""
+        """Return the samples of all services that are not silent; of those with the same labels the first counts."""
         shown = sorted(which for which, one in self._served.items() if now - one.came_s <= STALE_S)
         return [found for which in shown for found in _samples(label(which[1]), self._served[which])]
 
 
 def _bounded(name: str, names: Set[str], most: int) -> str:
-    """The name as a label; that of all others where there are too many."""
+    """Return the name as a label, or `OTHERS` if there are too many."""
     name = label(name)
     return name if name in names or len(names) < most else OTHERS
 

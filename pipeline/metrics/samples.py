@@ -1,4 +1,4 @@
-"""Samples of the metrics that `declared.py` declares, with labels that no name can spoil."""
+"""Samples of the metrics that `declared.py` declares, with labels that are safe for any name."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _EXPOSED = {metric.name: metric.exposed for metric in METRICS}
 
 
 def label(text: str) -> str:
-    """A name as a label's value: printable, in UTF-8, and not too long.
+    """Return a name as a label's value: printable, in UTF-8, and not too long.
 
-    Names come from other people's processes: they may hold control characters, halves of characters (what is left of
-    bytes that were no UTF-8), and as many characters as their author liked.
+    Names come from any process. They may have control characters, lone surrogates (from bytes that are not UTF-8), and
+    any length.
     """
     if not text.isprintable():
         text = "".join(character if character.isprintable() else "\ufffd" for character in text)
@@ -31,28 +31,28 @@ def label(text: str) -> str:
 
 
 _INSTANCE: Final = re.compile(r"\[\d+(@\d+)?\]")
-"""What tells processes of one name apart in a row's id, and so in the path of a group: a pid, and when it started."""
+"""The pid and start that distinguish processes of one name in the id of a row, and so in the path of a group."""
 
 
 def member(name: str) -> str:
-    """The name of a member of a pool, or of a group of members, as a label's value: without process ids."""
+    """Return the name of a member of a pool, or of a group of members, as a label's value: without process ids."""
     return label(_INSTANCE.sub("", name))
 
 
 def sample(metric: str, labels: dict[str, str], value: float, exemplar: Exemplar | None = None) -> Sample:
-    """A sample of a metric, by its name in `declared.py`."""
+    """Return a sample of a metric, by its name in `declared.py`."""
     return Sample(_EXPOSED[metric], labels, value, None, exemplar)
 
 
 def exemplar(name: str, example: Example | None) -> Exemplar | None:
-    """One record of those that are counted, by its key under this name; None where there is none."""
+    """Return an exemplar with the key of a counted record under this name; None without a record."""
     return Exemplar({name: label(example.key)}, example.seconds, example.ts) if example else None
 
 
 def histogram(metric: str, labels: dict[str, str], seen: Distribution, example: str = "key") -> Iterable[Sample]:
-    """All samples of a histogram, by its name in `declared.py`; what its examples' keys are is `example`."""
+    """Yield the samples of a histogram, by its name in `declared.py`; `example` is the label of its exemplars."""
     name = _EXPOSED[metric]
-    reached = list(accumulate(tuple(seen.counts)))  # a copy: another thread may go on counting
+    reached = list(accumulate(tuple(seen.counts)))  # a copy: another thread may still count
     for bound, count, one in zip((*map(repr, seen.bounds), "+Inf"), reached, seen.examples, strict=True):
         yield Sample(f"{name}_bucket", {**labels, "le": bound}, count, None, exemplar(example, one))
     yield Sample(f"{name}_sum", labels, seen.total)
@@ -60,5 +60,5 @@ def histogram(metric: str, labels: dict[str, str], seen: Distribution, example: 
 
 
 def present(labels: dict[str, str], **values: float) -> Iterable[Sample]:
-    """Samples of the values that are there."""
+    """Return samples of the values that are not NaN."""
     return [sample(name, labels, value) for name, value in values.items() if not math.isnan(value)]

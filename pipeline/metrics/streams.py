@@ -1,4 +1,4 @@
-"""Streams as Prometheus reads them: the scores of each one's newest frame, its open anomalies, and its status."""
+"""Streams for Prometheus: the scores of each one's newest frame, its open anomalies, and its status."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ MOST_OPEN: Final = 20
 
 
 class Scores(Protocol):
-    """What an operator answered to one frame."""
+    """An operator's answer to one frame."""
 
     @property
     def score(self) -> float:
-        """Of the whole frame."""
+        """The score of the whole frame."""
 
     def ranking(self, rows: int, features: int) -> Ranking:
-        """The worst rows, each with its worst features."""
+        """Return the worst rows, each with its worst features."""
 
 
 class Stream(NamedTuple):
-    """Whose newest frame is shown; the operator is empty for frames that none has scored."""
+    """A stream whose newest frame is shown; the operator is empty for frames without scores."""
 
     keyed_by: str
     key: str
@@ -54,15 +54,15 @@ class Stream(NamedTuple):
 
 @dataclass(slots=True)
 class Shown:
-    """A stream's newest frame, what the operator answered to it, when it came, and how long after the one before."""
+    """A stream's newest frame, the operator's answer to it, its arrival, and the time since the arrival before."""
 
     frame: Frame
     scores: Scores | None
     anomalies: Anomalies | None
     came_s: float
     tick_s: float
-    samples: Sequence[Sample] | None = None  # made when they are first asked for
-    young: bool = False  # known with the samples
+    samples: Sequence[Sample] | None = None  # made at the first scrape
+    young: bool = False  # set with the samples
 
     def stale(self, now: float) -> bool:
         """Return whether it has been silent for too long to be shown."""
@@ -70,7 +70,7 @@ class Shown:
 
 
 def stream_samples(stream: Stream, one: Shown, top_rows: int) -> Sequence[Sample]:
-    """Return the samples of a stream alone; its names are labels already."""
+    """Return the samples that no other stream shares; the names in `stream` are labels already."""
     labels: dict[str, str] = {stream.keyed_by: stream.key}
     frame, scores = one.frame, one.scores
     if scores is None:
@@ -86,7 +86,7 @@ def stream_samples(stream: Stream, one: Shown, top_rows: int) -> Sequence[Sample
             if metric.labels == shown and not math.isnan(values.get(metric.feature, math.nan))
         ]
     labels |= {"operator": stream.operator, "scope": stream.scope}
-    # A host may have many pools, most of whose members do what the others do.
+    # A host may have many pools, most of whose members do not deviate.
     top_features = 0 if stream.keyed_by == "pool" else TOP_FEATURES
     ranking, worst = _worst(scores, top_rows, len(frame.layout.rows), top_features)
     one.young = ranking.young
@@ -143,7 +143,7 @@ def _anomaly_samples(labels: dict[str, str], anomalies: Anomalies, scores: Score
         yield sample("notices_opened", labels, anomalies.notices.opened)
     kept, of_score = kept_by(scores), score_of(scores)
     seen: set[tuple[str, str]] = set()
-    for anomaly in live[:MOST_OPEN]:  # of two that look alike the older
+    for anomaly in live[:MOST_OPEN]:  # of two with the same labels the older one
         row = member(anomaly.name) if "pool" in labels else label(anomaly.name)
         which = row, label(anomaly.feature)
         if which in seen:
@@ -164,11 +164,11 @@ def _anomaly_samples(labels: dict[str, str], anomalies: Anomalies, scores: Score
 
 
 def shared_samples(stream: Stream, frame: Frame, budget: float | None, marks: Mapping[str, int]) -> Iterable[Sample]:
-    """Yield what several streams of one key have in common; whichever comes first may show it."""
+    """Yield the samples that several streams of one key share; the first stream shows them."""
     labels: dict[str, str] = {stream.keyed_by: stream.key}
     if budget is not None:
         yield sample("false_alarms_budget_per_day", {**labels, "operator": stream.operator}, budget)
-    if stream.operator:  # from the beginning on, so that the first one is an increase
+    if stream.operator:  # 0 from the start, so that the first one is an increase
         yield sample("incidents_open", labels, 0)
         yield sample("incidents", labels, 0)
         yield sample("incidents_dismissed", labels, 0)
@@ -185,7 +185,7 @@ def shared_samples(stream: Stream, frame: Frame, budget: float | None, marks: Ma
 
 @lru_cache(maxsize=256)
 def _host_columns(features: tuple[str, ...]) -> Sequence[tuple[str, Sequence[int], bool]]:
-    """By label: in which columns of a host's frame that is, and whether the highest is shown and not the sum."""
+    """Return each label with its columns in a host's frame, and whether it shows their highest value, not the sum."""
     columns = {feature: column for column, feature in enumerate(features) if not feature.startswith("network_lo_")}
     own = [(name, [columns[name]], False) for name in HOST_FEATURES if name in columns]
     for kind, end in HOST_DEVICES:
@@ -195,8 +195,8 @@ def _host_columns(features: tuple[str, ...]) -> Sequence[tuple[str, Sequence[int
 
 
 def _worst(scores: Scores, names: int, rows: int, features: int) -> tuple[Ranking, dict[str, RowScore]]:
-    """The worst row of each name, of the worst `names`; rows come worst first, so the first of a name is its worst."""
-    asked = min(2 * names, rows)  # enough as a rule: to rank a row costs more than to score it
+    """Return a ranking, and the worst row of each name for at most `names` names, worst first."""
+    asked = min(2 * names, rows)  # usually enough: ranking a row costs more than scoring it
     while True:
         ranking = scores.ranking(rows=asked, features=features)
         worst: dict[str, RowScore] = {}
@@ -204,7 +204,7 @@ def _worst(scores: Scores, names: int, rows: int, features: int) -> tuple[Rankin
             if len(worst) == names:
                 break
             if row.basis == "threshold" and not row.score:
-                return ranking, worst  # it is far from its limit, and so are those behind it
+                return ranking, worst  # it is far from its limit, and so are the rows after it
             if not math.isnan(row.score):
                 worst.setdefault(label(row.name), row)
         if len(worst) == names or asked == rows:
