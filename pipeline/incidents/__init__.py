@@ -1,1 +1,1 @@
-"""Incidents: what operators say of one trouble, joined over time, rows and operators."""
+"""Incidents: the anomalies of one fault, joined over time, rows and operators."""

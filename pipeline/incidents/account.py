@@ -1,4 +1,4 @@
-"""All that was told of one incident, in the order of time: what operators said, how bad it was, and who marked it."""
+"""All records of one incident in the order of time: those of its anomalies with their scores, and the marks."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 MOST_RECORDS: Final = 20_000
-"""Records of the partition that are read at most, from before the incident on."""
+"""The most records of the partition that are read, from before the incident on."""
 
 MOST_TOLD: Final = 1_000
-"""What is given at most of what was told, the oldest."""
+"""The most records of anomalies that are returned: the oldest ones."""
 
 BEFORE_S: Final = 900.0
-"""Marks are given from so long before it opened ..."""
+"""Marks are returned from this time before the incident opened, in seconds ..."""
 
 AFTER_S: Final = 900.0
-"""... to so long after it was seen last."""
+"""... to this time after it was last observed."""
 
 _KINDS: Final = {f"laggard.{kind.kind}".encode(): kind for kind in (Anomaly, Progress, Incident, RankingOutput)}
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What was told of one incident.
+    """The records of one incident.
 
     Attributes:
-        told: what operators said of its anomalies, the oldest first.
-        left_out: how many more there were.
-        newest: by anomaly, the newest of it that has a ranking.
-        marks: those of its host about then, the oldest first.
+        told: the records of its anomalies, the oldest first.
+        left_out: the number of further ones.
+        newest: the newest record with a ranking, by anomaly.
+        marks: the marks of its host around that time, the oldest first.
 
     """
 
@@ -50,12 +50,12 @@ class Account:
 
 
 def account(bus: Bus, topics: Topics, incident: Incident) -> Account:
-    """Read what was told of an incident.
+    """Read the records of an incident.
 
     Args:
-        bus: where it is.
+        bus: the bus.
         topics: the names of the topics.
-        incident: as its last record says.
+        incident: its last record.
 
     """
     partition = bus.partition_of(topics.name(ANOMALIES), incident.key)
@@ -78,10 +78,10 @@ def account(bus: Bus, topics: Topics, incident: Incident) -> Account:
 
 
 def _outputs(reader: Reader, start: int, stop: int, incident: Incident) -> Iterator[Anomaly | Progress | RankingOutput]:
-    """Of what is there, the marks, and what is about the incident's anomalies, until it has closed.
+    """Yield the marks, and the records of the incident's anomalies, until it has closed.
 
-    Times do not tell where that is: operators that catch up write what is old behind what is new. But what an incident
-    is closed by stands before its closing, which is its last record.
+    Times do not bound these records: operators that catch up write old ones after new ones. But the records that close
+    an incident come before its closing, which is its last record.
     """
     anomalies = {each.anomaly for each in incident.evidence}
     wanted, closed = [each.encode() for each in anomalies], incident.change == "closed"

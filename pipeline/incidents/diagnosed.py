@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 BEFORE_S: Final = 60.0
-"""What ended so short before a moment has still to do with it."""
+"""A diagnosis that ended within this time before a moment still concerns it, in seconds."""
 
 LONGEST_S: Final = 900.0
-"""The records of a diagnosis that has to do with a moment are looked for so long behind it."""
+"""The records of a diagnosis that concerns a moment are searched this long after it, in seconds."""
 
 INCIDENT_S: Final = 3600.0
-"""Of an incident, so much from its beginning is looked through."""
+"""The longest part of an incident that is searched, from its beginning, in seconds."""
 
 _STEP: Final = 16  # records: each of them may be large
 
@@ -33,13 +33,13 @@ _STEP: Final = 16  # records: each of them may be large
 class Recorded:
     """The diagnoses of one host.
 
-    A later record of a diagnosis has all that an earlier one has: of each only the last is given. What cannot be read
-    is passed over.
+    A later record of a diagnosis includes all earlier ones: only the last one of each is returned. Unreadable records
+    are skipped.
 
     Parameters:
-        bus: where they are.
-        topics: their names.
-        host: whose.
+        bus: the bus.
+        topics: the names of its topics.
+        host: the host.
 
     """
 
@@ -48,7 +48,7 @@ class Recorded:
         self._reader = Reader(bus, bus.partition_of(topics.name(DIAGNOSES), host), host)
 
     def newest(self) -> Iterator[Diagnosis]:
-        """All of them, that which was told last first."""
+        """Yield all of them, the one with the newest record first."""
         bus, partition = self._reader.bus, self._reader.partition
         oldest, stop = bus.bounds(partition)
         known: set[str] = set()
@@ -61,13 +61,13 @@ class Recorded:
             stop = start
 
     def around(self, begin_ts: float, end_ts: float) -> list[Diagnosis]:
-        """Those that were under way in a stretch of time, or had ended shortly before it: see `BEFORE_S`.
+        """Return those that ran during an interval, or had ended shortly before it: see `BEFORE_S`.
 
-        As they were at the end of it, or when they were told next.
+        Each is its last record until `LONGEST_S` after the interval.
 
         Args:
             begin_ts: seconds since the Unix epoch.
-            end_ts: likewise, not before it.
+            end_ts: seconds since the Unix epoch, not before `begin_ts`.
 
         """
         bus, partition = self._reader.bus, self._reader.partition
@@ -90,20 +90,19 @@ class Recorded:
 
 
 def overlaps(diagnosis: Diagnosis, begin_ts: float, end_ts: float) -> bool:
-    """Whether any phase of it was in a stretch of time."""
+    """Return whether any of its phases overlaps an interval."""
     return any(phase.begin_ts <= end_ts and phase.end_ts >= begin_ts for phase in diagnosis.phases)
 
 
 def concerning(recorded: Recorded, ts: float, began_ts: float, blamed: Sequence[str]) -> list[Diagnosis]:
-    """What has to do with a moment: of those who are blamed, since it has been so; of all others, about then.
+    """Return the diagnoses that concern a moment: of culprits since the onset, of other rows around the moment.
 
     Args:
-        recorded: of the host.
+        recorded: the diagnoses of the host.
         ts: the moment, seconds since the Unix epoch.
-        began_ts: since when it has been so; NaN where that is not known. No more than `LONGEST_S` before the moment
-            is looked at.
-        blamed: rows, the worst first. They come first, then those that were under way, that which lasted longest into
-            the moment first.
+        began_ts: the onset; NaN if unknown. The search begins at most `LONGEST_S` before the moment.
+        blamed: the rows of the culprits, the worst first. Their diagnoses come first, in this order. Of others, the one
+            that ended last comes first.
 
     """
     begin_ts = max(began_ts, ts - LONGEST_S) if began_ts <= ts else ts
@@ -113,9 +112,9 @@ def concerning(recorded: Recorded, ts: float, began_ts: float, blamed: Sequence[
 
 
 def during(bus: Bus, topics: Topics, incident: Incident) -> list[Diagnosis]:
-    """What processes were doing while an incident lasted, see `INCIDENT_S`; those who are blamed come first.
+    """Return the diagnoses during an incident (see `INCIDENT_S`), those of culprits first.
 
-    Of one of an application they are those of the host that is to blame; of a pool and of a service there are none.
+    For an application they are those of the blamed host. For a pool and a service there are none.
     """
     if (host := diagnosed_host(incident)) is None:
         return []
@@ -129,9 +128,9 @@ def during(bus: Bus, topics: Topics, incident: Incident) -> list[Diagnosis]:
 
 
 def diagnosed_host(incident: Incident) -> str | None:
-    """The host on which an incident is to be looked into; None where none is known."""
+    """Return the host on which an incident is to be diagnosed; None if unknown."""
     if incident.keyed_by == "host":
         return incident.key
     if incident.keyed_by == "application" and incident.blame is not None:
-        return incident.blame.name  # of an application's blame the row is of the host, and the name is it
+        return incident.blame.name  # the name of an application's culprit is that of the host
     return None

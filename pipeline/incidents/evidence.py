@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def leading_of(evidence: Sequence[Evidence]) -> Evidence:
-    """Return the worst evidence: of what blames a program, otherwise of what blames the host, otherwise of all.
+    """Return the worst evidence that blames a program, otherwise that blames the host, otherwise of all.
 
     Among equally bad evidence it is the newest: an older one may be calm, and ends only after it has been for a while.
     """
@@ -62,7 +62,7 @@ def names_of(seen: Evidence) -> list[str]:
 
 
 def resources_of(blame: Blame | None) -> tuple[str, ...]:
-    """Return the resources of an anomaly, otherwise the kind of its counter; nothing if the counter is unknown."""
+    """Return the resources of an anomaly, or the kind of its counter without any; nothing if the counter is unknown."""
     if blame is None or not blame.feature:
         return ()
     return blame.resources or (blame.feature.partition("_")[0],)

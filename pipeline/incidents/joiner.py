@@ -1,4 +1,4 @@
-"""Joins the anomalies of one key to incidents: those of one fault, over time, rows and operators.
+"""Incidents of one key, each joined from the anomalies of one fault, over time, rows and operators.
 
 An incident opens with its first anomaly, grows with each that belongs to it, and closes when the last of them has
 ended. It needs no clock. The streams decide, in the time of their own frames, how long a score must stay calm before
@@ -101,11 +101,11 @@ class _Open:
     names: list[str] = field(default_factory=list)
 
     def going_on(self) -> Iterator[Evidence]:
-        """The evidence of open anomalies."""
+        """Return the evidence of open anomalies."""
         return (each for each in self.told.evidence if each.anomaly in self.heard)
 
     def resources(self) -> set[str]:
-        """The resources used by the present culprits."""
+        """Return the resources used by the present culprits."""
         return {each for seen in self.going_on() if seen.scope not in _BY_NAME for each in resources_of(seen.blame)}
 
     def blames(self) -> bool:
@@ -139,7 +139,7 @@ class Joiner:
         return tuple(each.told for each in self._open)
 
     def take(self, found: Anomaly | Progress) -> list[Incident]:
-        """Learn the next record of an operator, and return the records of incidents to publish."""
+        """Process the next record of an operator, and return the records of incidents to publish."""
         told = self._end_silent(found)
         known = next((each for each in self._open if found.id in each.heard), None)
         if isinstance(found, Progress) and found.change == "ended":
@@ -149,7 +149,7 @@ class Joiner:
             return [*told, *self._end(known, found.id, found.until_ts, found.ts, **why)]
         if known is None:
             return [*told, *self._place(found)]
-        # A repeated record, as after the reset of an operator, changes nothing.
+        # A repeated anomaly, as after the reset of an operator, changes nothing.
         return [*told, *self._extend(known, found)] if isinstance(found, Progress) else told
 
     def give_up(self) -> list[Incident]:
@@ -160,7 +160,7 @@ class Joiner:
                 told += self._end(each, anomaly, heard.until_ts, each.told.ts, silent_since_ts=heard.ts)
         return told
 
-    # Anomalies that come.
+    # New and changed anomalies.
 
     def _place(self, found: Anomaly | Progress) -> list[Incident]:
         """Find the incident of a new anomaly."""
@@ -186,7 +186,7 @@ class Joiner:
         names = names_of(seen)
         opened_ts = self._after_closed(seen.opened_ts, names)
         incident = Incident(
-            # If it counted as ended and goes on, it had opened an incident.
+            # An anomaly that goes on after it counted as ended may have opened an incident of its own id before.
             id=incident_id(f"{found.id} {found.number}" if isinstance(found, Progress) else found.id),
             number=0,
             change="opened",
@@ -269,7 +269,7 @@ class Joiner:
             told.append(_tell(other, "closed", ts, merged_into=into.told.id))
         return told
 
-    # Anomalies that end.
+    # Ended anomalies.
 
     def _end(self, known: _Open, anomaly: str, until_ts: float, ts: float, **why: Any) -> list[Incident]:
         """End an anomaly for the reason `why`, and return the closing of its incident if it was the last one."""
@@ -362,7 +362,7 @@ def _with(incident: Incident, found: Anomaly | Progress, seen: Evidence, evidenc
 
 
 def _bounded(incident: Incident, heard: dict[str, _Heard]) -> Incident:
-    """Return the incident with as much evidence as a record may have; open anomalies are kept."""
+    """Return the incident with at most `MOST_EVIDENCE` anomalies, or with more if more are open."""
     left_out = []
     if (more := len(incident.evidence) - MOST_EVIDENCE) > 0:
         ended = (each for each in incident.evidence if each.anomaly not in heard)

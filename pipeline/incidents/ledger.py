@@ -1,8 +1,8 @@
-"""The incidents of a bus, read once and then followed, for who asks again and again.
+"""The incidents of a bus, read once and then followed, for repeated queries.
 
-What is kept of each is where its last record is, 650 bytes, and of the newest the record too. Of 37,000 records on the
-embedded bus, of 1,000 hosts with an incident each, the first look takes 0.8 s of CPU, as `past_incidents` does, each
-later one 0.6 ms.
+The memory of each is 650 bytes for the place of its last record, and the record itself for the newest ones. With 37,000
+records on the embedded bus, of 1,000 hosts with an incident each, the first query takes 0.8 s of CPU, as
+`past_incidents` does. Each later query takes 0.6 ms.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 
 KEPT: Final = 256
-"""Of a partition, so many of the newest incidents are kept with their records, some 5 kB each, and up to twice as many
-meanwhile: so that a list need not fetch them one by one."""
+"""The number of newest incidents of a partition whose records stay in memory, and up to twice as many meanwhile. A
+record has some 5 kB. So a list need not fetch them one by one."""
 
 
 class Entry(NamedTuple):
-    """Where the last record of an incident is.
+    """The place of the last record of an incident.
 
     Attributes:
-        told: by that record; its value is empty where it is not kept.
-        key: whose it is.
-        partition: where the record is.
-        offset: likewise.
+        told: the fields of that record; its value is empty if it is not in memory.
+        key: the key of the incident.
+        partition: the partition of the record.
+        offset: the offset of the record.
 
     """
 
@@ -49,9 +49,10 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class _Read:
-    """What was read of a partition: from where up to where, what opened before which time was not, what is there.
+    """The part of a partition that was read: its first offset, the next one, and the entries by id.
 
-    `since` is the earliest time that was asked about; `kept` counts, at least, those that are kept with their records.
+    `begins_ts` is that of `Past`, and `since` the earliest queried time. `kept` is at least the number of records in
+    memory.
     """
 
     start: int
@@ -62,7 +63,7 @@ class _Read:
     kept: int = 0
 
     def forget(self) -> None:
-        """Forget the records of all but the newest."""
+        """Forget all records except for the newest ones."""
         kept = sorted((each for each in self.last.values() if each.told.value), key=lambda each: -each.told.opened_ts)
         for each in kept[KEPT:]:
             self.last[each.told.id] = each._replace(told=each.told._replace(value=b""))
@@ -73,7 +74,7 @@ class Ledger:
     """The incidents of a bus. Safe to use from several threads.
 
     Parameters:
-        bus: where they are.
+        bus: the bus.
         topics: the names of the topics.
 
     """
@@ -85,14 +86,14 @@ class Ledger:
         self._reads: dict[Partition, _Read] = {}
 
     def since(self, since: float, key: str | None = None) -> tuple[list[Entry], float]:
-        """The live incidents that were open at a time or after it, that which opened last first.
+        """Return the live incidents that were open at a time or after it, the one that opened last first.
 
         Args:
             since: seconds since the Unix epoch.
-            key: the host, or what else they are about; None for all.
+            key: the host or other key; None for all keys.
 
         Returns:
-            Them, and what opened before which time was not read; NaN where all was. See `past_incidents`.
+            The entries, and the time from which on records were read, as in `Past`.
 
         """
         with self._lock:
@@ -108,7 +109,7 @@ class Ledger:
         return sorted(found, key=lambda each: (-each.told.opened_ts, each.told.id)), begins
 
     def known(self, identity: str) -> Entry | None:
-        """The incident with this id, if it has been read by now; with what has become of it since."""
+        """Return the up-to-date entry of the incident with this id; None if it has not been read."""
         with self._lock:
             for partition, read in self._reads.items():
                 if identity in read.last:
@@ -116,7 +117,7 @@ class Ledger:
         return None
 
     def read(self, entries: Iterable[Entry]) -> list[Incident]:
-        """Incidents as their last records say; what is not there any more is left out."""
+        """Return the last records of incidents; those that are no longer stored are left out."""
         values = (value for each in entries for value in ([each.told.value] if each.told.value else self._stored(each)))
         return [one for value in values if (one := read_incident(value, self._topic)) is not None]
 
@@ -125,7 +126,7 @@ class Ledger:
         return (record.value for record in reader.stored(entry.offset, entry.offset + 1))
 
     def _follow(self, partition: Partition, since: float) -> _Read:
-        """Read what is new of a partition, or, where not enough was read yet, all of it."""
+        """Read the new records of a partition, or start again from further back if `since` needs it."""
         oldest, end = self._bus.bounds(partition)
         read = self._reads.get(partition)
         if read is None or since < read.since or end < read.stop:

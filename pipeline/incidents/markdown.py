@@ -1,8 +1,8 @@
-"""An incident as Markdown, for a ticket or a chat: what it is, who saw it, and what was being done.
+"""An incident as Markdown, for a ticket or a chat: the finding, its evidence, and the work of processes.
 
-Names, commands and notes are whatever somebody called them. All that comes from outside stands in code, inline or
-fenced, behind fences that are longer than any run of backticks in it, with control characters escaped: there it is
-text, and nothing in it becomes a heading, a link, an image, HTML or a mention of a person (CommonMark 0.31, 4.5, 6.1).
+Names, commands and notes are not trusted. All text from outside is code, inline or fenced, with fences that are longer
+than any run of backticks in it, and with control characters escaped. So nothing in it becomes a heading, a link, an
+image, HTML or a mention of a person (CommonMark 0.31, 4.5, 6.1).
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Blame, Evidence, Incident
 
 WIDTH: Final = 100
-"""Columns of sentences, which are not wrapped by whoever shows them."""
+"""The columns of sentences, which viewers do not wrap."""
 
 MOST_DOING: Final = 3
-"""So many processes are told with what they were doing."""
+"""The most diagnoses that are included."""
 
 
 def markdown(incident: Incident, account: Account, diagnoses: Sequence[Diagnosis], link: str, now: float) -> str:
-    """All that a colleague needs to begin.
+    """Return all that a colleague needs to start.
 
     Args:
-        incident: as its last record says.
-        account: what was told of it.
-        diagnoses: what processes were doing while it lasted, those who are blamed first.
-        link: where its page is; left out where it is no URL of http or https.
-        now: seconds since the Unix epoch, for how long it has lasted if it is open.
+        incident: its last record.
+        account: its other records.
+        diagnoses: the diagnoses while it lasted, those of culprits first.
+        link: the URL of its page; left out if it is not of http or https.
+        now: seconds since the Unix epoch, for the duration of an open incident.
 
     """
     return "\n".join(_lines(incident, account, diagnoses, link, now)) + "\n"
@@ -116,21 +116,21 @@ def _rows(account: Account, evidence: Evidence) -> list[RowScore]:
 
 
 def _blamed(blame: Blame) -> str:
-    """Who; how much of what, the rankings tell."""
+    """Return the culprit; the rankings have the features."""
     return code(blame.name) if blame.name == blame.row else f"{code(blame.name)}, {code(blame.row)}"
 
 
 def code(text: str) -> str:
-    """A code span of one line."""
+    """Return a code span of one line."""
     text = printable(text)
     fence = "`" * (_longest_run(text) + 1)
-    # A space on both sides is taken off again, but where there are only spaces; it parts the fence from a backtick.
+    # Viewers remove one space from both sides, except for text of spaces only. It separates the fence from a backtick.
     spaced = not text or (text.strip(" ") and (text[0] in "` " or text[-1] in "` "))
     return f"{fence} {text} {fence}" if spaced else f"{fence}{text}{fence}"
 
 
 def fenced(text: str) -> Iterator[str]:
-    """A block of code that says a text in lines of `WIDTH`."""
+    """Yield a block of code with a text in lines of `WIDTH`."""
     text = printable(text)
     fence = "`" * max(_longest_run(text) + 1, 3)
     yield f"{fence}text"
@@ -139,7 +139,7 @@ def fenced(text: str) -> Iterator[str]:
 
 
 def web_link(link: str) -> str:
-    """The URL as it may stand between angle brackets; empty where it is none of the web."""
+    """Return the URL, quoted for angle brackets; empty if it is not of http or https."""
     try:
         parts = urlsplit(link)
     except ValueError:

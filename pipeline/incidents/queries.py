@@ -1,7 +1,7 @@
-"""Incidents out of the topic of anomalies: what each of them is by now, without reading all that was ever there.
+"""Incidents from the topic of anomalies: the last record of each, without reading the whole topic.
 
-Of 1,000 hosts that have one incident a day each, those of a day take 1.7 s of CPU and 90 MB on the embedded bus and
-2.0 s on Kafka, where 40,000 records of 4.6 kB are read; those of one host 0.01 s and 0.3 s.
+With one incident a day on each of 1,000 hosts, those of a day take 1.7 s of CPU and 90 MB on the embedded bus. On
+Kafka they take 2.0 s, where 40,000 records of 4.6 kB are read. Those of one host take 0.01 s and 0.3 s.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ if TYPE_CHECKING:
 _Kind = TypeVar("_Kind", Incident, Notice, FeedbackOutput)
 
 REACH_S: Final = 7 * 86_400.0
-"""So long before the time that is asked about it is looked for incidents that may still have been open then."""
+"""How long before the queried time the search begins, for incidents that were still open then, in seconds."""
 
 MOST_RECORDS: Final = 100_000
-"""Of each partition the newest, whatever they are: a bound on what is read of a large topic."""
+"""The most records read of each partition of a large topic: the newest ones of all kinds."""
 
 SHORT_ID: Final = 8
-"""Letters of an id that people are shown: enough to ask for that incident."""
+"""The characters of an id in output for people: enough to query that incident."""
 
 NOTICE_REACH_S: Final = 86_400.0
-"""The same for notices: what is suspicious for a day has long become usual."""
+"""The same for notices: a deviation of a day has long become the baseline."""
 
 _TYPE: Final = ("ce_type", f"laggard.{Incident.kind}".encode())
 
 
 class Telling(NamedTuple):
-    """A record of an incident, read as far as it takes to find the last one of each.
+    """A record of an incident, with the fields that are needed to find the last one of each.
 
     Attributes:
-        id: of the incident.
-        number: of the record among those of the incident.
-        opened_ts: when it opened, seconds since the Unix epoch.
-        until_ts: when it ended; infinite while it is open.
-        live: whether it is about now, and no replay.
-        value: the record as it is stored.
-        keyed_by: what its key names; empty where that is not told.
+        id: the id of the incident.
+        number: the number of the record among those of the incident.
+        opened_ts: the time at which it opened, seconds since the Unix epoch.
+        until_ts: the time at which it ended; infinite while it is open.
+        live: whether it is about the present, not from a replay.
+        value: the stored record.
+        keyed_by: the kind of its key; empty if the record lacks it.
 
     """
 
@@ -69,11 +69,11 @@ class Telling(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Incidents that were read.
+    """The result of a query.
 
     Attributes:
-        incidents: each as its last record says, the one that opened last first.
-        begins_ts: what opened before it and has not changed since was not read; NaN where all was that is there.
+        incidents: the last record of each incident, the one that opened last first.
+        begins_ts: incidents without a record since then were not read; NaN if all stored records were read.
 
     """
 
@@ -82,7 +82,7 @@ class Past:
 
 
 def folded(tellings: Iterable[Telling]) -> list[Telling]:
-    """Of each incident the last record, in whatever order they come; the incident that opened last is first."""
+    """Return the last record of each incident, for records in any order; the incident that opened last is first."""
     last: dict[str, Telling] = {}
     for telling in tellings:
         if telling.id not in last or telling.number > last[telling.id].number:
@@ -91,34 +91,34 @@ def folded(tellings: Iterable[Telling]) -> list[Telling]:
 
 
 def lasted_s(incident: Incident, now: float) -> float:
-    """For how long it has been so, or was, in seconds."""
+    """Return the duration of an incident in seconds, until `now` if it is open."""
     return max((incident.until_ts if incident.change == "closed" else now) - incident.opened_ts, 0.0)
 
 
 def worst(score: float) -> float:
-    """The score of an incident or of its evidence, as it was: JSON has no infinity."""
+    """Return the score of an incident or of its evidence from before it was written as JSON, which has no infinity."""
     return math.inf if math.isnan(score) else score
 
 
 def blames(incident: Incident) -> list[Blame]:
-    """Whom it blames, and whom the operators that saw it do."""
+    """Return the culprit of an incident, and those of its evidence."""
     return [each for each in (incident.blame, *(one.blame for one in incident.evidence)) if each is not None]
 
 
 def blamed_rows(incident: Incident) -> set[str]:
-    """The rows that it, or an operator that saw it, blames."""
+    """Return the rows that an incident or its evidence blames."""
     return {each.row for each in blames(incident)}
 
 
 def past_incidents(bus: Bus, topics: Topics, since: float, *, key: str | None = None, identity: str = "") -> Past:
-    """The live incidents that were open at `since` or after it.
+    """Return the live incidents that were open at `since` or after it.
 
     Args:
-        bus: where they are.
+        bus: the bus.
         topics: the names of the topics.
-        since: seconds since the Unix epoch; -inf for all that is there.
-        key: the host, or what else they are about; None for all.
-        identity: what their ids begin with; where it is given, those of replayed records are among them.
+        since: seconds since the Unix epoch; -inf for all stored ones.
+        key: the host or other key; None for all keys.
+        identity: the prefix of their ids; with a prefix, incidents of replayed records are included.
 
     """
     topic = topics.name(ANOMALIES)
@@ -133,9 +133,9 @@ def past_incidents(bus: Bus, topics: Topics, since: float, *, key: str | None = 
         if start > oldest:
             first = next(Reader(bus, partition).stored(start, end), None)
             begins = max(begins, since - REACH_S if first is None else first.ts)
-        # By partition, so that only the last record of each is kept.
+        # By partition, so that only the last record of each is in memory.
         told = (telling for _, telling in tellings(reader, start, end, identity.encode()))
-        # What was over before is nobody's concern, but that it was.
+        # Of an incident that ended before, only the end matters.
         found += folded(each if each.until_ts >= since else each._replace(value=b"") for each in told)
     wanted = [
         each
@@ -147,7 +147,7 @@ def past_incidents(bus: Bus, topics: Topics, since: float, *, key: str | None = 
 
 
 class PastNotice(NamedTuple):
-    """A notice that was read: as it opened, and as it ended; None while it is open."""
+    """A notice: the record of its opening, and that of its end; None while it is open."""
 
     opened: Notice
     ended: Notice | None
@@ -165,7 +165,7 @@ def past_notices(bus: Bus, topics: Topics, since: float, *, key: str | None = No
 
 
 class PastFeedback(NamedTuple):
-    """What a person said, and when it was withdrawn: seconds since the Unix epoch, NaN if it was not."""
+    """Feedback, and the time of its withdrawal, seconds since the Unix epoch; NaN without one."""
 
     said: Feedback
     withdrawn_ts: float
@@ -176,7 +176,7 @@ class PastFeedback(NamedTuple):
 
 
 def past_feedback(bus: Bus, topics: Topics, since: float, *, key: str | None = None) -> list[PastFeedback]:
-    """Return what people said since a time and operators took, the newest first; see `past_incidents`."""
+    """Return the feedback since a time that operators have processed, the newest first; see `past_incidents`."""
     said: dict[tuple[str, str], Feedback] = {}
     withdrawn: dict[tuple[str, str], float] = {}
     for found in _live(bus, topics, since, key, FeedbackOutput):
@@ -190,7 +190,7 @@ def past_feedback(bus: Bus, topics: Topics, since: float, *, key: str | None = N
 
 
 def _live(bus: Bus, topics: Topics, since: float, key: str | None, kind: type[_Kind]) -> Iterator[_Kind]:
-    """The live records of a kind since a time, of one key or of all."""
+    """Yield the live records of a kind since a time, of one key or of all keys."""
     topic, header = topics.name(ANOMALIES), ("ce_type", f"laggard.{kind.kind}".encode())
     for partition in bus.partitions(topic) if key is None else [bus.partition_of(topic, key)]:
         oldest, end = bus.bounds(partition)
@@ -202,13 +202,13 @@ def _live(bus: Bus, topics: Topics, since: float, key: str | None, kind: type[_K
 
 
 def tellings(reader: Reader, start: int, end: int, identity: bytes = b"") -> Iterator[tuple[Incoming, Telling]]:
-    """The records of incidents from one offset to another, with what they tell.
+    """Yield the records of incidents from one offset to another, with their fields.
 
     Args:
-        reader: of a partition of the topic of anomalies.
+        reader: the reader of a partition of the topic of anomalies.
         start: the first offset.
-        end: behind the last.
-        identity: only records in which this stands are looked at.
+        end: the offset after the last one.
+        identity: only records that contain this are parsed.
 
     """
     for record in reader.stored(start, end):
@@ -219,7 +219,7 @@ def tellings(reader: Reader, start: int, end: int, identity: bytes = b"") -> Ite
 
 
 def _told(record: Incoming) -> Telling | None:
-    """None for what is no incident of laggard's: another tool may write to the topic."""
+    """Return the fields of a record; None if it is no incident of laggard: other tools may write to the topic."""
     try:
         match json.loads(record.value):
             case {
@@ -239,7 +239,7 @@ def _told(record: Incoming) -> Telling | None:
 
 
 def read_incident(value: bytes, topic: str) -> Incident | None:
-    """A record of an incident; None where it cannot be read."""
+    """Return a record of an incident; None if it is unreadable."""
     return _read(value, topic, Incident)
 
 

@@ -1,4 +1,4 @@
-"""Incidents as a person reads them in a terminal: a table of them, and what each operator saw of one."""
+"""Incidents as text for a terminal: a table of them, and all evidence of one."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Evidence, Incident
 
 TOLD_ROWS, TOLD_FEATURES = 3, 3
-"""What is shown of the newest ranking."""
+"""The most rows of the newest ranking that are shown, and features of each."""
 
 _HEADS: Final = ("", "id", "host", "began", "lasted", "score", "seen by")
 _NUMBERS: Final = ("lasted", "score")
-"""Columns whose cells end below each other."""
+"""Right-aligned columns."""
 
 
 def table_lines(incidents: Sequence[Incident], silent: Mapping[str, float], now: float) -> Iterator[Text]:
-    """A line for each incident, below it its sentence; those that are open stand out.
+    """Yield a line for each incident, with its sentence below; open ones are highlighted.
 
     Args:
-        incidents: in the order in which they are shown, at least one.
+        incidents: the incidents in the order of the table, at least one.
         silent: see `silent_hosts`.
-        now: seconds since the Unix epoch, for how long those that are open have lasted.
+        now: seconds since the Unix epoch, for the durations of open incidents.
 
     """
     rows = [_row(one, now) for one in incidents]
@@ -48,7 +48,7 @@ def table_lines(incidents: Sequence[Incident], silent: Mapping[str, float], now:
 
 
 def silence(incident: Incident, silent: Mapping[str, float], now: float) -> str:
-    """Say that nobody knows whether it goes on; nothing where its host is heard."""
+    """Return a sentence that the state of the incident is unknown; empty unless it is open on a silent host."""
     if incident.change == "closed" or incident.keyed_by != "host" or incident.key not in silent:
         return ""
     since = silent[incident.key]
@@ -69,7 +69,7 @@ def _row(incident: Incident, now: float) -> tuple[str, ...]:
 
 
 def whose(incident: Incident) -> str:
-    """Whom it is about: a host's name, or what else it is with its name."""
+    """Return the name of the host, or the kind of another key with its name."""
     key = printable(incident.key)
     return key if incident.keyed_by == "host" else f"{incident.keyed_by} {key}"
 
@@ -83,13 +83,13 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def incident_lines(incident: Incident, page: Page, silent: Mapping[str, float], now: float) -> Iterator[Text]:
-    """All that is known of one.
+    """Yield all details of an incident.
 
     Args:
-        incident: as its last record says.
-        page: where it is shown.
+        incident: the last record of the incident.
+        page: the terminal.
         silent: see `silent_hosts`.
-        now: seconds since the Unix epoch, for how long it has lasted if it is open.
+        now: seconds since the Unix epoch, for the duration of an open incident.
 
     """
     is_open = incident.change != "closed"

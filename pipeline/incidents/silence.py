@@ -1,7 +1,7 @@
-"""Hosts whose open incidents nobody can see the end of, because they have fallen silent.
+"""Silent hosts, whose open incidents may have ended unobserved.
 
-By the frames of other hosts of its partition the operators tell so after an hour (`eventtime.SILENT_S`). For a host
-that is alone on its partition no time passes without its frames: there a clock has to tell it, where a person asks.
+The operators detect a silent host after an hour (`eventtime.SILENT_S`), by the frames of other hosts of its partition.
+For a host that is alone on its partition no time passes without its frames. So queries detect it by the clock.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 
 def silent_hosts(bus: Bus, topics: Topics, incidents: Iterable[Incident], now: float) -> Mapping[str, float]:
-    """Which hosts of live incidents that are open have fallen silent.
+    """Return the silent hosts of live open incidents.
 
     Args:
-        bus: where their frames are.
+        bus: the bus.
         topics: the names of the topics.
-        incidents: any.
+        incidents: any incidents.
         now: seconds since the Unix epoch.
 
     Returns:
-        By host the time of its last frame; NaN where there is none among the newest records of its partition.
+        The time of the last frame by host; NaN if there is none among the newest records of its partition.
 
     """
     hosts = {each.key for each in incidents if each.change != "closed" and each.live and each.keyed_by == "host"}
@@ -42,9 +42,9 @@ def silent_hosts(bus: Bus, topics: Topics, incidents: Iterable[Incident], now: f
 
 
 def _silent_since(bus: Bus, topics: Topics, host: str, now: float) -> float | None:
-    """The time of the last frame, NaN where none is found; None where the host is not silent, or nothing is known.
+    """Return the time of the last frame, NaN if none is found; None if the host is not silent, or without records.
 
-    One that is no older than what an anomaly takes to end tells of no silence: an incident would be open all the same.
+    A last frame within the time that an anomaly takes to end is no silence: the incident would be open anyway.
     """
     partition = bus.partition_of(topics.name(COUNTERS), host)
     oldest, end = bus.bounds(partition)
@@ -53,7 +53,7 @@ def _silent_since(bus: Bus, topics: Topics, host: str, now: float) -> float | No
     reader, start = Reader(bus, partition, host), max(oldest, end - LATELY)
     last = next(((offset, each.ts) for offset, each in reader.backwards(end) if isinstance(each, Frame)), None)
     if last is not None and last[0] >= start and now - last[1] <= JOINED_S:
-        return None  # as a rule: one frame is read, not hundreds
+        return None  # the usual case, which reads one frame, not hundreds
     newest: dict[str, float] = {}
     tick_s = 0.0
     for _, found in reader.forwards(start, end):

@@ -1,13 +1,12 @@
-"""Which earlier incidents are like one: what they have in common, weighed, and told.
+"""Earlier incidents that are similar to one: a weighted score of their common properties, and these in words.
 
-Each thing that two incidents have in common adds its weight; the similarity is the sum, by that of all of them, from 0
-to 1. Who is blamed weighs most, as what a person looks for is the same culprit; then what it took; that the same
-operators saw it, and that it was about the same host, say less, as most incidents of a host have that in common:
-without more in common two incidents are not similar.
+Each common property of two incidents adds its weight. The similarity is the sum as a share of all weights, from 0 to 1.
+The culprit has the largest weight, since people search for the same culprit; the feature comes next. The same operators
+and the same host weigh less, since most incidents of a host share them: these alone do not make two incidents similar.
 
 =========================================================================  ======
 the same name is blamed, by the incident or by any operator that saw it    4
-the same feature is blamed; where not that, the same resource (half)       2
+the same feature is blamed; otherwise the same resource (half)             2
 the same operators saw it, on the same scopes (their Jaccard index)        1
 it is about the same host, application, pool or service                    1
 =========================================================================  ======
@@ -29,20 +28,20 @@ NAME: Final = 4.0
 FEATURE: Final = 2.0
 OPERATORS: Final = 1.0
 KEY: Final = 1.0
-"""What each thing in common weighs."""
+"""The weights of the common properties."""
 
 LEAST: Final = 0.375
-"""From here on incidents are similar: what the operators and the key make together is less, with the resource it is
-this."""
+"""The least similarity of similar incidents. The operators and the key make less together, and this with the
+resource."""
 
 
 class Similar(NamedTuple):
-    """An incident that is like another one.
+    """An incident that is similar to another one.
 
     Attributes:
-        incident: it.
+        incident: the incident.
         similarity: from 0 to 1.
-        common: what they have in common, in plain words.
+        common: their common properties in plain words.
 
     """
 
@@ -52,12 +51,12 @@ class Similar(NamedTuple):
 
 
 def similar(incident: Incident, others: Iterable[Incident], most: int) -> list[Similar]:
-    """Those that are like an incident and opened before it, the most alike first, of equal ones the newest.
+    """Return the similar incidents that opened before an incident, the most similar first, of equal ones the newest.
 
     Args:
-        incident: to which they are like.
-        others: among which to look; what proved to be a part of another one is passed over.
-        most: how many are given at most.
+        incident: the incident.
+        others: the incidents to search; merged ones are skipped.
+        most: the most results.
 
     """
     earlier = (

@@ -1,8 +1,8 @@
-"""The stage that joins anomalies to incidents: reads the topic that operators write, and writes incidents to it.
+"""The stage that joins anomalies to incidents: it reads the topic that operators write, and writes incidents to it.
 
-A task like an operator's, so that incidents are as exactly-once as anomalies, survive restarts, and move with their
-partition from worker to worker. Of what it reads it passes over all but anomalies and their progress: rankings, and the
-incidents that it wrote itself. Of feedback it counts the incidents that people called false.
+It is a task like an operator's. So incidents are as exactly-once as anomalies, survive restarts, and move with their
+partition between workers. It uses anomalies and their progress, and counts false incidents by feedback. It skips all
+other records, such as rankings and its own incidents.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 _JOINED: Final = {b"laggard.anomaly", b"laggard.progress", b"laggard.feedback"}
 MOST_DISMISSED: Final = 64
-"""So many incidents that people called false are remembered of a key, so that each counts once."""
+"""The most incidents of a key, false by feedback, that are remembered so that each counts once."""
 
 _MAX_KEYS: Final = 16_384
-"""Keys of one task. A key that has an incident takes some 10 kB, others next to nothing."""
+"""The most keys of one task. A key with an incident has some 10 kB, others have next to nothing."""
 
 
 class Joining(Stage):
-    """What joins anomalies, as a stage."""
+    """The stage that joins anomalies."""
 
     name = INCIDENTS
     topic = ANOMALIES
@@ -60,12 +60,12 @@ class KeyedIncidents:
     """The incidents of one key.
 
     Attributes:
-        joiners: by what the key names, of what is live and of what was replayed apart; with `streams` in the place of
-            an operator's, so that migrations find them.
-        records: how many anomalies and records of their progress were taken.
+        joiners: the joiners by the kind of the key, and by whether the records are live. A snapshot has them under
+            `streams`, as an operator's streams, so that migrations find them.
+        records: see `KeyState`.
         heard: see `KeyState`.
-        ts: the time of the last of them, seconds since the Unix epoch.
-        dismissed: the ids of the incidents that people called false, the newest.
+        ts: the time of the last anomaly or record of its progress, seconds since the Unix epoch.
+        dismissed: the ids of the newest incidents that feedback called false.
 
     """
 
@@ -77,11 +77,11 @@ class KeyedIncidents:
 
     @property
     def awaited_until(self) -> float:
-        """Infinite: that a key has fallen silent the operators tell, who see its frames."""
+        """Infinite: the operators detect silent keys, by their frames."""
         return math.inf
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data."""
+        """Return a copy of the state as plain data."""
         return {
             "records": self.records,
             "heard": self.heard,
@@ -98,31 +98,31 @@ class KeyedIncidents:
         }
 
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:  # noqa: ARG002 - see `KeyState`
-        """Take over a state that `snapshot` gave. Raises `ValueError` or `KeyError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
         self.records, self.heard, self.ts = int(state["records"]), int(state["heard"]), float(state["ts"])
         self.dismissed.extend(state.get("dismissed", ()))
         for one in state["streams"].values():
             self.joiners[one["keyed_by"], bool(one["live"])].restore(one["operator"])
 
     def open(self, keyed_by: KeyedBy) -> list[Incident]:
-        """The incidents that are open, the oldest first."""
+        """Return the open incidents, the oldest first."""
         found = [each for live in (True, False) for each in self.of(keyed_by, live=live)]
         return sorted(found, key=lambda each: each.opened_ts)
 
     def of(self, keyed_by: KeyedBy, *, live: bool) -> tuple[Incident, ...]:
-        """Those that are live, or that were replayed."""
+        """Return the open incidents that are live, or those of a replay."""
         joiner = self.joiners.get((keyed_by, live))
         return () if joiner is None else joiner.incidents
 
 
 class JoiningTask(StageTask):
-    """Joins the anomalies of one partition.
+    """The task that joins the anomalies of one partition.
 
     Parameters:
-        stage: whose task it is.
-        partition: where the anomalies come from.
-        options: see `TaskOptions`. A key is saved after `FEWEST_RECORDS` of its records at most, for anomalies are
-            rare, and a replay should not need all that the topic keeps. Whether something is live the anomalies say.
+        stage: its stage.
+        partition: the partition of the anomalies.
+        options: see `TaskOptions`. A key is saved after at most `FEWEST_RECORDS` of its records: anomalies are rare,
+            and a replay should not need the whole topic. Anomalies themselves say whether they are live.
 
     """
 
@@ -134,7 +134,7 @@ class JoiningTask(StageTask):
         super().__init__(stage, partition, states, options.get("observers", ()), options.get("telemetry"))
 
     def _pass(self, record: Incoming) -> None:
-        """Note that the next record has come; where incidents stand between others depends on who was quicker."""
+        """Advance past the next record. Incidents do not count: their places between other records are not fixed."""
         self.position = record.offset + 1
         self.states.counted += _is_joined(record)
 
@@ -148,7 +148,7 @@ class JoiningTask(StageTask):
         return made
 
     def _take(self, record: Incoming) -> bool:
-        """Take an anomaly or a record of its progress; gives whether it is about the present."""
+        """Process an anomaly, a record of its progress, or feedback. Return whether it is live, and no feedback."""
         try:
             found = read_output(record.value, self._place(record))
         except RecordError as error:
@@ -162,7 +162,7 @@ class JoiningTask(StageTask):
         if found.key != record.key:
             self._refuse(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {found.key!r}")
             return False
-        if found.scope:  # else an older laggard wrote it, and nobody will say that it has ended
+        if found.scope:  # otherwise an older version wrote it, and no record will end it
             keyed = self.states.open(found.key, self.position)
             told = keyed.joiners[found.keyed_by, found.live].take(found)
             keyed.ts = found.ts
@@ -171,7 +171,7 @@ class JoiningTask(StageTask):
         return found.live
 
     def _dismiss(self, record: Incoming, said: Feedback, *, live: bool) -> None:
-        """Count an incident that people called false, once."""
+        """Count an incident that feedback calls false, once."""
         if not (live and said.says == "usual" and said.incident and said.key == record.key):
             return
         known = self.states.get(said.key)
@@ -188,7 +188,7 @@ class JoiningTask(StageTask):
         self._observe(key, partial(_show, keyed_by=keyed_by, key=key, incidents=still_open, opened=opened))
 
     def found(self) -> None:
-        """Tell the observers which incidents are open."""
+        """Report the open incidents to the observers."""
         for key in self.states.keys():  # noqa: SIM118 - no dictionary
             keyed = self.states.get(key)
             assert keyed is not None
@@ -197,7 +197,7 @@ class JoiningTask(StageTask):
                     self._observe(key, partial(_show, keyed_by=keyed_by, key=key, incidents=keyed.open(keyed_by)))
 
     def lost(self) -> None:
-        """Tell the observers that this state is given up."""
+        """Report to the observers that this state is dropped."""
         keys = self.states.keys()
         self._observe(self.partition.topic, lambda observer: observer.parted(keys))
 
