@@ -194,7 +194,7 @@ def blamed(ranking: Ranking, scope: str) -> Blame | None:
     feature = row.features[0]
     lacks = _LACKS.get(next((word for word in feature.feature.split("_") if word != "pressure"), ""), ())
     takes = tuple(sorted(resources_of(feature)))
-    if feature.feature.startswith("memory_"):  # who waits for memory may wait for the disk; who holds it takes no more
+    if feature.feature.startswith("memory_"):  # waiting for memory may involve the disk; holding it uses memory only
         takes = ("memory",)
     return _blame(row, feature, takes or lacks)
 

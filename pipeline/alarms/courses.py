@@ -1,4 +1,4 @@
-"""The course of published anomalies: what is published of them, and when.
+"""The course of published anomalies: which of their changes are published, and when.
 
 Hysteresis: the trigger of a stream fires again after its score has stayed at most 1 for `QUIET_S`, and an anomaly of a
 host ends after it has done so for `JOINED_S`. An anomaly in between is a new one, but the same fault: `joiner` sees
@@ -240,7 +240,7 @@ def kept_open(
     Args:
         courses: the open courses in the order of their opening.
         ts: the time of the frame, seconds since the Unix epoch.
-        found: what the operator keeps open now.
+        found: the anomalies that the operator keeps open now, by its own ids.
         look: ranks the newest frame for one of them, by its own id.
 
     Returns:

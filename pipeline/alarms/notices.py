@@ -1,7 +1,7 @@
-"""Notices of one stream: what is suspicious, but not unusual enough for an incident.
+"""Notices of one stream: suspicious deviations, which are too small for an incident.
 
 The budget of notices is `NOTICES` times that of incidents. A notice opens when the suspicion of the rows without an
-open anomaly passes 1. It ends when that has stayed at 1 or below for `QUIET_S`, or when it has become an anomaly.
+open anomaly passes 1. It ends when that has stayed at most 1 for `QUIET_S`, or when it has become an anomaly.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Notices(NamedTuple):
     """The notices of a stream.
 
     Attributes:
-        opened: how many live ones have been opened.
-        open: the one that is open.
-        trigger: when the next one may be opened.
+        opened: the number of live ones so far.
+        open: the open one; None without one.
+        trigger: the trigger of the next one.
 
     """
 
@@ -38,7 +38,7 @@ class Notices(NamedTuple):
         return self.open is not None and self.open.live
 
     def after(self, ts: float, suspicion: float) -> tuple[bool, Notices]:
-        """Return whether a notice is to be opened, and the notices after this score; `ts` as in `Trigger`."""
+        """Return whether to open a notice, and the notices after this score; `ts` as in `Trigger`."""
         if suspicion <= 1.0 and self.open is None and self.trigger.armed:
             return False, self
         fires, trigger = self.trigger.after(ts, suspicion, QUIET_S)
@@ -66,7 +66,7 @@ class Notices(NamedTuple):
 
 
 def restored(state: dict[str, Any]) -> Notices:
-    """Read a `snapshot` in a stream's state. Raises `ValueError`, `TypeError` or `KeyError` if it is something else."""
+    """Read a `snapshot` in a stream's state. Raises `ValueError`, `TypeError` or `KeyError` if it does not fit."""
     if (found := state.get(_KEY)) is None:
         return Notices()
     armed, calm_since = found["trigger"]

@@ -1,4 +1,4 @@
-"""The records of what became of an anomaly, and of the end of a notice."""
+"""The records of the progress of an anomaly, and of the end of a notice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Parameter
 
 ANOMALY_ROWS, ANOMALY_FEATURES = 5, 5
-"""So much of a ranking an anomaly and its progress tell."""
+"""The most rows of a ranking in the records of an anomaly, and features of each."""
 
 
 def progress(
@@ -31,16 +31,16 @@ def progress(
     sentence: str = "",
     silent_since_ts: float = math.nan,
 ) -> Progress:
-    """What is told of an anomaly at a time.
+    """Return the record of the progress of an anomaly.
 
     Args:
-        told: what became of it.
-        operator: which found it.
-        parameters: the operator's.
-        key: of the anomaly.
-        scope: what its rows are.
+        told: its change.
+        operator: its operator.
+        parameters: the parameters of the operator.
+        key: the key of the anomaly.
+        scope: the scope of its rows.
         ts: seconds since the Unix epoch.
-        sentence: on the ranking, where there is one.
+        sentence: the sentence on the ranking; empty without one.
         silent_since_ts: see `Progress`.
 
     """
@@ -72,7 +72,7 @@ def notice_ended(
     return Notice(**_found(course, operator, parameters, key, scope, ts, sentence), change="ended", became=became)
 
 
-def _found(  # noqa: PLR0917 - what both records have in common
+def _found(  # noqa: PLR0917 - the common fields of both records
     course: Course,
     operator: str,
     parameters: Mapping[str, Parameter],
@@ -82,7 +82,7 @@ def _found(  # noqa: PLR0917 - what both records have in common
     sentence: str,
     ranking: Ranking | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments of a record on a course; without a ranking it has ended."""
+    """Return the arguments of a record of a course; without a ranking it has ended."""
     if ranking is None:
         age_s = course.age_s + ts - course.opened_ts
         ranking = Ranking(ts=ts, score=course.score, rows=(), age_s=age_s, young=course.young)

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 Status = Literal["incident", "saturated", "suspicious", "learning", "calm"]
 
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
-"""The statuses, the first of which that applies is reported."""
+"""The statuses in order: the first one that applies is reported."""
 
 ALARMED: Final[frozenset[Status]] = frozenset({"incident", "saturated"})
-"""Beside these no sentence says that a score is below the alert level."""
+"""With these statuses no sentence says that a score is below the alert level."""
 
 MEANINGS: Final[dict[Status, str]] = {
     "incident": "an incident is open",

@@ -1,4 +1,4 @@
-"""An incident, and the end of an anomaly, in plain words: what, where, since when, how bad, and what to look at."""
+"""Incidents, and ends of anomalies, in plain words: findings, places, onsets, scores, and commands to investigate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EXCUSED: Final[Mapping[str, str]] = {
 
 
 def blames_host(blame: Blame | None, scope: str) -> bool:
-    """Whether it is the host itself that is blamed, or nothing that is known, rather than one of its programs."""
+    """Return whether an anomaly of a host blames the host itself or nothing, rather than one of its programs."""
     return scope == "host" and (blame is None or pid_of(blame.row) is None)
 
 
@@ -38,15 +38,15 @@ def ended_sentence(
     accepted: bool = False,
     feedback: Excuse = "",
 ) -> str:
-    """Say that an anomaly has ended, which lasted so long and blamed this row last.
+    """Return sentences on the end of an anomaly.
 
     Args:
-        blame: the row; None where none is known.
-        scope: what the rows are.
-        lasted_s: from its opening until it was last seen.
-        silent_since_ts: where it was not seen to end, when it was heard of last; else NaN.
-        accepted: whether it goes on and is the new baseline.
-        feedback: what a person said, by which it has ended.
+        blame: its last culprit; None without one.
+        scope: the scope of the rows.
+        lasted_s: the seconds from its onset until it was last observed.
+        silent_since_ts: the time of its last record if its end was not observed; otherwise NaN.
+        accepted: whether it persists as the new baseline.
+        feedback: the feedback by which it has ended; empty without.
 
     """
     if feedback:
@@ -63,7 +63,7 @@ def ended_sentence(
 
 
 def feedback_sentence(said: Feedback) -> str:
-    """Say what a person said."""
+    """Return feedback in words."""
     about = ", ".join(dict.fromkeys(f"`{printable(each.name)}`" for each in said.cases if each.name))
     what = about or "Everything"
     match said.says:
@@ -77,14 +77,14 @@ def feedback_sentence(said: Feedback) -> str:
 
 
 def incident_sentence(incident: Incident, leading: Evidence) -> str:
-    """Say what an incident is.
+    """Return the text of an incident.
 
     Args:
-        incident: its next record, whose own sentence is not looked at.
-        leading: the evidence that it is told by: the worst of those that blame somebody.
+        incident: its next record, whose own sentence is ignored.
+        leading: its leading evidence; see `evidence.leading_of`.
 
     Returns:
-        A few sentences, free of control characters whatever hosts and rows are called.
+        A few sentences, without control characters whatever the names of hosts and rows.
 
     """
     where = printable(incident.key) if incident.keyed_by == "host" else f"{incident.keyed_by} {printable(incident.key)}"
@@ -110,9 +110,9 @@ def incident_sentence(incident: Incident, leading: Evidence) -> str:
 
 
 def headline(incident: Incident) -> str:
-    """Say what an incident is about, without where and since when: the worst of what it blames.
+    """Return the finding of an incident without its place and onset: the worst evidence that blames its culprit.
 
-    It is the newest sentence, also of an incident that has been closed since.
+    The sentence is the newest one, also of an incident that has closed.
     """
     about = [each for each in incident.evidence if each.blame == incident.blame] or list(incident.evidence)
     leading = max(about, key=lambda each: each.score)
@@ -120,7 +120,7 @@ def headline(incident: Incident) -> str:
 
 
 def _felt(incident: Incident, leading: Evidence) -> str:
-    """Say what the host itself goes through, where the incident is told by a program; empty for nothing."""
+    """Return the worst open finding on the host itself if another scope leads; empty without one."""
     if leading.scope == "host":
         return ""
     felt = [each for each in incident.evidence if each.scope == "host" and math.isnan(each.until_ts)]
@@ -128,12 +128,12 @@ def _felt(incident: Incident, leading: Evidence) -> str:
 
 
 def _accepted(lasted_s: float) -> str:
-    """Say that it goes on, and is the new baseline."""
+    """Return the sentence that an anomaly persists as the new baseline."""
     return f"It persists after {readable_duration(lasted_s)} and is treated as usual from now on."
 
 
 def _unseen(silent_since_ts: float, lasted_s: float) -> str:
-    """Say that nobody saw it end."""
+    """Return the sentence that the end of an anomaly was not observed."""
     lasted = f"; it had lasted {readable_duration(lasted_s)}" if lasted_s >= 1.0 else ""
     return f"It was not seen to end: nothing was heard of it after {_moment(silent_since_ts)} UTC{lasted}."
 
@@ -154,7 +154,7 @@ def _blamed(blame: Blame, scope: str) -> str:
 
 
 def _seen(incident: Incident) -> str:
-    """Who saw it, and how bad it was."""
+    """Return the sentence on the operators with evidence, and the worst score."""
     scopes: dict[str, list[str]] = {}
     for each in incident.evidence:
         seen = scopes.setdefault(each.operator, [])
@@ -167,7 +167,7 @@ def _seen(incident: Incident) -> str:
 
 
 def _closer(incident: Incident, leading: Evidence) -> str:
-    """What to run to look closer; empty where nothing is known of it."""
+    """Return commands to investigate further; empty for a replay."""
     if not incident.live:
         return ""
     key = shlex.quote(printable(incident.key))
@@ -178,7 +178,7 @@ def _closer(incident: Incident, leading: Evidence) -> str:
         return f"`laggard requests {key} --at {at}`"
     if incident.keyed_by == "application":
         commands = [f"`laggard models {key}`"]
-        if leading.blame is not None:  # by its name it is the host
+        if leading.blame is not None:  # its name is that of the host
             commands.append(f"`laggard why --host {shlex.quote(printable(leading.blame.name))} --at {at}`")
         return ", ".join(commands)
     commands = [f"`laggard why --host {key} --at {at}`"]

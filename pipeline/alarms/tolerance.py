@@ -1,8 +1,8 @@
-"""What people say of anomalies, and which anomalies are not told for it.
+"""Feedback from people on anomalies, and the anomalies that it excuses: these are not published.
 
-What is said to be usual excuses later anomalies of the same name, up to `MARGIN` times as large: by the same counter,
-or else by another one of the same resource and unit. What is expected excuses those of the names that it tells,
-whatever they take, until its time. Either holds for `KEPT_S` at most, and until it is withdrawn.
+Feedback `usual` excuses later anomalies of the same names, up to `MARGIN` times as large, of the same counter. Without
+feedback on that counter it also excuses those of another one of the same resource and unit. Feedback `expected` excuses
+all anomalies of its names until its time, whatever they use. Both hold for at most `KEPT_S`, and until a withdrawal.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.outputs import Blame, Evidence, Excuse, Incident
 
 KEPT_S: Final = 30 * 86_400.0
-"""As long as the topic keeps what tells of it. By then what comes again is in the record of the operator."""
+"""The longest time that feedback holds, in seconds: the retention of its topic. By then a recurrence is in the record
+of the operator."""
 
 MOST: Final = 64
-"""The most that is remembered of a key; the oldest gives way."""
+"""The most feedback that is remembered of a key; the oldest is dropped first."""
 
 MARGIN: Final = 1.5
 
@@ -37,19 +38,19 @@ _SAME_UNIT: Final = {"_characters_per_s": "_bytes_per_s"}
 
 
 class Tolerance(NamedTuple):
-    """What was said of one key.
+    """The feedback on one key.
 
     Attributes:
-        said: what holds or has held, the oldest first.
+        said: the feedback that holds or has held, the oldest first.
 
     """
 
     said: tuple[Feedback, ...] = ()
 
     def after(self, feedback: Feedback, now_ts: float = math.inf) -> Tolerance:
-        """Return it after one more; the same object if that changes nothing.
+        """Return it after further feedback; the same object if that changes nothing.
 
-        `now_ts` is the time of the key's newest frame, seconds since the Unix epoch: nothing was said after it.
+        `now_ts` is the time of the key's newest frame, seconds since the Unix epoch: the latest time of feedback.
         """
         known = next((each for each in self.said if each.id == feedback.id), None)
         if feedback.says == "withdrawn":
@@ -61,7 +62,7 @@ class Tolerance(NamedTuple):
         return Tolerance((*held, feedback)[-MOST:])
 
     def grown(self, anomalies: Sequence[OpenAnomaly]) -> Tolerance:
-        """Return it with the excess of these anomalies, which are open, in the newest: they may be larger than told."""
+        """Return it with the excess of these open anomalies in the newest feedback: their records may have less."""
         if not self.said:
             return self
         *others, newest = self.said
@@ -76,38 +77,38 @@ class Tolerance(NamedTuple):
         return Tolerance((*others, replace(newest, cases=cases)))
 
     def at(self, ts: float, names: Collection[str]) -> Tolerance:
-        """Return what holds at a time of rows with these names."""
+        """Return the feedback that holds at a time for rows with these names."""
         told = frozenset(names)
         return Tolerance(tuple(each for each in self.said if holds(each, ts) and _concerns(each, told)))
 
     def excused(self, blame: Blame | None, ts: float) -> Excuse:
-        """Return what was said of an anomaly that blames this at a time; empty if nothing."""
+        """Return the kind of feedback that excuses an anomaly with this culprit at a time; empty without any."""
         found = {each.says for each in self.said if holds(each, ts) and excuses(each, blame)}
         return "usual" if "usual" in found else "expected" if found else ""
 
     def snapshot(self) -> dict[str, Any]:
-        """Return it as plain data, under a name of its own; nothing if nothing was said."""
+        """Return it as plain data, under a name of its own; nothing without feedback."""
         return {"said": [plain_feedback(each) for each in self.said]} if self.said else {}
 
 
 def restored(state: dict[str, Any]) -> Tolerance:
-    """Read a `snapshot` in the state of a key. Raises `ValueError` naming what does not fit."""
+    """Read a `snapshot` in the state of a key. Raises `ValueError` that names the part that does not fit."""
     return Tolerance(tuple(checked_feedback(each, "said") for each in state.get("said", ())))
 
 
 def holds(feedback: Feedback, ts: float) -> bool:
-    """Return whether what was said holds at a time, seconds since the Unix epoch."""
+    """Return whether feedback holds at a time, seconds since the Unix epoch."""
     return ts < holds_until(feedback)
 
 
 def holds_until(feedback: Feedback) -> float:
-    """Return until when what was said holds, seconds since the Unix epoch."""
+    """Return the time until which feedback holds, seconds since the Unix epoch."""
     until_ts = feedback.ts + KEPT_S
     return until_ts if math.isnan(feedback.until_ts) else min(feedback.until_ts, until_ts)
 
 
 def excuses(feedback: Feedback, blame: Blame | None) -> bool:
-    """Return whether it speaks of an anomaly that blames this."""
+    """Return whether feedback excuses an anomaly with this culprit while it holds."""
     if not feedback.cases:
         return True
     if blame is None:
@@ -115,7 +116,7 @@ def excuses(feedback: Feedback, blame: Blame | None) -> bool:
     cases = [each for each in feedback.cases if not each.name or each.name == blame.name]
     if feedback.says == "expected":
         return bool(cases)
-    # What was said of this very counter is what counts.
+    # Feedback on this counter takes precedence.
     same = [each for each in cases if each.feature and each.feature == blame.feature]
     return any(_covers(each, blame) for each in same or cases)
 
@@ -142,7 +143,7 @@ def _concerns(feedback: Feedback, names: frozenset[str]) -> bool:
 
 
 def cases_of(evidence: Sequence[Evidence]) -> tuple[Case, ...]:
-    """Return what the evidence of an incident blames, each name and counter once, with the largest excess."""
+    """Return the culprits of evidence, each name, resources and counter once, with the largest excess."""
     found: dict[tuple[str, tuple[str, ...], str], Case] = {}
     for each in evidence:
         if (blame := each.blame) is None:
@@ -156,7 +157,7 @@ def cases_of(evidence: Sequence[Evidence]) -> tuple[Case, ...]:
 
 
 def of_incident(incident: Incident, says: Says, ts: float, *, until_ts: float = math.nan, note: str = "") -> Feedback:
-    """Return feedback on an incident: on all that its evidence blames."""
+    """Return feedback on an incident: on all culprits of its evidence."""
     identity = derived_id("feedback", incident.id, says, ts)
     cases = cases_of(incident.evidence)[:MAX_CASES]
     return Feedback(incident.keyed_by, incident.key, ts, identity, says, cases, until_ts, incident.id, note)
@@ -165,18 +166,18 @@ def of_incident(incident: Incident, says: Says, ts: float, *, until_ts: float = 
 def of_names(
     keyed_by: KeyedBy, key: str, names: Sequence[str], ts: float, *, until_ts: float, note: str = ""
 ) -> Feedback:
-    """Return the feedback that anomalies of these rows, or of all if none is given, are expected until a time."""
+    """Return the feedback that anomalies of these rows, or of all rows without names, are expected until a time."""
     identity = derived_id("feedback", keyed_by, key, *names, ts)
     return Feedback(keyed_by, key, ts, identity, "expected", tuple(map(Case, names)), until_ts, "", note)
 
 
 def withdrawal(said: Feedback, ts: float, note: str = "") -> Feedback:
-    """Return what takes feedback back."""
+    """Return the withdrawal of feedback."""
     return Feedback(said.keyed_by, said.key, ts, said.id, "withdrawn", note=note)
 
 
 def end_excused(courses: Sequence[Course], tolerance: Tolerance, ts: float) -> tuple[tuple[Course, ...], list[Told]]:
-    """Return the anomalies that are not excused at a time, and what is to be told of the others."""
+    """Return the anomalies that are not excused at a time, and the records that end the others."""
     excuses_of = [(each, tolerance.excused(each.blame, ts)) for each in courses]
     left = tuple(each for each, excuse in excuses_of if not excuse)
     return left, [each.ended(feedback=excuse) for each, excuse in excuses_of if excuse]

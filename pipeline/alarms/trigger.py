@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Trigger(NamedTuple):
-    """Fires when a score rises above 1, and again only after it has stayed at most 1 for a while.
+    """A trigger that fires when a score rises above 1, and again only after it has stayed at most 1 for a while.
 
     Attributes:
         armed: whether the next score above 1 fires.
