@@ -1,4 +1,4 @@
-"""Incidents and marks as annotations in Grafana: follows the topic of anomalies as a consumer of its own.
+"""Incidents and marks as annotations in Grafana, by a separate consumer of the topic of anomalies.
 
 An open incident begins as a line with the tag `open`. Its text grows with the incident, and at its end it becomes a
 region.
@@ -34,7 +34,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Annotator:
-    """Follows the topic and updates the annotations. Not thread-safe.
+    """A consumer that follows the topic and updates the annotations. Not thread-safe.
 
     Parameters:
         bus: the bus of the topic.
@@ -76,7 +76,7 @@ class Annotator:
     def begin(self) -> None:
         """Join the group. Raises the errors of joining, and GrafanaError.
 
-        An older laggard annotated anomalies, and ended them by Prometheus. Those that are still open remain lines.
+        Older versions annotated anomalies, and ended them by Prometheus. Open ones lose the tag `open`, and stay lines.
         """
         for annotation in self._grafana.annotations([TAG, INCIDENT, OPEN]):
             tags = [str(tag) for tag in annotation["tags"]]

@@ -220,7 +220,7 @@ def _cause(error: requests.exceptions.RequestException) -> str:
 
 
 def _pause_s(answer: requests.Response, attempt: int) -> float:
-    """Return the requested pause, otherwise a growing one, with some jitter so that clients do not come together."""
+    """Return the requested pause, otherwise a growing one, with jitter so that clients do not retry together."""
     asked = answer.headers.get("Retry-After", "")
     if asked.isascii() and asked.isdigit():
         return min(float(asked), LONGEST_PAUSE_S)

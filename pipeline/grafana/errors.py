@@ -1,4 +1,4 @@
-"""Errors of Grafana, which need no client."""
+"""Errors of Grafana, apart from the client."""
 
 from __future__ import annotations
 

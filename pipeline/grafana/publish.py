@@ -1,4 +1,4 @@
-"""Publishes laggard's dashboards and alert rules in a Grafana, and removes them. Others' changes stay unless forced."""
+"""Publication and removal of laggard's dashboards and alert rules in a Grafana. Others' changes stay unless forced."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def prometheus_rules(
 
 
 def prometheus_rule_resource(grafana: str = GRAFANA, runbooks: str = RUNBOOKS, page: str = "") -> dict[str, Any]:
-    """Return the same as a resource of the Prometheus Operator."""
+    """Return the rule file as a resource of the Prometheus Operator; see `prometheus_rules`."""
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",

@@ -96,7 +96,7 @@ def _else(otherwise: str) -> str:
 
 
 class Texts:
-    """Writes the annotations of alerts.
+    """A writer of the annotations of alerts.
 
     Parameters:
         dialect: the dialect of the templates.
