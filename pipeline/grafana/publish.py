@@ -23,7 +23,7 @@ _WRITTEN: Final[dict[State, Deed]] = {"missing": "created", "outdated": "updated
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was done to a thing, and the reason if it was left alone."""
+    """The action on a thing, and the reason if it was left alone."""
 
     thing: Thing
     deed: Deed

@@ -121,7 +121,7 @@ def answer(
 ) -> Answer | None:
     """Return the answer of a task that has just processed the frame at a moment; None without a scored frame.
 
-    `ts` is the moment of the query, None for that of the frame; for `asking` see `History.ask`.
+    `ts` is the queried moment, None for that of the frame; for `asking` see `History.ask`.
     """
     stream = blamed_stream(task, host)
     scores = None if stream is None else stream.scores()

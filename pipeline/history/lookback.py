@@ -125,7 +125,7 @@ class Lookback:
         return None if seen else self.now
 
     def first(self, low: float, high: Point, least: float = -math.inf) -> Point:
-        """Return the first point of at least `least` by bisection, between a time without one and a point that is."""
+        """Return the earliest point of at least `least`, by bisection between a time without one and this point."""
         while high.ts - low > max(self.tick_s, CLOSE * (self.now.ts - high.ts)):
             middle = (low + high.ts) / 2.0
             found = self.at(middle, least)
@@ -169,7 +169,7 @@ def began_before(past: Lookback, ts: float) -> tuple[float, bool]:
 
 
 def grown(past: Lookback) -> Beginning | None:
-    """Return where the steady growth of a value began; None if it has not grown, or not for long."""
+    """Return the point at which the steady growth of a value began; None if it has not grown, or not for long."""
     feature = past.about.feature
     if feature.feature.endswith(NO_LEVELS) or direction(feature) < 0.0 or not math.isfinite(past.now.value):
         return None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Received
 
 CONTEXT_S: Final = 4 * 3600.0
-"""How far back a time series reaches at least, in seconds (S0's context) ..."""
+"""How far back a time series reaches, in seconds (S0's context), unless more is requested ..."""
 
 CONTEXT_POINTS: Final = 48
 """... with this number of points ..."""
@@ -49,7 +49,7 @@ class Series:
     Attributes:
         row: the id of the row.
         feature: the name of the feature.
-        moment: the time of the query, seconds since the Unix epoch.
+        moment: the queried time, seconds since the Unix epoch.
         tick_s: the time between two ticks.
         dense_from: the time from which on every tick is there; earlier points are thinned.
         points: (ts, value), oldest first, without ticks at which the row was missing.

@@ -1,4 +1,4 @@
-"""Evidence of an incident: what an anomaly blames, which resources it uses, and which of several leads."""
+"""Evidence of an incident: the culprit of an anomaly, its resources, and the leading one of several."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def leading_of(evidence: Sequence[Evidence]) -> Evidence:
-    """Return the worst evidence that blames a program, otherwise that blames the host, otherwise of all.
+    """Return the worst evidence that blames a program; without any, the worst that blames the host, or the worst.
 
     Among equally bad evidence it is the newest: an older one may be calm, and ends only after it has been for a while.
     """

@@ -65,7 +65,7 @@ MOST_NAMES: Final = 100
 """The most names of programs that an incident has blamed: the newest ones."""
 
 _BY_NAME: Final = {"host", "limit"}
-"""Anomalies of these scopes may last while programs use what they always do: others join them by name only."""
+"""Anomalies of these scopes may last with the normal use of programs: others join them by name only."""
 
 MOST_CLOSED: Final = 16
 """The most closed incidents that are remembered, the newest ones: no other of the same program may overlap them."""

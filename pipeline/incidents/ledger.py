@@ -126,7 +126,7 @@ class Ledger:
         return (record.value for record in reader.stored(entry.offset, entry.offset + 1))
 
     def _follow(self, partition: Partition, since: float) -> _Read:
-        """Read the new records of a partition, or start again from further back if `since` needs it."""
+        """Read the new records of a partition. Start again if `since` needs older ones, or if it was recreated."""
         oldest, end = self._bus.bounds(partition)
         read = self._reads.get(partition)
         if read is None or since < read.since or end < read.stop:

@@ -31,8 +31,8 @@ KEY: Final = 1.0
 """The weights of the common properties."""
 
 LEAST: Final = 0.375
-"""The least similarity of similar incidents. The operators and the key make less together, and this with the
-resource."""
+"""The least similarity of similar incidents: that of the operators, the key and the resource together. The first two
+alone make less."""
 
 
 class Similar(NamedTuple):

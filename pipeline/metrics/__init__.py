@@ -1,1 +1,1 @@
-"""What Prometheus reads."""
+"""Metrics for Prometheus."""
