@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from laggard.pipeline.grafana.alerts import MEASURED, Alert, Recording, by, groups, span
+from laggard.pipeline.grafana.alert import Alert, Recording
+from laggard.pipeline.grafana.alerts import MEASURED, by, groups, span
 from laggard.pipeline.grafana.texts import GrafanaTemplates, PrometheusTemplates, Texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laggard.pipeline.grafana.alerts import Group, Number
+    from laggard.pipeline.grafana.alert import Group, Number
 
 RUNBOOKS: Final = "https://github.com/laggard/laggard/blob/main/deploy/runbooks"
 """The address of the runbooks: `<this>/<name of the alert>.md`."""

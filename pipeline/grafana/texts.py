@@ -24,7 +24,7 @@ from laggard.pipeline.grafana.alerts import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from laggard.pipeline.grafana.alerts import Alert
+    from laggard.pipeline.grafana.alert import Alert
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)(?: as (\w+))?\}")
 
