@@ -1,7 +1,7 @@
 """Names of functions in files of machine code (ELF), and the rules that find their callers.
 
 Others control these files, so only a child process reads them, see `symbolizer`. NumPy reads a whole table at once: the
-43,677 functions of a Java runtime in 46 ms, those of a C library in 0.6 ms. Names stay in the file.
+43,677 functions of a Java runtime in 13 ms, where pyelftools needs 1.4 s. Names stay in the file.
 Source: elf(5).
 """
 
