@@ -21,13 +21,13 @@ REFUSALS: Final = {
     400: "a parameter or a field is wrong",
     401: "no token, or none that is known",
     403: "another site, another host, or a reader that wants to change something",
-    404: "nothing is recorded of what was asked for",
+    404: "nothing is recorded about it",
     408: "the body did not come",
     409: "it was done already, or cannot be done to this",
     413: "the body is too long",
     414: "the query is too long",
     415: "the body is not application/json",
-    429: "too much was asked for at once",
+    429: "too many requests at once",
     431: "the headers are too long",
     500: "it failed; the log of laggard tells why",
     503: "the bus cannot be used now",
@@ -57,7 +57,7 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
             "summary": each.summary,
             "parameters": _parameters(each),
             "responses": {
-                str(each.status): _content("what was asked for", found[each.answer]),
+                str(each.status): _content("the answer", found[each.answer]),
                 **{
                     str(status): _content(told, {"$ref": "#/components/schemas/Refusal"})
                     for status, told in REFUSALS.items()
@@ -73,7 +73,7 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
         "info": {
             "title": "laggard",
             "version": version("laggard"),
-            "summary": "What laggard's page shows: what is slow on machines, and what is to blame.",
+            "summary": "The data of laggard's page: what is slow on machines, and the culprits.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],

@@ -152,9 +152,9 @@ class RequestRow(Answer, frozen=True):
     host: str
     ts: Annotated[float, msgspec.Meta(description="when it began, in seconds since the Unix epoch")]
     duration_s: float
-    outlying: Annotated[bool, msgspec.Meta(description="whether it is out of line")]
+    outlying: Annotated[bool, msgspec.Meta(description="whether it is an outlier")]
     odd: Annotated[bool, msgspec.Meta(description="whether by what it did, and not by where its time went")]
-    score: Annotated[Number, msgspec.Meta(description="above 1 it is out of line; null of a normal one")]
+    score: Annotated[Number, msgspec.Meta(description="above 1 for an outlier; null for a normal request")]
     cluster: str
     cause: str
 

@@ -249,7 +249,7 @@ class Tracking(Answer, frozen=True):
     interval_s: Number
     own: Annotated[
         bool,
-        msgspec.Meta(description="whether its models are the worker's own; else they were learned anew for this page"),
+        msgspec.Meta(description="whether its models are the worker's own; otherwise they were learned for this page"),
     ]
     slow: Annotated[bool, msgspec.Meta(description="whether its newest interval was")]
     told: Annotated[str, msgspec.Meta(description="how it is now, a sentence; empty where it was not judged")]
@@ -313,21 +313,21 @@ def _tracked(performance: str, noted: Sequence[Noted]) -> Tracked:
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         "/applications",
-        "Which applications there are, and how they are.",
+        "All applications and their states.",
         Applications,
         applications,
         ApplicationsQuestion,
     ),
     Endpoint(
         "/applications/configuration",
-        "What the models of an application are built from.",
+        "The models of an application and their candidates.",
         Configuration,
         configuration,
         ApplicationQuestion,
     ),
     Endpoint(
         "/applications/tracking",
-        "An application's performance beside what its models said.",
+        "The performance of an application, and what its models predicted.",
         Tracking,
         tracking,
         TrackingQuestion,

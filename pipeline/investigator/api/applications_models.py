@@ -285,13 +285,11 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         models,
         ModelsQuestion,
     ),
-    Endpoint(
-        "/applications/series", "A metric beside the performance, over time.", MetricSeries, series, SeriesQuestion
-    ),
+    Endpoint("/applications/series", "A metric and the performance over time.", MetricSeries, series, SeriesQuestion),
     Endpoint("/applications/metrics", "The metrics of an application, by name.", Metrics, metrics, MetricsQuestion),
     Endpoint(
         "/applications/what-if",
-        "What the performance would be at a value of a metric.",
+        "The predicted performance at a value of a metric.",
         WhatIf,
         what_if_told,
         WhatIfQuestion,

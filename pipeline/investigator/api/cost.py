@@ -81,5 +81,5 @@ def _parts(frame: Frame) -> list[Part]:
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    Endpoint("/pipeline/cost", "What laggard's own processes take on a host.", Cost, cost, CostQuestion),
+    Endpoint("/pipeline/cost", "The cost of laggard's own processes on a host.", Cost, cost, CostQuestion),
 )

@@ -215,7 +215,7 @@ def _box(placed: Placed, *, cold: bool) -> FlameBox:
 ENDPOINTS: Final = (
     Endpoint(
         "/diagnosis",
-        "What one process was doing: in words, and as a flame graph.",
+        "The diagnosis of one process: in words, and as a flame graph.",
         DiagnosisPage,
         diagnosis,
         DiagnosisQuestion,

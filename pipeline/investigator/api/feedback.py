@@ -126,7 +126,7 @@ def _one(each: PastFeedback, now: float) -> OneFeedback:
 
 
 ENDPOINTS: Final = (
-    Endpoint("/feedback", "What people said of incidents, the newest first.", AllFeedback, feedback, FeedbackQuestion),
+    Endpoint("/feedback", "Feedback on incidents, the newest first.", AllFeedback, feedback, FeedbackQuestion),
     Endpoint(
         "/feedback", "Say that an incident is none, or is expected.", OneFeedback, say, body=NewFeedback, status=201
     ),

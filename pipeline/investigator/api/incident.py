@@ -123,7 +123,7 @@ class OneDiagnosis(Answer, frozen=True):
     pid: int
     begin_ts: Number
     end_ts: Number
-    blamed: Annotated[bool, msgspec.Meta(description="whether it is to blame for the incident")]
+    blamed: Annotated[bool, msgspec.Meta(description="whether it is the culprit of the incident")]
     sentence: str
 
 
@@ -284,14 +284,14 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint("/incident", "All that is known of one incident.", IncidentPage, incident, IncidentQuestion),
     Endpoint(
         "/incident/diagnoses",
-        "What processes were doing while it lasted.",
+        "Diagnoses of processes during the incident.",
         IncidentDiagnoses,
         incident_diagnoses,
         IncidentQuestion,
     ),
     Endpoint(
         "/incident/similar",
-        "Which earlier incidents it is like, and why.",
+        "Similar earlier incidents, and why they are similar.",
         SimilarIncidents,
         similar_incidents,
         SimilarQuestion,

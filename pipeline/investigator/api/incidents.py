@@ -60,10 +60,10 @@ class OneIncident(Answer, frozen=True):
     operators: Annotated[list[str], msgspec.Meta(description="that saw it")]
     blamed: Blamed | None
     sentence: Annotated[str, msgspec.Meta(description="what, where, since when, how bad, and what to look at")]
-    silence: Annotated[str, msgspec.Meta(description="that nobody knows whether it goes on; else empty")]
+    silence: Annotated[str, msgspec.Meta(description="that it is unknown whether it continues; otherwise empty")]
     young: Annotated[bool, msgspec.Meta(description="whether those who saw it had not learned for long")]
     live: Annotated[bool, msgspec.Meta(description="false for recorded data that was replayed")]
-    merged_into: Annotated[str, msgspec.Meta(description="the id of the incident that goes on with it; else empty")]
+    merged_into: Annotated[str, msgspec.Meta(description="the id of the incident that continues it; otherwise empty")]
 
 
 class Incidents(Answer, frozen=True):
@@ -150,6 +150,4 @@ def blamed_of(blame: Blame | None) -> Blamed | None:
     )
 
 
-ENDPOINTS: Final = (
-    Endpoint("/incidents", "What was wrong: those that are open first.", Incidents, incidents, IncidentsQuestion),
-)
+ENDPOINTS: Final = (Endpoint("/incidents", "Incidents, open ones first.", Incidents, incidents, IncidentsQuestion),)

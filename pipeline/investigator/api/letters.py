@@ -76,8 +76,8 @@ class DeadLetterWhole(Answer, frozen=True):
 
     letter: DeadLetterHead
     headers: list[DeadLetterHeader]
-    decoded: Annotated[str, msgspec.Meta(description="what it says, as far as it can be read; else empty")]
-    wrong: Annotated[str, msgspec.Meta(description="what is wrong with it as a record of laggard; else empty")]
+    decoded: Annotated[str, msgspec.Meta(description="its content, if it is readable; otherwise empty")]
+    wrong: Annotated[str, msgspec.Meta(description="what is wrong with it as a record of laggard; otherwise empty")]
     text: Annotated[str, msgspec.Meta(description=f"its first {SHOWN_BYTES} bytes as UTF-8")]
     hex: Annotated[str, msgspec.Meta(description="the same in hexadecimal digits")]
     shown_bytes: int

@@ -108,10 +108,10 @@ class Moment(Answer, frozen=True):
 
     host: str
     ts: Annotated[float, msgspec.Meta(description="of the frame that was judged, the nearest, in seconds")]
-    asked_ts: Annotated[Number, msgspec.Meta(description="that was asked for; null for now")]
+    asked_ts: Annotated[Number, msgspec.Meta(description="the requested moment; null for now")]
     tick_s: Annotated[float, msgspec.Meta(description="the time between two frames")]
-    live: Annotated[bool, msgspec.Meta(description="whether it is the newest frame, as far as is known")]
-    silent_s: Annotated[float, msgspec.Meta(description="how old the newest frame is where it should be newer, else 0")]
+    live: Annotated[bool, msgspec.Meta(description="whether it is the newest known frame")]
+    silent_s: Annotated[float, msgspec.Meta(description="age of the newest frame if it is too old, otherwise 0")]
     scope: Annotated[str, msgspec.Meta(description="what the rows are")]
     score: Annotated[Number, msgspec.Meta(description="of the frame; above 1 is anomalous")]
     status: Annotated[Status, msgspec.Meta(description="of the host then")]
@@ -333,6 +333,6 @@ def _find(found: Judged, row: str) -> Row | None:
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    Endpoint("/moment", "What was slow at a moment, and what is to blame.", Moment, moment, MomentQuestion),
+    Endpoint("/moment", "What was slow at a moment, and the culprits.", Moment, moment, MomentQuestion),
     Endpoint("/row", "All features of one row at a moment, worst first.", OneRow, one_row, RowQuestion),
 )

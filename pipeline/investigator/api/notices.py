@@ -43,7 +43,7 @@ class NoticesQuestion(Question, frozen=True):
 
     host: Text = ""
     only_open: bool = msgspec.field(name="open", default=False)
-    within: Annotated[float, msgspec.Meta(gt=0.0, le=MAX_TS, description="those open so many seconds ago or later")] = (
+    within: Annotated[float, msgspec.Meta(gt=0.0, le=MAX_TS, description="open within this number of seconds")] = (
         LISTED_S
     )
     begin: Annotated[Time | None, msgspec.Meta(description="in the place of `within`")] = msgspec.field(
@@ -73,6 +73,6 @@ def _one(notice: PastNotice) -> OneNotice:
 
 ENDPOINTS: Final = (
     Endpoint(
-        "/notices", "What was suspicious, but not unusual enough for an incident.", Notices, notices, NoticesQuestion
+        "/notices", "Notices: suspicious, but not unusual enough for an incident.", Notices, notices, NoticesQuestion
     ),
 )

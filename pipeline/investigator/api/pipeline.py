@@ -87,7 +87,7 @@ class PipelineWorker(Answer, frozen=True):
 
     pid: int
     since: Seconds
-    answers: Annotated[bool, msgspec.Meta(description="whether it has told what only it knows")]
+    answers: Annotated[bool, msgspec.Meta(description="whether it has answered with its own state")]
 
 
 class Pipeline(Answer, frozen=True):
@@ -352,6 +352,8 @@ def _difference(setting: str, found: str, expected: str, advice: str) -> str:
 
 
 ENDPOINTS: Final = (
-    Endpoint("/pipeline", "What each operator has done, and has still to do.", Pipeline, pipeline, Nothing),
-    Endpoint("/pipeline/topics", "The topics as they are, beside what is wanted.", PipelineTopics, topics, Nothing),
+    Endpoint("/pipeline", "The progress and the lag of each operator.", Pipeline, pipeline, Nothing),
+    Endpoint(
+        "/pipeline/topics", "The topics and their differences from the expected ones.", PipelineTopics, topics, Nothing
+    ),
 )

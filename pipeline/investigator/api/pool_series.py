@@ -47,7 +47,7 @@ class PoolSeries(Answer, frozen=True):
     median: Annotated[list[Number], msgspec.Meta(description="of the rest")]
     low: Annotated[list[Number], msgspec.Meta(description="its lower quartile")]
     high: Annotated[list[Number], msgspec.Meta(description="its upper quartile")]
-    merge: Annotated[PoolMerge | None, msgspec.Meta(description="which made the cluster that was asked for")]
+    merge: Annotated[PoolMerge | None, msgspec.Meta(description="the merge that made the requested cluster")]
 
 
 class SeriesQuestion(PoolQuestion, frozen=True, rename={"with_": "with", "from_": "from"}):
@@ -136,7 +136,7 @@ def _telling(reading: Reading, output: PoolOutput, level: str, chosen: Sequence[
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         "/pools/series",
-        "Members of a pool beside the others, as means of two minutes.",
+        "Members of a pool and the others, as means of two minutes.",
         PoolSeries,
         series,
         SeriesQuestion,

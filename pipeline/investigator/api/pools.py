@@ -88,7 +88,7 @@ class Pools(Answer, frozen=True):
 
     ts: Seconds
     pools: list[PoolStanding]
-    hint: Annotated[str, msgspec.Meta(description="where pools come from, if there are none; else empty")]
+    hint: Annotated[str, msgspec.Meta(description="where pools come from, if there are none; otherwise empty")]
 
 
 class PoolsQuestion(Question, frozen=True):
@@ -102,14 +102,14 @@ class PoolLeaf(Answer, frozen=True):
     """A leaf of a dendrogram: a member, a group, or a folded cluster of them."""
 
     label: Annotated[str, msgspec.Meta(description="names it in questions")]
-    name: Annotated[str, msgspec.Meta(description="what it is called beside the others")]
-    note: Annotated[str, msgspec.Meta(description="how it deviates, or that members inside it do; else empty")]
+    name: Annotated[str, msgspec.Meta(description="its name among the others")]
+    note: Annotated[str, msgspec.Meta(description="how it deviates, or that members inside it do; otherwise empty")]
     harmless: bool
     members: int
     deviating: int
     height: Number
     place: Annotated[float, msgspec.Meta(description="from the first leaf, in leaves")]
-    path: Annotated[str, msgspec.Meta(description="of the level of its members, if it is a group; else empty")]
+    path: Annotated[str, msgspec.Meta(description="of the level of its members, if it is a group; otherwise empty")]
     compared: Annotated[bool, msgspec.Meta(description="whether that level has a dendrogram, for some deviate in it")]
 
 

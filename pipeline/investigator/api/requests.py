@@ -56,7 +56,7 @@ class Services(Asked, frozen=True):
     services: list[OneService]
     silent: Annotated[list[str], msgspec.Meta(description="services of which requests are known of other times alone")]
     newest: Annotated[Number, msgspec.Meta(description="when the newest request of all began")]
-    hint: Annotated[str, msgspec.Meta(description="how requests come to be recorded, if there are none; else empty")]
+    hint: Annotated[str, msgspec.Meta(description="how to record requests, if there are none; otherwise empty")]
 
 
 class OneCluster(Answer, frozen=True):
@@ -80,7 +80,7 @@ class HowManyTookHowLong(Answer, frozen=True):
     normal: list[int]
     outlying: list[int]
     threshold_s: Annotated[
-        Number, msgspec.Meta(description="the duration above which the fewest are called out of line wrongly")
+        Number, msgspec.Meta(description="the duration that separates outliers with the fewest errors")
     ]
 
 

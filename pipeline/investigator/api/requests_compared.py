@@ -48,7 +48,7 @@ class Plane(Asked, frozen=True):
     ]
     pending: Annotated[bool, msgspec.Meta(description="whether a better or newer one is being made: ask again")]
     normal: Annotated[int, msgspec.Meta(description="normal requests in this time, drawn or not")]
-    outlying: Annotated[int, msgspec.Meta(description="requests out of line, likewise")]
+    outlying: Annotated[int, msgspec.Meta(description="outlying requests, likewise")]
     requests: list[str]
     ts: list[float]
     duration_s: list[float]
@@ -102,8 +102,8 @@ class Cluster(Asked, frozen=True):
     odd: int
     median_s: float
     sentence: str
-    looked_at: Annotated[int, msgspec.Meta(description="how many of them are looked at in all that they did")]
-    beside: Annotated[int, msgspec.Meta(description="beside how many normal ones")]
+    looked_at: Annotated[int, msgspec.Meta(description="the number of them whose events are compared")]
+    beside: Annotated[int, msgspec.Meta(description="the number of normal ones that they are compared with")]
     states: list[StateBeside]
     ngrams: Annotated[list[Distinction], msgspec.Meta(description="system calls in a row")]
     spent: Annotated[list[Distinction], msgspec.Meta(description="what time was spent on")]
@@ -243,5 +243,5 @@ def _distinction(found: Difference) -> Distinction:
 
 ENDPOINTS: Final = (
     Endpoint("/requests/plane", "A service's requests on a plane, by the time in each state.", Plane, plane, OfService),
-    Endpoint("/requests/cluster", "A cluster of requests beside normal ones.", Cluster, cluster, Member),
+    Endpoint("/requests/cluster", "A cluster of requests compared with normal ones.", Cluster, cluster, Member),
 )

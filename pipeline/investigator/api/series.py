@@ -48,14 +48,14 @@ class Series(Answer, frozen=True):
     feature: str
     begin: float = msgspec.field(name="from")
     end: float = msgspec.field(name="to")
-    moment: Annotated[Number, msgspec.Meta(description="that is asked about, in seconds; null for none")]
+    moment: Annotated[Number, msgspec.Meta(description="the requested moment, in seconds; null for none")]
     ts: list[float]
     values: Annotated[list[Number], msgspec.Meta(description="or their means; null where it was not there")]
     low: Annotated[list[Number], msgspec.Meta(description="the least of the ticks that make a point")]
     high: Annotated[list[Number], msgspec.Meta(description="the greatest of them")]
     tick_s: float
     step_s: Annotated[float, msgspec.Meta(description="the time between two points; a tick where none is thinned")]
-    complete: Annotated[bool, msgspec.Meta(description="whether every tick was read: else ask again soon for the rest")]
+    complete: Annotated[bool, msgspec.Meta(description="whether every tick was read; otherwise ask again soon")]
     usual: Usual | None
     band: Band | None
     marks: list[MarkNear]
