@@ -1,4 +1,4 @@
-"""The shared words and how they travel: the only part of the pipeline that producers may import."""
+"""The shared records and their encodings: the only part of the pipeline that producers may import."""
 
 from laggard.pipeline.records.checked import Received
 from laggard.pipeline.records.codec import Decoder, encode

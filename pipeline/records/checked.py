@@ -1,4 +1,4 @@
-"""Records from fields of any type: each field is checked, whoever brings them."""
+"""Records from fields of any type: every field is checked, whatever its origin."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Received = Frame | Mark | Request | Wish | Feedback
-"""What is published for operators."""
+"""The input records of operators."""
 
 KEYED_BY: Final = frozenset(get_args(KeyedBy))
 WISHES: Final[tuple[WishKind, ...]] = get_args(WishKind)
@@ -33,12 +33,12 @@ _FLOAT64: Final = np.dtype(np.float64)
 
 
 def fields_of(record: Received) -> dict[str, Any]:
-    """A record's fields by name, in their order."""
+    """Return the fields of a record by name, in their order."""
     return {field: getattr(record, field) for field in record.__slots__}
 
 
 def frame(fields: Mapping[str, Any], layout: Layout, values: Any, place: str) -> Frame:
-    """A frame, of the fields of `Frame` that are not passed themselves.
+    """Return a frame of its layout, its values, and the other fields of `Frame`.
 
     Raises:
         RecordError: a field is of the wrong type or shape, or beyond a limit.
@@ -71,7 +71,7 @@ def frame(fields: Mapping[str, Any], layout: Layout, values: Any, place: str) ->
 
 
 def mark(fields: Mapping[str, Any], place: str) -> Mark:
-    """A mark, of its fields.
+    """Return a mark of its fields.
 
     Raises:
         RecordError: a field is of the wrong type, or beyond a limit.
@@ -86,7 +86,7 @@ def mark(fields: Mapping[str, Any], place: str) -> Mark:
 
 
 def request(fields: Mapping[str, Any], place: str) -> Request:
-    """A request, of its fields; entries of `spent` and `path` are lists of theirs.
+    """Return a request of its fields. Entries of `spent` and `path` are lists of their fields.
 
     Raises:
         RecordError: a field is of the wrong type, or beyond a limit.
@@ -116,7 +116,7 @@ def request(fields: Mapping[str, Any], place: str) -> Request:
 
 
 def wish(fields: Mapping[str, Any], place: str) -> Wish:
-    """A wish, of its fields.
+    """Return a wish of its fields.
 
     Raises:
         RecordError: a field is of the wrong type, or beyond a limit.

@@ -1,6 +1,6 @@
-"""What each kind of field may hold, for whoever builds, writes or reads a record.
+"""Checks of the kinds of fields, for all code that builds, writes or reads a record.
 
-Every function returns the value, or raises `RecordError` with the field and the place it was given.
+Every function returns the value, except for `wholes`, or raises `RecordError` with the given field and place.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def key(value: Any, field: str, place: str) -> str:
-    """A key or a scope: it becomes a topic's key, a metric's label, a line in a terminal."""
+    """Check a key or a scope: it becomes a topic's key, a metric's label, a line in a terminal."""
     if isinstance(value, str) and 0 < len(value) <= MAX_KEY and not _CONTROL.search(value):
         return value
     raise RecordError(place, field, f"text of 1 to {MAX_KEY} characters without control characters", shown(value))
 
 
 def text(value: Any, field: str, place: str, longest: int, *, shortest: int = 0) -> str:
-    """Text that a person or a program chose: whatever UTF-8 can carry, but U+0000, which separates packed names."""
+    """Check a text of a person or a program: anything in UTF-8, except for U+0000, which separates packed names."""
     if isinstance(value, str) and shortest <= len(value) <= longest and _is_usable(value):
         return value
     expected = f"text of {shortest} to {longest:,} characters without U+0000 and lone surrogates"
@@ -38,7 +38,7 @@ def text(value: Any, field: str, place: str, longest: int, *, shortest: int = 0)
 
 
 def texts(values: Sequence[Any], field: str, place: str, longest: int, *, shortest: int = 0) -> tuple[str, ...]:
-    """Several of `text`, checked all together: one by one only to name the wrong one."""
+    """Check several texts at once, and one by one only to name the wrong one."""
     found = tuple(values)
     if found and not _all_usable(found, longest, shortest):
         for number, each in enumerate(found):
@@ -47,14 +47,14 @@ def texts(values: Sequence[Any], field: str, place: str, longest: int, *, shorte
 
 
 def items(value: Any, field: str, place: str, most: int) -> Sequence[Any]:
-    """A list that is not too long, of whatever."""
+    """Check the length of a list of anything."""
     if isinstance(value, list | tuple) and len(value) <= most:
         return value
     raise RecordError(place, field, f"a list of at most {most:,}", shown(value))
 
 
 def unique(values: tuple[str, ...], field: str, place: str) -> tuple[str, ...]:
-    """Names that must differ."""
+    """Check that names differ."""
     if len(set(values)) == len(values):
         return values
     [(repeated, times)] = Counter(values).most_common(1)
@@ -62,21 +62,21 @@ def unique(values: tuple[str, ...], field: str, place: str) -> tuple[str, ...]:
 
 
 def ts(value: Any, field: str, place: str) -> float:
-    """A time."""
+    """Check a time, in seconds since the Unix epoch."""
     if _is_number(value) and 0 <= value <= MAX_TS:
         return float(value)
     raise RecordError(place, field, f"seconds since the Unix epoch, from 0 to {MAX_TS:.0f}", shown(value))
 
 
 def sequence(value: Any, field: str, place: str) -> int:
-    """A record's number."""
+    """Check the number of a record."""
     if isinstance(value, int) and not isinstance(value, bool) and UNNUMBERED <= value <= MAX_SEQUENCE:
         return value
     raise RecordError(place, field, f"an integer from 0 to 2**63 - 1, or {UNNUMBERED} for none", shown(value))
 
 
 def wholes(values: Sequence[Any], field: str, place: str, most: int) -> None:
-    """Several integers of at least 0."""
+    """Check integers from 0 to `most`."""
     if set(map(type, values)) == {int} and min(values) >= 0 and max(values) <= most:
         return
     for number, each in enumerate(values):
@@ -85,24 +85,24 @@ def wholes(values: Sequence[Any], field: str, place: str, most: int) -> None:
 
 
 def amount(value: Any, field: str, place: str) -> float:
-    """A count or a duration."""
+    """Check a count or a duration."""
     if _is_number(value) and 0 <= value <= sys.float_info.max:
         return float(value)
     raise RecordError(place, field, "a finite number of at least 0", shown(value))
 
 
 def all_amounts(values: Sequence[Any], field: str, place: str) -> Sequence[float]:
-    """Several of `amount`."""
+    """Check counts or durations."""
     if _are_amounts(values):
         return values
     return [amount(each, f"{field}[{number}]", place) for number, each in enumerate(values)]
 
 
 def amounts(value: Any, field: str, place: str) -> dict[str, float]:
-    """Counts or durations by state."""
+    """Check counts or durations by state."""
     if not isinstance(value, Mapping) or len(value) > MAX_STATES:
         raise RecordError(place, field, f"a map of at most {MAX_STATES:,} states to numbers", shown(value))
-    # All together, and one by one only to name the wrong one.
+    # All at once, and one by one only to name the wrong one.
     states = tuple(value)
     if not states or (_are_amounts(tuple(value.values())) and _all_usable(states, MAX_NAME, 1)):
         return dict(value)
@@ -130,7 +130,7 @@ def _all_usable(found: tuple[Any, ...], longest: int, shortest: int) -> bool:
 
 
 def _are_amounts(values: Sequence[Any]) -> bool:
-    """Whether all are floats that are amounts, if that can be said at once: a sum is finite only where each is."""
+    """Return True only if all are finite floats of at least 0. It may be False for huge ones, whose sum overflows."""
     return set(map(type, values)) == {float} and min(values) >= 0.0 and math.isfinite(sum(values))
 
 

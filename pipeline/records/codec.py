@@ -1,11 +1,10 @@
-"""Records as bytes: one MessagePack map each, the names and the matrix in it as byte strings.
+"""Records as bytes: one MessagePack map each, with the names and the matrix as byte strings.
 
 Every map has `v`, the version `[major, minor]`, `kind`, `ts` and `sequence`. A `frame` has `keyed_by`, `key`, `scope`,
-`layout` (see `layout.py`), `values` (float64, little-endian, one row after the other) and, where it has any, `hosts`; a
-`mark` has `host` and `note`; a `request` has `service`, `request`, `duration_s`, `counts`, `times_s`, `syscalls` and
-what else is known of it, see `request_packing.py`; a `wish` (since 1.1) has `application`, `metric` and `wish`;
-`feedback` (since 1.4) has the fields of `Feedback`. A reader passes over fields it does not know, so that a newer minor
-version may add some.
+`layout` (see `layout.py`), `values` (float64, little-endian, row by row) and, unless empty, `hosts`. A `mark` has
+`host` and `note`. A `request` has `service`, `request`, `duration_s`, `counts`, `times_s`, `syscalls` and optional
+fields, see `request_packing.py`. A `wish` (since 1.1) has `application`, `metric` and `wish`. `feedback` (since 1.4)
+has the fields of `Feedback`. Readers ignore unknown fields, so that a newer minor version may add some.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.checked import Received
 
 VERSION: Final = (1, 4)
-"""Of the form written here. The major version grows when a reader of the older form would misread the newer one."""
+"""The version of the written form. The major version grows if readers of the older form would misread the newer one."""
 
 _OWN_VERSION: Final = list(VERSION)
 MAX_STREAMS: Final = 4_096
 SPARE_LAYOUTS: Final = 16
-"""Layouts that are remembered beside the newest one of each stream: processes come and go, and most never come back."""
+"""The number of remembered layouts besides the newest one of each stream. Few, as most old layouts never return."""
 _FLOAT64: Final = np.dtype("<f8")
 
 
 def encode(record: Received) -> bytes:
-    """The record's bytes, which any `Decoder` takes.
+    """Return the bytes of the record, which any `Decoder` reads.
 
     Raises:
         RecordError: a field is of the wrong type or shape, or beyond a limit.
@@ -75,28 +74,28 @@ def encode(record: Received) -> bytes:
 
 
 class Decoder:
-    """Reads records, and remembers layouts so that names that do not change cost a comparison.
+    """A reader of records. It remembers layouts, so that unchanged names cost only a comparison.
 
-    It holds at most the newest layout of each of `MAX_STREAMS` streams, as many others and `SPARE_LAYOUTS`, and at most
-    twice `MAX_BYTES` of them as packed. For one thread at a time.
+    It stores at most the newest layouts of `MAX_STREAMS` streams, as many others, and `SPARE_LAYOUTS` more. Their
+    packed bytes are at most twice `MAX_BYTES`. For one thread at a time.
     """
 
     def __init__(self) -> None:
         self._layouts = LayoutMemory[bytes]()
-        # The last frame's layout by what the frames are of: to compare it is quicker than to hash what has just come,
-        # and names that stand here need no other check.
+        # The layout of the last frame, by kind of key, key and scope, which need no other check. Comparing the layout
+        # is faster than hashing the new bytes.
         self._latest: dict[tuple[Any, Any, Any], Layout] = {}
         self._latest_bytes = 0
 
     def decode(self, value: bytes, place: str) -> Received:
-        """The record that was encoded.
+        """Return the record of these bytes.
 
-        A frame's values are a read-only view of what was read, every bit as it was written. Frames with the same
-        packed layout get the same `Layout` for as long as it is remembered.
+        The values of a frame are a read-only view of the bytes, with every bit as it was written. Frames with the same
+        packed layout get the same `Layout` while it is remembered.
 
         Args:
             value: any bytes.
-            place: where they come from, for errors: `counters[3]@1042`.
+            place: their origin, for errors: `counters[3]@1042`.
 
         Raises:
             RecordError: the bytes are no record, or one of a newer major version.
@@ -156,7 +155,7 @@ class Decoder:
     def _latest_of(self, frames_of: tuple[Any, Any, Any]) -> Layout | None:
         try:
             return self._latest.get(frames_of)
-        except TypeError:  # lists or maps in the place of text: refused later, by name
+        except TypeError:  # lists or maps instead of text: refused later, with the name of the field
             return None
 
     def _remember(self, frames_of: tuple[Any, Any, Any], layout: Layout) -> None:

@@ -1,15 +1,15 @@
-"""Declarations of public records: how one is written as JSON and read, and its JSON Schema, follow from its fields.
+"""Declarations of public records. Their fields define the JSON that is written and read, and its JSON Schema.
 
     @dataclass(frozen=True, slots=True)
     class Blame(Part):
-        \"\"\"Who is likely to blame.\"\"\"
+        \"\"\"The probable culprit.\"\"\"
 
         row: Annotated[str, text("The row's id.")]
         value: Annotated[float, number("Of the counter, in its base unit.")] = math.nan
 
 A field has the same name as the member of the JSON object. Members are written in the order of the fields, after
-`kind`. The docstring describes the object. A module that declares records evaluates its annotations: it does not import
-them from `__future__`.
+`kind`. The docstring describes the object. A module that declares records must not import `annotations` from
+`__future__`, as the annotations are evaluated.
 
 NaN and infinity, which JSON does not have, are written as null; null is read as NaN.
 """
@@ -36,23 +36,23 @@ VERSION: Final = 1
 """The major version of all schemas. It grows when a reader of the older form would misread the newer one."""
 
 KEY_NAMES: Final[tuple[KeyedBy, ...]] = get_args(KeyedBy)
-"""The member that holds a key has one of these names."""
+"""The possible names of the member that holds a key."""
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Form:
-    """How a member of an object is written and read.
+    """The form of a member of an object.
 
     Attributes:
         schema: its JSON Schema.
         read: reads the member by its name. Raises `RecordError`.
         write: makes it a JSON value; None if it is one.
         part: the shape that the schema refers to.
-        added: whether an older laggard of the same major version does not write it.
+        added: whether older writers of the same major version omit it.
         sparse: whether it is written only if it is not the default.
-        inline: whether the members of `part` stand in the place of this one.
+        inline: whether the members of `part` replace this one.
 
     """
 
@@ -66,12 +66,12 @@ class Form:
 
 
 class Shape(Generic[R]):
-    """How an object is written and read.
+    """The shape of an object.
 
     Parameters:
         name: its name in schemas.
-        description: what it is.
-        make: makes the record of the fields that were read, for errors, and of its attributes by name.
+        description: its description in schemas.
+        make: makes the record from the fields of the object, for errors, and its attributes by name.
         forms: the form of each attribute. `keyed_by` stands for itself and `key`.
         defaults: values of attributes that may be absent.
 
@@ -90,7 +90,7 @@ class Shape(Generic[R]):
         self._make = make
         self._forms = forms
         self._defaults = {each: defaults[each] for each, form in forms.items() if form.added or form.sparse}
-        # Each with whether it is written, and read, as most are: thousands of records are, for one answer.
+        # Each with whether it is a plain member: these must be fast, as one answer has thousands of records.
         self._writes = [
             (name, form.write, not (form is KEYED or form.inline or form.sparse)) for name, form in forms.items()
         ]
@@ -114,12 +114,12 @@ class Shape(Generic[R]):
         return written
 
     def read(self, found: Fields) -> R:
-        """Return the record. Members that are not known are passed over. Raises `RecordError`."""
+        """Return the record. Unknown members are ignored. Raises `RecordError`."""
         read: dict[str, Any] = {}
         for name, take, usual in self._reads:
             if usual:
                 read[name] = take(found, name)
-            elif name not in self._defaults:  # it is no member: one of the names of keys is
+            elif name not in self._defaults:  # no member itself: the member has the name of the kind of key
                 read[name], read["key"] = found.keyed(KEY_NAMES)
             else:
                 read[name] = take(found, name) if name in found else self._defaults[name]
@@ -170,11 +170,11 @@ class Shape(Generic[R]):
 
 
 def schema_id(kind: str) -> str:
-    """Return what names the schema of a kind: `urn:laggard:anomaly:1`."""
+    """Return the id of the schema of a kind: `urn:laggard:anomaly:1`."""
     return f"urn:laggard:{kind}:{VERSION}"
 
 
-# The forms of members. Each takes its description; further members of its schema follow by name.
+# The forms of members. The first argument is the description. Other members of the schema are passed by name.
 
 
 def text(
@@ -193,13 +193,13 @@ def uuid(description: str) -> Form:
 
 
 def key(description: str) -> Form:
-    """Return the form of a key: the name of a host, or of whatever else a record is about."""
+    """Return the form of a key: the name of a host, application, pool or service."""
     schema = {"type": "string", "description": description, "minLength": 1}
     return Form(schema, Fields.key)
 
 
 KEYED: Final = Form({}, lambda _, __: None)
-"""The form of `keyed_by`, of a record that may be about one of several. The attribute `key` holds its key."""
+"""The form of `keyed_by`, for records with several kinds of keys. The attribute `key` holds the key."""
 
 
 def texts(description: str, most: int, longest: int) -> Form:
@@ -233,7 +233,7 @@ def time(description: str) -> Form:
 
 
 def number(description: str, *, added: bool = False, **schema: Any) -> Form:
-    """Return the form of a number; NaN if it is not known."""
+    """Return the form of a number; NaN if unknown."""
     schema = {"type": ["number", "null"], "description": description, **schema}
     return Form(schema, Fields.number, json_number, added=added)
 
@@ -278,7 +278,7 @@ def perhaps(part: Shape[Any], description: str, *, added: bool = False) -> Form:
 
 
 def inline(part: Shape[Any]) -> Form:
-    """Return the form of an object whose members stand among those of the one that has it."""
+    """Return the form of an object whose members become members of its owner."""
     return Form(part.schema(), lambda found, _: part.read(found), part.write, part, inline=True)
 
 
@@ -301,12 +301,12 @@ class Part:
 
     @classmethod
     def read(cls, found: Fields) -> Self:
-        """Return what these fields declare. Members that are not known are passed over. Raises `RecordError`."""
+        """Return the record of these fields. Unknown members are ignored. Raises `RecordError`."""
         return shape_of(cls).read(found)
 
     @classmethod
     def made(cls, found: Fields, **read: Any) -> Self:  # noqa: ARG003 - others check more
-        """Return what was read, by its attributes."""
+        """Return the record with these attributes."""
         return cls(**read)
 
 

@@ -1,7 +1,7 @@
-"""What a process was doing while something was wrong: its threads by use, and what each of them executed.
+"""Diagnoses: the threads of a process by CPU use during an event, and the stacks of each.
 
-A *diagnosis* is of one process and one event (S1, "Identifying Conditions of Interest"); its phases are kept apart, so
-that what ran before a dip can be told from what ran after it.
+A *diagnosis* is of one process and one event (S1, "Identifying Conditions of Interest"). Its phases are separate, so
+that the stacks before and after a dip can be distinguished.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 Progress = Literal["opened", "extended", "closed"]
-"""How far a diagnosis is: its first samples are there, there are more, it is complete."""
+"""The progress of a diagnosis: it has its first samples, it has more, or it has ended."""
 
 ThreadState = Literal["running", "blocked"]
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """One function on a stack, as far as it is known.
+    """One function on a stack, with its known attributes.
 
     Attributes:
-        function: its name; empty where there is no symbol.
+        function: its name; empty without a symbol.
         module: the file that it was mapped from (`/usr/lib/libc.so.6`), `[kernel]`, `[vdso]`; for interpreted code its
-            source file; empty where it is in no file, as code that was made at run time.
-        offset: in the module, in bytes; -1 where that is not known. Where there is no module, the address.
-        line: in the source; 0 where that is not known.
+            source file; empty without a file, as for code that was generated at run time.
+        offset: its offset in the module, in bytes; -1 if unknown. Without a module, the address.
+        line: its line in the source; 0 if unknown.
 
     """
 
@@ -37,14 +37,14 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """What a thread was found at, and how often.
+    """A stack of a thread, and how often it was sampled.
 
     Attributes:
-        locations: the innermost first; one where only the instruction pointer is known, none where nothing is.
-        samples: how many found it there.
-        state: whether it ran, or was blocked.
-        wait_channel: the kernel's function in which it was blocked (`futex_wait_queue`); empty where it ran.
-        system_call: the name of the system call that it was in; empty where there was none.
+        locations: the innermost first; one if only the instruction pointer is known, none if nothing is.
+        samples: the number of samples with this stack.
+        state: whether the thread ran or was blocked.
+        wait_channel: the kernel's function in which it was blocked (`futex_wait_queue`); empty if it ran.
+        system_call: the name of its system call; empty outside of any.
 
     """
 
@@ -61,14 +61,14 @@ class ThreadUse:
 
     Attributes:
         tid: its id on the host.
-        name: its own.
-        entry: where it began, as far as it is known.
-        first_ts: when it was seen first in this phase, seconds since the Unix epoch.
-        last_ts: ... and last.
+        name: its own name.
+        entry: the function in which it began, with its known attributes.
+        first_ts: the first time at which it was seen in this phase, seconds since the Unix epoch.
+        last_ts: the last time, likewise.
         user_s: CPU time in user mode between the two, in seconds.
-        system_s: ... in kernel mode.
-        samples: how often it was looked at.
-        stacks: what it was found at, the most frequent first.
+        system_s: CPU time in kernel mode, likewise.
+        samples: the number of its samples.
+        stacks: its stacks, the most frequent first.
 
     """
 
@@ -90,10 +90,10 @@ class Phase:
     Attributes:
         high: whether it is high use.
         begin_ts: seconds since the Unix epoch.
-        end_ts: where it lasts, the time of its last sample.
-        samples: how many were taken.
+        end_ts: its end, likewise; the time of its last sample while it lasts.
+        samples: the number of samples.
         threads: by CPU time, the greatest first.
-        left_out: how many threads with less use are not there, for the bound on bytes.
+        left_out: the number of threads with less use that were omitted to limit the size.
 
     """
 
@@ -107,27 +107,27 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What one process was doing during one event.
+    """The diagnosis of one process during one event.
 
     Attributes:
-        id: of the event: the same in all records of it.
-        progress: how far it is; a later record of an id has all that an earlier one has, within the bounds.
-        host: the machine's.
-        ts: when this was told, seconds since the Unix epoch.
-        row: of the process in its host's frames: `nginx[4711@99]`.
-        name: of the process.
+        id: the id of the event: the same in all its records.
+        progress: its progress; a later record of an id includes the earlier ones, within the bounds.
+        host: the host of the process.
+        ts: the time of this record, seconds since the Unix epoch.
+        row: the id of the process in the frames of its host: `nginx[4711@99]`.
+        name: the name of the process.
         pid: its id on the host.
-        command: its command line; empty where that is not told.
-        reason: which condition began it: `cpu` (system-wide), `single_cpu`, `quota`, `io_pressure`,
-            `memory_pressure`; `asked` where a person did.
-        value: the measure of that condition when it began, as a ratio; NaN where there is none.
-        threshold: ... and what it is above.
-        methods: what told what its threads executed: `proc`, `perf`, `py-spy`, `eu-stack`, `jcmd`.
-        notes: in plain words, what is not there and why, and why these methods.
+        command: its command line; empty if it is not published.
+        reason: the condition that began it: `cpu` (system-wide), `single_cpu`, `quota`, `io_pressure`,
+            `memory_pressure`; `asked` if a person requested it.
+        value: the measure of that condition when it began, as a ratio; NaN if there is none.
+        threshold: the threshold that it exceeds, likewise.
+        methods: the methods that found its stacks: `proc`, `perf`, `py-spy`, `eu-stack`, `jcmd`.
+        notes: sentences on missing data and its reasons, and on the choice of methods.
         phases: in the order of time.
-        sampler_cpu_s: CPU time that taking the samples took, in seconds, of all helpers too.
-        stopped_s: for how long the process was stopped for it, in seconds, in sum.
-        complete: false where it ended early: the process ended, a bound was reached.
+        sampler_cpu_s: CPU time of sampling, in seconds, including all helpers.
+        stopped_s: the total time for which sampling stopped the process, in seconds.
+        complete: false if it ended early: the process or the agent ended, or a bound was reached.
 
     """
 

@@ -1,7 +1,7 @@
-"""Diagnoses as JSON, one object each: what the topic of diagnoses holds, and what other people's tools read.
+"""Diagnoses as JSON, one object each: the records of the topic of diagnoses, for any tool.
 
-A location is written once in a record, and stacks refer to it by its place in the list, innermost first: stacks of one
-process are made of few functions, and this is a tenth of the bytes. Numbers that JSON does not have are null.
+A location is written once in a record. Stacks refer to it by its place in the list, the innermost first. The stacks of
+one process have few distinct functions, so that this needs a tenth of the bytes. NaN and infinity are null.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _UNKNOWN: Final = Location()
 
 
 def _perhaps(description: str, least: int, most: int, unknown: int) -> Form:
-    """Return the form of an integer; one of the attributes' values stands for null."""
+    """Return the form of an integer. The value `unknown` stands for null."""
 
     def read(found: Fields, name: str) -> int:
         value = found.perhaps_integer(name, least, most)
@@ -88,7 +88,7 @@ class _Places:
         return self._places[location]
 
     def one(self, description: str) -> Form:
-        """Return the form of a location; null if it is not known."""
+        """Return the form of a location; null if unknown."""
 
         def read(found: Fields, name: str) -> Location:
             place = found.perhaps_integer(name, 0, len(self.locations) - 1)
@@ -195,12 +195,12 @@ def diagnosis_schema() -> Schema:
 
 
 def diagnosis_id(host: str, row: str, reason: str, begin_ts: float) -> str:
-    """The id of the diagnosis of a host's row for an event that began at `begin_ts`, the same whenever it is asked."""
+    """Return the id of the diagnosis of a host's row for an event that began at `begin_ts`. It is always the same."""
     return derived_id("diagnosis", host, row, reason, begin_ts)
 
 
 def diagnosis_object(diagnosis: Diagnosis) -> dict[str, Any]:
-    """The object that is written."""
+    """Return the JSON object."""
     places = _Places()
     written = _shape(_forms(places)).write(diagnosis)
     phases = written.pop("phases")
@@ -209,28 +209,28 @@ def diagnosis_object(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def write_diagnosis(diagnosis: Diagnosis) -> str:
-    """The diagnosis as one line of strict JSON, in ASCII and without its end.
+    """Return the diagnosis as one line of strict JSON, in ASCII and without the line feed.
 
     Raises:
-        RecordError: it is longer than `MAX_DIAGNOSIS_BYTES`, or a field is what `read_diagnosis` would refuse.
+        RecordError: it is longer than `MAX_DIAGNOSIS_BYTES`, or `read_diagnosis` would refuse a field.
 
     """
     text = json.dumps(diagnosis_object(diagnosis), separators=(",", ":"), allow_nan=False)
-    # What is refused here is a mistake of ours, which the one who reads could only wonder at.
+    # An invalid record is our mistake: it must fail here, not at its readers.
     read_diagnosis(text, "")
     return text
 
 
 def read_diagnosis(text: str | bytes, place: str) -> Diagnosis:
-    """The diagnosis that was written. Fields that are not known are passed over.
+    """Return the diagnosis of a text. Unknown fields are ignored.
 
     Args:
         text: JSON, as bytes in UTF-8.
-        place: where it comes from, for errors.
+        place: its origin, for errors.
 
     Raises:
-        RecordError: the text is no strict JSON, longer than `MAX_DIAGNOSIS_BYTES`, of another kind, or a field is not
-            what it should be.
+        RecordError: the text is no strict JSON, longer than `MAX_DIAGNOSIS_BYTES`, of another kind, or a field is
+            invalid.
 
     """
     if len(text) > MAX_DIAGNOSIS_BYTES:

@@ -1,4 +1,4 @@
-"""The one error that reading or building a record raises."""
+"""The only error that reading or building a record raises."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ LONGEST_SHOWN: Final = 80
 
 
 class RecordError(ValueError):
-    """Something is no record: the message names where it was, the field, what was expected and what came.
+    """An invalid record: the message names its place, the field, the expected value and the actual one.
 
     Attributes:
         place: where it was read, `counters[3]@1042` or `day.jsonl:17`; empty for a record that was being built.
-        field: which part of it, with an index or name inside it where that helps: `rows`, `values`, `rows.nginx[7]`;
-            empty for the record as a whole.
-        expected: what should have been there.
-        got: what was there, shortened.
+        field: the wrong field, with an index or name inside it if that helps: `rows`, `values`, `rows.nginx[7]`; empty
+            for the record as a whole.
+        expected: the expected value.
+        got: the actual value, shortened.
 
     """
 
@@ -34,14 +34,14 @@ class RecordError(ValueError):
 
 
 def shown(value: object) -> str:
-    """A refused value as a message shows it: itself where it is small, in printable ASCII, else its type and size."""
+    """Return a refused value for a message: in printable ASCII if it is small, otherwise its type and size."""
     match value:
         case None:
             return "nothing"
         case str() if len(value) > LONGEST_SHOWN:
             return f"{value[:LONGEST_SHOWN]!a}... of {len(value):,} characters"
         case int() if value.bit_length() > LONGEST_SHOWN:
-            # Not its digits: they take quadratic time, and Python refuses more than 4,300 of them.
+            # Without its digits: they need quadratic time, and Python refuses more than 4,300 of them.
             return f"an integer of {value.bit_length():,} bits"
         case str() | int() | float():
             return ascii(value)

@@ -1,4 +1,4 @@
-"""Rows with their features, as they are written in all that has a ranking."""
+"""Rows with their features, as they are written in all records with a ranking."""
 
 from __future__ import annotations
 

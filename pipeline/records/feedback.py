@@ -1,4 +1,4 @@
-"""What people say of anomalies: that they are usual, or expected for a while."""
+"""Feedback of people on anomalies: that they are usual, or expected for a while."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Says = Literal["usual", "expected", "withdrawn"]
-"""That it is no anomaly; that it is expected until a time; that what was said before holds no more."""
+"""The deviation is no anomaly; it is expected until a time; or earlier feedback is withdrawn."""
 
 SAYS: Final[tuple[Says, ...]] = get_args(Says)
 KEYS: Final[tuple[KeyedBy, ...]] = get_args(KeyedBy)
 
 
 class Case(NamedTuple):
-    """What a person speaks of. An empty field means all.
+    """The subject of feedback. An empty field means all.
 
     Attributes:
         name: the row's name.
-        resources: what it takes: `cpu`, `disk`, `memory`, `network`.
-        feature: the counter that told so.
+        resources: the resources that it uses: `cpu`, `disk`, `memory`, `network`.
+        feature: the counter that shows it.
         excess: the distance of its value from the baseline, in its base unit; NaN for any.
 
     """
@@ -53,18 +53,18 @@ CASE: Final[Shape[Case]] = shape(
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What a person says of anomalies of one key. It is on the topic of the key's frames, in one order with them.
+    """A person's feedback on anomalies of one key. It is on the topic of the key's frames, in one order with them.
 
     Attributes:
-        keyed_by: what `key` names.
+        keyed_by: the kind of `key`.
         key: the host, application, pool or service.
-        ts: when it was said, seconds since the Unix epoch.
-        id: names it; that of an earlier one withdraws this.
+        ts: its time, seconds since the Unix epoch.
+        id: its id; `withdrawn` has the id of the feedback that it withdraws.
         says: see `Says`.
-        cases: what it is about; all anomalies of the key if there is none.
-        until_ts: until when it is expected; NaN unless it is.
-        incident: the id of the incident that it is about; empty if there is none.
-        note: why, for people.
+        cases: its subjects; all anomalies of the key if there is none.
+        until_ts: the end of the time in which it is expected, seconds since the Unix epoch; NaN for others.
+        incident: the id of its incident; empty if there is none.
+        note: the reason, for people.
         sequence: see `Frame`.
 
     """
@@ -82,7 +82,7 @@ class Feedback:
 
 
 def checked_feedback(fields: Mapping[str, Any], place: str) -> Feedback:
-    """Return feedback of its fields; a case is an object, or a `Case`.
+    """Return feedback of its fields. A case is an object, or a `Case`.
 
     Raises:
         RecordError: a field is of the wrong type, or beyond a limit.

@@ -1,4 +1,4 @@
-"""Feedback as it is published: what a person said, once an operator has taken it."""
+"""Feedback as it is published once an operator has accepted it."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
@@ -12,7 +12,7 @@ from laggard.pipeline.records.members import LIVE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedbackOutput(Declared):
-    """A person said something of anomalies, and an operator has taken it: from here on it holds."""
+    """A person's feedback on anomalies, which an operator has accepted: it is valid from here on."""
 
     kind: ClassVar[str] = "feedback"
 
@@ -39,7 +39,7 @@ class FeedbackOutput(Declared):
 
     @classmethod
     def of(cls, feedback: Feedback, operator: str, *, live: bool) -> Self:
-        """Return what is told of feedback."""
+        """Return the record of feedback that an operator accepted."""
         said = {name: getattr(feedback, name) for name in feedback.__slots__ if name != "sequence"}
         return cls(operator=operator, live=live, **said)
 
@@ -51,7 +51,7 @@ class FeedbackOutput(Declared):
 
     @property
     def feedback(self) -> Feedback:
-        """What a person said."""
+        """The feedback of the person."""
         return Feedback(
             self.keyed_by, self.key, self.ts, self.id, self.says, self.cases, self.until_ts, self.incident, self.note
         )

@@ -1,4 +1,4 @@
-"""Reading the fields of a JSON object, each asked for as what it should be."""
+"""Reading the fields of a JSON object, each with the expected type."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Choice = TypeVar("Choice", bound=str)
 
 
 class Fields:
-    """The fields of one object, each asked for as what it should be.
+    """The fields of one object, each read with the expected type.
 
     Parameters:
         found: the object.
-        place: where the text comes from.
-        path: where the object is inside the text, as a prefix for the names of its fields.
+        place: the origin of the text.
+        path: the position of the object in the text, as a prefix for the names of its fields.
 
-    Each method raises `RecordError` where the field is not there or is something else.
+    Each method raises `RecordError` if the field is missing or of another type.
     """
 
     def __init__(self, found: Mapping[str, Any], place: str, path: str = "") -> None:
@@ -36,11 +36,11 @@ class Fields:
         return name in self._found
 
     def raw(self, name: str) -> Any:
-        """Whatever it is; None where it is not there."""
+        """Return the unchecked value; None if it is missing."""
         return self._found.get(name)
 
     def number(self, name: str) -> float:
-        """A number; null is NaN."""
+        """Return a number; null is NaN."""
         value = self._found.get(name, "")
         if value is None:
             return math.nan
@@ -49,26 +49,26 @@ class Fields:
         raise self.error(name, "a number that float64 can hold, or null")
 
     def ts(self, name: str) -> float:
-        """A time."""
+        """Return a time."""
         return checks.ts(self._found.get(name), f"{self._path}{name}", self.place)
 
     def amount(self, name: str) -> float:
-        """A finite number of at least 0."""
+        """Return a finite number of at least 0."""
         return checks.amount(self._found.get(name), f"{self._path}{name}", self.place)
 
     def amounts(self, name: str) -> dict[str, float]:
-        """Finite numbers of at least 0, by state."""
+        """Return finite numbers of at least 0, by state."""
         return checks.amounts(self._found.get(name), f"{self._path}{name}", self.place)
 
     def numbers(self, name: str) -> tuple[float, ...]:
-        """A list of numbers; null is NaN."""
+        """Return a list of numbers; null is NaN."""
         value = self._found.get(name)
         if isinstance(value, list) and all(each is None or _is_number(each) for each in value):
             return tuple(math.nan if each is None else float(each) for each in value)
         raise self.error(name, "a list of numbers that float64 can hold, or null")
 
     def tuples(self, name: str, length: int) -> list[tuple[float, ...]]:
-        """A list of lists of so many numbers each; null is NaN."""
+        """Return a list of lists of `length` numbers each; null is NaN."""
         value = self._found.get(name)
         if isinstance(value, list) and all(isinstance(each, list) and len(each) == length for each in value):
             numbered = [(f"{name}[{number}]", each) for number, each in enumerate(value)]
@@ -76,43 +76,43 @@ class Fields:
         raise self.error(name, f"a list of lists of {length} numbers")
 
     def integer(self, name: str, least: int, most: int) -> int:
-        """An integer within bounds."""
+        """Return an integer within bounds."""
         value = self._found.get(name)
         if _is_integer(value, least, most):
             return value
         raise self.error(name, f"an integer from {least} to {most}")
 
     def perhaps_integer(self, name: str, least: int, most: int) -> int | None:
-        """An integer within bounds; None where it is null."""
+        """Return an integer within bounds; None for null."""
         return None if self._found.get(name, "") is None else self.integer(name, least, most)
 
     def integers(self, name: str, least: int, most: int) -> tuple[int, ...]:
-        """A list of integers within bounds."""
+        """Return a list of integers within bounds."""
         value = self._found.get(name)
         if isinstance(value, list) and all(_is_integer(each, least, most) for each in value):
             return tuple(value)
         raise self.error(name, f"a list of integers from {least} to {most}")
 
     def text(self, name: str, longest: int = MAX_PLAIN_BYTES, *, shortest: int = 0) -> str:
-        """Text; by default of any length."""
+        """Return a text, by default of up to `MAX_PLAIN_BYTES` characters."""
         return checks.text(self._found.get(name), f"{self._path}{name}", self.place, longest, shortest=shortest)
 
     def texts(self, name: str, most: int, longest: int) -> tuple[str, ...]:
-        """A list of at most so many texts, each at most so long."""
+        """Return a list of at most `most` texts of at most `longest` characters."""
         value = self._found.get(name)
         if isinstance(value, list) and len(value) <= most:
             return checks.texts(value, f"{self._path}{name}", self.place, longest)
         raise self.error(name, f"a list of at most {most:,} texts")
 
     def boolean(self, name: str) -> bool:
-        """True or false."""
+        """Return true or false."""
         value = self._found.get(name)
         if isinstance(value, bool):
             return value
         raise self.error(name, "true or false")
 
     def choice(self, name: str, choices: tuple[Choice, ...]) -> Choice:
-        """One of some texts."""
+        """Return one of these texts."""
         value = self._found.get(name)
         for choice in choices:
             if choice == value:
@@ -120,11 +120,11 @@ class Fields:
         raise self.error(name, " or ".join(map(repr, choices)))
 
     def key(self, name: str) -> str:
-        """A key, see `checks.key`."""
+        """Return a key, see `checks.key`."""
         return checks.key(self._found.get(name), f"{self._path}{name}", self.place)
 
     def keyed(self, names: tuple[Choice, ...]) -> tuple[Choice, str]:
-        """Return which one of some members is there, and the key that it holds."""
+        """Return the only one of these members that is there, and its key."""
         there = [name for name in names if name in self]
         if len(there) != 1:
             got = " and ".join(there) or "none of them"
@@ -132,7 +132,7 @@ class Fields:
         return there[0], self.key(there[0])
 
     def objects(self, name: str) -> list[Fields]:
-        """A list of objects."""
+        """Return a list of objects."""
         value = self._found.get(name)
         if not isinstance(value, list):
             raise self.error(name, "a list of objects")
@@ -142,7 +142,7 @@ class Fields:
         return [Fields(each, self.place, f"{self._path}{name}[{number}].") for number, each in enumerate(value)]
 
     def perhaps_object(self, name: str) -> Fields | None:
-        """An object; None where it is null."""
+        """Return an object; None for null."""
         value = self._found.get(name, "")
         if value is None:
             return None
@@ -151,7 +151,7 @@ class Fields:
         return Fields(value, self.place, f"{self._path}{name}.")
 
     def error(self, name: str, expected: str) -> RecordError:
-        """What to raise where the field is not what was expected."""
+        """Return the error for a field with an unexpected value."""
         return RecordError(self.place, f"{self._path}{name}", expected, shown(self._found.get(name)))
 
 

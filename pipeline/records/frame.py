@@ -1,4 +1,4 @@
-"""The words that travel: frames, marks and wishes, as plain immutable values; for requests see `requests`."""
+"""The records that producers publish: frames, marks and wishes, as plain immutable values; see also `requests`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KeyedBy = Literal["host", "application", "pool", "service"]
-"""What a frame's key names. Frames of services are counted inside of a task, and on no topic."""
+"""The kind of a frame's key. Frames of services are made inside of a task, and are on no topic."""
 
 WishKind = Literal["pin", "ban", "free"]
-"""What a person wants of a metric: always in the models, never, or neither."""
+"""A person's wish for a metric: always in the models, never, or neither."""
 
 UNNUMBERED = -1
-"""The sequence of a record whose producer does not number them."""
+"""The sequence of a record whose producer does not number its records."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,14 +24,14 @@ class Layout:
     """The names of a frame's rows and features. Shared between frames; compared by identity, or by `packed`.
 
     Attributes:
-        rows: ids, unique in the frame, the same from tick to tick: `nginx[4711@99]`, for a process its name, its pid
-            and its start in clock ticks after boot, so that a reused pid is a new row.
-        names: one per row, `nginx`; a path such as `host-3/worker-12` has the levels of a top-down analysis as parts.
-        features: unique in the frame, each a counter in a base unit that it names, `memory_rss_bytes`.
-        commands: one per row, the command line for a person to read; empty where the producer sends none.
-        packed: the same as MessagePack bytes, which travel with each frame.
-        users: one per row, as whom it runs; empty where the producer sends none, as what follows.
-        containers: one per row, the container that it runs in, else its unit: `docker:3f2a8b4c5d6e`, `nginx.service`.
+        rows: ids, unique in the frame, the same from tick to tick: `nginx[4711@99]`. That of a process has its name,
+            its pid and its start in clock ticks after boot, so that a reused pid is a new row.
+        names: one per row, `nginx`; the parts of a path such as `host-3/worker-12` are levels of a top-down analysis.
+        features: unique in the frame, each a counter whose name ends with its base unit, `memory_rss_bytes`.
+        commands: one per row, the command line for people; empty if the producer sends none.
+        packed: the same as MessagePack bytes, which are sent with each frame.
+        users: one per row, the user that it runs as; empty if the producer sends none.
+        containers: one per row, its container or otherwise its unit: `docker:3f2a8b4c5d6e`, `nginx.service`; likewise.
 
     """
 
@@ -49,15 +49,15 @@ class Frame:
     """All rows and features of one scope at one tick.
 
     Attributes:
-        keyed_by: what `key` names.
+        keyed_by: the kind of `key`.
         key: the host, application, pool or service.
-        scope: what the rows are: `process`, `thread`, `host`, `performance`, `member`, ...
+        scope: the kind of the rows: `process`, `thread`, `host`, `performance`, `member`, ...
         ts: the producer's time of the tick, seconds since the Unix epoch.
-        sequence: numbers a key's records, ever growing; `UNNUMBERED` where the producer does not.
+        sequence: the ever growing number of a key's record; `UNNUMBERED` if the producer does not number them.
         layout: names of rows and features.
-        values: float64, shape (rows, features), NaN where a value is not there at this tick. Read-only.
-        hosts: for an application, the hosts that serve it; empty for all hosts of the stream. For a pool, the host
-            whose members these are; empty where the frame has those of all hosts.
+        values: float64, shape (rows, features), NaN for a value that is missing at this tick. Read-only.
+        hosts: for an application, the hosts that serve it; empty for all hosts of the stream. For a pool, the host of
+            these members; empty if the frame has those of all hosts.
 
     """
 
@@ -83,12 +83,12 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a person wants of one metric in the performance models of an application (S2, section 6).
+    """A person's wish for one metric in the performance models of an application (S2, section 6).
 
     Attributes:
         application: the record's key.
-        ts: when, seconds since the Unix epoch.
-        metric: by its row and its feature, `web-1/nginx:cpu_wait_ratio`; the feature is what follows the last colon.
+        ts: its time, seconds since the Unix epoch.
+        metric: its row and its feature, separated by the last colon: `web-1/nginx:cpu_wait_ratio`.
         wish: `pin` it into the models, `ban` it from them, or `free` it from either.
         sequence: see `Frame`.
 

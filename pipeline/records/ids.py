@@ -1,4 +1,4 @@
-"""Ids that follow from what they name, so that whoever says a thing again says it under the same id."""
+"""Ids that are derived from their subjects, so that a record that is published again has the same id."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 import uuid
 from typing import Final
 
-# Drawn once, for laggard's ids alone.
+# A random UUID, for the ids of laggard only.
 _NAMESPACE: Final = uuid.UUID("0f6dd2b6-5c41-4b0e-9d52-8f8f1f6a2c37")
 
 
 def derived_id(*parts: str | float) -> str:
-    """A UUID of version 5 (RFC 9562) of these parts; the same parts give the same one, in every version of laggard."""
+    """Return the UUID of version 5 (RFC 9562) of these parts. It is the same in every version of laggard."""
     return str(uuid.uuid5(_NAMESPACE, json.dumps(parts)))

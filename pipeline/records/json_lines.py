@@ -1,4 +1,4 @@
-"""Records as lines of JSON, for recordings that people make and read: one object a line, in seven forms.
+"""Records as lines of JSON, for recordings that people make and read: one object per line, in seven forms.
 
 ```
 {"ts": 1700000000.0, "host": "web-1", "scope": "process", "rows": {"nginx[7]": {"cpu_user_ratio": 0.12}}}
@@ -10,17 +10,16 @@
 {"ts": 1700000000.0, "service": "blog", "request": "r1", "duration_s": 0.1, "counts": {}, "times_s": {}, "syscalls": []}
 ```
 
-Any form may have a `sequence`. A row's id gives its name, which is what stands before the first `[` (all of it where
-that is nothing); `names`, by row id, say otherwise. `commands`, `users` and `containers`, likewise, tell more of rows
-for people to read; all of these are optional. The scope is `process`,
-`performance` or `member` where none is given; `performance` is short for one row that is called like the application.
-A feature that a row does not have, or that is null, is NaN. Of a request, `host`, `name`, `critical_s`, `spent`,
-`threads`, `path` and `notes` may be there, too, as in `Request`: an entry of `spent` is an object, `{"state": "BN",
-"syscall": "connect", "on": "127.0.0.1:3306", "result": "ECONNREFUSED", "times": 57, "time_s": 0.02}`, one of `path` a
-list, `[0, 0.0, 0.02, "BN", "connect"]`.
+Any form may have a `sequence`. The name of a row is the part of its id before the first `[` (the whole id if that part
+is empty), unless `names` has another one by row id. `commands`, `users` and `containers` have further texts for people,
+likewise. All of these are optional. The default scope is `process`, `performance` or `member`; `performance` is short
+for one row with the name of the application. A feature that a row does not have, or that is null, is NaN. A request may
+also have `host`, `name`, `critical_s`, `spent`, `threads`, `path` and `notes`, as in `Request`: an entry of `spent` is
+an object, `{"state": "BN", "syscall": "connect", "on": "127.0.0.1:3306", "result": "ECONNREFUSED", "times": 57,
+"time_s": 0.02}`, one of `path` a list, `[0, 0.0, 0.02, "BN", "connect"]`.
 
 The JSON is strict, see `strict_json.py`; infinity is written as `1e999`. A field that the form does not have is
-refused, so that no slip is silent.
+refused, so that no mistake is silent.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.checked import Received
 
 SCOPES: Final[Mapping[KeyedBy, str]] = {"host": "process", "application": "performance", "pool": "member"}
-"""What rows are where the line does not say it."""
+"""The default scopes, by the kind of key."""
 
 _COMMON: Final = ("ts", "sequence")
 _ROWS: Final = ("scope", "rows", "names", *ROW_TEXTS)
@@ -65,22 +64,22 @@ _FORMS: Final[Mapping[str, tuple[str, ...]]] = {
     "pool": (*_COMMON, "pool", "hosts", *_ROWS),
     "host": (*_COMMON, "host", *_ROWS),
 }
-"""The fields of each form, by the field that tells it from the forms below."""
+"""The fields of each form, by the field that distinguishes it from the forms below."""
 
 _REQUEST_ALWAYS: Final = frozenset(("service", "ts", "request", "duration_s", "counts", "times_s", "syscalls"))
 _SPENT_DEFAULTS: Final[Mapping[str, Any]] = {"syscall": "", "on": "", "by": "", "pid": 0, "result": "", "times": 1}
-"""What an entry of `spent` says where it leaves a field out."""
+"""The defaults of omitted fields of an entry of `spent`."""
 
 _NUMBERS: Final = {float, int, type(None)}
 _LARGEST: Final = sys.float_info.max
 
-# No text in a record holds U+0000, so that none can be mistaken for these.
+# No text in a record contains U+0000, so that none is mistaken for these.
 _INFINITE: Final = "\0+"
 _MINUS_INFINITE: Final = "\0-"
 
 
 class _Remembered(threading.local):
-    """Layouts by what a line says of them."""
+    """Layouts by their texts in a line."""
 
     def __init__(self) -> None:
         self.layouts = LayoutMemory[tuple[Any, ...]](most_bytes=8 << 20)
@@ -90,14 +89,14 @@ _remembered = _Remembered()
 
 
 def read_line(line: str | bytes, place: str) -> Received:
-    """The record that one line is.
+    """Return the record of one line.
 
-    Frames with the same rows, features, names and other texts get the same `Layout` for as long as it is remembered,
-    in each thread.
+    Frames with the same rows, features, names and other texts get the same `Layout` while it is remembered, in each
+    thread.
 
     Args:
-        line: JSON, as bytes in UTF-8; blanks around it do no harm.
-        place: where it comes from, for errors: `day.jsonl:17`.
+        line: JSON, as bytes in UTF-8; white space around it is ignored.
+        place: its origin, for errors: `day.jsonl:17`.
 
     Raises:
         RecordError: the line is no JSON, none of the forms, or beyond a limit.
@@ -132,10 +131,10 @@ def read_line(line: str | bytes, place: str) -> Received:
 
 
 def write_line(record: Received) -> str:
-    """The line, in ASCII and without its end, from which `read_line` reads the same record.
+    """Return the line, in ASCII and without the line feed, from which `read_line` reads the same record.
 
-    It comes back bit for bit, except that every NaN is the usual one, and that the features of a frame without rows are
-    lost, as nothing names them.
+    The record is the same bit for bit, except that every NaN is the usual one. The features of a frame without rows are
+    lost.
 
     Raises:
         RecordError: a field is of the wrong type or shape, or beyond a limit.
@@ -163,7 +162,7 @@ def write_line(record: Received) -> str:
 
 
 def name_of(row: str) -> str:
-    """The name that a row's id gives: what stands before the first `[`, or all of it where that is nothing."""
+    """Return the default name of a row: the part of its id before the first `[`, or the whole id if that is empty."""
     return row.partition("[")[0] or row
 
 
@@ -190,7 +189,7 @@ def _frame(keyed_by: KeyedBy, fields: dict[str, Any], place: str) -> Frame:
 
 
 def _request_fields(fields: dict[str, Any], place: str) -> dict[str, Any]:
-    """A request's fields with what the line left out, and what its time was spent on as lists."""
+    """Return the fields of a request with the omitted ones, and with lists as entries of `spent`."""
     found = {"counts": {}, "times_s": {}, "syscalls": ()} | fields
     if "spent" in fields:
         entries = checks.items(fields["spent"], "spent", place, MAX_SPENT)
@@ -207,7 +206,7 @@ def _spent_fields(entry: Any, field: str, place: str) -> list[Any]:
 
 
 def _request_object(request: Request) -> dict[str, Any]:
-    """The fields of a request as the line has them: those that say something."""
+    """Return the fields of a request for a line, without empty ones that may be omitted."""
     written = {name: value for name, value in checked.fields_of(request).items() if value or name in _REQUEST_ALWAYS}
     if request.spent:
         written["spent"] = [
@@ -227,7 +226,7 @@ def _rows(found: Any, field: str, place: str) -> dict[str, dict[str, Any]]:
 
 
 def _path(field: str, row: str) -> str:
-    """Where a row stands in the line."""
+    """Return the path of a row in the line."""
     return field if field == "performance" else f"{field}[{shown(row)}]"
 
 
@@ -245,7 +244,7 @@ def _by_row(
 
 
 def _matrix(rows: Mapping[str, dict[str, Any]], field: str, place: str) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-    """All features that any row has, in the order in which they come, and the values."""
+    """Return the features of all rows, in the order in which they occur, and the values."""
     features = tuple(next(iter(rows.values()), ()))
     if all(tuple(each) == features for each in rows.values()):
         cells = list(chain.from_iterable(each.values() for each in rows.values()))
@@ -255,7 +254,7 @@ def _matrix(rows: Mapping[str, dict[str, Any]], field: str, place: str) -> tuple
             got = f"{len(rows):,} x {len(features):,}"
             raise RecordError(place, "rows", f"at most {MAX_CELLS:,} rows x features", got)
         cells = [each.get(feature) for each in rows.values() for feature in features]
-    if set(map(type, cells)) - _NUMBERS:  # numpy would take booleans and digits in quotes, too
+    if set(map(type, cells)) - _NUMBERS:  # numpy would accept booleans and digits in quotes, too
         raise _no_number(rows, field, place)
     try:
         values = np.array(cells, dtype=np.float64).reshape(len(rows), len(features))
@@ -266,7 +265,7 @@ def _matrix(rows: Mapping[str, dict[str, Any]], field: str, place: str) -> tuple
 
 
 def _no_number(rows: Mapping[str, dict[str, Any]], field: str, place: str) -> RecordError:
-    """Names the first value that is none."""
+    """Return the error for the first value that is no number."""
     row, feature, value = next(
         (row, feature, value)
         for row, each in rows.items()
@@ -307,7 +306,7 @@ def _frame_fields(frame: Frame) -> dict[str, Any]:
 
 
 def _cells(values: NDArray[np.float64]) -> list[list[Any]]:
-    """Values as JSON can hold them."""
+    """Return the values in a form that JSON has."""
     cells: Any = values
     if not np.isfinite(values).all():
         cells = values.astype(object)

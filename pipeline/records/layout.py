@@ -1,8 +1,8 @@
 """Building and reading layouts: the names of a frame, packed once and sent with each frame.
 
 A packed layout is a MessagePack map of byte strings, `rows`, `names`, `features` and perhaps `commands`, `users` and
-`containers` (both since 1.3); each is the names in UTF-8, joined by U+0000, which no name may hold. So reading one is
-splitting a few byte strings, and hostile bytes cannot blow up into more objects than a layout may have.
+`containers` (both since 1.3). Each has the names in UTF-8, joined by U+0000, which no name may contain. So a reader
+only splits a few byte strings, and hostile bytes cannot become more objects than a layout may have.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SEPARATOR: Final = "\0"
 
 ROW_TEXTS: Final = {"commands": MAX_COMMAND, "users": MAX_NAME, "containers": MAX_NAME}
-"""What a layout may tell of rows beside their names, one text per row or none at all; and how long one may be."""
+"""The optional texts of rows, one per row or none at all, and the most characters of each."""
 
 
 def make_layout(
@@ -40,18 +40,18 @@ def make_layout(
     users: Iterable[str] = (),
     containers: Iterable[str] = (),
 ) -> Layout:
-    """Name the rows and features of frames. Make it once, and use it for as long as the names stay the same.
+    """Return the layout of frames with these names. Reuse it while the names stay the same.
 
     Args:
-        rows: ids, each only once.
+        rows: ids, without duplicates.
         names: one per row.
-        features: each only once.
+        features: without duplicates.
         commands: one per row, or none at all.
         users: likewise.
         containers: likewise.
 
     Raises:
-        RecordError: a name is there twice, too long or no text, or they are too many or not one per row.
+        RecordError: a name is a duplicate, too long or no text, or there are too many, or not one per row.
 
     """
     texts = {"commands": tuple(commands), "users": tuple(users), "containers": tuple(containers)}
@@ -59,7 +59,7 @@ def make_layout(
 
 
 def read_layout(packed: bytes, place: str) -> Layout:
-    """The layout that was packed.
+    """Return the layout that was packed.
 
     Raises:
         RecordError: these bytes are no packed layout.
@@ -72,7 +72,7 @@ def read_layout(packed: bytes, place: str) -> Layout:
     rows = _split(fields.get("rows"), "rows", place, MAX_ROWS)
     names = _split(fields.get("names"), "names", place, MAX_ROWS)
     features = _split(fields.get("features"), "features", place, MAX_FEATURES)
-    # Those of one row may be one empty text; those of no row are not there.
+    # An empty string is one empty text of a single row: a layout without rows has no such field.
     texts = {field: _split(fields[field], field, place, MAX_ROWS) or [""] for field in ROW_TEXTS if field in fields}
     return checked_layout(rows, names, features, texts, place=place, packed=packed)
 
@@ -98,7 +98,7 @@ def checked_layout(
     place: str,
     packed: bytes | None = None,
 ) -> Layout:
-    """The same as `make_layout` for names that were read at a place, perhaps packed; `texts` by `ROW_TEXTS`."""
+    """Return the layout, as `make_layout` does, of names from a place and optionally their packed form."""
     rows = checks.texts(checks.items(rows, "rows", place, MAX_ROWS), "rows", place, MAX_NAME, shortest=1)
     names = checks.texts(checks.items(names, "names", place, MAX_ROWS), "names", place, MAX_NAME, shortest=1)
     features = checks.items(features, "features", place, MAX_FEATURES)

@@ -1,4 +1,4 @@
-"""Layouts that were seen before, so that names that do not change are read once and shared."""
+"""Remembered layouts, so that unchanged names are read once and shared."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ if TYPE_CHECKING:
 
 MAX_LAYOUTS: Final = 4_096
 MAX_BYTES: Final = 64 << 20
-"""Of the packed layouts together. Their names as objects take up to five times as much."""
+"""Bytes of all packed layouts. Their names need up to five times as much memory as objects."""
 
 Names = TypeVar("Names")
 
 
 class LayoutMemory(Generic[Names]):
-    """Layouts by the names they were made of, in whatever form those came. For one thread at a time.
+    """Layouts by their names, in any form. For one thread at a time.
 
-    At most `most` layouts are kept, and at most `most_bytes` of them as packed. The one that was not asked for longest
-    goes first.
+    It stores at most `most` layouts with at most `most_bytes` packed bytes, and drops the least recently used first.
 
     Attributes:
-        most: may be changed; it holds from the next layout on.
+        most: the most layouts; it may be changed, from the next new layout on.
 
     """
 
@@ -35,7 +34,7 @@ class LayoutMemory(Generic[Names]):
         self._layouts: OrderedDict[Names, Layout] = OrderedDict()
 
     def get(self, names: Names, make: Callable[[], Layout]) -> Layout:
-        """The layout of these names: the one that is remembered, or what `make` makes."""
+        """Return the layout of these names: the remembered one, or the one that `make` returns."""
         known = self._layouts.get(names)
         if known is not None:
             self._layouts.move_to_end(names)

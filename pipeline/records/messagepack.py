@@ -1,4 +1,4 @@
-"""MessagePack with bounds on what hostile bytes may cost."""
+"""MessagePack with bounds on the cost of hostile bytes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_FIELDS: Final = 10_000
-"""Of one map."""
+"""The most fields of one map."""
 
 MAX_ITEMS: Final = 100_000
-"""Of one array."""
+"""The most items of one array."""
 
 MAX_LARGE_FIELDS: Final = 64
-"""Of the whole where it is so large that it is looked through first."""
+"""The most fields of a record of more than `MAX_PLAIN_BYTES`, which is scanned before it is unpacked."""
 
 _BYTE_STRINGS: Final = frozenset((0xC4, 0xC5, 0xC6))
 _LIMITS: Final = {"max_map_len": MAX_FIELDS, "max_array_len": MAX_ITEMS, "max_ext_len": 0}
 
 
 def pack_map(fields: Mapping[str, Any]) -> bytes:
-    """The map as MessagePack, which `unpack_map` takes.
+    """Return the map as MessagePack, which `unpack_map` reads.
 
     Raises:
         ValueError: it is beyond a limit; the message says by how much.
@@ -38,10 +38,10 @@ def pack_map(fields: Mapping[str, Any]) -> bytes:
 
 
 def unpack_map(packed: bytes) -> dict[Any, Any]:
-    """The map that was packed.
+    """Return the map that was packed.
 
-    It takes memory in proportion to the byte strings in it, and at most some 130 MiB for all else, whatever the bytes
-    are. Extension types are refused; of a field that is there twice the last one counts.
+    It needs memory in proportion to its byte strings, and at most some 130 MiB for the rest, whatever the bytes are.
+    Extension types are refused. Of duplicate fields the last one counts.
 
     Raises:
         ValueError: the bytes are no such map, or are beyond a limit; the message says what they are instead.
@@ -65,7 +65,7 @@ def unpack_map(packed: bytes) -> dict[Any, Any]:
 
 
 def _weigh(packed: bytes) -> None:
-    """Refuse a map whose fields, without those that are byte strings, are more than may become objects."""
+    """Refuse a map that is too large, or has too many bytes outside of byte strings: these become objects."""
     if len(packed) > MAX_RECORD_BYTES:
         raise ValueError(f"{len(packed):,} bytes")
     outline = msgpack.Unpacker(max_buffer_size=MAX_RECORD_BYTES, **_LIMITS)

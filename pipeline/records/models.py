@@ -1,4 +1,4 @@
-"""Performance models as they leave for other people's tools, and what they predict; see `outputs`."""
+"""Performance models and their predictions, as public records; see `outputs`."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, Literal
@@ -23,22 +23,22 @@ from laggard.pipeline.records.limits import MAX_METRIC
 from laggard.pipeline.records.members import LIVE, TOLD
 
 Resource = Literal["cpu", "memory", "disk", "network", "lock", ""]
-"""What a metric is about; empty where that is not known."""
+"""The resource that a metric measures; empty if unknown."""
 
 MAX_FAMILY: Final = 10_000
 
 
 def model_id(application: str, performance: str, interval: str) -> str:
-    """The id of a model of a performance metric; `interval` is the one that it was built at.
+    """Return the id of a model of a performance metric; it was built at `interval`.
 
-    The same arguments give the same id, so that a reader can always tell what it has seen before.
+    The same arguments give the same id, so that readers recognize duplicates.
     """
     return derived_id("model", application, performance, interval)
 
 
 @dataclass(frozen=True, slots=True)
 class Described(Part):
-    """A metric, with what it means. Its name in wishes is `ROW:FEATURE`."""
+    """A metric with its meaning. Its name in wishes is `ROW:FEATURE`."""
 
     host: Annotated[str, text("The host's name.")]
     row: Annotated[str, text("The host's, `web-1`, or that of all its processes of one name, `web-1/nginx`.")]
@@ -64,7 +64,7 @@ class TermOutput(Part):
 
 @dataclass(frozen=True, slots=True)
 class CandidateOutput(Part):
-    """One metric that goes with the performance metric by itself."""
+    """One metric that correlates with the performance metric by itself."""
 
     metric: Annotated[Described, METRIC]
     r: Annotated[float, number("The correlation coefficient.")]
@@ -73,7 +73,7 @@ class CandidateOutput(Part):
 
 @dataclass(frozen=True, slots=True)
 class ModelOutput(Declared):
-    """A performance model that was built: the metrics of hosts that tell a performance metric, and how."""
+    """A new performance model: the metrics of hosts that explain a performance metric, and how."""
 
     kind: ClassVar[str] = "model"
 
@@ -110,7 +110,7 @@ class ModelOutput(Declared):
 
 @dataclass(frozen=True, slots=True)
 class PredictionOutput(Declared):
-    """What a model said of one interval, beside what was. Only `laggard replay --json --scores` prints it."""
+    """A model's prediction for one interval, and the actual value. Only `laggard replay --json --scores` prints it."""
 
     kind: ClassVar[str] = "prediction"
 

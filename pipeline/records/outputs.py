@@ -1,8 +1,8 @@
-"""What leaves for other people's tools: JSON, one object each, whose `kind` says which.
+"""The public records: JSON objects, each with its `kind`.
 
-The declarations are a promise, see `deploy/anomalies.md`: `deploy/schemas/` and the AsyncAPI document follow from them.
-A minor version of laggard may add fields and kinds, so an object may have members that its schema does not name. What a
-reader relies on changes only with a new major version, which the schema's id and the header `ce_dataschema` tell.
+The declarations are a promise, see `deploy/anomalies.md`. `deploy/schemas/` and the AsyncAPI document are generated
+from them. A minor version of laggard may add fields and kinds, so an object may have members that its schema does not
+name. Incompatible changes need a new major version, which the schema's id and the header `ce_dataschema` name.
 """
 
 import json
@@ -44,38 +44,38 @@ from laggard.pipeline.records.requests import RequestOutput
 from laggard.pipeline.records.strict_json import json_number, parse_object
 
 Change = Literal["opened", "extended", "closed"]
-"""What happened to an incident."""
+"""The change of an incident."""
 
 AnomalyChange = Literal["extended", "ended"]
-"""What became of an anomaly."""
+"""The change of an anomaly."""
 
 NoticeChange = Literal["opened", "ended"]
-"""What happened to a notice."""
+"""The change of a notice."""
 
 Excuse = Literal["", "usual", "expected"]
-"""What a person said, by which an anomaly has ended; empty if nobody did."""
+"""The feedback that ended an anomaly; empty if there was none."""
 
 Parameter = float | str | bool
 
 
 def anomaly_id(operator: str, key: str, found: str) -> str:
-    """The id of what an operator found about a key; `found` tells it from all else of that key.
+    """Return the id of a finding of an operator about a key; `found` is unique among those of the key.
 
-    The same arguments give the same id, so that a reader can always tell what it has seen before.
+    The same arguments give the same id, so that readers recognize duplicates.
     """
     return derived_id(operator, key, found)
 
 
 def frame_id(operator: str, frame: Frame, found: str = "") -> str:
-    """The id of what an operator found in a frame; `found` tells it from what else it found there.
+    """Return the id of a finding of an operator in a frame; `found` is unique among those of the frame.
 
-    It depends on the frame alone, not on where that is in a topic: the frame may come to another place.
+    It depends on the frame alone and not on its offset in a topic, which may change.
     """
     return anomaly_id(operator, frame.key, f"{frame.scope} {frame.ts!r} {frame.sequence} {found}".rstrip())
 
 
 def incident_id(anomaly: str) -> str:
-    """The id of the incident that an anomaly, given by its id, opens."""
+    """Return the id of the incident that an anomaly, given by its id, opens."""
     return derived_id("incident", anomaly)
 
 
@@ -125,20 +125,20 @@ EXCUSE: Final = choice(
 
 
 class Evident(Declared):
-    """A record with a ranking, of which only the rows are members."""
+    """A record with a ranking. Only the rows of the ranking are members."""
 
     __slots__ = ()
 
     @classmethod
     def made(cls, found: Fields, **read: Any) -> Self:  # noqa: ARG003 - others check more
-        """Return what was read, by its attributes."""
+        """Return the record with these attributes."""
         ranking = Ranking(read["ts"], read["score"], read["ranking"], read["model_age_s"], read["young"])
         return cls(**read | {"ranking": ranking})
 
 
 @dataclass(frozen=True, slots=True)
 class Blame(Part):
-    """Who is likely to blame, and the counter that tells so: what the sentence names first."""
+    """The probable culprit and the counter that shows it. The sentence names both first."""
 
     row: Annotated[str, text("The row's id: `nginx[4711@99]`.")]
     name: Annotated[str, text("Its name: `nginx`.")]
@@ -162,7 +162,7 @@ BLAMED: Final = "The probable culprit; null if there is none."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found(Evident):
-    """What one operator found about a key: what an anomaly and its progress have in common."""
+    """A finding of one operator about a key: the common members of anomalies, their progress, and notices."""
 
     ts: Annotated[float, time("The time that it is about, by the clock of the host: seconds since the Unix epoch.")]
     id: Annotated[str, uuid("Of this anomaly: the same whenever the same input is processed again.")]
@@ -185,9 +185,9 @@ class Found(Evident):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anomaly(Found):
-    """A score passed 1, the false-alarm budget.
+    """A score above 1, which is the false-alarm budget.
 
-    It is told once, and again only after the score has stayed at 1 or below for a minute.
+    It is published once, and again only after the score has stayed at 1 or below for a minute.
     """
 
     kind: ClassVar[str] = "anomaly"
@@ -195,10 +195,11 @@ class Anomaly(Found):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(Found):
-    """What became of an anomaly.
+    """The progress of an anomaly.
 
-    At most once a minute that it got twice as bad or blames another row; that it goes on, ever less often; and that it
-    has ended. It says of the anomaly what that said at first, as it is at `ts`; the ranking is empty when it has ended.
+    It is published when the score has doubled or another row is blamed, at most once a minute. It is also published
+    while the anomaly lasts, ever less often, and at its end. It has the members of the anomaly as of `ts`; the ranking
+    is empty at the end.
     """
 
     kind: ClassVar[str] = "progress"
@@ -213,16 +214,16 @@ class Progress(Found):
     silent_since_ts: Annotated[float, SILENT] = math.nan
     accepted: Annotated[bool, ACCEPTED] = False
     feedback: Annotated[Excuse, EXCUSE] = ""
-    # Anomalies were told without these at first, what became of them never.
+    # The first versions published anomalies without these, but never their progress.
     scope: Annotated[str, text(SCOPE)] = ""
     blame: Annotated[Blame | None, perhaps(BLAME, BLAMED)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(Found):
-    """Something suspicious: the score passed the budget of notices, but not that of anomalies.
+    """A suspicious score: above the budget of notices, but not above that of anomalies.
 
-    It is told when it opens and when it ends. It belongs to no incident.
+    It is published when it opens and when it ends. It belongs to no incident.
     """
 
     kind: ClassVar[str] = "notice"
@@ -243,7 +244,7 @@ class Notice(Found):
 
 @dataclass(frozen=True, slots=True)
 class Evidence(Part):
-    """What one operator saw of an incident: an anomaly, as it was told last."""
+    """One operator's evidence of an incident: an anomaly, as of its last record."""
 
     anomaly: Annotated[str, uuid("Its id.")]
     operator: Annotated[str, OPERATOR]
@@ -260,7 +261,7 @@ class Evidence(Part):
 class Incident(Evident):
     """Anomalies of one cause, joined over time, rows and operators.
 
-    It is told when it opens, when it grows, and when it closes; each record has all that is known of it.
+    It is published when it opens, when it grows, and when it closes. Each record has the whole incident so far.
     """
 
     kind: ClassVar[str] = "incident"
@@ -300,7 +301,7 @@ class Incident(Evident):
 
 @dataclass(frozen=True, slots=True)
 class RankingOutput(Declared):
-    """The answer to a mark (`it is slow now`): what was unusual on that host at that moment."""
+    """The answer to a mark (`it is slow now`): the outliers on that host at that moment."""
 
     kind: ClassVar[str] = "ranking"
 
@@ -346,7 +347,7 @@ class ScoreOutput(Declared):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterOutput(Declared):
-    """Something that could not be used."""
+    """An unusable record."""
 
     kind: ClassVar[str] = "dead_letter"
 
@@ -366,19 +367,19 @@ KINDS: Final[Mapping[str, type[Output]]] = {each.kind: each for each in get_args
 
 
 def write_output(output: Output) -> str:
-    """The output as one line of strict JSON, in ASCII and without its end."""
+    """Return the output as one line of strict JSON, in ASCII and without the line feed."""
     return json.dumps(output.to_json(), separators=(",", ":"), allow_nan=False)
 
 
 def read_output(text: str | bytes, place: str) -> Output:
-    """The output that was written. Fields that are not known are passed over.
+    """Return the output of a text. Unknown fields are ignored.
 
     Args:
         text: JSON, as bytes in UTF-8.
-        place: where it comes from, for errors.
+        place: its origin, for errors.
 
     Raises:
-        RecordError: the text is no strict JSON, of no kind that is known here, or a field is not what it should be.
+        RecordError: the text is no strict JSON, its kind is unknown, or a field is invalid.
 
     """
     fields = Fields(parse_object(text, place), place)

@@ -1,4 +1,4 @@
-"""Which members of a pool behave unlike the others, as it leaves for other people's tools; see `outputs`."""
+"""Outliers among the members of a pool, as public records; see `outputs`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, get_args
@@ -26,23 +26,23 @@ from laggard.pipeline.records.members import ID, LIVE, TOLD, YOUNG
 from laggard.pipeline.records.strict_json import json_number
 
 MAX_LEAVES: Final = 64
-"""A dendrogram with more leaves is told from its top down: below, clusters stand for their members."""
+"""The most leaves of a dendrogram. A larger one is cut: its lowest clusters stand for their members."""
 
 MAX_LEVELS: Final = 16
 MAX_RANKED: Final = 100
-"""So many deviations are told at most, the worst."""
+"""The most deviations in a record: the worst ones."""
 
 
 def pool_id(operator: str, pool: str, tick: str) -> str:
-    """The id of what an operator says of a pool; `tick` tells it from what else it says of it.
+    """Return the id of an operator's record of a pool; `tick` is unique among those of the pool.
 
-    The same arguments give the same id, so that a reader can always tell what it has seen before.
+    The same arguments give the same id, so that readers recognize duplicates.
     """
     return derived_id("pool", operator, pool, tick)
 
 
 def _kind(description: str, *others: str, **schema: Any) -> Form:
-    """Return the form of a kind. The schema leaves room for those of later versions."""
+    """Return the form of a kind. The schema allows for kinds of later versions."""
     known = (*others, *get_args(Kind))
     schema = {"type": "string", "description": description, **schema}
     return Form(schema, lambda found, name: found.choice(name, known))
@@ -50,7 +50,7 @@ def _kind(description: str, *others: str, **schema: Any) -> Form:
 
 @dataclass(frozen=True, slots=True)
 class Ranked(Part):
-    """Members of a pool that behave unlike the others: one, or a group."""
+    """Outliers of a pool: one member, or a group."""
 
     rows: Annotated[
         tuple[str, ...],
@@ -92,7 +92,7 @@ class Ranked(Part):
 
 @dataclass(frozen=True, slots=True)
 class Leaf(Part):
-    """A member, a group, or a cluster of them that is not told one by one."""
+    """A member, a group, or a cluster of them whose parts are not listed."""
 
     label: Annotated[str, text("Of the member or group; of a cluster, of its first one.", MAX_NAME)]
     members: Annotated[int, count("How many members or groups it stands for.", 1, MAX_ROWS)] = 1
@@ -104,13 +104,13 @@ class Leaf(Part):
 
 
 class Merge(NamedTuple):
-    """Two clusters that become one: those below the number n of leaves are leaves, n + i is what merge i made.
+    """Two clusters that become one. With n leaves, numbers below n are leaves, and n + i is the result of merge i.
 
     Attributes:
-        first: one of them.
-        second: the other one.
+        first: the number of one cluster.
+        second: the number of the other one.
         height: the distance at which they merge.
-        members: how many members or groups there are in both.
+        members: the number of members or groups in both.
 
     """
 
@@ -180,7 +180,7 @@ class LevelOutput(Part):
 
     @classmethod
     def made(cls, found: Fields, **read: Any) -> Self:
-        """Return what was read, by its attributes."""
+        """Return the record with these attributes."""
         if len(read["p_values"]) != len(read["merges"]):
             raise found.error("p_values", f"as many as merges, {len(read['merges'])}")
         return cls(**read)
@@ -188,9 +188,9 @@ class LevelOutput(Part):
 
 @dataclass(frozen=True, slots=True)
 class PoolOutput(Declared):
-    """Which members of a pool behave unlike the others.
+    """The outliers among the members of a pool.
 
-    It is told when that changes; `laggard replay` tells it once more for the whole at the end.
+    It is published when they change; `laggard replay` prints one more for the whole recording at the end.
     """
 
     kind: ClassVar[str] = "pool"

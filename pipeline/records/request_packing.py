@@ -1,8 +1,8 @@
-"""Requests in fewer bytes: texts that occur again and again are written once, with their places where they occur.
+"""Requests in fewer bytes: a repeated text is written once, and its occurrences refer to it by its place.
 
 `texts` has each text once. `syscalls` is a list of places in it. An entry of `spent` is `[state, syscall, on, by, pid,
-result, times, time_s]` and one of `path` `[thread, begin_s, end_s, state, detail]`, each text as its place. What is
-empty is left out, but for what version 1.0 had.
+result, times, time_s]` and one of `path` `[thread, begin_s, end_s, state, detail]`, each text as its place. Empty
+fields are omitted, except for those of version 1.0.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.requests import Request
 
 LATER: Final = ("host", "name", "critical_s", "spent", "threads", "path", "notes")
-"""What version 1.0 did not have."""
+"""The fields that were added after version 1.0."""
 
 TEXTS: Final = "texts"
-"""The field of the texts themselves."""
+"""The field with the texts."""
 
 _MOST_TEXTS: Final = MAX_SYSCALLS
 _TEXTUAL: Final = frozenset(("state", "syscall", "on", "by", "result", "detail"))
-"""Fields of entries that are texts."""
+"""The fields of entries that are texts."""
 
 
 def pack_request(request: Request) -> dict[str, Any]:
-    """The fields as they are written, of a request that was checked.
+    """Return the fields to write for a checked request.
 
     Raises:
         RecordError: it has too many different texts.
@@ -71,10 +71,10 @@ def pack_request(request: Request) -> dict[str, Any]:
 
 
 def unpack_request(fields: Mapping[str, Any], place: str) -> Mapping[str, Any]:
-    """The fields with texts in the place of their places; those of versions 1.0 and 1.1 come back as they are.
+    """Return the fields with the texts instead of their places; those of versions 1.0 and 1.1 are unchanged.
 
     Raises:
-        RecordError: a place is none.
+        RecordError: a place is invalid.
 
     """
     if TEXTS not in fields:
@@ -99,7 +99,7 @@ def _texts(found: Any, field: str, texts: tuple[str, ...], most: int, place: str
 
 
 def _entries(found: Any, names: tuple[str, ...], texts: tuple[str, ...], *, field: str, most: int, place: str) -> Any:
-    """The entries with their texts. What is no list of as many fields comes back as it is: it is refused later."""
+    """Return the entries with their texts. They are unchanged if one is not a list of the right length."""
     entries = checks.items(found, field, place, most)
     if not all(isinstance(each, list) and len(each) == len(names) for each in entries):
         return entries

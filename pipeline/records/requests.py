@@ -1,4 +1,4 @@
-"""Traced requests (S4): where the time of each went, and how they travel."""
+"""Traced requests (S4): where the time of each went, and their published form."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,24 +35,23 @@ from laggard.pipeline.records.limits import (
 from laggard.pipeline.records.members import ID, LIVE, YOUNG
 
 REST: Final = "..."
-"""The state of the entry in `Request.spent` that all which found no place there are summed into."""
+"""The state of the entry in `Request.spent` that sums all entries beyond `MAX_SPENT`."""
 
 
 class Spent(NamedTuple):
-    """What some of a request's time was spent on, summed over all that is alike.
+    """A part of a request's time: the sum of similar pieces.
 
     Attributes:
-        state: in which state: `BD`, or `REST`.
-        syscall: inside of which system call; empty outside of any.
-        on: path of a file, address of a socket (`127.0.0.1:3306`) or name of a device; empty where that is not known.
-            Parts that differ each time, such as a client's port, are left out or are `*`: the same trouble has the same
-            text.
-        by: name of the thread or process that ended the wait, holds the lock or had the CPU; empty where nobody did or
-            that is not known.
-        pid: that process; of several, the one with most of the time; 0 where that is not known.
+        state: the state: `BD`, or `REST`.
+        syscall: the system call; empty outside of any.
+        on: path of a file, address of a socket (`127.0.0.1:3306`) or name of a device; empty if unknown. Parts that
+            vary, such as a client's port, are omitted or are `*`: the same fault has the same text.
+        by: name of the thread or process that ended the wait, holds the lock or had the CPU; empty if there is none or
+            it is unknown.
+        pid: that process; of several, the one with most of the time; 0 if unknown.
         result: the error that the system call returned, `ECONNREFUSED`; empty for success.
-        times: how often.
-        time_s: for how long in sum, in seconds.
+        times: the number of pieces.
+        time_s: their total duration, in seconds.
 
     """
 
@@ -67,14 +66,14 @@ class Spent(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """A piece of a request's critical path.
+    """A segment of a request's critical path.
 
     Attributes:
-        thread: whose, its place in `Request.threads`.
-        begin_s: when, in seconds after the request's begin.
-        end_s: likewise.
-        state: in which state it was.
-        detail: the system call or what was waited for, in short; may be empty.
+        thread: its thread, as a place in `Request.threads`.
+        begin_s: its begin, in seconds after that of the request.
+        end_s: its end, likewise.
+        state: the state of the thread.
+        detail: the system call or the cause of the wait, in short; may be empty.
 
     """
 
@@ -87,26 +86,26 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One traced request: how often and for how long it was in each state, and its system calls in order.
+    """One traced request: the counts and times of its states, and its system calls in order.
 
     Attributes:
-        service: what served it. The record's key.
-        ts: when it began, seconds since the Unix epoch.
+        service: the service that answered it. The record's key.
+        ts: its begin, seconds since the Unix epoch.
         request: its id, unique in the service.
-        duration_s: how long it took.
-        counts: how often each state was entered: `RS` in a system call, `RU` in user mode, blocked for `BD` a disk,
+        duration_s: its duration, in seconds.
+        counts: how often it entered each state: `RS` in a system call, `RU` in user mode, blocked for `BD` a disk,
             `BN` the network, `BP` the CPU, `BT` another task, `BF` a futex, `BI` an interrupt, `BS` a timer; `UN` is
-            not known.
-        times_s: how long it was in each, as seen from its own thread; they sum to the duration.
+            unknown.
+        times_s: the time in each state, as seen from its own thread; they sum to the duration.
         syscalls: the system calls of all threads that worked for it, in the order of time.
-        sequence: numbers the records of a host, ever growing; `UNNUMBERED` where it does not.
-        host: which one recorded it; may be empty.
-        name: what was asked for, `GET /cart`, without what differs each time; may be empty.
-        critical_s: like `times_s`, with each wait replaced by what was waited for, as far as that is known.
-        spent: on what, longest first; at most `MAX_SPENT`, see `bounded`.
+        sequence: the ever growing number of the record on its host; `UNNUMBERED` if there are no numbers.
+        host: the host that recorded it; may be empty.
+        name: the requested action, `GET /cart`, without varying parts; may be empty.
+        critical_s: like `times_s`, with each wait replaced by its cause, if known.
+        spent: the parts of its time, longest first; at most `MAX_SPENT`, see `bounded`.
         threads: those of the path, `php-fpm[812]`, its own first; on other hosts `db-1/mysqld[99]`.
-        path: the critical path in the order of time, at most `MAX_PATH` pieces.
-        notes: what limits the trust in it, in words.
+        path: the critical path in the order of time, at most `MAX_SEGMENTS` segments.
+        notes: sentences on the limits of its reliability.
 
     """
 
@@ -128,7 +127,7 @@ class Request:
 
 
 def bounded(spent: Iterable[Spent]) -> tuple[Spent, ...]:
-    """Those that took longest, at most `MAX_SPENT`; of more, the last one has the sums of all that are left out."""
+    """Return the longest ones, at most `MAX_SPENT`; if there are more, the last one has the sums of the others."""
     ranked = sorted(spent, key=lambda each: (-each.time_s, -each.times, each))
     if len(ranked) <= MAX_SPENT:
         return tuple(ranked)
@@ -161,16 +160,16 @@ PATH: Final = Form(
 
 
 def request_id(operator: str, service: str, request: str) -> str:
-    """The id of what an operator says of a request; `request` tells it from all others of the service.
+    """Return the id of an operator's record of a request; `request` is unique in the service.
 
-    The same arguments give the same id, so that a reader can always tell what it has seen before.
+    The same arguments give the same id, so that readers recognize duplicates.
     """
     return derived_id("request", operator, service, request)
 
 
 @dataclass(frozen=True, slots=True)
 class RequestOutput(Declared):
-    """An outlying request: where its time went, and what it waited for or did."""
+    """An outlying request: where its time went, and the cause."""
 
     kind: ClassVar[str] = "request"
 
@@ -220,14 +219,14 @@ class RequestOutput(Declared):
 
     @classmethod
     def made(cls, found: Fields, **read: Any) -> Self:
-        """Return what was read, by its attributes. No region is infinitely far away."""
+        """Return the record with these attributes. The score is infinite if there is no dense region."""
         score = math.inf if math.isnan(read["score"]) else read["score"]
         path = checked_path(read["path"], len(read["threads"]), found.place)
         return cls(**read | {"score": score, "path": path})
 
 
 def checked_spent(found: Any, place: str) -> tuple[Spent, ...]:
-    """What was spent, of lists of its fields.
+    """Return the parts of a request's time, from lists of their fields.
 
     Raises:
         RecordError: it is something else, or beyond a limit.
@@ -247,7 +246,7 @@ def checked_spent(found: Any, place: str) -> tuple[Spent, ...]:
 
 
 def checked_path(found: Any, threads: int, place: str) -> tuple[Segment, ...]:
-    """A path over so many threads, of lists of the fields of its segments.
+    """Return the critical path over a number of threads, from lists of the fields of its segments.
 
     Raises:
         RecordError: it is something else, or beyond a limit.

@@ -1,4 +1,4 @@
-"""JSON that means one thing only, with bounds on what hostile text may cost."""
+"""Unambiguous JSON, with bounds on the cost of hostile text."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ _WANTED: Final = {
     "Invalid \\": "an escape that there is",
     "Extra data": "nothing more",
 }
-"""By how a message of Python's parser begins, what should have been there."""
+"""The expected text, by the beginning of a message of Python's parser."""
 
-_SHOWN: Final = 20  # characters of what was there instead
+_SHOWN: Final = 20  # characters of the unexpected text
 
 MAX_CONTAINERS: Final = 1_000_000
 MAX_COMMAS: Final = MAX_CELLS + MAX_CONTAINERS
-"""Of one text. They bound what it becomes as objects to some hundred megabytes, whatever stands in it."""
+"""Both are per text. They limit its objects to some hundred megabytes, whatever its contents."""
 
 
 def json_number(value: float) -> float | None:
-    """A number as JSON has it: NaN and infinity, which it has not, are null."""
+    """Return a number for JSON: NaN and infinity, which JSON does not have, are null."""
     return float(value) if math.isfinite(value) else None
 
 
 def parse_object(text: str | bytes, place: str) -> dict[str, Any]:
-    """The object that the text is.
+    """Return the object of a text.
 
-    `NaN` and `Infinity`, which are no JSON, are refused, and so is a name that is there twice in one object. A number
-    beyond float64 such as `1e999` is infinite.
+    `NaN` and `Infinity`, which are no JSON, are refused, and so are duplicate names in one object. A number beyond
+    float64 such as `1e999` is infinite.
 
     Args:
-        text: as bytes in UTF-8.
-        place: where it comes from, for errors.
+        text: JSON, as bytes in UTF-8.
+        place: its origin, for errors.
 
     Raises:
         RecordError: the text is no strict JSON, no object, or beyond a limit.
@@ -61,7 +61,7 @@ def parse_object(text: str | bytes, place: str) -> dict[str, Any]:
         raise RecordError(place, "", "strict JSON", str(error)) from None
     except RecursionError:
         raise RecordError(place, "", "JSON", "values nested too deeply") from None
-    except ValueError:  # Python's limit for integers, whose message speaks to programmers
+    except ValueError:  # Python's limit for integers, whose message is for programmers
         raise RecordError(place, "", "JSON", "an integer of thousands of digits") from None
     if isinstance(found, dict):
         return cast("dict[str, Any]", found)
@@ -69,7 +69,7 @@ def parse_object(text: str | bytes, place: str) -> dict[str, Any]:
 
 
 def _no_json(error: json.JSONDecodeError, place: str) -> RecordError:
-    """What Python's parser says, in our words."""
+    """Return the error of Python's parser in our words."""
     wanted = next((ours for theirs, ours in _WANTED.items() if error.msg.startswith(theirs)), "something else")
     rest = error.doc[error.pos : error.pos + _SHOWN]
     got = ascii(rest) if rest.strip() else "its end" if error.doc.strip() else "nothing"
@@ -77,7 +77,7 @@ def _no_json(error: json.JSONDecodeError, place: str) -> RecordError:
 
 
 class _Refused(ValueError):  # noqa: N818 - never leaves this file
-    """What many readers of JSON take, and this one does not."""
+    """The error for text that many JSON readers accept."""
 
 
 def _parse(text: str) -> Any:
