@@ -77,7 +77,7 @@ QUIET_S: Final = 60.0
 """An incident ends when the scores have stayed at most 1 for this time, in seconds."""
 
 REFIT_S: Final = 60.0
-"""How often the limit is fitted, in seconds."""
+"""The time between two fits of the limit, in seconds."""
 
 LASTING_S: Final = 3600.0
 """An incident counts once more for each hour of its length. Otherwise a level that is always passed would not count."""
@@ -105,7 +105,7 @@ class Calibration:
     often the stream rose to it after at least `QUIET_S` below: the number of incidents if this level were the limit. If
     the budget allows at least `PEAKS` incidents, the limit is read from this curve. Otherwise the curve is extrapolated
     from the highest level u that n = `PEAKS` incidents reached. Excesses over u are assumed to be exponential (a
-    generalised Pareto tail of shape 0) on one of two scales: linear, if raw scores are log-likelihoods of heavy tails,
+    generalized Pareto tail of shape 0) on one of two scales: linear, if raw scores are log-likelihoods of heavy tails,
     or asinh(raw), which is a logarithm for large scores. Their mean b is estimated from n excesses and k =
     `PRIOR_PEAKS` assumed ones. So their predictive distribution is used, which is a Lomax. With m the number of
     incidents that the budget allows in the time so far:
@@ -180,7 +180,7 @@ class Calibration:
 
     @property
     def per_day(self) -> float:
-        """The budget. After a change, the limit holds until its next fit, or is fitted anew if nothing was learned."""
+        """The budget. After a change, the limit holds until its next fit, or is fitted at once before any score."""
         return self._per_day
 
     @per_day.setter
@@ -300,7 +300,7 @@ class Calibration:
 def anew(state: dict[str, Any]) -> dict[str, Any]:
     """Migrate a state that counted ticks (versions 1 and 2 of the states of `gaussian` and `river`).
 
-    Those counts do not tell the number of incidents, which is learned anew. The old limit holds for one tick.
+    Those counts do not show the number of incidents, which is learned from scratch. The old limit holds for one tick.
     """
     levels = len(state["counts"])
     return {

@@ -77,7 +77,7 @@ def compare(treated: Sequence[float], untreated: Sequence[float], confidence: fl
     p = float(np.mean(np.abs((2 * signs - 1) @ ranks) >= clear))
     first, second = np.triu_indices(pairs)
     means = np.sort((differences[first] + differences[second]) / 2.0)
-    # The number of these means below the centre has the distribution of the sum of the ranks of positive differences.
+    # The number of these means below the center has the distribution of the sum of the ranks of positive differences.
     below = np.bincount(signs @ np.arange(1, pairs + 1)).cumsum() / (1 << pairs)
     cut = max(int(np.searchsorted(below, (1.0 - confidence) / 2.0, side="right")), 1)
     return Comparison(

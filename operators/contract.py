@@ -1,4 +1,4 @@
-"""What every operator on frames promises, so that one runner and one suite of checks serve them all."""
+"""The interface of all operators on frames, so that one runner and one suite of checks serve them all."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Layout(Protocol):
     """The names of a frame's rows and features.
 
-    Layouts are immutable, and a stream whose names do not change passes the same object again and again: an operator
-    may therefore remember, by identity, where it keeps what.
+    Layouts are immutable, and a stream passes the same object while its names do not change. So an operator may cache
+    places by the identity of a layout.
     """
 
     @property
@@ -51,24 +51,24 @@ def check_shape(layout: Layout, values: NDArray[np.floating]) -> None:
 class FrameOperator(Protocol):
     """A stateful, deterministic statistic over the frames of one key and scope.
 
-    Same constructor arguments, same state, same input: same outputs, bit for bit. `ts` is in seconds since the Unix
-    epoch, `values` has the shape (rows, features), NaN where a value is not there at this tick.
+    With the same constructor arguments, state and input its outputs are the same, bit for bit. `ts` is in seconds since
+    the Unix epoch; `values` has the shape (rows, features), with NaN for a value that is missing at this tick.
     """
 
     state_version: ClassVar[int]
-    """Of the form of `snapshot`'s result; raised when `restore` could not read the old form."""
+    """The version of the form of a `snapshot`. It grows if `restore` could not read the old form."""
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> object:
-        """How unusual this frame is, judged by what was learned before. Changes nothing."""
+        """Score a frame by those learned before. The state does not change."""
 
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
-        """Take the frame into the state."""
+        """Learn a frame."""
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state as plain data: arrays, numbers, strings, lists and dictionaries of those."""
+        """Return a copy of the state as plain data: arrays, numbers, strings, lists and dictionaries of those."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over a state that `snapshot` gave. Raises `ValueError` naming what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
 
 
 class Scores(Protocol):
@@ -76,18 +76,18 @@ class Scores(Protocol):
 
     @property
     def score(self) -> float:
-        """Of the whole frame: above 1 is anomalous."""
+        """The score of the frame: above 1 is anomalous."""
 
     def ranking(self, rows: int, features: int) -> Ranking:
-        """The worst rows, each with its worst features."""
+        """Return the worst rows, each with its worst features."""
 
 
 @runtime_checkable
 class Adopts(Protocol):
-    """An operator that can let one of the anomalies that it keeps open be normal."""
+    """An operator that can treat one of its open anomalies as normal."""
 
     def adopt(self, anomaly: str) -> None:
-        """Let an anomaly, given by its id, be normal from now on; nothing happens if it is not known."""
+        """Treat an anomaly, given by its id, as normal from now on; nothing happens if it is unknown."""
 
 
 class Open(NamedTuple):
@@ -131,12 +131,12 @@ class LastingScores(ABC):
     def about(self, anomaly: str, rows: int, features: int) -> Ranking:
         """Return the ranking of one anomaly: its row first, then others that it affects.
 
-        If `anomaly` is empty, that of all rows without an open anomaly, whose score is `sudden`.
+        If `anomaly` is empty, return that of all rows without an open anomaly, whose score is `sudden`.
         """
 
     def suspects(self, rows: int, features: int) -> tuple[Ranking, float]:
         """Return the ranking of the rows without an open anomaly, the one that `suspicion` is about first.
 
-        And the estimated time of its onset, seconds since the Unix epoch; NaN if it deviates suddenly.
+        Also return the estimated time of its onset, seconds since the Unix epoch; NaN if it deviates suddenly.
         """
         return self.about("", rows, features), math.nan

@@ -74,7 +74,7 @@ class Deviations:
         self.gaussian.learn(ts, layout, values, frozen=scores.frozen, accepted=scores.accepted)
 
     def adopt(self, anomaly: str) -> None:
-        """Let an open anomaly be normal from now on, see `Lasting.adopt`."""
+        """Treat an open anomaly as normal from now on, see `Lasting.adopt`."""
         if self.lasting is not None:
             self.lasting.adopt(anomaly)
             self._scored = None
@@ -95,7 +95,7 @@ class Deviations:
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         self.gaussian.restore(state["gaussian"])
-        # A state from before there was one begins without.
+        # Older states have no lasting part: it begins empty.
         if self.lasting is not None and state["lasting"] is not None:
             self.lasting.restore(state["lasting"])
         self._scored = None
@@ -193,7 +193,7 @@ class Scores(LastingScores):
 
 
 def _led(row: RowScore, by: RowScore | None, features: int | None) -> RowScore:
-    """Return a row of the Gaussian's ranking with what is known of its open anomaly."""
+    """Return a row of the Gaussian's ranking, led by the worst feature of its open anomaly."""
     if by is None or not by.features:
         return row
     leading = by.features[0]
@@ -204,12 +204,12 @@ def _led(row: RowScore, by: RowScore | None, features: int | None) -> RowScore:
 
 
 def _wrapped(state: dict[str, Any]) -> dict[str, Any]:
-    """Version 2 was the Gaussian's alone."""
+    """Migrate version 2, which had the state of the Gaussian alone."""
     return {"gaussian": state, "lasting": None}
 
 
 def _noticing(state: dict[str, Any]) -> dict[str, Any]:
-    """Version 3 knew no notices. There are none until the next fit, or until a unit is near its limit again."""
+    """Migrate version 3, without notices. None open before the next fit, or before a unit is near its limit again."""
     of_gaussian, lasting = state["gaussian"], state["lasting"]
     calibration = {**of_gaussian["calibration"], "notice": of_gaussian["calibration"]["limit"]}
     nothing = {"nearest": [None] * len(SCALES)}
@@ -221,4 +221,4 @@ def _noticing(state: dict[str, Any]) -> dict[str, Any]:
 
 
 MIGRATIONS: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {**OF_GAUSSIAN, 2: _wrapped, 3: _noticing}
-"""By the version of a state: what makes the next one of it."""
+"""Migrations by the version of a state: each makes that of the next version."""

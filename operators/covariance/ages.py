@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 ALIGNED_WINDOWS: Final = (2, 8, 32)
 ALIGNED_BLOCK: Final = 8
-"""In parts of a group's life, of which there are up to 128."""
+"""The lengths of windows and blocks, in bins of a group's life, of which there are up to 128."""
 
 
 def groups_by_age(pool: Pool) -> dict[str, tuple[str, ...]]:
-    """Groups by their parent, where there are at least three with a course."""
+    """Return the groups by their parent, for parents of at least three groups with a course."""
     found: dict[str, list[str]] = {}
     for depth in pool.depths:
         for node in depth.nodes.values():
@@ -116,7 +116,7 @@ def _compare_courses(pool: Pool, parent: str, names: Sequence[str]) -> list[Devi
 def features_of_life(
     pool: Pool, bank: Bank, slot: np.intp, peaks: Floats, worst: Floats, *, lasting: bool
 ) -> tuple[tuple[FeatureScore, ...], list[Sign], int, float]:
-    """Return what set a member apart in its life, as what, the window that shows it best, and when it was worst."""
+    """Return the deviating features of a member's life, their signs, the best window, and the time of the worst one."""
     p = bank.metrics
     differences = bank.differences(np.array([slot]))
     told: list[tuple[FeatureScore, Sign]] = []

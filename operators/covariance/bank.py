@@ -37,7 +37,7 @@ MOST_INDEPENDENT: Final = 10.0
 """The spread of changes becomes more certain with the age of the pool, up to this number of times the members."""
 
 SHAPE_EVERY: Final = 12
-"""The number of times that covariances are compared anew in the length of a window."""
+"""The number of comparisons of covariances in the length of a window."""
 
 SETTLED: Final = 24
 """Ticks before a member is compared at all."""

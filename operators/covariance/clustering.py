@@ -31,14 +31,14 @@ PAIRS: Final = 8192
 
 
 def ward(data: Floats) -> Floats:
-    """Clusters of the columns of `data`, shape (rows, n), as scipy's `linkage` has them: shape (n - 1, 4).
+    """Return the clusters of the columns of `data`, shape (rows, n), as scipy's `linkage` does: shape (n - 1, 4).
 
-    As pvclust does it, whose data are the matrix of distances itself: members are its columns, alike where they are as
-    far from everybody. Between columns the distance is Euclidean, and clusters merge by Ward's criterion.
+    As in pvclust, the data are the matrix of distances itself. Members are its columns, and are similar if they have
+    similar distances from all others. Distances of columns are Euclidean, and clusters merge by Ward's criterion.
 
-    pvclust of the paper's time applied Ward's update (Lance and Williams), which is for squared distances, to plain
-    ones: what R's `hclust` calls `ward.D` today. Heights are in that measure. scipy squares what it is given, so it is
-    given roots.
+    At the time of the paper, pvclust applied Ward's update (Lance and Williams), which is for squared distances, to
+    plain ones: R's `hclust` calls this `ward.D` today. Heights are in that measure. scipy squares its input, so its
+    input are roots.
 
     Reference: Murtagh, Legendre (2014), "Ward's hierarchical agglomerative clustering method: which algorithms
     implement Ward's criterion?", Journal of Classification.
@@ -59,13 +59,13 @@ def ward(data: Floats) -> Floats:
 
 
 class Support(NamedTuple):
-    """How well data support clusters; arrays of one length.
+    """The support of clusters by the data; arrays of one length.
 
     Attributes:
         au: approximately unbiased p-value, 0 to 1.
         bp: bootstrap probability, 0 to 1.
         v: the signed distance to the boundary of the region where the cluster is found ...
-        c: ... and the curvature of that; 0 where no curve was fitted.
+        c: ... and the curvature of that boundary; 0 without a fitted curve.
         au_error: the standard error of `au`.
 
     """
@@ -80,18 +80,18 @@ class Support(NamedTuple):
 def support(shares: Floats, scales: Floats, replicates: int) -> Support:
     """Fit the curve of multiscale bootstrap, as pvclust's `msfit` does (version 2.2-0).
 
-    With sigma^-2 = r the size of a sample as a share of the data, and the normal quantile z(r) = -Phi^-1(share), by
-    least squares weighted by the inverse variance of z:
+    With sigma^-2 = r the size of a sample as a share of the data, and the normal quantile z(r) = -Phi^-1(share), the
+    fit is by least squares, weighted by the inverse variance of z:
 
         z(r) = v sqrt(r) + c / sqrt(r);  AU = 1 - Phi(v - c), BP = 1 - Phi(v + c)
 
-    Scales at which the share is about 0 or 1 (`NEVER`) are left out. Where fewer than `FEWEST` remain, the p-values are
-    0 if the mean share is below 1/2, and else 1.
+    Scales at which the share is about 0 or 1 (`NEVER`) are left out. If fewer than `FEWEST` remain, the p-values are 0
+    for a mean share below 1/2, otherwise 1.
 
     Parameters:
-        shares: of the replicates that have the cluster, shape (clusters, scales).
+        shares: the share of replicates with each cluster, shape (clusters, scales).
         scales: r, shape (scales,).
-        replicates: per scale.
+        replicates: the number of replicates per scale.
 
     References: Shimodaira (2004), "Approximately unbiased tests of regions using multistep-multiscale bootstrap
     resampling", Annals of Statistics; Suzuki, Shimodaira (2006), Bioinformatics 22:1540.
@@ -126,16 +126,16 @@ def support(shares: Floats, scales: Floats, replicates: int) -> Support:
 
 
 def au_p_values(data: Floats, merges: Floats, *, replicates: int = 1000, seed: int = 0) -> Floats:
-    """Approximately unbiased p-values of what each merge made, in percent, 0 to 100: shape (n - 1,).
+    """Return the approximately unbiased p-values of the merged clusters, in percent, 0 to 100: shape (n - 1,).
 
-    The share of bootstrap samples of the rows, of ten sizes, in whose clusters of the columns the same members are
-    together, and `support`'s fit. The same seed gives the same values. O(scales x replicates x n^2 (rows + c)).
+    They are fitted by `support` to the shares of bootstrap samples of the rows, of ten sizes, that have a cluster of
+    the same columns. The same seed gives the same values. O(scales x replicates x n^2 (rows + c)).
 
     Parameters:
-        data: what was clustered, shape (rows, n).
-        merges: that `ward` made of it.
-        replicates: bootstrap samples per scale.
-        seed: of the sampling.
+        data: the clustered data, shape (rows, n).
+        merges: the result of `ward` for them.
+        replicates: the number of bootstrap samples per scale.
+        seed: the seed of the sampling.
 
     """
     shares, scales = cluster_shares(data, merges, replicates=replicates, seed=seed)
@@ -143,9 +143,9 @@ def au_p_values(data: Floats, merges: Floats, *, replicates: int = 1000, seed: i
 
 
 def cluster_shares(data: Floats, merges: Floats, *, replicates: int, seed: int) -> tuple[Floats, Floats]:
-    """In which share of bootstrap samples each cluster is found, shape (n - 1, scales), and the scales.
+    """Return the share of bootstrap samples with each cluster, shape (n - 1, scales), and the scales.
 
-    Samples have whole numbers of rows, rounded down; scales that thereby become the same are one.
+    Samples have whole numbers of rows, rounded down. Scales with the same number of rows are one.
     """
     rows, count = data.shape
     if replicates < 1 or merges.shape != (count - 1, 4):
@@ -153,7 +153,7 @@ def cluster_shares(data: Floats, merges: Floats, *, replicates: int, seed: int) 
     sizes = np.unique(np.floor(rows * SCALES).astype(np.intp))
     sizes = sizes[sizes > 0]
     chance = np.random.default_rng(seed)
-    # A cluster is the sum of its leaves' keys, modulo 2^64: one bit each, or random ones where bits do not suffice.
+    # A cluster is the sum of its leaves' keys, modulo 2^64: one bit each, or random ones for too many leaves.
     keys: NDArray[np.uint64] = chance.integers(0, 2**64, size=(count,), dtype=np.uint64)
     if count <= BITS:
         keys = np.array([1 << leaf for leaf in range(count)], np.uint64)
@@ -174,7 +174,7 @@ def cluster_shares(data: Floats, merges: Floats, *, replicates: int, seed: int) 
 
 
 def _squares(data: Floats, weights: Floats) -> Floats:
-    """Squared Euclidean distances between columns whose rows are weighted: shape (len(weights), n (n - 1) / 2)."""
+    """Return squared Euclidean distances between columns with weighted rows: shape (len(weights), n (n - 1) / 2)."""
     first, second = np.triu_indices(data.shape[1], 1)
     squares = np.empty((len(weights), len(first)))
     for begin in range(0, len(first), PAIRS):
@@ -184,7 +184,7 @@ def _squares(data: Floats, weights: Floats) -> Floats:
 
 
 def _clusters(merges: Floats, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The key of each cluster of many trees: shape (trees, n - 1)."""
+    """Return the key of each cluster of many trees, shape (trees, n - 1)."""
     count = len(keys)
     found = np.empty((len(merges), 2 * count - 1), np.uint64)
     found[:, :count] = keys

@@ -40,7 +40,7 @@ def dendrogram_of(  # noqa: PLR0917 - the last one is seldom given
     *,
     peaks: bool = True,
 ) -> Dendrogram | None:
-    """Return the dendrogram of members, those that deviate among them, or of groups; None of fewer than two."""
+    """Return the dendrogram of members, those that deviate among them, or of groups; None for fewer than two."""
     if groups and not any("/".join(node.path) in groups for node in nodes):
         return _of_courses(pool, groups, replicates)
     by_row = {node.row: node for node in nodes}
@@ -128,7 +128,7 @@ def _scaled(data: Floats) -> Floats:
 
 def _clustered(labels: tuple[str, ...], data: Floats, replicates: int) -> Dendrogram:
     merges = ward(data)
-    asked = replicates > 0 and len(labels) <= MOST_LEAVES  # they take minutes for hundreds
+    asked = replicates > 0 and len(labels) <= MOST_LEAVES  # they need minutes for hundreds of members
     p_values = au_p_values(data, merges, replicates=replicates) if asked else np.full(len(merges), np.nan)
     return Dendrogram(labels, merges, p_values)
 

@@ -161,7 +161,7 @@ class Covariance:
         pool.ticks += 1
 
     def _widened(self, layout: Layout) -> tuple[str, ...]:
-        """Return the compared features, with those of a layout as far as there is room."""
+        """Return the compared features, and those of a layout while there is room."""
         known = self.pool.features if set(self.pool.features) & set(layout.features) or not layout.features else ()
         return tuple(dict.fromkeys([*known, *layout.features]))[:MOST_FEATURES]
 

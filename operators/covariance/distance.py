@@ -33,7 +33,7 @@ CHUNK: Final = 2**19
 
 STEPS: Final = 200
 CLOSE: Final = 1e-10
-"""The search for the centre ends when the mean of the logarithms is this short, or after this number of steps."""
+"""The search for the center ends when the mean of the logarithms is this short, or after this number of steps."""
 
 
 def foerstner_moonen(a: Matrices, b: Matrices) -> float:
@@ -158,7 +158,7 @@ def _pairs(count: int, size: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np
 
 
 def centre(covariances: Matrices) -> Matrices:
-    """Return the Fréchet mean of positive definite covariances by this distance, shape (p, p): the centre of a pool.
+    """Return the Fréchet mean of positive definite covariances by this distance, shape (p, p): the center of a pool.
 
     From it the logarithms sum to 0. It is found by gradient descent from the arithmetic mean, with the step that the
     curvature allows. Affine maps of the metrics map it like the covariances. A member with k times the variance of the
@@ -186,14 +186,14 @@ def centre(covariances: Matrices) -> Matrices:
 def tangent(covariances: Matrices, at: Matrices | None = None) -> NDArray[np.float64]:
     """Return members as vectors, shape (n, p (p + 1) / 2), with Euclidean distances close to those of `pairwise`.
 
-    They are the logarithms of the covariances seen from the pool's centre C, ln(C^(-1/2) A C^(-1/2)), with off-diagonal
-    entries times sqrt(2). The distance to the centre is exact, and so is that of two that commute as seen from it.
-    Other distances are too short, by less the closer both are to the centre. Affine maps rotate all vectors equally.
+    They are the logarithms of the covariances seen from the pool's center C, ln(C^(-1/2) A C^(-1/2)), with off-diagonal
+    entries times sqrt(2). The distance to the center is exact, and so is that of two that commute as seen from it.
+    Other distances are too short, by less the closer both are to the center. Affine maps rotate all vectors equally.
     O(n p^3).
 
     Parameters:
         covariances: positive definite, see `whiten`.
-        at: the centre, if it is known.
+        at: the center, if it is known.
 
     Reference: Arsigny, Fillard, Pennec, Ayache (2006), "Log-Euclidean metrics for fast and simple calculus on diffusion
     tensors", Magnetic Resonance in Medicine; Tuzel, Porikli, Meer (2008), "Pedestrian detection via classification on

@@ -22,7 +22,7 @@ BLOCK: Final = 64
 """The number of ticks in a block, of which the highest statistic is kept."""
 
 TAIL: Final = 0.1
-"""Shape of the generalised extreme value distribution: a little heavier than Gumbel's."""
+"""Shape of the generalized extreme value distribution: a little heavier than Gumbel's."""
 
 PRIOR_MEAN: Final = 2.2
 PRIOR_DEVIATION: Final = 0.6
@@ -163,7 +163,7 @@ class Extremes:
         return np.array(self.arrays["ticks"][slots])
 
     def snapshot(self) -> dict[str, Any]:
-        """Return a copy of the state beside the arrays as plain data."""
+        """Return a copy of the state without the arrays as plain data."""
         return {"limits": self._limits.copy(), "is_known": self._is_known}
 
     def restore(self, state: dict[str, Any], slots: int) -> None:

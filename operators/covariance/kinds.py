@@ -18,12 +18,12 @@ USES: Final = ("_ratio", "_per_s", "_percent", "_rate")
 
 SHORT_S: Final = 300.0
 SHORT_TICKS: Final = 128
-"""What is over and took no longer, with what windows remember of it, was a spike: section V.H has them of 1 to 3 min.
-"""
+"""A past deviation of at most this time, in seconds or ticks, was a spike. Windows prolong it: section V.H has spikes
+of 1 to 3 min."""
 
 SUDDEN_S: Final = 60.0
 SUDDEN_TICKS: Final = 30
-"""A deviation is called a spike for this time, in seconds, while it lasts."""
+"""A lasting deviation is called a spike for this time, in seconds or ticks."""
 
 NOTHING: Final = 0.1
 """A member that does less than this share of what the others do is stuck."""
@@ -33,7 +33,7 @@ YOUNGER: Final = 0.5
 
 
 def nature(feature: str) -> Nature:
-    """The meaning of a metric by its name: use of a resource, what is held, or waiting."""
+    """Return the meaning of a metric by its name: use of a resource, a stock, or waiting."""
     name = feature.lower()
     if any(word in name for word in WAITS):
         return "wait"
@@ -83,7 +83,7 @@ def kind_of(  # noqa: PLR0911 - a decision list
         return "different"
     if any(_is_idle(sign) for sign in told if sign.evidence > 1.0):
         return "stuck"
-    # Holding less says little beside another deviation.
+    # A smaller stock means little if there is another deviation.
     worst = next((sign for sign in told if sign.above or nature(sign.feature) != "stock"), told[0])
     if nature(worst.feature) == "wait":
         # A member that computes more waits for the CPU, and one that gets less done waits less: their use decides.

@@ -1,4 +1,4 @@
-"""Takes a tick into the state of a pool."""
+"""Learning of the ticks of a pool."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     from laggard.operators.covariance.pool import Pool
 
 CLEAR: Final = 1.6
-"""A stretch above 1 that came this far is a deviation; what stayed below may be how this pool is, and is counted."""
+"""A stretch above 1 that reached this score is a deviation. Lower ones may be normal for this pool, and are counted."""
 
 LONGEST_STEADY: Final = 720
 """A pool is of fixed size if no member came or went for half of its age, up to this number of ticks."""
 
 
 def calibrate(pool: Pool, ts: float, looks: Sequence[Compared]) -> None:
-    """Learn how often members pass 1 without going far: a pool in which that is usual has a higher limit."""
+    """Learn how often members slightly exceed 1: a pool in which that is usual has a higher limit."""
     raised, worst = max(pool.calibration.limit / STEPS, 1.0), 0.0
     for depth, look in zip(pool.depths, looks, strict=False):
         if len(look.tick.slots):
             quiet = look.tick.scores <= 1.0
             worst = max(worst, float(look.tick.scores[quiet].max(initial=0.0)))
             over = depth.bank.over(look.tick)
-            # By the limit that was not raised, or each deviation would make the next one look doubtful.
+            # Relative to the limit before it was raised, or each deviation would make the next one doubtful.
             worst = max(worst, float(over[over * raised < CLEAR].max(initial=0.0)))
     pool.calibration.learn(ts, worst * raised * STEPS)
 
 
 def learn_depth(pool: Pool, depth: Depth, look: Compared, ts: float) -> None:
-    """Take the members and groups of one depth into the state."""
+    """Learn the members and groups of one depth."""
     bank = depth.bank
     take_kinds(pool, depth, look)
     bank.take(look.tick, look.values[look.known])
@@ -92,7 +92,7 @@ def _claim(pool: Pool, depth: Depth, look: Compared, new: Sequence[int], ts: flo
 
 
 def _keep_courses(pool: Pool, depth: Depth, look: Compared, ts: float) -> None:
-    """Keep the course of groups, by their age."""
+    """Learn the courses of groups by their age."""
     inner = np.flatnonzero(~look.leaves)
     for at in inner:
         pool.courses.add(ts, "/".join(look.paths[at]), look.values[at])

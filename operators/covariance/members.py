@@ -35,11 +35,11 @@ SUPERSEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "leak": ("different", "spike", "busy"),
     "spike": ("different",),
 }
-"""What each kind takes the place of at once."""
+"""The kinds that each kind replaces at once."""
 
 
 def says_more(told: str, kind: str) -> bool:
-    """Return whether a kind says more than the reported one: a spike goes on, or a deviation had no kind."""
+    """Return whether a kind says more than the reported one: a spike lasts, or a deviation had no kind."""
     return not told or told in SUPERSEDED.get(kind, ())
 
 
@@ -65,7 +65,7 @@ class Node:
         """Learn the kind at a tick. The reported kind does not change with every tick."""
         self.ticks = self.ticks + 1 if kind == self.next_kind else 1
         self.next_kind = kind
-        # A kind is kept rather than dropped; and after a spike a member is below its own mean for a while.
+        # A known kind stays rather than "different"; and after a spike a member is below its own mean for a while.
         after = bool(self.kind) and (kind == "different" or (self.kind == "spike" and kind == "slower"))
         if says_more(self.kind, kind) or (self.ticks >= (STEADY if kind else SETTLED) and not after):
             self.kind = kind

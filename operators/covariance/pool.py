@@ -66,7 +66,7 @@ class Pool:
         self.refused = 0
 
     def begin_anew(self, features: tuple[str, ...]) -> None:
-        """Learn all anew after new features, whose spread is unknown."""
+        """Restart learning after new features, whose spread is unknown."""
         self.features = features
         self.depths = []
         self.courses = Courses(len(self.features))

@@ -142,7 +142,7 @@ def rank(merges: Floats, p_values: Floats, *, max_height: float | None = None) -
     Parameters:
         merges: the merges of two or more members, shape (n - 1, 4), see `ward`.
         p_values: the p-value of each merge in percent, shape (n - 1,); NaN counts as significant.
-        max_height: the maximum over all dendrograms that are analysed together; by default that of this one.
+        max_height: the maximum over all dendrograms that are analyzed together; by default that of this one.
 
     Example:
         >>> merges = np.array([[0, 2, 0.35, 2], [1, 4, 0.55, 3], [3, 5, 2.5, 4]])  # machine1 to machine4

@@ -1,4 +1,4 @@
-"""A pool as a whole: all who deviated in their lives, by the levels of their groups."""
+"""The report on a whole pool: all members that ever deviated, by the levels of their groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def adaptive(pool: Pool, replicates: int) -> tuple[tuple[Level, ...], tuple[Deviation, ...]]:
-    """Return the levels, top-down, with who deviated inside each; and all of these in the order to tell them."""
+    """Return the levels, top-down, with the deviations inside each; and all deviations in the order of the report."""
     inside: dict[str, list[Deviation]] = {}
     for depth in pool.depths:
         for each in _deviations_of_life(pool, depth):
@@ -54,7 +54,7 @@ def adaptive(pool: Pool, replicates: int) -> tuple[tuple[Level, ...], tuple[Devi
 
 
 def _flat(inside: Mapping[str, Sequence[Deviation]]) -> list[Deviation]:
-    """All deviations, those of a group before those of its members; then those of groups that do not deviate."""
+    """Return all deviations, those of a group before those of its members; then those in groups that do not deviate."""
     found: list[Deviation] = []
     done: set[str] = set()
 
@@ -83,7 +83,7 @@ def _deviations_of_life(pool: Pool, depth: Depth) -> list[Deviation]:
     bank = depth.bank
     slots = np.array([node.slot for node in nodes], np.intp)
     compared = max(int(np.median([sum(each.alive for each in nodes), len(nodes)])), 2)
-    # Of a load test each doubtful finding is wanted; over days they are what chance makes.
+    # In a load test every doubtful finding is of interest; over days they are due to chance.
     lasting = pool.ts - pool.first_ts > DAY_S
     peaks = bank.peaks(slots) / pool.evidence_limit(bank, compared, raised=lasting)
     scores = peaks.max(axis=0)

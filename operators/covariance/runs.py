@@ -26,7 +26,7 @@ NEWEST: Final = 3
 class Runs:
     """The times for which members score above 1, and the scores and differences of their newest ticks.
 
-    A run goes on across calm ticks, as long as these are not more than `settled`.
+    A run continues across at most `settled` calm ticks.
 
     Parameters:
         traces: the number of differences of a member at a tick.
@@ -43,7 +43,7 @@ class Runs:
         return {
             # Its score at its last tick; of the stretch above 1 begin, newest time and tick; best score, its stretch.
             "last": np.zeros(slots),
-            "newest": np.zeros((PERSISTENCE - 1, slots)),  # what the scores of its last ticks would be by themselves
+            "newest": np.zeros((PERSISTENCE - 1, slots)),  # the scores of its last ticks alone
             "recent": np.full((NEWEST - 1, self.traces, slots), np.nan),  # differences of its last ticks
             "stretch": np.zeros(slots),  # the best score of the newest stretch
             "runs": np.full((6, slots), np.nan),

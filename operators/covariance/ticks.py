@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Where a layout's rows belong, at one depth: the nodes, and of each row the place of its node; -1 for none."""
+    """The nodes of a layout at one depth, and the place of the node of each row; -1 for none."""
 
     paths: tuple[Path, ...]
     names: tuple[str, ...]
@@ -43,19 +43,19 @@ class Rows:
 class Compared:
     """One depth at one tick."""
 
-    paths: tuple[Path, ...]  # of those that are there
+    paths: tuple[Path, ...]  # of the present ones
     names: tuple[str, ...]
     leaves: NDArray[np.bool_]
     values: Floats
-    known: NDArray[np.intp]  # places of those that have a slot
+    known: NDArray[np.intp]  # places of those with a slot
     tick: Tick
     limit: float
-    standings: Mapping[int, Standing | None]  # after this tick, by the places of those that stand out or did so
-    scores: Floats  # of the tick, but of what has ended and what still lasts
+    standings: Mapping[int, Standing | None]  # after this tick, by the places of those that deviate or did so
+    scores: Floats  # of the tick, corrected for deviations that have ended or last
 
 
 class Places:
-    """Where the rows of a layout belong. It is found out once for a layout."""
+    """The nodes of the rows of a layout, found once per layout."""
 
     def __init__(self, features: tuple[str, ...]) -> None:
         self._features = features
@@ -64,7 +64,7 @@ class Places:
         self.columns: NDArray[np.intp] = np.zeros(0, np.intp)
 
     def find(self, layout: Layout) -> None:
-        """Remember where the rows of a layout belong."""
+        """Find the nodes of the rows of a layout, and the columns of the features."""
         if layout is self._layout:
             return
         self._layout = layout
@@ -152,7 +152,7 @@ def _standings_after(
 
 
 def _groups(nodes: Sequence[Node]) -> NDArray[np.intp]:
-    """Whose siblings members are: those of one parent; of these, where all came in waves, those of one wave."""
+    """Number the groups of siblings: of one wave, or of one parent if a wave of it has fewer than `FEWEST` members."""
     waves: dict[tuple[Path, int], int] = {}
     for node in nodes:
         key = node.path[:-1], node.wave
@@ -169,7 +169,7 @@ def _groups(nodes: Sequence[Node]) -> NDArray[np.intp]:
 
 
 def _excuse_younger(pool: Pool, depth: Depth, tick: Tick, nodes: Sequence[Node], *, limit: float) -> Tick:
-    """Who began much later than the others holds less: that is no trouble."""
+    """Excuse members for smaller stocks if they began much later than the others: that is no fault."""
     if not nodes:
         return tick
     ages = tick.ts - np.array([node.begin_ts for node in nodes])
@@ -182,7 +182,7 @@ def _excuse_younger(pool: Pool, depth: Depth, tick: Tick, nodes: Sequence[Node],
     evidence[1][np.ix_(excused, younger)] = np.nan
     bank = depth.bank
     evidence[0][bank.levels + bank.changes :, younger] = np.nan
-    # Who has just begun changes for that reason.
+    # A member that has just begun changes for that reason.
     begun = younger & (bank.ticks(tick.slots) < pool.windows[-1])
     evidence[:, bank.levels : bank.levels + bank.changes, begun] = np.nan
     alone = depth.bank.alone(evidence, limit)
@@ -190,7 +190,7 @@ def _excuse_younger(pool: Pool, depth: Depth, tick: Tick, nodes: Sequence[Node],
 
 
 def _present_scores(scores: Floats, standings: Mapping[int, Standing | None]) -> Floats:
-    """The scores of members, at most 1 of what has ended and more of what lasts."""
+    """Return the scores of members: at most 1 for ended deviations, at least `HELD_SCORE` for lasting ones."""
     present = scores.copy()
     for at, standing in standings.items():
         lasts = standing is not None and standing.lasts

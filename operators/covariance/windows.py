@@ -18,13 +18,13 @@ LARGEST: Final = 1e100
 """Larger values count as missing: their squares would overflow."""
 
 CYCLE: Final = 1024
-"""The number of ticks after which the moments of a member are computed anew from its samples."""
+"""The number of ticks after which the moments of a member are recomputed from its samples."""
 
 DROP: Final = 1e-4
-"""A variance that has fallen to this share of its maximum is computed anew: it has lost digits."""
+"""A variance that has fallen to this share of its maximum is recomputed: it has lost digits."""
 
 CHUNK: Final = 64
-"""The most members that are computed anew at once, to bound memory."""
+"""The most members that are recomputed at once, to bound memory."""
 
 PARTS: Final = ("used", "ring", "origins", "counts", "means", "squares", "peaks")
 
@@ -43,7 +43,7 @@ class Windows:
         remove: m' = m - d / (n - 1)  S' = S - d d^T n / (n - 1)
 
     Here x is relative to a value of the member, so that metrics near 1e9 keep their digits. Removing leaves rounding
-    errors as large as those of the removed sample. So the moments of each member are computed anew from its samples in
+    errors as large as those of the removed sample. So the moments of each member are recomputed from its samples in
     turn, and at once when a variance drops. The variance of a constant metric is exactly 0.
 
     Cost of a tick: O(slots x lengths x metrics^2), whatever the lengths. Memory: slots x metrics x the longest x 8
@@ -90,7 +90,7 @@ class Windows:
         self._counts: NDArray[np.float64] = nothing["counts"]
         self._means: NDArray[np.float64] = nothing["means"]
         self._squares: NDArray[np.float64] = nothing["squares"]  # the upper triangle of S
-        self._peaks: NDArray[np.float64] = nothing["peaks"]  # the maximum of each variance since it was computed anew
+        self._peaks: NDArray[np.float64] = nothing["peaks"]  # the maximum of each variance since it was recomputed
 
     def _empty(self, slots: int) -> dict[str, NDArray[Any]]:
         """Return arrays for this number of slots. Members are along the last axis, where numpy is fastest."""
@@ -112,7 +112,7 @@ class Windows:
             setattr(self, f"_{name}", part)
 
     def __len__(self) -> int:
-        """The number of members."""
+        """Return the number of members."""
         return int(self._used.sum())
 
     @property
@@ -182,7 +182,7 @@ class Windows:
         squares -= deviation[:, self._i] * step[:, self._j]
 
     def _settle(self) -> None:
-        """Compute the moments anew of the members in turn, and of those that lost digits."""
+        """Recompute the moments of the members in turn, and of those that lost digits."""
         turn = np.arange(self.slots) % CYCLE == self._tick % CYCLE
         lost = (self._squares[:-1, self._diagonal] < DROP * self._peaks).any(axis=(0, 1))
         slots = np.flatnonzero(self._used & (turn | lost))

@@ -164,7 +164,7 @@ class Cpu:
         return all(most(readings) < least for most, least in self._limits)
 
     def _tell_time(self) -> None:
-        """Tell the time of the last frame to the conditions that skipped it."""
+        """Pass the time of the last frame to the conditions that skipped it."""
         if math.isfinite(self._ts):
             for each in self._watched:
                 each.skip(self._ts, self._interval_s)
@@ -181,7 +181,7 @@ class Cpu:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore a `snapshot`; a condition that it does not have begins anew.
+        """Restore a `snapshot`; a condition that it does not have begins empty.
 
         Raises `ValueError` that names the part that does not fit.
         """

@@ -86,7 +86,7 @@ class Watched:
         return (self._spikes or self.events).threshold
 
     def after(self, ts: float, layout: Layout, frame: Readings) -> Watched:
-        """Return the condition after a frame; itself if only the time changes, which `skip` tells it later."""
+        """Return the condition after a frame; itself if only the time changes, which `skip` adds later."""
         if self.calm and CONDITIONS[self.name].most(frame) < self.least:
             return self
         readings = CONDITIONS[self.name].reading(frame)
@@ -140,7 +140,7 @@ class Watched:
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         self.events.restore(state["events"])
-        # An average of another kind begins anew.
+        # An average of another kind begins empty.
         if "smoothing" in state and state["smoothing"]["kind"] == self._smoothing.kind:
             self._smoothing.restore(state["smoothing"])
         if self._spikes is not None:

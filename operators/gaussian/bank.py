@@ -57,7 +57,7 @@ class Bank:
 
     @classmethod
     def empty(cls) -> Bank:
-        """No rows and no features."""
+        """Return a bank without rows and features."""
         none = np.zeros(0)
         vectors = (none, none.copy(), none.copy())
         blocks = (Moments.empty(0, 0), Moments.empty(0, 0), Block.empty(0, 0))
@@ -84,7 +84,7 @@ class Bank:
         """Learn the waiting block, let the open one wait, and open a new one.
 
         Args:
-            frozen: which of the first rows are not learned; None for none.
+            frozen: those of the first rows that are not learned; None for none.
             decay: the share of the baseline that is not forgotten.
             episode_s: the length of the block in seconds; None to learn spikes like any other value.
 

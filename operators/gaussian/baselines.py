@@ -56,7 +56,7 @@ class Names(NamedTuple):
 
 
 class Times(NamedTuple):
-    """When the first tick was, the open block began, a block was learned, the last tick was, and episodes ended."""
+    """The times of the first tick, the open block's begin, the last learned block, the last tick and the last check."""
 
     first: float = math.nan
     opened: float = math.nan
@@ -117,10 +117,10 @@ class Baselines:
         self._aligned: tuple[Layout, Bank, Followed | None, Pooled] | None = None
         self._fresh_ts: float | None = None  # of an alignment that is not learned yet
         self._reference: Reference | None = None
-        self._span = (-math.inf, math.inf)  # the times between which the reference holds: rows become older
+        self._span = (-math.inf, math.inf)  # the times between which the reference is valid, since rows age
         self.bases: dict[int, Basis] = {}
         self._weights: Weights | None = None
-        self._floor: Matrix | None = None  # holds until episodes are ended
+        self._floor: Matrix | None = None  # valid until episodes are ended
         self._open: Block | None = None
         self._latest: Matrix | None = None  # the evidence of the last frame until it is in the bank
         self._settled = False
@@ -206,8 +206,8 @@ class Baselines:
             clean: its values, shape (features, rows), without those that are too large.
             evidence: the mean of the last `evidence_s`, of the same shape.
             whole: whether no value is missing.
-            frozen: which rows keep their baselines.
-            accepted: which rows take their last values as their baselines.
+            frozen: the rows whose baselines stay.
+            accepted: the rows whose last values become their baselines.
 
         """
         bank, followed, self.pooled = self._now
@@ -364,7 +364,7 @@ class Baselines:
                 bank.episodes.note(*place, cell.level - cell.mean)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return a copy of the state as plain data, but for that of the cohorts."""
+        """Return a copy of the state as plain data, except for that of the cohorts."""
         self.settle()
         return {
             **self.bank.snapshot(),

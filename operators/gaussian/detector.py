@@ -184,7 +184,7 @@ class Gaussian(Calibrated):
         rows, features = values.shape
         reference = self._baselines.reference(ts, (features, rows))
         clean = np.array(values.T, dtype=np.float64, order="C")
-        # The fastest way to see that no value is too large or NaN.
+        # The fastest check that no value is too large or NaN.
         whole = bool(np.vdot(clean, clean) <= LARGEST**2)
         if not whole:
             clean[np.abs(clean) > LARGEST] = np.nan
@@ -228,8 +228,8 @@ class Gaussian(Calibrated):
             ts: the time of the frame, seconds since the Unix epoch.
             layout: its names.
             values: its values, shape (rows, features).
-            frozen: which rows keep their baselines, and do not count against the budget; shape (rows,).
-            accepted: which rows take their last values as their baselines; shape (rows,).
+            frozen: the rows whose baselines stay, and which do not count against the budget; shape (rows,).
+            accepted: the rows whose last values become their baselines; shape (rows,).
 
         Raises:
             ValueError: the shape of `values` does not fit the names.
@@ -265,7 +265,7 @@ class Gaussian(Calibrated):
     def _ended(self, ts: float, layout: Layout) -> Suspects:
         """Return the suspects after this frame: anomalous rows of the last one that have ended are added.
 
-        They are scored anew from the state, since the scores of the last frame are not part of it.
+        They are scored again from the state, since the scores of the last frame are not part of it.
         """
         past, bank = self._baselines, self._baselines.bank
         last, suspects = past.times.last, recent(self._suspects, ts)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Heights = NDArray[np.float32]
 
 EPISODE_S = 300.0
-"""How often episodes are checked for their end, in seconds."""
+"""The time between two checks of episodes for their end, in seconds."""
 
 MEMORY_S = 30 * 86400.0
 """The time constant with which the height of an episode is forgotten, in seconds."""
@@ -66,7 +66,7 @@ class Episodes:
 
     @classmethod
     def empty(cls, *shape: int) -> Episodes:
-        """No episodes."""
+        """Return no episodes."""
         running, highest, second = (np.full(shape, NONE) for _ in range(3))
         return cls(running, highest, second, np.zeros(shape, np.float32))
 

@@ -255,7 +255,7 @@ def _trusted(weight: Matrix) -> Matrix:
 
 
 def paper(values: Matrix, reference: Reference) -> Matrix:
-    """Minus the Gaussian log-likelihood of each value (S0, section 3).
+    """Return minus the Gaussian log-likelihood of each value (S0, section 3).
 
     As in S0 the window includes the value itself; unlike there, the window ends with it. With w values before it, of
     mean m and squared deviations S, and d = x - m:
@@ -289,7 +289,7 @@ def paper_rows(values: Matrix, reference: Reference) -> tuple[Vector, NDArray[np
 
 
 def scale_free(values: Matrix, reference: Reference) -> Matrix:
-    """Minus the log-likelihood of each value under the Student's t of `Reference.of`.
+    """Return minus the log-likelihood of each value under the Student's t of `Reference.of`.
 
     With r = max(x - m, 0), since only more use or more waiting counts, or max(m - x, 0) for a feature that gets worse
     by falling:
@@ -297,7 +297,7 @@ def scale_free(values: Matrix, reference: Reference) -> Matrix:
         (n + 1) / 2 ln(1 + r^2 / (n s'^2))
 
     times the weight of the feature. The term of the scale is left out. So it has no unit, is 0 at the baseline, and is
-    close to r^2 / (2 s'^2) near it. If no row has ever varied, there is no scale but the value itself: r^2 = n s'^2, as
+    close to r^2 / (2 s'^2) near it. If no row has ever varied, the only scale is the value itself: r^2 = n s'^2, as
     if it had been the only value before. NaN for a missing value.
     """
     return _logarithm(_rise(values, reference), 0.5 * (_trusted(reference.weight) + 1.0) * reference.weights.each)

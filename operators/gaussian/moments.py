@@ -55,7 +55,7 @@ class Moments:
 
     @classmethod
     def empty(cls, *shape: int) -> Moments:
-        """No values."""
+        """Return moments without values."""
         return cls(np.zeros(shape), np.zeros(shape), np.zeros(shape))
 
     def merged(self, other: Moments, decay: float, deviation: Matrix | None = None) -> Moments:
@@ -126,7 +126,7 @@ class Block:
 
     @classmethod
     def empty(cls, *shape: int) -> Block:
-        """No values."""
+        """Return a block without values."""
         return cls(
             np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape), untouched=True, even=0 not in shape
         )

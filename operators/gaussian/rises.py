@@ -27,7 +27,7 @@ STEADY = 12.0
 in a hundred gets there in four hours."""
 
 DOWN = 2.0
-"""A look without a new maximum takes back this number of steps, ..."""
+"""A check without a new maximum takes back this number of steps, ..."""
 
 MOST = STEADY + 4.0
 """... of at most this number. So a quarter of an hour without a step up ends the rise."""
@@ -41,7 +41,7 @@ class Cell(NamedTuple):
         feature: its name.
         mean: the mean of the baseline before the rise.
         variance: its variance.
-        level: the highest level at any look.
+        level: the highest level at any check.
 
     """
 
@@ -58,7 +58,7 @@ class Rises:
 
     A Gaussian with forgetting follows linear growth at a distance of one standard deviation. So a leak that takes hours
     never deviates much. Here the level of a cell above its baseline is compared with its maximum every few minutes.
-    While almost every look finds a new maximum, the baseline from before is kept.
+    While almost every check finds a new maximum, the baseline from before stays.
 
     Memory: six numbers for each cell above its baseline, at most for all cells of `stocks`.
 
@@ -67,7 +67,7 @@ class Rises:
         features: names, one per cell.
         mean: the mean of the baseline before the rise, shape (cells,).
         variance: its variance.
-        level: the highest level at any look.
+        level: the highest level at any check.
         steps: the number of steps up, less `DOWN` for each look without one.
 
     """
@@ -81,7 +81,7 @@ class Rises:
 
     @classmethod
     def none(cls) -> Rises:
-        """No cells."""
+        """Return no cells."""
         return cls((), (), *(np.zeros(0) for _ in range(4)))
 
     @property

@@ -1,4 +1,4 @@
-"""How the states of older versions of the operator become today's."""
+"""Migrations of the states of older versions of the operator."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from laggard.operators.gaussian.rises import Rises
 
 
 def from_1(state: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 knew neither episodes nor cohorts, which begin empty, and counted ticks against the budget.
+    """Migrate version 1. It had neither episodes nor cohorts, which begin empty, and counted ticks against the budget.
 
-    Nor did it keep what all rows are together: without features it is found anew at the first frame.
+    It did not store the statistics of all rows: without features, these are computed at the first frame.
     """
     episodes = Episodes.empty(len(state["features"]), len(state["rows"]))
     last = state["times"][3]
@@ -33,4 +33,4 @@ def from_1(state: dict[str, Any]) -> dict[str, Any]:
 
 
 MIGRATIONS = {1: from_1}
-"""By the version that a state has: what makes the next one's of it."""
+"""Migrations by the version of a state: each makes that of the next version."""

@@ -1,4 +1,4 @@
-"""Anomalies of units: how one begins, what it is about, what is not learned while it lasts, and what is at its end."""
+"""Anomalies of units: their onset, their subject, the units that are not learned meanwhile, and their end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def anomaly_of(  # noqa: PLR0917 - the parts of an anomaly
     state: State, quantities: Quantities, number: int, unit: int, quantity: int, sums: Sums, layout: Layout,
     values: Matrix,
 ) -> Anomaly:  # fmt: skip
-    """Return the anomaly of a quantity of a unit on a scale, as it is at the end of a sub-block."""
+    """Return the anomaly of a quantity of a unit on a scale, as of the end of a sub-block."""
     units = state.units
     names = len(units.names)
     is_row = unit >= names
@@ -45,9 +45,9 @@ def anomaly_of(  # noqa: PLR0917 - the parts of an anomaly
     baseline = float(state.evidence[number].mean[quantity, unit])
     parts = state.evidence[number].ring[:, quantity, unit]
     _, third, second, highest = (np.sort(parts) - baseline).tolist()
-    # Only the last two sub-blocks are high: the fault may have but a part of the first one.
+    # Only the last two sub-blocks are high: the fault may fill only a part of the first one.
     brief = number == 0 and third < KEPT * second
-    # Else the second-highest: neither a burst nor a sub-block of which the fault has only a part.
+    # Otherwise the second-highest: neither a burst nor a sub-block that the fault fills only in part.
     excess = 0.5 * (second + highest) if brief else second
     places = sums.places[unit] if unit < units.present else [layout.rows.index(row)] if is_row else []
     level = quantities.levels[quantities.level(quantity)]
@@ -56,7 +56,7 @@ def anomaly_of(  # noqa: PLR0917 - the parts of an anomaly
         taken = np.nan_to_num(values[list(places), layout.features.index(level)])
     if unit < units.present:
         row = layout.rows[places[int(taken.argmax())]]
-    # It may be a burst that has ended. The growth of a tick says nothing of it.
+    # It may be a burst that has ended. The growth at a single tick does not show that.
     ended = brief and quantity < len(quantities.levels) and float(taken.sum()) - baseline < KEPT * excess
     calm = np.flatnonzero(~(parts[::-1] - baseline >= KEPT * (highest if brief else excess)))
     part_s = BLOCKS[number] * max(SCALES[0].part_s, state.interval_s)
@@ -80,8 +80,8 @@ def released(
     state: State, anomaly: Anomaly, place: int, levels: Sequence[Matrix | None], *, known: bool = False
 ) -> tuple[Evidence, ...]:
     """Return the evidence after an anomaly has ended, see `Evidence.released`."""
-    # Scales that are longer than it lasted have not measured it: so much it would be there when it comes again. What is
-    # known to be usual is, however long it lasts.
+    # Scales whose window is longer than the anomaly have not measured it: they get the expected peak of a recurrence.
+    # Peaks that are known to be usual count for any duration.
     ended_ts = state.last_ts if math.isnan(anomaly.calm_since) else anomaly.calm_since
     high_s, peak = ended_ts - anomaly.onset_ts + SCALES[0].part_s, state.evidence[0].peak[:, place].copy()
     lasted_s = state.last_ts - anomaly.onset_ts
@@ -93,7 +93,7 @@ def released(
 
 
 def levels_of(rings: Sequence[Matrix], lasted_s: float) -> Sequence[Matrix]:
-    """Return the mean of the window of each scale that an anomaly has filled; else that of the next shorter one."""
+    """Return the mean of the window of each scale that an anomaly has filled, otherwise of the next shorter."""
     levels = [mean_of(rings[0])]
     for scale, ring in zip(SCALES[1:], rings[1:], strict=True):
         own = mean_of(ring)
@@ -119,7 +119,7 @@ def frozen_units(state: State, sums: Sums) -> Flags | None:
 
 
 def subjects_of(beyond: Places, best: Places, excess: Matrix, sums: Sums, names: int) -> list[tuple[int, int]]:
-    """Choose what to report: of a name and its rows, the row that explains the excess, else the name."""
+    """Choose the units to report: of a name and its rows, the row that explains the excess, otherwise the name."""
     quantity_of: dict[int, int] = {}
     for unit in beyond.tolist():
         name = unit if unit < names else int(sums.name_of[unit - names])

@@ -63,14 +63,14 @@ class Lasting:
     peaks of an anomaly enter the record when it comes again, on all scales: work that recurs is normal the third time.
 
     An absent name uses nothing. So a program that runs for the first time has a baseline of 0. While it is new, r is
-    three times as large, and P is also that of other new names, but for CPU: a full core is a full core. After `NEW_S`
-    without an anomaly its own level is its baseline.
+    three times as large, and P is also that of other new names, except for CPU: a full core is a full core. After
+    `NEW_S` without an anomaly its own level is its baseline.
 
     Memory: 60 L + 132 Q bytes per unit and 8 L per row, with L levels and Q quantities (levels and the growth of
     stocks): 3 kB per process with the default features. Units are the names of the frame, the rows of names that have
     several, and at most `SPARE_NAMES` absent names.
 
-    References: windows and exponentially weighted means beside each other are those of control charts, Montgomery
+    References: windows together with exponentially weighted means are those of control charts, Montgomery
     (2009), "Introduction to statistical quality control", chapter 9. The record of peaks is laggard's own.
 
     Parameters:
@@ -318,7 +318,7 @@ class Lasting:
         state.anomalies += tuple(each for each in found if math.isnan(each.calm_since))[:most]
 
     def _pace(self, state: State) -> float:  # noqa: ARG002 - others need it
-        """Return how many times longer than a sub-block a tick is; 1 if that is not to matter."""
+        """Return how many times longer than a sub-block a tick is; 1 to ignore that."""
         return 1.0
 
     def _sharing(self, state: State) -> float:
@@ -337,7 +337,7 @@ class Lasting:
             anomaly, place = before, places[before.unit, before.is_row]
             if anomaly.opened_ts < state.last_ts:
                 anomaly = anomaly.after(state.last_ts, float(state.evidence[0].ring[-1, anomaly.quantity, place]))
-            # It is reported for a while, also if it was detected late.
+            # It stays open for `CALM_S`, even if it was detected late.
             lasted_s, reported_s = state.last_ts - anomaly.onset_ts, state.last_ts - anomaly.opened_ts
             accepted = lasted_s >= self._accepted_after_s and reported_s >= CALM_S
             if not accepted and not state.last_ts - anomaly.calm_since >= CALM_S:
@@ -351,7 +351,7 @@ class Lasting:
         state.anomalies = tuple(kept)
 
     def adopt(self, anomaly: str) -> None:
-        """Let an anomaly be normal: its peaks enter the record at once, and its unit is learned again.
+        """Treat an anomaly as normal: its peaks enter the record at once, and its unit is learned again.
 
         Nothing happens if no anomaly of this id was open at the last learned frame.
         """

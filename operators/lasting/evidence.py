@@ -23,7 +23,7 @@ PARTS: Final = 4
 """The number of sub-blocks in a window. Three of them must reach a level; on the shortest scale, or the last two."""
 
 RECORDED: Final = 0.2
-"""The weight of the record of peaks beside the deviation."""
+"""The weight of the record of peaks relative to that of the deviation."""
 
 RECORD_S: Final = 14 * 86400.0
 """The time constant with which peaks are forgotten, in seconds."""
@@ -87,7 +87,7 @@ class Evidence:
 
     @classmethod
     def none(cls, quantities: Quantities) -> Evidence:
-        """No units."""
+        """Return the evidence of no units."""
         levels, rows = len(quantities.levels), len(quantities)
         return cls(
             np.zeros((PARTS, rows, 0), np.float32),
@@ -190,7 +190,7 @@ class Evidence:
     def noting(self, excess: Matrix, learned: Flags | None) -> tuple[Evidence, Flags]:
         """Follow the episodes, and return which of them ended; their peaks enter the record.
 
-        The episode of a unit that is not in `learned` goes on.
+        The episode of a unit that is not in `learned` continues.
         """
         over = excess < np.float32(OVER) * self.peak
         if learned is not None:
@@ -297,6 +297,6 @@ def raised(highest: Matrix, second: Matrix, peak: Matrix) -> tuple[Matrix, Matri
 
 
 def recorded(highest: Matrix, second: Matrix) -> Matrix:
-    """P: the second-highest peak, or half of the highest."""
+    """Return P: the second-highest peak, or half of the highest."""
     record: Matrix = np.maximum(second, np.float32(0.5) * highest)
     return record

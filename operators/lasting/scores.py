@@ -1,4 +1,4 @@
-"""The scores of one frame: which anomalies last, and what they are."""
+"""The scores of one frame: its lasting anomalies, and their ranking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lasting anomalies of rows of any kind: each feature for itself, whether it rises or falls."""
+"""Lasting anomalies of rows of any kind: each feature on its own, in both directions."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class Series:
         self._scored = None
 
     def adopt(self, anomaly: str) -> None:
-        """Let an anomaly be normal, see `Lasting.adopt`."""
+        """Treat an anomaly as normal, see `Lasting.adopt`."""
         number, _, own = anomaly.partition(" ")
         if number.isdecimal() and int(number) < len(self._groups):
             self._groups[int(number)].adopt(own)

@@ -91,7 +91,7 @@ class Anomaly(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class State:
-    """The learned state. Each tick makes a new one, which nothing changes afterwards but for `pending`.
+    """The learned state. Each tick makes a new one, which does not change afterwards, except for `pending`.
 
     Attributes:
         units: the units of evaluation.
@@ -173,7 +173,7 @@ class State:
 
 
 def mean_of(blocks: Matrix) -> Matrix:
-    """Return the mean of the known sub-blocks; NaN where none is known."""
+    """Return the mean of the known sub-blocks; NaN without any."""
     known = np.isfinite(blocks)
     count = known.sum(axis=0)
     total = np.where(known, blocks, 0.0).sum(axis=0)
@@ -181,7 +181,7 @@ def mean_of(blocks: Matrix) -> Matrix:
 
 
 def places_of(state: State) -> dict[tuple[str, bool], int]:
-    """Return the place of each unit with an anomaly, or nearly, or with one that was accepted at this tick."""
+    """Return the place of each unit with an anomaly: open, nearly open, or accepted at this tick."""
     names, rows = state.units.names, state.units.rows
     nearly = (each for each in state.nearest if each is not None)
     wanted = {(each.unit, each.is_row) for each in (*state.anomalies, *state.accepted, *nearly)}
@@ -190,9 +190,9 @@ def places_of(state: State) -> dict[tuple[str, bool], int]:
 
 
 def still_there(anomalies: tuple[Anomaly, ...], units: Units) -> tuple[Anomaly, ...]:
-    """Drop the anomalies of rows that have ended, and of names that are remembered no longer.
+    """Drop the anomalies of rows that have ended, and of names that are no longer remembered.
 
-    A row that is the last one of its name goes on as that name.
+    A row that is the last one of its name continues as that name.
     """
     rows, left, names = set(units.rows), set(units.frame_rows), set(units.names)
     renamed = (

@@ -31,7 +31,7 @@ SPARE_NAMES: Final = 1024
 class Units:
     """All units of a stream: first the names of the frame, then absent names, then rows.
 
-    An absent name uses nothing, and that is known of it. So a program that starts for the first time has a baseline.
+    An absent name is known to use nothing. So a program that starts for the first time has a baseline.
 
     Attributes:
         names: names of rows.
@@ -59,7 +59,7 @@ class Units:
 
     @classmethod
     def none(cls) -> Units:
-        """No units: the state before the first frame."""
+        """Return no units, as before the first frame."""
         return cls((), (), 0, np.zeros(0), np.zeros(0), np.zeros(0), (), (), ())
 
     def __len__(self) -> int:
@@ -168,7 +168,7 @@ class Pending:
 
     @classmethod
     def none(cls, rows: int, levels: int) -> Pending:
-        """No values."""
+        """Return a sub-block without values."""
         return cls(np.zeros(levels), np.zeros((rows, levels)))
 
     def snapshot(self) -> dict[str, Any]:
@@ -247,7 +247,7 @@ class Columns:
             every[:, self._lines] = mine
             mine = every
         missing = pending.missing
-        # The quickest way to see that none is missing or too large.
+        # The fastest check that none is missing or too large.
         if not np.vdot(mine, mine) <= LARGEST**2:
             unknown = ~(np.abs(mine) <= LARGEST)
             mine = np.where(unknown, 0.0, mine)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from laggard.operators.regression.window import Window
 
 SPANS: Final = (1, 2, 3)
-"""The numbers of newest residuals that are tested together, beside a whole window."""
+"""The numbers of newest residuals that are tested together, besides a whole window."""
 
 SETTLING: Final = 3
 """The number of samples since a change from which on a model of these can be cross-validated."""

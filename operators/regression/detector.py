@@ -217,7 +217,7 @@ class Regression:
         return tuple(built)
 
     def _of_models(self, metrics: Metrics, values: NDArray[np.float64]) -> dict[str, float]:
-        """The values of the metrics that are in models."""
+        """Return the newest values of the metrics in models."""
         wanted = {term.metric for model in self.models.values() for term in model.terms}
         return {name: float(values[at]) for at, name in enumerate(metrics.ids) if name in wanted} if wanted else {}
 

@@ -81,7 +81,7 @@ class Samples(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A sample held against the model.
+    """The evaluation of a sample by the model.
 
     Attributes:
         predicted: the prediction of the model, NaN if it has none.
@@ -249,7 +249,7 @@ class Follower(ABC):
 
 
 def _with_pinned(columns: list[int], samples: Samples, wishes: Wishes) -> list[int]:
-    """Return the choice with the pinned metrics first, as far as the samples have them."""
+    """Return the choice with the pinned metrics first, if all samples have them."""
     there = [samples.ids.index(name) for name in wishes.pinned if name in samples.ids]
     there = [at for at in there if np.isfinite(samples.values[:, at]).all()]
     return [*there, *(at for at in columns if at not in there)]

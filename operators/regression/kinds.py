@@ -1,4 +1,4 @@
-"""The kinds of model: what is fitted on the chosen metrics, and how the other kinds choose theirs (section 2.2 B)."""
+"""The kinds of models that are fitted to chosen metrics, and the choice for nonlinear ones (section 2.2 B)."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Fit(Protocol):
 class LinearFit:
     """Least squares, which is then tracked by least squares with forgetting.
 
-    It minimises the sum of 0.97^age (y - x b)^2 and of `BUILT` (b - b0)^2, with b0 the fitted coefficients. The normal
-    equations are kept and solved anew for each sample. The rounding errors of the common recursion for their inverse
+    It minimizes the sum of 0.97^age (y - x b)^2 and of `BUILT` (b - b0)^2, with b0 the fitted coefficients. The normal
+    equations are stored and solved again for each sample. The rounding errors of the common recursion for their inverse
     grow with 0.97^-n, and are as large as the inverse after 1,200 samples.
 
     Parameters:
@@ -131,7 +131,7 @@ class LinearFit:
 
 
 class LearnedFit:
-    """k-nearest neighbours, a regression tree, or boosted trees, by scikit-learn.
+    """k-nearest neighbors, a regression tree, or boosted trees, by scikit-learn.
 
     Parameters:
         kind: the kind of model.

@@ -1,6 +1,6 @@
 """The choice of a model's metrics: as published, for prediction; and for diagnosis, which must name the resource.
 
-Algorithm 2 takes the metrics that predict best. With 10 samples and thousands of metrics many of these are there by
+Algorithm 2 chooses the metrics that predict best. With 10 samples and thousands of metrics many of these are there by
 chance, and most others follow the load. A bottleneck shows in metrics that contention moves. `Diagnosis` uses the
 physical meaning of metrics (`Trait`) and their values before the change. It also uses that a bottleneck shows in many
 metrics of one resource of a host, and chance in single ones.
@@ -114,7 +114,7 @@ def climb(
     Args:
         values: shape (samples, metrics).
         target: shape (samples,).
-        columns: the candidates; the first of equally good ones is taken.
+        columns: the candidates; the first of equally good ones is chosen.
         minimum_gain: the least gain of R^2 for a further metric.
         most: the most metrics.
 
@@ -283,7 +283,7 @@ class Diagnosis:
 
     @property
     def bottleneck(self) -> int | None:
-        """Return the number of the resource of a host with the most evidence; None without any."""
+        """The number of the resource of a host with the most evidence; None without any."""
         if not self.evidence:
             return None
         group = min(self.evidence, key=lambda each: (-self.evidence[each], self._traits.resources[each]))
@@ -299,7 +299,7 @@ class Diagnosis:
 
     @property
     def members(self) -> NDArray[np.intp]:
-        """Return the metrics that show the bottleneck, the strongest first."""
+        """The metrics that show the bottleneck, the strongest first."""
         columns, strength = self._members()
         return columns[np.argsort(-strength, kind="stable")]
 

@@ -1,4 +1,4 @@
-"""Clusters of outlying requests: k-means on standardised state counts, with k by the elbow (S4, section III.D)."""
+"""Clusters of outlying requests: k-means on standardized state counts, with k by the elbow (S4, section III.D)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Partition:
         labels: the cluster of each point, shape (points,): 0 is the largest one. Of equally large ones the one with the
             first point comes first.
         centres: the mean of each cluster, shape (clusters, features).
-        inertia: the sum of the squared distances of all points from the centres of their clusters.
+        inertia: the sum of the squared distances of all points from the centers of their clusters.
 
     """
 
@@ -66,7 +66,7 @@ def clustered(points: Floats, *, most: int = MOST, restarts: int = RESTARTS, see
     statistic (Tibshirani, Walther, Hastie, 2001).
 
     Parameters:
-        points: standardised points, shape (points, features).
+        points: standardized points, shape (points, features).
         most: the most clusters that are tried.
         restarts: see `k_means`.
         seed: the seed of the starts, and of the evenly spread points.
@@ -129,7 +129,7 @@ def elbow(inertias: Sequence[float]) -> int:
 def k_means(points: Floats, k: int, *, restarts: int = RESTARTS, seed: int = 0) -> Partition:
     """Cluster points by Lloyd's algorithm from seeds of k-means++ (Arthur and Vassilvitskii, 2007).
 
-    A cluster that loses all its points restarts at the point that is farthest from its own centre. scikit-learn finds
+    A cluster that loses all its points restarts at the point that is farthest from its own center. scikit-learn finds
     the same inertia as fast, but its import costs a worker 0.7 s and 66 MB.
 
     Parameters:

@@ -24,7 +24,7 @@ FEWEST: Final = 5
 """... and the least number of points that does."""
 
 SETTLE_S: Final = 3600.0
-"""An outlier counts as a neighbour after this time, in seconds: a fault must not become normal within minutes, and a
+"""An outlier counts as a neighbor after this time, in seconds: a fault must not become normal within minutes, and a
 change must not be one for ever."""
 
 _ALIKE: Final = 0.1
@@ -36,16 +36,16 @@ class Density:
     """The last requests as points, and the dense regions among them (S4, section III.C).
 
     A point is a core point if at least m points, itself included, lie within eps. It is noise if it is not a core point
-    and none lies within eps (Ester et al. 1996, definitions 2 and 6). So only neighbours are counted, and no clusters
+    and none lies within eps (Ester et al. 1996, definitions 2 and 6). So only neighbors are counted, and no clusters
     are grown. The score of a core point is 0, and that of any other point x
 
         min over core points c of |x - c| / eps
 
-    which is above 1 for noise. The newest `size` points are kept with their numbers of neighbours, which are updated
+    which is above 1 for noise. The newest `size` points are kept with their numbers of neighbors, which are updated
     when a point comes or goes: O(size) time per point, O(size) memory.
 
     Before there are m / `DENSE_SHARE` points, this share of them makes a dense region. An outlier is not counted as a
-    neighbour of others for `settle_s`.
+    neighbor of others for `settle_s`.
 
     Parameters:
         eps: the radius; None to estimate it from the points, see `outliers.estimated_eps`: whenever their number has
@@ -53,7 +53,7 @@ class Density:
         minimum_points: m, at least 1.
         size: the number of points that are kept.
         smallest_eps: the least estimate; a tenth of it is a negligible distance.
-        settle_s: the time after which an outlier counts as a neighbour, in seconds.
+        settle_s: the time after which an outlier counts as a neighbor, in seconds.
 
     Attributes:
         eps: the present radius; NaN before the first estimate.
@@ -78,7 +78,7 @@ class Density:
         self._next = 0
         self._seen = 0
         self._estimate_at = FIRST
-        self._vectors: Floats = np.empty((0, 0))  # one column each: products with all of them are fastest so
+        self._vectors: Floats = np.empty((0, 0))  # one column each, for the fastest products with all of them
         self._squared: Floats = np.zeros(0)
         self._neighbours: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._counts: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
@@ -108,7 +108,7 @@ class Density:
         return math.sqrt(float(squares[core].min())) / self.eps if core.any() else math.inf
 
     def _squares(self, vector: Floats) -> Floats:
-        """Return the squared distances from all points: |x|^2 - 2 x y + |y|^2, which is exact enough beside eps."""
+        """Return the squared distances from all points: |x|^2 - 2 x y + |y|^2, exact enough for comparison with eps."""
         known = min(len(vector), len(self._vectors))
         squares = vector[:known] @ self._vectors[:known, : self.points]
         squares *= -2.0
@@ -173,7 +173,7 @@ class Density:
             self._vectors = np.pad(self._vectors, ((0, dimensions - known), (0, 0)))
 
     def _estimate(self) -> None:
-        """Estimate eps anew, and count all neighbours within it."""
+        """Estimate eps again, and count all neighbors within it."""
         few = self._seen < self.size
         self._estimate_at = self._seen + max(self._seen if few else int(self.size * _ANEW), 1)
         if self._given is None:
@@ -187,7 +187,7 @@ class Density:
             self._neighbours = self._counted()
 
     def _counted(self) -> NDArray[np.int64]:
-        """Return the number of neighbours of each point, itself included."""
+        """Return the number of neighbors of each point, itself included."""
         found = np.zeros(len(self._neighbours), dtype=np.int64)
         vectors, squared = self._vectors[:, : self.points], self._squared[: self.points]
         counts = self._counts[: self.points]

@@ -86,7 +86,7 @@ class Requests:
     Outliers that lost their time in the same way are a cluster with a persistent number (`troubles.Troubles`).
 
     Parameters:
-        eps_s: the radius of neighbourhoods in seconds; None to estimate it (`outliers.estimated_eps`).
+        eps_s: the radius of neighborhoods in seconds; None to estimate it (`outliers.estimated_eps`).
         minimum_points: the number of requests that make a dense region.
         reference: the number of newest requests in the window.
 
@@ -126,7 +126,7 @@ class Requests:
 
     @property
     def eps_s(self) -> float:
-        """The radius of neighbourhoods in seconds; NaN before the first estimate."""
+        """The radius of neighborhoods in seconds; NaN before the first estimate."""
         return self._times.eps
 
     def score(self, request: Traced) -> Judged:

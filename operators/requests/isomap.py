@@ -32,7 +32,7 @@ class Picture:
     Attributes:
         requests: the places of the drawn requests, ascending, shape (drawn,).
         places: their coordinates in the unit of the points, shape (drawn, 2). Distances approximate the lengths of the
-            paths through neighbours. The first axis is the longer one.
+            paths through neighbors. The first axis is the longer one.
 
     """
 
@@ -66,13 +66,13 @@ def picture(
 def isomap(points: Floats, *, dimensions: int = 2, neighbours: int = NEIGHBOURS) -> Floats:
     """Embed points in few dimensions by isometric feature mapping, which preserves distances along the points.
 
-    Distances are the lengths of the shortest paths from neighbour to neighbour, and coordinates follow by classical
+    Distances are the lengths of the shortest paths from neighbor to neighbor, and coordinates follow by classical
     scaling. Separate groups of points are joined by the shortest link between them.
 
     Parameters:
         points: shape (points, features). The memory grows with the square of the number of points.
         dimensions: the number of dimensions.
-        neighbours: the number of neighbours of each point.
+        neighbours: the number of neighbors of each point.
 
     Returns:
         The coordinates, shape (points, dimensions). The one of the largest magnitude is positive in each dimension.
@@ -109,7 +109,7 @@ def _paths(graph: csr_array) -> Floats:
 
 
 def _linked(distances: Floats, neighbours: int) -> csr_array:
-    """Return the connected graph of all points and their neighbours."""
+    """Return the connected graph of all points and their neighbors."""
     count, near = len(distances), min(neighbours + 1, len(distances))
     nearest = np.argpartition(distances, near - 1, axis=1)[:, :near]
     rows = np.repeat(np.arange(count), near)

@@ -127,7 +127,7 @@ class Distinctions:
 
 
 def usual(counts: csr_array) -> Usual:
-    """Summarise the counts of normal requests.
+    """Summarize the counts of normal requests.
 
     Parameters:
         counts: shape (requests, features), sparse or not.

@@ -20,15 +20,15 @@ FENCE: Final = 3.5
 """... unless eps were this number of interquartile ranges above the upper quartile."""
 
 BLOCK: Final = 4096
-"""The number of points in one query: each needs 16 bytes per neighbour."""
+"""The number of points in one query: each needs 16 bytes per neighbor."""
 
 
 def noise(points: Floats, eps: float, minimum_points: int) -> Mask:
     """Return DBSCAN's noise, without the clusters.
 
     A point is a core point if at least `minimum_points` points, itself included, lie within `eps` of it. It is noise if
-    it is not a core point and none lies within `eps` of it. So neighbours need only be counted, up to `minimum_points`.
-    Lists of all neighbours, as in scikit-learn, grow with the square of the number of points in dense regions.
+    it is not a core point and none lies within `eps` of it. So neighbors need only be counted, up to `minimum_points`.
+    Lists of all neighbors, as in scikit-learn, grow with the square of the number of points in dense regions.
 
     Parameters:
         points: shape (points, features).
@@ -56,7 +56,7 @@ def noise(points: Floats, eps: float, minimum_points: int) -> Mask:
 
 
 def core_distances(points: Floats, minimum_points: int) -> Floats:
-    """Return the core distance of each point: the distance of its `minimum_points`-th neighbour, itself included.
+    """Return the core distance of each point: the distance of its `minimum_points`-th neighbor, itself included.
 
     Parameters:
         points: shape (points, features).

@@ -28,7 +28,7 @@ class Published:
     """The results of the method for some requests.
 
     Attributes:
-        eps_s: the radius of neighbourhoods, in seconds.
+        eps_s: the radius of neighborhoods, in seconds.
         clusters: the cluster of each request, shape (requests,): 0 is normal, 1 the largest cluster of outliers.
         grams: the n-grams of system calls.
         usual: their counts in normal requests; None without a normal one.

@@ -104,13 +104,13 @@ class Judgement:
 class Rates:
     """Compares the number of outliers of a cluster with its baseline.
 
-    The outliers of a cluster are modelled as a Poisson process whose rate per request has a Gamma distribution. After n
+    The outliers of a cluster are modeled as a Poisson process whose rate per request has a Gamma distribution. After n
     requests with k such outliers its posterior is Gamma(k + 1/2, n + 200). Then the number of outliers among N further
     requests is negative binomial, and the raw score is
 
         -ln P(K >= k') = -ln I_x(k', k + 1/2),  x = N / (N + n + 200)
 
-    with I the regularised incomplete beta function; the largest one of windows of 1, 6 and 30 ticks. Since rates vary,
+    with I the regularized incomplete beta function; the largest one of windows of 1, 6 and 30 ticks. Since rates vary,
     k counts as at most 8. Raw scores are calibrated by the false-alarm budget (`Calibration`).
 
     Frames have a row `all`, which counts all requests, and one for each cluster with outliers at this tick, with the
@@ -137,7 +137,7 @@ class Rates:
         requests, counted = _read(layout, values)
         age_s = 0.0 if math.isnan(self._first_ts) else ts - self._first_ts
         told, most = [], 0.0
-        # An anomaly with few requests goes on at a tick without any.
+        # An anomaly with few requests continues at a tick without any.
         out = {row: (each.name, 0.0, 0.0) for row, each in self._rows.items() if not math.isnan(each.out_since_ts)}
         for row, (name, outliers, lost_s) in (out | counted).items():
             known = self._rows.get(row)

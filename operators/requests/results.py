@@ -147,9 +147,9 @@ class Judged:
         cluster: the number of its cluster; 0 if it is normal.
         evidence: its comparison with normal requests; None if it is normal.
         usual_s: the mean seconds in each state of normal requests; empty if it is normal.
-        eps_s: the radius of neighbourhoods in seconds.
+        eps_s: the radius of neighborhoods in seconds.
         young: whether there were too few requests for a reliable score.
-        vector: what the operator keeps of it; not for others.
+        vector: the state that the operator keeps of it; private.
 
     """
 

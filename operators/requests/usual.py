@@ -1,4 +1,4 @@
-"""Mean profiles of requests: what normal ones do and spend time on, and what those of a cluster do."""
+"""Mean profiles of requests: the events and times of normal ones, and of those of a cluster."""
 
 from __future__ import annotations
 
@@ -144,12 +144,12 @@ class Moments:
         return list(self._sums)
 
     def mean_s(self) -> dict[str, float]:
-        """The mean seconds in each state."""
+        """Return the mean seconds in each state."""
         weight = max(self.weight, 1.0)
         return {key[1]: sums.time_s / weight for key, sums in self._sums.items() if key[0] == "state"}
 
     def mean_counts(self) -> dict[str, float]:
-        """The mean number of entries into each state."""
+        """Return the mean number of entries into each state."""
         weight = max(self.weight, 1.0)
         return {key[1]: sums.times / weight for key, sums in self._sums.items() if key[0] == "state"}
 

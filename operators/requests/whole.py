@@ -44,7 +44,7 @@ def whole(requests: Callable[[], Iterable[Traced]], *, eps_s: float | None, mini
 
     Parameters:
         requests: returns all requests, in the same order at each call. It is called twice.
-        eps_s: the radius of neighbourhoods in seconds; None to estimate it (`outliers.estimated_eps`).
+        eps_s: the radius of neighborhoods in seconds; None to estimate it (`outliers.estimated_eps`).
         minimum_points: the number of requests that make a dense region.
 
     Returns:

@@ -47,7 +47,7 @@ class River(Calibrated):
     own baseline: z standard deviations (see `Gaussian`, which keeps the baselines) become z / (3 + z). So the rise is 0
     at the baseline or below, and at most 1, as HalfSpaceTrees needs it; a huge value does not dominate what is learned.
 
-    There is a single detector for all rows if it takes several features (HalfSpaceTrees, LODA, LocalOutlierFactor,
+    There is a single detector for all rows if it scores several features (HalfSpaceTrees, LODA, LocalOutlierFactor,
     OneClassSVM). The score of a feature is then how much lower the score of the row were with this feature at its
     baseline. Detectors of single values (GaussianScorer, StandardAbsoluteDeviation, PredictiveAnomalyDetection) are one
     per counter, and the score of a row is the root mean square over its features. The score of the frame is that of its

@@ -1,11 +1,11 @@
-"""A river object as plain data and back: its attributes and those of all that hangs on them. Never pickle.
+"""A river object as plain data and back: its attributes and, in turn, theirs. Pickle is never used.
 
-The graph of objects becomes a table. What is alike stands together, one column an attribute, so that the 5,000 nodes of
-some trees are a few arrays. Only what an example was seen to be made of is ever made of a table: classes and functions
-are looked up among those, and not in modules, so that a table that somebody has tampered with calls nothing else.
+The graph of objects becomes a table. Similar objects form a group with one column per attribute, so that the 5,000
+nodes of some trees are a few arrays. Objects are made only of the parts of an example. Classes and functions are found
+among these parts and not in modules, so that a manipulated table cannot call anything else.
 
-A column is one of `{"f": floats}`, `{"i": integers}`, `{"r": places in the table}` as arrays, or `{"v": [...]}`, where
-a place in the table stands as a list of one number.
+A column is one of `{"f": floats}`, `{"i": integers}`, `{"r": places in the table}` as arrays, or `{"v": [...]}`, in
+which a list of one number is a place in the table.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ INTEGERS: Final = (-(1 << 63), (1 << 63) - 1)
 
 
 _Taken = tuple[str, Any, tuple[Any, ...] | None, list[tuple[Any, Any]]]
-"""A kind; what all of its group have in common; their keys, None where each has as many as it has; keys and values."""
+"""The kind; the common head of its group; the common keys, None if the number of values varies; keys and values."""
 
 
 class NotPlainError(ValueError):
-    """An object that keeps something that is no plain data; says which and where."""
+    """An object that cannot become plain data; the message names it and its path."""
 
 
 class Parts:
-    """What an example is made of: the classes and functions that may be in a table.
+    """The parts of an example: the classes and functions that may be in a table.
 
     Parameters:
-        example: an object that has seen enough to have every kind of part.
+        example: an object that has learned enough to have every kind of part.
 
     Raises:
         NotPlainError: it cannot be represented.
@@ -49,20 +49,20 @@ class Parts:
         self._open = False
 
     def table(self, root: object) -> dict[str, Any]:
-        """The object as plain data: a copy. Raises `NotPlainError`."""
+        """Return an object as plain data: a copy. Raises `NotPlainError`."""
         taking = _Taking(self)
         place = taking.value(root, type(root).__name__)
         return {"root": place, "kinds": taking.run()}
 
     def object_of(self, table: dict[str, Any]) -> Any:
-        """The object of a table. Raises `ValueError` where it is not one of such an object."""
+        """Return the object of a table. Raises `ValueError` if the table is not one of such an object."""
         try:
             return _Making(self, table["kinds"]).value(table["root"])
         except (KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"expected the state of such a detector: {type(error).__name__}: {error}") from None
 
     def name(self, known: Any, path: str) -> str:
-        """The name of a class or function in tables."""
+        """Return the name of a class or function in tables."""
         name = f"{known.__module__}.{known.__qualname__}"
         if self._open and "<" not in name:
             self._known[name] = known
@@ -71,14 +71,14 @@ class Parts:
         return name
 
     def known(self, name: str) -> Any:
-        """What has this name."""
+        """Return the class or function with this name."""
         if name not in self._known:
             raise ValueError(f"expected a part that such a detector has, got {name!r}")
         return self._known[name]
 
 
 def generators(root: object) -> list[Any]:
-    """The random number generators that hang on an object, each once."""
+    """Return the random number generators in an object, each once."""
     taking = _Taking(Parts(root))
     taking.value(root, type(root).__name__)
     taking.run()
@@ -86,17 +86,17 @@ def generators(root: object) -> list[Any]:
 
 
 class _Taking:
-    """Takes an object apart, level by level: no recursion, however deep a tree is."""
+    """Takes an object apart, level by level: without recursion, since trees may be deep."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._places: dict[int, int] = {}
-        self.kept: list[object] = []  # what has a place must live, or another object may get its identity
+        self.kept: list[object] = []  # objects with a place must live, or others may get their identities
         self._waiting: deque[tuple[Any, str]] = deque()
         self._kinds: dict[tuple[Any, ...], dict[str, Any]] = {}
 
     def value(self, value: Any, path: str) -> Any:
-        """A value as it stands in a column: itself, or its place."""
+        """Return the value for a column: itself, or its place."""
         if isinstance(value, np.generic):
             value = value.item()
         if type(value) in SCALARS:
@@ -111,7 +111,7 @@ class _Taking:
         return [place]
 
     def run(self) -> list[dict[str, Any]]:
-        """The table: everything that `value` was given, by kind."""
+        """Return the table: all objects that `value` was called with and their parts, by kind."""
         while self._waiting:
             each, path = self._waiting.popleft()
             kind, head, keys, values = self._take(each, path)
@@ -124,7 +124,7 @@ class _Taking:
         return [self._written(group) for group in self._kinds.values()]
 
     def _take(self, each: Any, path: str) -> _Taken:  # noqa: PLR0911 - one for each kind of part
-        """Take one apart; its values are still to be taken."""
+        """Take one object apart, but not its values."""
         match each:
             case dict() if type(each) in MAPPINGS.values():
                 for key in each:
@@ -137,7 +137,7 @@ class _Taking:
             case deque():
                 return "deque", each.maxlen, None, list(enumerate(each))
             case list() | tuple() | set() | frozenset() if type(each) in SEQUENCES.values():
-                # The order of a set follows from how texts are hashed, which differs from process to process.
+                # The order of a set depends on the hashes of texts, which differ between processes.
                 items = sorted(each, key=repr) if isinstance(each, set | frozenset) else each
                 return "sequence", type(each).__name__, None, list(enumerate(items))
             case np.ndarray():
@@ -155,19 +155,19 @@ class _Taking:
         name = self._parts.name(cls, path)
         if _is_generator(each):
             return "generator", name, ((None, "state"),), [("state", each.getstate())]
-        # What says itself what its state is may mean anything by it.
+        # The meaning of a state from an own `__getstate__` is unknown.
         try:
             reduced: Any = each.__reduce_ex__(2) if cls.__getstate__ is object.__getstate__ else None
         except TypeError:  # Python itself cannot copy it
             reduced = None
         match reduced:
-            # An object that is its class and its attributes: what Python itself would copy it by.
+            # An object that consists of its class and its attributes, by which Python itself would copy it.
             case (made_by, (made_of,), state, None, None) if made_by.__name__ == "__newobj__" and made_of is cls:
                 plain, slots = state if isinstance(state, tuple) else (state, None)
                 attributes = {**(plain or {}), **(slots or {})}
                 keys = tuple((None, key) for key in attributes)
                 return "object", name, keys, list(attributes.items())
-            # One that is its class, called with what is in it.
+            # An object that its class makes from arguments.
             case (made_by, tuple() as arguments) if made_by is cls:
                 return "call", name, None, list(enumerate(arguments))
         raise NotPlainError(f"{path}: {name} keeps its state where it cannot be read")
@@ -185,7 +185,7 @@ class _Taking:
 
 
 class _Making:
-    """Makes the objects of a table, each when it is asked for."""
+    """Makes the objects of a table, each when it is needed."""
 
     def __init__(self, parts: Parts, kinds: list[dict[str, Any]]) -> None:
         self._parts = parts
@@ -202,7 +202,7 @@ class _Making:
                 self._rows[place] = (group, row)
 
     def value(self, value: Any) -> Any:
-        """What stands in a column, as it was."""
+        """Return a value of a column in its original form."""
         if not isinstance(value, list | tuple):
             return value
         (place,) = value
@@ -257,7 +257,7 @@ def _is_generator(each: Any) -> bool:
 
 
 def _is_global(each: Any) -> bool:
-    """Whether it is a class or function of a module, and not bound to an object."""
+    """Return whether it is a class or function of a module, and not bound to an object."""
     owner = getattr(each, "__self__", None)
     return owner is None or isinstance(each, type) or type(owner).__name__ == "module"
 

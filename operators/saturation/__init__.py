@@ -1,4 +1,4 @@
-"""Saturation: what a host is short of, or soon will be, however usual that is there, and who uses it."""
+"""Saturation: the resources that a host is short of, or soon will be, even if that is usual, and their users."""
 
 from laggard.operators.saturation.detector import Saturation
 from laggard.operators.saturation.users import Users

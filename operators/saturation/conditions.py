@@ -1,4 +1,4 @@
-"""The resources of a host, those of its groups and processes, and how near each of them is to its limit."""
+"""The resources of a host, of its groups and of its processes, and the distance of each from its limit."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ LIMITS: Final[Mapping[Name, float]] = {
     "group_pids": 0.9,
     "process_descriptors": 0.9,
 }
-"""From which reading on a resource is saturated."""
+"""The mean reading from which on a resource is saturated."""
 
 HELD: Final[Mapping[str, Name]] = {
     "memory": "group_memory",
     "pids": "group_pids",
     "descriptors": "process_descriptors",
 }
-"""By the first word of the id of a row that is about a limit."""
+"""The conditions of limits, by the first word of the id of a row."""
 
 LARGEST: Final = 1e18
-"""Values beyond this, or below 0, count as not there: no host has so much of anything."""
+"""Larger values, and those below 0, count as missing: no host has that much of anything."""
 
 _BEGIN, _END = "filesystem_", "_used_ratio"
 _OF_LIMITS: Final = ("used_ratio", "unused_bytes")
@@ -68,8 +68,8 @@ _OF_LIMITS: Final = ("used_ratio", "unused_bytes")
 class Columns:
     """The places of the readings among the features of a host's layout.
 
-    A processor or a disk is saturated if tasks wait for it and it is busy: tasks may wait for one of many processors,
-    or for a disk that is slow rather than busy. The reading is the smaller one of both shares of the time.
+    A processor or a disk is saturated if tasks wait for it and it is busy. Waiting is not enough: tasks may wait for
+    one of many processors, or for a slow disk. The reading is the smaller one of both shares of the time.
 
     """
 
@@ -97,7 +97,7 @@ class Columns:
         self._found = found
 
     def read(self, values: Matrix) -> list[Reading]:
-        """Return what is measured. `values` has the shape (rows, features); the first row is the host's."""
+        """Return the readings. `values` has the shape (rows, features); the first row is the host's."""
         if not len(values):
             return []
         row = known(values[0])
@@ -108,20 +108,20 @@ class Columns:
 
 
 class Rows:
-    """The places of the readings in a layout each row of which is a limit, such as `memory /user.slice`."""
+    """The places of the readings in a layout whose rows are limits, such as `memory /user.slice`."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self._features = [layout.features.index(each) for each in _OF_LIMITS]
 
     def read(self, values: Matrix) -> list[Reading]:
-        """Return what is measured. `values` has the shape (rows, features)."""
+        """Return the readings. `values` has the shape (rows, features)."""
         found, told = [], known(values[:, self._features])
         for id_, called, of_row in zip(self.layout.rows, self.layout.names, told, strict=True):
             name = HELD.get(id_.partition(" ")[0])
             if name is not None:
                 used, unused = of_row.tolist()
-                holder = "" if called == id_ else called  # it is called as itself where no holder is known
+                holder = "" if called == id_ else called  # the name is the id if no holder is known
                 found.append(Reading(id_, CONDITIONS[name], _OF_LIMITS[0], min(used, 1.0), unused, id_, holder))
         return found
 
@@ -132,7 +132,7 @@ def places(layout: Layout) -> Columns | Rows:
 
 
 def known(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the values without those that cannot be, which become NaN."""
+    """Return the values with NaN for impossible ones."""
     return np.where((values >= 0.0) & (values <= LARGEST), values, np.nan)
 
 

@@ -37,37 +37,39 @@ SAMPLE_S: Final = 60.0
 """The shortest time between two samples of a resource that fills up, in seconds."""
 
 APART_S: Final = 900.0
-"""The longest time between two samples, in seconds. After a longer gap the trend begins anew."""
+"""The longest time between two samples, in seconds. After a longer gap the trend begins again."""
 
 MAX_RESOURCES: Final = 64
 
 
 class Saturation:
-    """Reports a resource that is saturated for minutes, or will be full soon. Nothing is learned as usual.
+    """Reports resources that are saturated for minutes, or will be full soon. No baseline is learned.
 
     A frame is that of a host, or one of limits: those of its control groups and processes, each a row.
 
     The reading r of a resource is the share of time for which tasks wait for it (and it is busy), or the share of it
-    that is in use. Of the former, the mean
+    that is in use. Its mean is
 
         m <- m + (1 - exp(-dt / tau)) (r - m),   tau = duration / 2,
 
-    begins at 0. A resource is saturated once m reaches its limit: after about half of `duration_s` if tasks wait all
-    the time, later if they wait less. It stays saturated until m has been below `RELEASED` of the limit for
-    `duration_s`, or, if it is one that fills up, until `LEFT` times as much has been left as at the limit.
+    which begins at 0 for waits, and at r for uses. A resource is saturated once m reaches its limit: after about half
+    of `duration_s` if tasks wait all the time, later if they wait less. It stays saturated until, for `duration_s`, m
+    has been below `RELEASED` of the limit or, if the resource fills up, `LEFT` times as much has been left as at the
+    limit.
 
-    A forecast is open while a resource that fills up would be full within `forecast_s` at its present rate; of one less
-    than half full, within 2 r `forecast_s`, since programs often grow for a while where there is room. The rate is the
-    least of: the median of the last ten steps of a minute, that of the last five, and the rise from the lowest of
-    the first samples to the lowest of the others. So neither a single step is a trend, nor what comes and goes.
+    A forecast opens if a resource that fills up would be full within `forecast_s` at its present rate; if it is less
+    than half full, within 2 r `forecast_s`, since programs often grow for a while if there is room. It ends beyond
+    twice that time, or once the resource is saturated. The rate is the least of: the median of the last ten steps of a
+    minute, that of the last five, and the rise from the lowest of the first samples to the lowest of the others. So
+    neither a single step nor a use that comes and goes is a trend.
 
-    Such facts are no part of a budget for false alarms.
+    Such facts are not part of a budget for false alarms.
 
     References: B. Gregg, "The USE Method", 2012; Documentation/accounting/psi.rst of Linux.
 
     Parameters:
         duration_s: about how long a resource has to be in full use, in seconds.
-        limits: by condition, in place of those in `LIMITS`. One above 1 is never reached.
+        limits: the limits by condition, instead of those in `LIMITS`. One above 1 is never reached.
         forecast_s: the horizon of forecasts, in seconds; 0 for none.
 
     Example:
@@ -132,21 +134,21 @@ class Saturation:
     def _after(self, before: Resource | None, reading: Reading, ts: float, passed_s: float) -> Resource:
         """Return the state of a resource after a reading."""
         fills, limit = reading.condition.fills, self.limits[reading.condition.name]
-        # Nothing is known of a wait that could not be read: it must not keep an anomaly open for ever.
+        # A wait that could not be read is unknown: it must not keep an anomaly open for ever.
         value = reading.value if math.isfinite(reading.value) else 0.0
         is_first = before is None
         if before is None:
-            before = Resource(value if fills else 0.0)  # what is full is so at once
+            before = Resource(value if fills else 0.0)  # a full resource is saturated at once
         constant_s = 0.5 * self.duration_s
         mean = before.mean - math.expm1(-passed_s / constant_s) * (value - before.mean)
         high = limit if fills else HIGH * limit
         high_ts = before.high_ts
         if mean < high:
             high_ts = math.nan
-        elif math.isnan(high_ts):  # the mean takes so long to rise to there from 0
+        elif math.isnan(high_ts):  # the time in which the mean rises from 0 to that level
             high_ts = ts - (0.0 if fills or value <= high else constant_s * math.log(value / (value - high)))
         open_ts, calm_ts = before.open_ts, before.calm_ts
-        # A limit may be reached for a moment, and be no trouble: it is again at the next frame, or it is left alone.
+        # A limit that is reached for a moment is no fault: it must be reached again at the next frame.
         if mean >= limit and not before.is_open and not (reading.is_limit and (is_first or value < limit)):
             open_ts = high_ts
         if not before.is_open or mean >= released_at(limit, fills=fills):
@@ -161,7 +163,7 @@ class Saturation:
         return self._sampled(after, ts, value)
 
     def _sampled(self, resource: Resource, ts: float, value: float) -> Resource:
-        """Take a sample of what fills up, and forecast."""
+        """Add a sample of a resource that fills up, and update its forecast."""
         samples = resource.samples
         if samples and not 0.0 < ts - samples[-1][0] <= APART_S:
             samples = ()  # a gap, or a clock that was set back
@@ -181,7 +183,7 @@ class Saturation:
         return {"first_ts": self._first_ts, "ts": self._ts, "resources": resources}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore a `snapshot`. Raises `ValueError` that names what does not fit."""
+        """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         resources = {}
         for id_, each in state["resources"].items():
             plain = {name: value for name, value in each.items() if name != "samples"}
@@ -198,10 +200,10 @@ class Scores(LastingScores):
 
     Attributes:
         ts: the time of the frame, seconds since the Unix epoch.
-        readings: what was measured, by the id of the resource.
-        resources: the state of each after it.
-        limits: by condition, from which reading on it is saturated.
-        age_s: how long the host has been watched, in seconds.
+        readings: the readings, by the id of the resource.
+        resources: the state of each resource after it.
+        limits: by condition, the mean reading from which on a resource is saturated.
+        age_s: the time since the first frame, in seconds.
 
     """
 
@@ -230,7 +232,7 @@ class Scores(LastingScores):
 
     @property
     def score(self) -> float:
-        """The severity of the worst resource: above 1 it is saturated, below it is the share of its limit."""
+        """The severity of the worst resource: above 1 if saturated, otherwise its share of the limit."""
         return max((self._score(each) for each in self.readings), default=0.0)
 
     @property
@@ -239,7 +241,7 @@ class Scores(LastingScores):
         return self._open
 
     def about(self, anomaly: str, rows: int, features: int) -> Ranking:
-        """Return a ranking of the host by one resource; its row has the name of the anomaly."""
+        """Return the ranking of one resource; its row has the name of the anomaly."""
         if not anomaly:
             return self.ranking(rows, features)
         opened, id_ = self._open[anomaly], anomaly.removeprefix(FORECAST)
@@ -270,7 +272,7 @@ class Scores(LastingScores):
         return 1.0 + max(resource.mean - released, 1e-3) / max(1.0 - released, 1e-3)
 
     def _imminence(self, id_: str) -> float:
-        """The severity of a forecast: from 1, if there is much time left, to 2."""
+        """Return the severity of a forecast: from 1, if there is much time left, to 2."""
         return 1.0 + 1.0 / (1.0 + self.resources[id_].full_s / 600.0)
 
     def _feature(self, id_: str, score: float) -> FeatureScore:
@@ -280,5 +282,5 @@ class Scores(LastingScores):
 
 
 def released_at(limit: float, *, fills: bool) -> float:
-    """Return the mean below which a resource is not saturated any more."""
+    """Return the mean below which a resource is no longer saturated."""
     return 1.0 - LEFT * (1.0 - limit) if fills else RELEASED * limit

@@ -1,4 +1,4 @@
-"""The answers of the operators of this room: the resources of a host, and their users."""
+"""The results of the operators of saturation: the resources of a host, and their users."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Name = Literal[
 ]
 
 Use = Literal["cpu", "memory", "disk", "written", "descriptors", "threads"]
-"""The ways in which a process takes from a resource."""
+"""The ways in which a process uses a resource."""
 
 
 class Condition(NamedTuple):
     """A way in which a host, a control group of it, or a process can be saturated.
 
     Attributes:
-        name: in settings.
-        feature: what is measured, with its base unit; that of a filesystem names it.
+        name: its name in settings.
+        feature: the measured feature, with its base unit; that of a filesystem names the filesystem.
         fills: whether the resource fills up, rather than being in use for a share of the time.
-        use: how a process takes from it.
+        use: how a process uses it.
         resource: the resource of an incident; empty for none of its own.
 
     """
@@ -57,14 +57,14 @@ class Reading(NamedTuple):
     """A resource in a frame.
 
     Attributes:
-        id: of the resource on this host: the condition's name, for a filesystem with its mount point; of a limit the id
-            of its row.
-        condition: which one.
-        feature: what was measured, with its base unit.
-        value: the share in use, or of the time; NaN where it is not known.
-        unused: what is left, in bytes; NaN where that is not known.
+        id: the id of the resource on this host: the condition's name, for a filesystem with its mount point; for a
+            limit the id of its row.
+        condition: its condition.
+        feature: the measured feature, with its base unit.
+        value: the share in use, or of the time; NaN if unknown.
+        unused: the rest, in bytes; NaN if unknown.
         row: the id of the frame's row.
-        holder: of a limit the row of the process that holds most; empty where that is not known.
+        holder: for a limit, the row of the process that uses most; empty if unknown.
 
     """
 
@@ -87,11 +87,11 @@ class Resource(NamedTuple):
 
     Attributes:
         mean: the exponentially weighted mean of its readings.
-        high_ts: the time since which the readings have been high, as far as the mean tells; NaN where it is low.
+        high_ts: the time since which the readings have been high, estimated from the mean; NaN if the mean is low.
         open_ts: the estimated time of the onset, while it is saturated; NaN otherwise.
-        calm_ts: while it is saturated, the time since which the mean has been low; NaN where it is not.
+        calm_ts: while it is saturated, the time since which the mean has been low; NaN otherwise.
         forecast_ts: the time since which a forecast has been open; NaN if none is.
-        samples: of what fills up, each the time and the reading, the oldest first.
+        samples: the times and readings of a resource that fills up, the oldest first.
 
     """
 
@@ -114,19 +114,19 @@ class Resource(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """How fast it fills up, as a share per second: in most steps, in most of the newest, and at its lowest."""
+        """Its rise as a share per second: the least of the median step, the newest median step, and its minimum's."""
         if len(self.samples) < SAMPLES:
             return 0.0
         pairs = zip(self.samples, self.samples[1:], strict=False)
         steps = [(after[1] - before[1]) / (after[0] - before[0]) for before, after in pairs]
-        # What comes and goes is as low now as it was before.
+        # The minimum of a use that comes and goes does not rise.
         lowest = (min(part, key=lambda each: each[1]) for part in (self.samples[:NEWEST], self.samples[NEWEST:]))
         (before_ts, before), (now_ts, now) = lowest
         return max(min(median(steps), median(steps[-NEWEST:]), (now - before) / (now_ts - before_ts)), 0.0)
 
     @property
     def full_s(self) -> float:
-        """The time until it is full at this rate, in seconds; infinite where it does not fill up."""
+        """The time until it is full at this rate, in seconds; infinite if it does not fill up."""
         rate = self.rate
         return (1.0 - self.samples[-1][1]) / rate if rate > 0.0 else math.inf
 
@@ -135,11 +135,11 @@ class User(NamedTuple):
     """A program that uses a resource.
 
     Attributes:
-        name: of its processes.
+        name: the name of its processes.
         row: the id of the process that uses most.
         rows: the number of its processes.
-        now: what they use together, in base units.
-        before: what they used together over the last quarter of an hour.
+        now: their total use, in base units.
+        before: their total use over the last quarter of an hour, likewise.
 
     """
 

@@ -1,4 +1,4 @@
-"""Who uses a host's resources, now and before: the programs of its processes."""
+"""The users of a host's resources, now and before: the programs of its processes."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ FEATURES: Final[Mapping[Use, tuple[str, ...]]] = {
     "descriptors": ("descriptors",),
     "threads": ("threads",),
 }
-"""The features of a process whose sum is what it uses."""
+"""The features of a process whose sum is its use."""
 
 NOW_S: Final = 15.0
 BEFORE_S: Final = 900.0
-"""The time constants of the means of what a program uses now, and used before, in seconds."""
+"""The time constants of the means of a program's use now, and before, in seconds."""
 
 MAX_NAMES: Final = 4096
-"""Of more programs those are forgotten that are gone for longest."""
+"""The most programs. Beyond, those that have been gone for longest are forgotten."""
 
 
 class Users:
-    """What the processes of each program use together: a mean of `NOW_S`, and one of `BEFORE_S`.
+    """The total use of the processes of each program: a mean over `NOW_S`, and one over `BEFORE_S`.
 
     Both are exponentially weighted. A program that begins later used nothing before. One without processes uses
-    nothing, and is forgotten after `BEFORE_S`. What is missing (NaN) counts as nothing.
+    nothing, and is forgotten after `BEFORE_S`. Missing values (NaN) count as 0.
 
-    The state takes 2 len(USES) + 1 numbers for each name.
+    Memory: 2 len(USES) + 1 numbers for each name.
 
     Example:
         >>> from types import SimpleNamespace
@@ -76,7 +76,7 @@ class Users:
         self._scored: tuple[float, Matrix, UsersScores] | None = None
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> UsersScores:
-        """Return who uses what. `values` has the shape (rows, features). The state does not change.
+        """Return the use of each program. `values` has the shape (rows, features). The state does not change.
 
         Raises:
             ValueError: the shape of `values` does not fit the names.
@@ -123,9 +123,9 @@ class _State(NamedTuple):
 
     Attributes:
         ts: the time of the frame, NaN before the first.
-        names: of the programs.
-        means: what each uses now, and before, shape (2, names, uses).
-        seen_ts: when each had a process last, shape (names,).
+        names: the names of the programs.
+        means: the use of each now, and before, shape (2, names, uses).
+        seen_ts: the last time at which each had a process, shape (names,).
 
     """
 
@@ -136,13 +136,13 @@ class _State(NamedTuple):
 
 
 class _Columns:
-    """Where a frame has what is used, and which of its rows are of which program.
+    """The features of a frame that are uses, and the programs of its rows.
 
     Attributes:
-        layout: of the frame.
+        layout: the layout of the frame.
         before: the names that were known before it.
         names: those and the frame's.
-        places: of each row its name's place, shape (rows,).
+        places: the place of each row's name, shape (rows,).
 
     """
 
@@ -156,7 +156,7 @@ class _Columns:
         self._columns = [[columns[each] for each in FEATURES[use] if each in columns] for use in USES]
 
     def used(self, values: Matrix) -> Matrix:
-        """Return what each row uses, shape (rows, uses)."""
+        """Return the use of each row, shape (rows, uses)."""
         used = np.empty((len(values), len(USES)))
         for place, columns in enumerate(self._columns):
             used[:, place] = np.nansum(known(values[:, columns]), axis=1)
@@ -164,10 +164,10 @@ class _Columns:
 
 
 class UsersScores:
-    """Who uses what at one frame. Nothing of it is anomalous by itself.
+    """The use of each program at one frame. None is anomalous by itself.
 
     Attributes:
-        state: after the frame.
+        state: the state after the frame.
 
     """
 
@@ -207,17 +207,17 @@ class UsersScores:
         return Ranking(self._ts, 0.0, (), 0.0, young=False)
 
     def total(self, use: Use) -> float:
-        """Return what all programs use together now, in base units."""
+        """Return the total use of all programs now, in base units."""
         return float(self.state.means[0, :, USES.index(use)].sum())
 
     def used_by(self, name: str, use: Use) -> float:
-        """Return what the program with this name uses now, in base units; NaN where it is not known."""
+        """Return the use of the program with this name now, in base units; NaN if unknown."""
         if name not in self.state.names:
             return math.nan
         return float(self.state.means[0, self.state.names.index(name), USES.index(use)])
 
     def using(self, use: Use, most: int = 3) -> Sequence[User]:
-        """Return the programs that use most of it now, the greatest first."""
+        """Return the top consumers now, the greatest first."""
         column = USES.index(use)
         now, before = self.state.means[:, :, column]
         rows, names = self._layout.rows, np.asarray(self._layout.names, object)
