@@ -1,5 +1,5 @@
-"""What publishes: process and host counters, marks, and files replayed.
+"""Producers of records: process and host counters, marks, and replayed files.
 
-A producer separates `read` (touches `/proc`, a socket, a file) from `parse` (pure, tested with a string), knows the
-words of `laggard.pipeline.records` and nothing else of the pipeline: where its records go is an argument.
+A producer separates `read` (touches `/proc`, a socket, a file) from `parse` (pure, tested with a string). Of the
+pipeline it knows only the records of `laggard.pipeline.records`: their destination is an argument.
 """

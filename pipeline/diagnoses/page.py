@@ -54,7 +54,7 @@ HOT: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How much of a diagnosis is shown.
+    """The shown part of a diagnosis.
 
     Attributes:
         threads: the most threads of each phase.
