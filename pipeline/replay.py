@@ -12,7 +12,6 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from laggard.pipeline.bus import Incoming, Partition
-from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.stage import DeadLetter, RecordTask, Rekeyed
 from laggard.pipeline.incidents.joiner import Joiner
 from laggard.pipeline.records import Feedback, Frame, Mark, Request, Wish
@@ -25,6 +24,7 @@ from laggard.pipeline.records.outputs import (
     write_output,
 )
 from laggard.pipeline.records.requests import RequestOutput
+from laggard.pipeline.scoring.observers import Observer
 from laggard.pipeline.topics import APPLICATIONS, COUNTERS, REQUESTS, TOPIC_OF
 
 if TYPE_CHECKING:

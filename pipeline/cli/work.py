@@ -14,12 +14,12 @@ from laggard.pipeline.cli.exits import BUSY, CommandError
 from laggard.pipeline.cli.opening import bus_of, topics_of
 from laggard.pipeline.cli.options import duration_option, with_settings
 from laggard.pipeline.cli.part import session, supervised_option
-from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.engine.telemetry import Telemetry
 from laggard.pipeline.investigator.tokens import token_of
 from laggard.pipeline.metrics.exporter import Exporter, metrics_registry
 from laggard.pipeline.records import Mark, encode
+from laggard.pipeline.scoring.observers import Observer
 from laggard.pipeline.scoring.wired import Wired
 from laggard.pipeline.settings.general import GeneralSettings, SnapshotSettings, WorkerSettings
 from laggard.pipeline.topics import ANOMALIES, COUNTERS

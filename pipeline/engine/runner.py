@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from laggard.pipeline.backoff import FIRST_PAUSE_S, Backoff
 from laggard.pipeline.bus import BusError, BusUnavailable
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from laggard.pipeline.bus import Bus, Partition
-    from laggard.pipeline.engine.observers import Observer
     from laggard.pipeline.engine.stage import Stage, StageTask
     from laggard.pipeline.topics import Topics
 
@@ -88,7 +87,7 @@ class Runner:
         max_keys: int = MAX_KEYS,
         live: bool = True,
         standby: bool = False,
-        observers: Sequence[Observer] = (),
+        observers: Sequence[Any] = (),
         telemetry: Telemetry | None = None,
         pace: Pace | None = None,
         clock: Callable[[], float] = time.monotonic,

@@ -23,7 +23,6 @@ from laggard.pipeline.topics import ANOMALIES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from laggard.pipeline.engine.observers import Observer
     from laggard.pipeline.engine.snapshots import Migration
     from laggard.pipeline.engine.states import States
     from laggard.pipeline.records import Received
@@ -75,14 +74,14 @@ class TaskOptions(TypedDict, total=False):
         snapshot_records: the most records of a key between two of its snapshots.
         max_keys: the most keys with a state.
         live: whether outputs are about the present.
-        observers: the observers of its results.
+        observers: the observers of its results; the methods know what they observe.
         telemetry: its counters.
     """
 
     snapshot_records: int
     max_keys: int
     live: bool
-    observers: Sequence[Observer]
+    observers: Sequence[Any]
     telemetry: TaskTelemetry
 
 
@@ -151,7 +150,7 @@ class StageTask(ABC):
         stage: Stage,
         partition: Partition,
         states: States[Any],
-        observers: Sequence[Observer] = (),
+        observers: Sequence[Any] = (),
         telemetry: TaskTelemetry | None = None,
     ) -> None:
         self.stage = stage
@@ -233,7 +232,7 @@ class StageTask(ABC):
         self._counts.dead_letters += 1
         self.outputs.append(DeadLetter(self.stage.name, record, reason[:LONGEST_REASON]))
 
-    def _observe(self, key: str, tell: Callable[[Observer], None]) -> None:
+    def _observe(self, key: str, tell: Callable[[Any], None]) -> None:
         for observer in self._observers:
             try:
                 tell(observer)
@@ -285,7 +284,7 @@ class RecordTask(StageTask):
         stage: Stage,
         partition: Partition,
         states: States[Any],
-        observers: Sequence[Observer] = (),
+        observers: Sequence[Any] = (),
         telemetry: TaskTelemetry | None = None,
         *,
         live: bool = True,

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from laggard.pipeline.bus import Incoming, Partition
-    from laggard.pipeline.engine.observers import Observer
     from laggard.pipeline.engine.snapshots import Migration
     from laggard.pipeline.engine.stage import TaskOptions
     from laggard.pipeline.records import Decoder
     from laggard.pipeline.records.feedback import Feedback
     from laggard.pipeline.records.frame import KeyedBy
     from laggard.pipeline.records.outputs import Incident
+    from laggard.pipeline.scoring.observers import Observer
 
 _JOINED: Final = {b"laggard.anomaly", b"laggard.progress", b"laggard.feedback"}
 MOST_DISMISSED: Final = 64

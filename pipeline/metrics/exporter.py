@@ -20,7 +20,6 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from laggard.pipeline.applications.stage import REGRESSION
-from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.metrics.applications import ShownModels
 from laggard.pipeline.metrics.declared import MAX_STREAMS, METRICS
 from laggard.pipeline.metrics.incidents import ShownIncidents
@@ -38,6 +37,7 @@ from laggard.pipeline.metrics.streams import (
 )
 from laggard.pipeline.metrics.tasks import TASK_LABELS
 from laggard.pipeline.own import AGENT_SCOPE, SOURCE_SCOPE, TRACE_SCOPE
+from laggard.pipeline.scoring.observers import Observer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

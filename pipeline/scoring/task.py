@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from laggard.operators.contract import Scores
     from laggard.operators.ranking import Ranking
     from laggard.pipeline.bus import Incoming, Partition
-    from laggard.pipeline.engine.observers import Observer
     from laggard.pipeline.engine.telemetry import TaskTelemetry
     from laggard.pipeline.records import Received
     from laggard.pipeline.records.outputs import Blame
     from laggard.pipeline.scoring.keyed import Keyed
+    from laggard.pipeline.scoring.observers import Observer
     from laggard.pipeline.scoring.wired import Wired
 
 _logger = logging.getLogger(__name__)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from laggard.pipeline.engine.observers import Observer
+    from laggard.pipeline.scoring.observers import Observer
     from laggard.pipeline.settings import Settings
 
 BEGINS: Final = datetime(2026, 3, 2, 9, 0, tzinfo=UTC).timestamp()

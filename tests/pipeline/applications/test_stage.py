@@ -17,7 +17,6 @@ from laggard.pipeline.applications.resources import trait
 from laggard.pipeline.applications.stage import Regressing, RegressionTask
 from laggard.pipeline.bus import Incoming, Outgoing, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
@@ -26,6 +25,7 @@ from laggard.pipeline.records import UNNUMBERED, Case, Feedback, Frame, Mark, Re
 from laggard.pipeline.records.feedback_output import FeedbackOutput
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput
 from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, read_output, write_output
+from laggard.pipeline.scoring.observers import Observer
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, DEAD_LETTERS, MODELS, Topics
 from tests.pipeline.applications.records import SLOW, T0, Remembering, counted, measured, tick
 from tests.pipeline.engine.conftest import ONE_BY_ONE, Refusing

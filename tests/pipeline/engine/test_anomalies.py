@@ -12,13 +12,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from laggard.operators.calibration import QUIET_S
 from laggard.pipeline.alarms.anomalies import Anomalies, OpenAnomaly
-from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import BASE_KEY, decode_state, encode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER
 from laggard.pipeline.engine.telemetry import Telemetry
 from laggard.pipeline.metrics.exporter import Exporter
 from laggard.pipeline.records import Frame, Mark
 from laggard.pipeline.records.outputs import Anomaly
+from laggard.pipeline.scoring.observers import Observer
 from laggard.pipeline.scoring.task import Task
 from tests.pipeline.engine.conftest import INPUT, NEVER, WIRED, append, at, drain, frame, record, runner, stop
 

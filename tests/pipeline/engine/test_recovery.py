@@ -9,9 +9,9 @@ import pytest
 
 from laggard.operators.gaussian import Gaussian
 from laggard.pipeline.engine.member import Pace
-from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.recovery import Recovery
 from laggard.pipeline.records import Frame, make_layout
+from laggard.pipeline.scoring.observers import Observer
 from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.scoring.wired import Wired
 from laggard.pipeline.topics import COUNTERS

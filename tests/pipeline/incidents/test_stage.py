@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from laggard.pipeline.bus import Incoming, Partition
-from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.engine.stage import DeadLetter
 from laggard.pipeline.incidents import stage
 from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.records.outputs import RankingOutput, write_output
 from laggard.pipeline.scoring.answers import NOTHING_RANKED
+from laggard.pipeline.scoring.observers import Observer
 from laggard.pipeline.topics import ANOMALIES, INCIDENTS, Topics
 from tests.pipeline.incidents.test_joiner import T0, anomaly, blame, ended
 

@@ -15,9 +15,9 @@ from laggard.pipeline.applications.method import regressing
 from laggard.pipeline.applications.queries import application_now
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.records import Wish, encode
+from laggard.pipeline.scoring.observers import Observer
 from laggard.pipeline.settings.general import BusSettings
 from laggard.pipeline.topics import APPLICATIONS
 from tests.pipeline.applications.records import counted, measured

@@ -13,7 +13,6 @@ import pytest
 from laggard.pipeline.alarms.courses import OVER_S
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine import states
-from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.eventtime import SET_BACK_RECORDS, SILENT_S
@@ -22,6 +21,7 @@ from laggard.pipeline.records import Case, Feedback, Frame, Mark, Request, encod
 from laggard.pipeline.records.feedback_output import FeedbackOutput
 from laggard.pipeline.records.outputs import Anomaly, Progress, anomaly_id
 from laggard.pipeline.records.pools import PoolOutput, pool_id
+from laggard.pipeline.scoring.observers import Observer
 from tests.pipeline.pools.records import NAN, STAGE, T0, X, told
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from laggard.operators.requests.whole import whole
 from laggard.pipeline.alarms.courses import OVER_S
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine import states
-from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.eventtime import SET_BACK_RECORDS
@@ -24,6 +23,7 @@ from laggard.pipeline.records.outputs import Anomaly, Progress, anomaly_id
 from laggard.pipeline.records.requests import RequestOutput, request_id
 from laggard.pipeline.requests.stage import MOST_NAMES
 from laggard.pipeline.requests.ticks import REQUEST
+from laggard.pipeline.scoring.observers import Observer
 from tests.pipeline.requests.stages import LOCK, T0, UNLEARNABLE, UNSCORABLE, calm, locked, normal, reading, stage
 
 if TYPE_CHECKING:

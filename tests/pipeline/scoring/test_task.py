@@ -10,13 +10,13 @@ from laggard.pipeline.bus import NULL
 from laggard.pipeline.engine import states
 from laggard.pipeline.engine.loading import GIVEN_UP
 from laggard.pipeline.engine.namesakes import RUN_HEADER
-from laggard.pipeline.engine.observers import Observer
 from laggard.pipeline.engine.snapshots import BASE_KEY, decode_state
 from laggard.pipeline.engine.stage import DeadLetter
 from laggard.pipeline.eventtime import REMEMBERED, SET_BACK_RECORDS
 from laggard.pipeline.records import Frame, Mark, Request, encode
 from laggard.pipeline.records.outputs import Anomaly, RankingOutput
 from laggard.pipeline.scoring import narrator, task
+from laggard.pipeline.scoring.observers import Observer
 from laggard.producers.trace.overhead import own_frame
 from tests.pipeline.engine.conftest import INPUT, UNLEARNABLE, UNSCORABLE, WIRED, Drift, at, frame, new_task, record
 
