@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from laggard.pipeline.settings.general import GeneralSettings
@@ -24,13 +24,10 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings.sources import Source
     from laggard.producers.sources.performance import Source as Reading
 
-LOOKS: Final = 5
-"""The number of reads of a log per interval."""
-
 
 def sources_of(settings: Settings) -> list[Timed]:
     """Return the sources of the settings, in their order. Nothing is read yet."""
-    return [Timed(source_of(settings, each), _read_every_s(each)) for each in settings.sources]
+    return [Timed(source_of(settings, each), each.read_every_s) for each in settings.sources]
 
 
 def source_of(settings: Settings, source: Source) -> Reading[Any]:
@@ -43,13 +40,6 @@ def source_of(settings: Settings, source: Source) -> Reading[Any]:
         case LogSource():
             return _log(settings, source)
     raise TypeError(f"no source of the kind {source.kind}")
-
-
-def _read_every_s(source: Source) -> float:
-    """Return the seconds between two reads of a source."""
-    interval_s = source.interval
-    # The log's own time ends its intervals. Only more frequent reads notice this end soon.
-    return max(1.0, interval_s / LOOKS) if isinstance(source, LogSource) else interval_s
 
 
 def state_of(settings: Settings, source: Source) -> Path:

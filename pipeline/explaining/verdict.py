@@ -50,6 +50,7 @@ RESOURCES: Final[Mapping[str, frozenset[Resource]]] = {
     "io": frozenset({"disk"}),
     "memory": frozenset({"memory", "disk"}),
     "page": frozenset({"memory", "disk"}),
+    "sockets": frozenset({"network"}),
 }
 """The resources that a feature uses, or waits for, by its first word. Waits for memory include waits for the disk."""
 

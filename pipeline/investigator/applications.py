@@ -25,7 +25,6 @@ from laggard.pipeline.explaining.names import nearest
 from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.investigator.endpoint import Answer, Number, Seconds
 from laggard.pipeline.records.limits import MAX_KEY
-from laggard.pipeline.settings import sources as sections
 from laggard.pipeline.topics import APPLICATIONS
 from laggard.pipeline.web.errors import RequestError
 
@@ -214,18 +213,7 @@ def sources(settings: Settings, application: str) -> Iterator[Source]:
     """Yield the sources of an application from the settings."""
     for each in settings.sources:
         if each.application == application:
-            yield Source(each.name, each.kind, _reads(each), each.interval)
-
-
-def _reads(source: sections.Source) -> list[str]:
-    match source:
-        case sections.PrometheusSource():
-            return [source.server] if source.server else list(source.targets)
-        case sections.LogSource():
-            return list(source.paths)
-        case sections.LinesSource():
-            return [source.path]
-    return []
+            yield Source(each.name, each.kind, list(each.reads), each.interval)
 
 
 def host_patterns(settings: Settings, application: str) -> list[str]:

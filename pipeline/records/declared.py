@@ -187,9 +187,9 @@ def text(
     return Form(schema, lambda found, name: found.text(name, longest, shortest=shortest), added=added, sparse=sparse)
 
 
-def uuid(description: str) -> Form:
+def uuid(description: str, *, added: bool = False) -> Form:
     """Return the form of an id."""
-    return text(description, format="uuid")
+    return text(description, format="uuid", added=added)
 
 
 def key(description: str) -> Form:
@@ -202,10 +202,10 @@ KEYED: Final = Form({}, lambda _, __: None)
 """The form of `keyed_by`, for records with several kinds of keys. The attribute `key` holds the key."""
 
 
-def texts(description: str, most: int, longest: int) -> Form:
+def texts(description: str, most: int, longest: int, *, added: bool = False) -> Form:
     """Return the form of texts."""
     schema = {"type": "array", "description": description, "items": {"type": "string"}}
-    return Form(schema, lambda found, name: found.texts(name, most, longest), list)
+    return Form(schema, lambda found, name: found.texts(name, most, longest), list, added=added)
 
 
 def choice(description: str, literal: Any, *, added: bool = False) -> Form:
@@ -220,16 +220,16 @@ def flag(description: str, *, added: bool = False) -> Form:
     return Form({"type": "boolean", "description": description}, Fields.boolean, bool, added=added)
 
 
-def count(description: str, least: int = 0, most: int = MAX_SEQUENCE, **schema: Any) -> Form:
+def count(description: str, least: int = 0, most: int = MAX_SEQUENCE, *, added: bool = False, **schema: Any) -> Form:
     """Return the form of an integer."""
     schema = {"type": "integer", "minimum": least, "description": description, **schema}
-    return Form(schema, lambda found, name: found.integer(name, least, most))
+    return Form(schema, lambda found, name: found.integer(name, least, most), added=added)
 
 
-def time(description: str) -> Form:
+def time(description: str, *, added: bool = False) -> Form:
     """Return the form of a time in seconds since the Unix epoch."""
     schema = {"type": "number", "description": description, "minimum": 0}
-    return Form(schema, Fields.ts, json_number)
+    return Form(schema, Fields.ts, json_number, added=added)
 
 
 def number(description: str, *, added: bool = False, **schema: Any) -> Form:
@@ -238,23 +238,23 @@ def number(description: str, *, added: bool = False, **schema: Any) -> Form:
     return Form(schema, Fields.number, json_number, added=added)
 
 
-def amount(description: str) -> Form:
+def amount(description: str, *, added: bool = False) -> Form:
     """Return the form of a finite number of at least 0."""
     schema = {"type": "number", "description": description, "minimum": 0}
-    return Form(schema, Fields.amount, json_number)
+    return Form(schema, Fields.amount, json_number, added=added)
 
 
-def amounts(description: str) -> Form:
+def amounts(description: str, *, added: bool = False) -> Form:
     """Return the form of finite numbers of at least 0 by state."""
     schema = {
         "type": "object",
         "description": description,
         "additionalProperties": {"type": "number", "minimum": 0},
     }
-    return Form(schema, Fields.amounts, dict)
+    return Form(schema, Fields.amounts, dict, added=added)
 
 
-def many(part: Shape[Any], description: str, *, sparse: bool = False, **schema: Any) -> Form:
+def many(part: Shape[Any], description: str, *, added: bool = False, sparse: bool = False, **schema: Any) -> Form:
     """Return the form of objects of one shape."""
     schema = {"type": "array", "description": description, **schema, "items": reference(part)}
     return Form(
@@ -262,6 +262,7 @@ def many(part: Shape[Any], description: str, *, sparse: bool = False, **schema: 
         lambda found, name: tuple(map(part.read, found.objects(name))),
         lambda records: list(map(part.write, records)),
         part,
+        added=added,
         sparse=sparse,
     )
 

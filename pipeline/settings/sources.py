@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import urllib.parse
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     Contradictions = Iterator[tuple[Setting[Any], str]]
     """What is wrong with several keys together: the key to name, and what was expected."""
 
+
+KINDS: Final = ("prometheus", "lines", "log")
+"""The kinds of sources; `BY_KIND` has the class of each."""
+
+LOOKS: Final = 5
+"""The number of reads of a log per interval."""
 
 _MAX_KEY: Final = 253
 _A_NAME: Final = f"a name of 1 to {_MAX_KEY} characters"
@@ -76,7 +83,7 @@ def _check_queries(value: Mapping[str, object]) -> None:
         raise ValueError("features with a PromQL expression each")
 
 
-class Source(Section):
+class Source(Section, ABC):
     """A table `[[sources]]`; a subclass for each kind has its other keys."""
 
     help: ClassVar[str]
@@ -85,7 +92,7 @@ class Source(Section):
     needs: ClassVar[tuple[str, ...]] = ()
     """The keys that its kind requires."""
 
-    kind = Choice("", "The kind of the source.", choices=("prometheus", "lines", "log"))
+    kind = Choice("", "The kind of the source.", choices=KINDS)
     application = Text("", "The application that it measures.", check=_check_key)
     name = Text(
         "",
@@ -103,6 +110,16 @@ class Source(Section):
     def key(self) -> tuple[KeyedBy, str]:
         """The kind of its key, an application or a pool, and the key."""
         return "application", self.application
+
+    @property
+    @abstractmethod
+    def reads(self) -> tuple[str, ...]:
+        """The files or addresses that it reads."""
+
+    @property
+    def read_every_s(self) -> float:
+        """The seconds between two reads."""
+        return self.interval
 
     @property
     def performs(self) -> bool:
@@ -242,6 +259,11 @@ class PrometheusSource(_OfPools):
     key_file = File("", "The private key of that certificate. Empty if the same file has it.")
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """Its server, otherwise its pages."""
+        return (self.server,) if self.server else tuple(self.targets)
+
+    @property
     def measures_requests(self) -> bool:
         """Whether it reads the rates and response times of requests."""
         return self.performance and not self.pool
@@ -303,6 +325,11 @@ class LinesSource(_OfPools):
         "last position.",
     )
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Its file."""
+        return (self.path,)
+
 
 class LogSource(Source):
     """Access logs of web servers."""
@@ -340,6 +367,16 @@ class LogSource(Source):
         maximum="10m",
     )
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Its logs."""
+        return tuple(self.paths)
+
+    @property
+    def read_every_s(self) -> float:
+        """The log's own time ends its intervals; only more frequent reads notice this end soon."""
+        return max(1.0, self.interval / LOOKS)
+
     def contradictions(self) -> Contradictions:
         """Return the problems of its format or paths."""
         with _unheard():
@@ -354,7 +391,7 @@ class LogSource(Source):
             yield LogSource.paths, "logs that are written to, not compressed ones"
 
 
-BY_KIND: Final[Mapping[str, type[Source]]] = {"prometheus": PrometheusSource, "lines": LinesSource, "log": LogSource}
+BY_KIND: Final[Mapping[str, type[Source]]] = dict(zip(KINDS, (PrometheusSource, LinesSource, LogSource), strict=True))
 """All kinds. `measuring.py` creates the sources of each."""
 
 

@@ -19,6 +19,7 @@ from laggard.pipeline.engine.migrations import snapshot_name
 from laggard.pipeline.engine.recovery import Recovery
 from laggard.pipeline.engine.snapshots import BASE_KEY
 from laggard.pipeline.engine.stage import DeadLetter
+from laggard.pipeline.records import Decoder, Frame
 from tests.pipeline.engine.every_stage import STAGES, partition_of, parts, placed, published, records_of
 
 if TYPE_CHECKING:
@@ -181,10 +182,18 @@ def test_incidents_are_the_same_wherever_they_stand_between_anomalies() -> None:
         assert got.saved == want.saved
 
 
+def without_empty(found: Sequence[Incoming]) -> list[Incoming]:
+    """The same records without empty frames, which were not published then."""
+    decoder = Decoder()
+    frames = ((each, decoder.decode(each.value, "a record") if each.value[:1] != b"{" else None) for each in found)
+    left = [each for each, frame in frames if not (isinstance(frame, Frame) and not frame.layout.rows)]
+    return [replace(each, offset=at) for at, each in enumerate(left)]
+
+
 @every_stage
 def test_a_state_with_offsets_in_it_is_taken_over_and_goes_on(name: str) -> None:
     stage, partition = STAGES[name], partition_of(STAGES[name])
-    first, others = parts(records(name))
+    first, others = parts(without_empty(records(name)))
     whole = stage.task(partition)
     for each in first:
         whole.process(each)

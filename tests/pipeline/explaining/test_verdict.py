@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-from laggard.pipeline.explaining.verdict import SPREAD, WAITS, above, judge, narrowed, only_waits
+from laggard.pipeline.explaining.counters import CATALOGUE
+from laggard.pipeline.explaining.verdict import SPREAD, WAITS, above, judge, narrowed, only_waits, resources_of
 
 WAITED = FeatureScore("cpu_wait_ratio", 0.5, 0.02, 0.01, 12.0)
 USED = FeatureScore("cpu_user_ratio", 0.5, 0.02, 0.01, 20.0)
@@ -124,3 +125,10 @@ def test_without_rows_nobody_is_to_blame():
 def test_a_ranking_is_narrowed():
     found = narrowed(ranking(row(features=(USED, WAITED)), row("b")), 1, 1)
     assert [(each.name, each.features) for each in found.rows] == [("hog", (USED,))]
+
+
+def test_a_culprit_uses_the_resource_of_its_counter():
+    counters = [each for each in CATALOGUE if each.process and each.resource and each.weight]
+    assert len(counters) > 20
+    for each in counters:
+        assert each.resource in resources_of(replace(USED, feature=each.name)), each.name

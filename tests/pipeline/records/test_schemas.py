@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from hypothesis import given
@@ -13,8 +14,21 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from deploy.generate.asyncapi import SCHEMAS, schema_document
+from laggard.pipeline.records.declared import (
+    Shape,
+    amount,
+    amounts,
+    choice,
+    count,
+    flag,
+    number,
+    text,
+    time,
+    uuid,
+)
 from laggard.pipeline.records.diagnosis_json import diagnosis_object, read_diagnosis
 from laggard.pipeline.records.errors import RecordError
+from laggard.pipeline.records.fields import Fields
 from laggard.pipeline.records.outputs import read_output, write_output
 from tests.pipeline.records.conftest import OUTPUTS, VALIDATORS
 from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS
@@ -36,6 +50,7 @@ from tests.pipeline.records.test_requests import OUTLYING_JSON, OUTLYING_REQUEST
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from laggard.pipeline.records.declared import Form
     from laggard.pipeline.records.outputs import Output
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -187,3 +202,18 @@ def test_fields_of_a_later_version_are_passed_over() -> None:
     document = {**ANOMALY.to_json(), "added_later": 1}
     Draft202012Validator(SCHEMAS["anomaly"]).validate(document)
     assert read_output(json.dumps(document), "here").to_json() == ANOMALY.to_json()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [text, uuid, flag, count, time, number, amount, amounts, partial(choice, literal=Literal["a"])],
+    ids=lambda make: getattr(make, "__name__", "choice"),
+)
+def test_older_records_need_not_have_what_was_added(make: Callable[..., Form]) -> None:
+    assert not make("A member.").added
+    form = make("A member.", added=True)
+    assert form.added
+    assert "added" not in form.schema
+    shape: Shape[dict[str, Any]] = Shape("part", "A part.", lambda _, **found: found, {"member": form}, {"member": 7})
+    assert shape.read(Fields({}, "here")) == {"member": 7}
+    assert shape.schema()["required"] == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import time
 import urllib.request
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from laggard.producers.trace.boundaries.probes import Probe
 from laggard.producers.trace.events import Kind
 from laggard.producers.trace.ftrace.recorder import Recorder
 from laggard.producers.trace.ftrace.recording import Recording
+from tests.monitoring.servers import awaited
 from tests.producers.trace.ftrace.programs import TRACES
 from tests.programs import file_of, path_of
 
@@ -89,6 +89,15 @@ def test_a_function(program: Path, tmp_path: Path) -> None:
     assert found == [("BEGIN", pid, "shop\thandle"), ("END", pid, "")] * 3
 
 
+def answers(server: subprocess.Popen[bytes], address: str) -> bool:
+    assert server.poll() is None, "PHP has ended"
+    try:
+        urllib.request.urlopen(f"http://{address}/", timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
 @contextmanager
 def php_server(folder: Path) -> Iterator[str]:
     (folder / "index.php").write_text("<?php usleep(1000); echo strlen($_SERVER['REQUEST_URI']);")
@@ -97,12 +106,7 @@ def php_server(folder: Path) -> Iterator[str]:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     with subprocess.Popen([path_of("php"), "-S", address, "-t", folder], stdout=-3, stderr=-3) as process:
         try:
-            for _ in range(100):
-                try:
-                    urllib.request.urlopen(f"http://{address}/", timeout=5).close()
-                    break
-                except OSError:
-                    time.sleep(0.05)
+            awaited(lambda: answers(process, address))
             yield f"http://{address}"
         finally:
             process.terminate()
