@@ -30,6 +30,7 @@ from laggard.pipeline.records import Feedback, Frame, Wish, encode
 from laggard.pipeline.records.feedback_output import FeedbackOutput
 from laggard.pipeline.records.models import model_id
 from laggard.pipeline.records.outputs import Anomaly, frame_id
+from laggard.pipeline.scoring.observers import Observed
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, MODELS
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Regressing(Stage):
         return RegressionTask(self, partition, **options)
 
 
-class RegressionTask(RecordTask):
+class RegressionTask(Observed, RecordTask):
     """Performance models of the applications of one partition.
 
     Parameters:

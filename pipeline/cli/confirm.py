@@ -40,7 +40,7 @@ USED_S: Final = 0.5
     "command",
     metavar="COMMAND",
     default="",
-    help="The command that measures the response time: the last number that it prints, otherwise its duration.",
+    help="The command that measures the response time, by the last number that it prints, otherwise by its duration.",
 )
 @click.option(
     "--duration",
@@ -48,7 +48,7 @@ USED_S: Final = 0.5
     metavar="DURATION",
     default="20s",
     show_default=True,
-    help="The least time of the whole experiment.",
+    help="The minimum duration of the experiment, from 5s to 10m.",
 )
 @click.option(
     "--pairs",
@@ -62,10 +62,10 @@ USED_S: Final = 0.5
     metavar="SHARE",
     default="50%",
     show_default=True,
-    help="The slowdown of the suspect, from 5% to 90%.",
+    help="The share of its time that the suspect is kept from running, from 5% to 90%.",
 )
 @click.option("--seed", type=int, help="The seed of the random order.  [default: a new one each time]")
-@click.option("--force", is_flag=True, help="Slow also a session leader, or a process in a terminal's foreground.")
+@click.option("--force", is_flag=True, help="Slow even this session's leader, or a terminal's foreground process.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs; needs --yes.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")

@@ -60,7 +60,9 @@ _FILE: Final = click.Path(dir_okay=False, writable=True, allow_dash=True)
 @with_settings
 @click.argument("process", required=False, metavar="[PID|NAME]")
 @click.option(
-    "--samples", type=click.IntRange(1, UNBOUNDED), help=f"Stop after this many samples.  [default: {SAMPLES}]"
+    "--samples",
+    type=click.IntRange(1, UNBOUNDED),
+    help=f"Stop after this many samples.  [default: {SAMPLES}; with --duration {UNBOUNDED}]",
 )
 @click.option(
     "--duration",
@@ -70,7 +72,7 @@ _FILE: Final = click.Path(dir_okay=False, writable=True, allow_dash=True)
     help="Stop after this time at the latest.  [default: 5m]",
 )
 @click.option("--last", is_flag=True, help="Show the last recorded diagnosis of this process instead of a new one.")
-@click.option("--id", "wanted", metavar="ID", help="Show the recorded diagnosis with this id.")
+@click.option("--id", "wanted", metavar="ID", help="Show the recorded diagnosis with this id or prefix of it.")
 @click.option("--list", "listing", is_flag=True, help="List the recorded diagnoses instead.")
 @click.option("--host", help="The host of recorded diagnoses.  [default: this one]")
 @click.option("--threads", type=click.IntRange(1, 10_000), default=5, show_default=True, help="Threads to show.")
@@ -90,8 +92,8 @@ _FILE: Final = click.Path(dir_okay=False, writable=True, allow_dash=True)
     "--method",
     DiagnosisSettings.method,
     "METHOD",
-    "What tells what is executed: `proc` stops nothing, but sees only what is blocked; perf, py-spy, jcmd, eu-stack.  "
-    "[default: setting diagnosis.method, what suits the process]",
+    "How stacks are sampled: `proc` stops nothing, but sees only blocked threads; perf, py-spy, jcmd, eu-stack.  "
+    "[default: setting diagnosis.method, otherwise what suits the process]",
 )
 def diagnose(
     settings: Settings,

@@ -56,12 +56,13 @@ def feedback() -> None:
 
 @feedback.command(short_help="List the feedback of the last 30 days, the newest first.")
 @with_settings
-@click.option("--host", help="The host, application, pool or service.  [default: all]")
+@click.option("--host", help="Show only this host, application, pool or service.  [default: all]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
 def show(settings: Settings, *, host: str | None, as_json: bool) -> None:
     """List the feedback of the last 30 days, and whether it holds.
 
-    --json prints records of the kind `feedback` with the field `holds`; deploy/anomalies.md explains the others.
+    --json prints the feedback as it was given, and whether it `holds`. Its subject is `keyed_by` and `key`;
+    deploy/records.md explains the other fields at `feedback`.
     """
     now = time.time()
     with existing_bus(settings) as bus:
@@ -87,12 +88,12 @@ def usual(settings: Settings, *, incident: str, note: str, as_json: bool) -> Non
     _say_of(settings, incident, "usual", math.nan, note, as_json=as_json)
 
 
-@feedback.command(short_help="Mark a deviation as expected until a time.")
+@feedback.command(short_help="Mark an incident, or anything on a host, as expected.")
 @with_settings
 @click.argument("incident", default="")
-@click.option("--until", required=True, metavar="TIME", help=f"The end: {UNTIL_FORMS}.")
+@click.option("--until", required=True, metavar="TIME", help=f"The end, at most 30 days from now: {UNTIL_FORMS}.")
 @click.option("--host", help="Without INCIDENT, the host.  [default: this one]")
-@click.option("--name", "names", multiple=True, help="Without INCIDENT, the program; repeatable.")
+@click.option("--name", "names", multiple=True, help="Without INCIDENT, only this program; repeatable.  [default: all]")
 @click.option("--note", default="", help="The reason, for people.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def expected(

@@ -51,7 +51,7 @@ STEP_S: Final = 1.0
 """The longest wait of `annotate` for records in one step, in seconds."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
-force_option = click.option("--force", is_flag=True, help="Overwrite changes by others, too.")
+force_option = click.option("--force", is_flag=True, help="Include things that others have changed.")
 alerts_option = click.option("--alerts/--no-alerts", default=True, show_default=True, help="Include the alert rules.")
 
 
@@ -150,7 +150,7 @@ def publish(settings: Settings, grafana: Grafana, *, alerts: bool, force: bool, 
 def remove(settings: Settings, grafana: Grafana, *, alerts: bool, force: bool, yes: bool, as_json: bool) -> int:
     """Remove the dashboards and alert rules that laggard has created, and its folder if nothing else is in it.
 
-    Those that others have changed stay, unless with --force. Things that others have put into the folder always stay.
+    Those that others have changed stay without --force. Things that others have put into the folder always stay.
     Annotations stay.
     """
     if as_json and not yes:
@@ -269,7 +269,7 @@ def _since(context: click.Context, parameter: click.Parameter, value: str) -> fl
     show_default=True,
     metavar="DURATION",
     callback=_since,
-    help="The age of the oldest incidents and marks at the first start.",
+    help="At the first start, include incidents and marks up to this age.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
 @duration_option
@@ -277,8 +277,8 @@ def annotate(settings: Settings, grafana: Grafana, *, since_s: float, as_json: b
     """Follow the topic of anomalies, and write an annotation for each incident and each mark, until ^C.
 
     Their tags are laggard, incident or mark, the host and the operators. An open incident also has the tag open; when
-    it closes, its line becomes a region. Annotations that people have deleted, and texts that they have edited, stay
-    so.
+    it closes, its line becomes a region. Annotations that people have deleted are not restored, nor texts that they
+    have edited.
 
     After a restart, or on several machines, it continues where it was and writes nothing twice.
     """

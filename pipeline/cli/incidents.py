@@ -55,12 +55,12 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> 
 @click.command()
 @with_settings
 @click.argument("identity", metavar="[ID]", default="")
-@click.option("--open", "only_open", is_flag=True, help="Show only open incidents.")
+@click.option("--open", "only_open", is_flag=True, help="Show only open ones.")
 @click.option("--notices", is_flag=True, help="Show notices: suspicious, but not unusual enough for an incident.")
-@click.option("--host", help="The host.  [default: all]")
-@click.option("--application", help="The application.  [default: all]")
-@click.option("--pool", help="The pool.  [default: all]")
-@click.option("--service", help="The service.  [default: all]")
+@click.option("--host", help="Show only this host.  [default: all]")
+@click.option("--application", help="Show only this application.  [default: all]")
+@click.option("--pool", help="Show only this pool.  [default: all]")
+@click.option("--service", help="Show only this service.  [default: all]")
 @click.option(
     "--since",
     "since_s",
@@ -89,8 +89,8 @@ def incidents(
     An incident joins the anomalies of one host, application, pool or service that may have one cause.
 
     --json prints records of the kind `incident`; deploy/anomalies.md explains their fields. The exit code is 0 whether
-    or not there is an incident, and 3 if nothing is recorded, or not the given ID, host, application, pool or service;
-    `laggard --help` lists all.
+    or not there is an incident. It is 3 if nothing is recorded, if no or several incidents have the ID, or if the host,
+    application, pool or service is unknown. `laggard --help` lists all exit codes.
     """
     given = (host, "host"), (application, "application"), (pool, "pool"), (service, "service")
     asked = [(key, keyed_by) for key, keyed_by in given if key is not None]

@@ -55,7 +55,7 @@ _DONE: Final = {"pin": "Pinned", "ban": "Banned", "free": "Freed"}
 def models() -> None:
     """Show what explains the performance of applications: the present model of each, as an equation.
 
-    With the name of an application, also show the metrics that it was chosen from, and the earlier models.
+    With the name of an application, also show the candidates of its model, and its earlier models.
     `laggard models show --help` lists the options.
     """
 
@@ -195,7 +195,7 @@ def _write_application(settings: Settings, courses: Sequence[Course], state: App
 @click.argument("assumed", metavar="METRIC=VALUE")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def what_if(settings: Settings, *, application: str, assumed: str, as_json: bool) -> None:
-    """Predict the performance of APP by its models if METRIC had this VALUE, and all others their newest.
+    """Predict the performance of APP by its models, with METRIC at VALUE and all others at their newest values.
 
     VALUE is in the base unit that the metric's name ends with, or in percent: 0.2, 20%, 5e6. A model shows
     correlations: it is no promise, least of all for values far from those that it has seen.

@@ -61,15 +61,15 @@ _FILE: Final = click.Path(dir_okay=False, writable=True, allow_dash=True)
 @click.option("--svg", type=_FILE, metavar="FILE", help="Write the dendrograms of POOL, for a browser.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
 def pools(settings: Settings, *, pool: str, at: str | None, path: str | None, svg: str | None, as_json: bool) -> None:
-    """Show the members of a pool that deviate from the others: of POOL with dendrograms, otherwise a line per pool.
+    """Show the members of pools that deviate from the others: of POOL with dendrograms, otherwise in a line each.
 
     The members of a pool should behave alike: threads, prefork workers, replicas, hosts. Without --file POOL is
     compared from scratch over its whole life, from the top down: first hosts or other groups, then the members of those
     that deviate. The numbers at merges are approximately unbiased p-values in percent.
 
     FILE of --svg may be `-` for standard output, instead of the page. --json prints a record of the kind `pool`, whose
-    fields deploy/anomalies.md explains; of all pools four of its fields. The exit code is 3 if nothing is recorded of
-    the pool or the moment.
+    fields deploy/anomalies.md explains; without POOL one per pool, with only `pool`, `ts`, `members` and `ranking`. The
+    exit code is 3 if nothing is recorded of the pool or the moment.
     """
     _check(pool, svg, as_json=as_json)
     now = time.time()

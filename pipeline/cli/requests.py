@@ -81,7 +81,7 @@ def requests() -> None:
 @requests.command(short_help="Show durations, and clusters of outlying requests.")
 @with_settings
 @click.argument("service", metavar="[SERVICE]", default="")
-@click.option("--at", metavar="TIME", help=f"The moment: {FORMS}.  [default: now]")
+@click.option("--at", metavar="TIME", help=f"The end of the time: {FORMS}.  [default: now]")
 @click.option(
     "--since",
     "since_s",
@@ -89,7 +89,7 @@ def requests() -> None:
     show_default=True,
     metavar="DURATION",
     callback=seconds,
-    help="Cover the requests that began within this time before; a file is covered whole.",
+    help="Cover requests that began within this time before --at; by default all of a file.",
 )
 @_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
@@ -98,8 +98,8 @@ def show(
 ) -> None:
     """Show the durations of normal and outlying requests, and what clusters of outlying ones have in common.
 
-    With SERVICE it shows all its clusters, but only a few of those with one request; otherwise the clusters of each
-    service that took most time. --json prints an object for each service. The exit code is 3 if no such request is
+    With SERVICE it shows all its clusters, but at most 5 of those with one request; otherwise the 5 clusters of each
+    service that took the most time. --json prints an object for each service. The exit code is 3 if no such request is
     recorded.
     """
     now = time.time()
@@ -134,7 +134,7 @@ def path(
 ) -> None:
     """Draw the critical path of the request with this ID, or prefix of an id: a lane per thread, a block per state.
 
-    The path is what the request waited for, from thread to thread: an arrow leads from one to the other that continues.
+    The path shows what the request waited for, from thread to thread. An arrow marks each change to another thread.
     FILE of --svg may be `-` for standard output, instead of the page. --json prints the request as a line that
     `laggard replay` reads, and the result on it in a second line if it is an outlier.
     """

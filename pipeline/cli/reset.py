@@ -64,7 +64,7 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
     Incidents are joined again, too: with --to in the past from the anomalies that are published again, starting with
     the incidents that were open before these.
 
-    No worker may run meanwhile. Records, topics and results are not changed.
+    Stop all workers first. Records, topics and results are not changed.
     """
     if as_json and not yes:
         raise CommandError("--json asks nobody; expected --yes with it", USAGE)

@@ -32,7 +32,7 @@ REPORT_S = 1.0
 @with_settings
 @duration_option
 @supervised_option
-@setting_flag("--listen", ServeSettings.listen, "HOST:PORT", "Where it is served (setting serve.listen).")
+@setting_flag("--listen", ServeSettings.listen, "HOST:PORT", "The address of the page (setting serve.listen).")
 def serve(settings: Settings, duration_s: float | None, supervised: bool) -> None:
     """Serve the page until ^C: it shows what was slow, in a browser.
 

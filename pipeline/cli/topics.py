@@ -88,7 +88,7 @@ def list_topics(settings: Settings, as_json: bool) -> None:
 def describe(settings: Settings, names: Sequence[str], as_json: bool) -> None:
     """Describe topics, all by default: their content, their configuration, and differences from what is expected.
 
-    NAME may have the prefix or not: laggard.counters, counters.
+    NAME may omit the prefix: laggard.counters or counters.
     """
     wanted = every(settings)
     prefix = settings[TopicsSettings].prefix
@@ -130,7 +130,7 @@ def check(settings: Settings, as_json: bool) -> int:
 @topics.command(short_help="Print the permissions that each role needs.")
 @with_settings
 @click.option("--role", type=click.Choice(list(ROLES)), help="The role.  [default: all]")
-@click.option("--principal", metavar="PRINCIPAL", help="Whom to permit.  [default: User: and the role]")
+@click.option("--principal", metavar="PRINCIPAL", help="The principal.  [default: User: and the role]")
 @click.option("--group", default="anomaly-readers", show_default=True, help="The consumer group of a reader's tool.")
 @json_option
 def acls(settings: Settings, role: str | None, principal: str | None, group: str, as_json: bool) -> None:

@@ -133,12 +133,12 @@ _output_option = click.option(
 )
 
 
-@trace.command(short_help="Start to trace in the background.")
+@trace.command(short_help="Start tracing in the background.")
 @_tracing_options
 @duration_option
 @_output_option
 def start(settings: Settings, *, duration_s: float | None, output: Path | None) -> None:
-    """Start to trace in the background, until `laggard trace stop`; report that it records, or why it does not.
+    """Start tracing in the background, until `laggard trace stop`. Report once it records, or why it does not.
 
     The settings `trace.*` or these options select what is traced: PHP's requests by its own probes (Debian's php-fpm
     has them), programs that mark their requests, calls of any function of any program, or connections to a port.
@@ -255,8 +255,8 @@ def read(settings: Settings, *, paths: tuple[Path, ...], as_json: bool) -> int:
 
     PATH is a folder recorded by `laggard trace start --output`, a folder of LTTng (CTF), a folder with such folders of
     several hosts, or a file of OpenTelemetry spans (OTLP, as JSON or protobuf). On a bus with newer requests of the
-    same service, requests that ended over an hour before the newest are late. With `--json` and `laggard replay` no
-    request is late.
+    same service, requests that ended over an hour before the newest become dead letters. With `--json` and `laggard
+    replay` no request is late.
     """
     from laggard.pipeline.cli.trace_read import read_all  # noqa: PLC0415 - other commands load no tracer
 

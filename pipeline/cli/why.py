@@ -86,11 +86,12 @@ def why(
 ) -> None:
     """Show what is slow and the culprits, now or at any moment of the history.
 
-    It names the processes that use more than their baseline, separately those that wait, and the host if that is slow.
+    It names the processes that use more than their baseline, those that only wait for others, and the host if it is
+    slow.
 
-    --json prints a record of the kind `ranking`; deploy/anomalies.md explains its fields. If it was recorded what
-    processes were doing then, its `diagnoses` are records of the kind `diagnosis`. The exit code is 0 whether or not
-    there is an outlier, and 3 if nothing is recorded of the host or the moment; `laggard --help` lists all.
+    --json prints a record of the kind `ranking`, with the `status` of the host and the recorded `diagnoses` of its
+    processes at that time; deploy/anomalies.md explains the fields. The exit code is 0 whether or not there is an
+    outlier, and 3 if nothing is recorded of the host or the moment; `laggard --help` lists all exit codes.
     """
     if sum((at is not None, wanted is not None, listing)) > 1:
         raise click.UsageError("--at, --mark and --marks exclude each other")

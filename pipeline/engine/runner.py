@@ -66,7 +66,7 @@ class Runner:
         max_keys: the most keys of a task with a state; beyond, the least recently active one is dropped.
         live: whether outputs are about the present, see `RecordTask`.
         standby: whether to replicate the states of other workers' partitions, see `Standby`.
-        observers: the observers of frames and scores, called in the runner's thread.
+        observers: the observers of results, see `StageTask`, called in the runner's thread.
         telemetry: its counters; given if an observer shows them, too.
         pace: the amounts of work done at once.
         clock: seconds on a clock that never steps.

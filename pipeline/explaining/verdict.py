@@ -135,7 +135,7 @@ def judge(ranking: Ranking, host: Ranking | None = None) -> Verdict:
     found = Verdict(tuple(culprits), takers[0] if takers else None, tuple(waiting), own=tuple(own))
     if row is None:
         return found
-    explained = found.resources
+    explained = found.resources - {"network"}  # open sockets are as often the effect of a bad network as its cause
     left = tuple(cause for cause in ails if cause.outside or not culprits or cause.resource not in explained)
     told = {cause.feature.feature for cause in left}
     pressing = (each for each in row.features if above(each, PRESSURES.get(each.feature, math.inf)))

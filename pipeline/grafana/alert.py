@@ -46,8 +46,8 @@ class Alert:
         expr: PromQL; without a result while all is well.
         wait_s: the time with a result after which the alert fires.
         keep_s: the time for which the alert still fires after that, so that a recurring fault is one alert.
-        summary: one line, see the module.
-        description: a few sentences, see the module.
+        summary: one line, see `alerts`.
+        description: a few sentences, see `alerts`.
         dashboard: the uid of the dashboard that shows it.
         numbers: the numbers by name. `at` is the moment of the fault, `from` the start of the dashboard, in ms.
 

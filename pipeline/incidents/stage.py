@@ -19,6 +19,7 @@ from laggard.pipeline.incidents.joiner import Joiner
 from laggard.pipeline.records.errors import RecordError
 from laggard.pipeline.records.feedback_output import FeedbackOutput
 from laggard.pipeline.records.outputs import Anomaly, Progress, read_output
+from laggard.pipeline.scoring.observers import Observed
 from laggard.pipeline.topics import ANOMALIES, INCIDENTS
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class KeyedIncidents:
         return () if joiner is None else joiner.incidents
 
 
-class JoiningTask(StageTask):
+class JoiningTask(Observed, StageTask):
     """The task that joins the anomalies of one partition.
 
     Parameters:

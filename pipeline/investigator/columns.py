@@ -74,6 +74,9 @@ GIVES_WAY_S: Final = 1.0
 
 MOST_TRACKS: Final = 32
 """The most hosts and scopes in the caches."""
+
+MOST_JOBS: Final = MOST_WANTED
+
 _logger = logging.getLogger(__name__)
 
 
@@ -326,7 +329,7 @@ class Columns:
         with self._lock:
             self._jobs[job[:3]] = job
             self._jobs.move_to_end(job[:3])
-            while len(self._jobs) > MOST_WANTED:
+            while len(self._jobs) > MOST_JOBS:
                 self._jobs.popitem(last=False)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._complete, name="columns", daemon=True)

@@ -24,7 +24,7 @@ OVERHEAD_BYTES: Final = 500
 """The bytes of a look or a segment in addition to its values, roughly: many may be almost empty."""
 
 MOST_WANTED: Final = 12
-"""The most rows of a host and scope whose ticks are cached when a block is read for any of them; the most jobs."""
+"""The most rows of a host and scope whose ticks are cached when a block is read for any of them."""
 
 MOST_EMPTY: Final = 4096
 """The most stretches of records without a frame that are remembered for a host and scope."""
@@ -129,17 +129,17 @@ def shared(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def joined(segments: Sequence[Segment]) -> tuple[Segment, ...]:
     """Join neighboring segments with the same features."""
-    joined: list[list[Segment]] = []
+    runs: list[list[Segment]] = []
     for segment in segments:
-        if joined and joined[-1][0].features == segment.features:
-            joined[-1].append(segment)
+        if runs and runs[-1][0].features == segment.features:
+            runs[-1].append(segment)
         else:
-            joined.append([segment])
+            runs.append([segment])
     return tuple(
         Segment(
             each[0].features, np.concatenate([one.ts for one in each]), np.concatenate([one.values for one in each])
         )
-        for each in joined
+        for each in runs
     )
 
 

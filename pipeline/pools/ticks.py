@@ -3,8 +3,8 @@
 The input is the records of one pool, in one order. A frame without a host has the members of all hosts; a frame with a
 host has the members of that host, its *source*. A tick has one frame of each source, at the time of the newest of them,
 so hosts need not sample at the same moment. If a source has several frames in a tick, the newest counts. Frames of one
-source and time are parts of one frame; the next frame of the source shows that it is complete. A source that never
-sends parts is not waited for.
+source and time are parts of one frame; the next frame of the source shows that it is complete. The parts of a
+source that never sends any are not waited for, nor is a source without members before its first one.
 
 The records alone decide when a tick closes, by the times of the hosts: once every active source has a new frame. The
 next frame of an active source is overdue by at most `GRACE_S`. So a host that dies delays the others once, by a tick
@@ -144,6 +144,8 @@ class Ticks:
 
         """
         source = self._sources.get(frame.hosts)
+        if source is None and not frame.layout.rows:
+            return "new"  # a host that never had a member is not waited for
         if source is None:
             while len(self._sources) >= MAX_SOURCES:
                 self._forget(min(self._sources, key=lambda each: self._sources[each].heard_ts))

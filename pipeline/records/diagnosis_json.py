@@ -59,15 +59,15 @@ def _perhaps(description: str, least: int, most: int, unknown: int) -> Form:
 
 LOCATION: Final[Shape[Location]] = shape(
     "location",
-    "One function on stacks, as far as it is known.",
+    "One function on stacks.",
     Location,
-    function=text("Its name; empty where there is no symbol."),
+    function=text("Its name; empty without a symbol."),
     module=text(
-        "The file that it was mapped from, `[kernel]` or `[vdso]`; for interpreted code its source file; empty where "
-        "it is in no file."
+        "The file that it was mapped from, `[kernel]` or `[vdso]`; for interpreted code its source file; empty outside "
+        "of files."
     ),
     offset=_perhaps(
-        "In the module, in bytes; the address where there is no module; null where it is not known.",
+        "The offset in the module in bytes, or the address without a module; null if unknown.",
         0, _MAX_ADDRESS, _UNKNOWN.offset,
     ),
     line=_perhaps("In the source; null where it is not known.", 1, _MAX_LINE, _UNKNOWN.line),
@@ -114,10 +114,10 @@ def _forms(places: _Places) -> dict[str, Form]:
         "What a thread was found at.",
         Stack,
         locations=places.several("The innermost first, each as its place in the record's `locations`, counted from 0."),
-        samples=count("How many samples found it there."),
-        state=choice("Whether it ran or was blocked.", ThreadState),
-        wait_channel=text("The kernel's function in which it was blocked; empty where it ran.", MAX_NAME),
-        system_call=text("The system call that it was in; empty where there was none.", MAX_NAME),
+        samples=count("The number of samples there."),
+        state=choice("Whether it was running or blocked.", ThreadState),
+        wait_channel=text("The kernel's function in which it was blocked; empty while it ran.", MAX_NAME),
+        system_call=text("Its system call; empty without one.", MAX_NAME),
     )
     thread = shape(
         "thread",
@@ -125,13 +125,13 @@ def _forms(places: _Places) -> dict[str, Form]:
         ThreadUse,
         tid=count("Its id on the host.", 0, MAX_PID, maximum=MAX_PID),
         name=text("Its own name.", MAX_NAME),
-        entry=places.one("Where it began, as a place in the record's `locations`; null where that is not known."),
-        first_ts=time("When it was seen first in this phase, seconds since the Unix epoch."),
-        last_ts=time("When it was seen last in this phase."),
+        entry=places.one("Its first function, as a place in the record's `locations`; null if unknown."),
+        first_ts=time("The time of its first sample in this phase, seconds since the Unix epoch."),
+        last_ts=time("The time of its last sample in this phase."),
         user_s=amount("CPU time in user mode between the two, in seconds."),
         system_s=amount("CPU time in kernel mode between the two, in seconds."),
-        samples=count("How often it was looked at."),
-        stacks=many(stack, "What it was found at: the most frequent first; not all of them."),
+        samples=count("The number of its samples."),
+        stacks=many(stack, "Its stacks, the most frequent first; not all of them."),
     )
     phase = shape(
         "phase",
@@ -139,46 +139,48 @@ def _forms(places: _Places) -> dict[str, Form]:
         Phase,
         high=flag("Whether it is high use."),
         begin_ts=time("Seconds since the Unix epoch."),
-        end_ts=time("Where it lasts still, the time of its last sample."),
-        samples=count("How many were taken."),
-        left_out=count("How many threads with less use are not here, for the bound on the record's size."),
+        end_ts=time("The end of the phase; while it lasts, the time of its last sample."),
+        samples=count("The number of samples."),
+        left_out=count("The number of threads with less use that are left out to limit the size of the record."),
         threads=many(thread, "By CPU time, the greatest first."),
     )
     return {
-        "ts": time("When it was told, by the clock of the host: seconds since the Unix epoch."),
-        "id": text("Of the event of this process: the same in all records of it.", MAX_NAME, 1, format="uuid"),
-        "progress": choice("How far it is.", Progress),
-        "host": key("The host that it is on. The record's key."),
+        "ts": time("The time of the record by the clock of the host, seconds since the Unix epoch."),
+        "id": text("The id of the diagnosis: the same in all its records.", MAX_NAME, 1, format="uuid"),
+        "progress": choice("The progress of the diagnosis.", Progress),
+        "host": key("The host of the process. The record's key."),
         "row": text("The process's row in frames and anomalies of its host: `nginx[4711@99]`.", MAX_NAME, 1),
         "name": text("Its name.", MAX_NAME, 1),
         "pid": count("Its id on the host.", 0, MAX_PID, maximum=MAX_PID),
-        "command": text("Its command line; empty where that is not told.", MAX_COMMAND),
+        "command": text("Its command line; empty if unknown.", MAX_COMMAND),
         "reason": text(
-            "The condition that began it: `cpu` (the share of all processors), `single_cpu` (of one), `quota` (its "
-            "control group is held back), `io_pressure`, `memory_pressure`; `asked` if a person did. A later version "
+            "The condition that started it: `cpu` (the share of all processors), `single_cpu` (of one), `quota` (its "
+            "control group is throttled), `io_pressure`, `memory_pressure`; `asked` if a person did. A later version "
             "may have more.",
             MAX_NAME,
             1,
         ),
-        "value": number("The measure of that condition when it began, as a ratio; null where there is none."),
-        "threshold": number("What that is above."),
+        "value": number("The value of the condition at its start, as a ratio; null without one."),
+        "threshold": number("The threshold of the condition."),
         "methods": texts(
-            "What told what its threads executed: `proc`, `perf`, `py-spy`, `eu-stack`, `jcmd`.", MAX_METHODS, MAX_NAME
+            "The methods that sampled its stacks: `proc`, `perf`, `py-spy`, `eu-stack`, `jcmd`.", MAX_METHODS, MAX_NAME
         ),
         "notes": texts(
-            "What is not here and why, for people: their wording may change at any time.", MAX_NOTES, MAX_NOTE
+            "Gaps in the results and their reasons, for people: the wording may change at any time.",
+            MAX_NOTES,
+            MAX_NOTE,
         ),
-        "sampler_cpu_s": amount("CPU time that taking the samples took, in seconds, helpers included."),
-        "stopped_s": amount("For how long the process was stopped for it, in seconds, in sum."),
-        "complete": flag("False where it ended early: the process ended, the agent did, a bound was reached."),
+        "sampler_cpu_s": amount("The CPU time of sampling, in seconds, helpers included."),
+        "stopped_s": amount("The total time for which the process was stopped, in seconds."),
+        "complete": flag("False if it ended early: the process or the agent ended, or a limit was reached."),
         "phases": many(phase, "In the order of time."),
     }
 
 
 DESCRIPTION: Final = (
-    "What one process was doing while something was wrong with it, or with its host: its threads, and what each "
-    "executed. It is told when the first samples are there (`opened`), now and then (`extended`), and when it is over "
-    "(`closed`), under one id; a later record has all that an earlier one has, within the bound on its size."
+    "The diagnosis of one process while it, or its host, was in trouble: its threads, and the stacks of each. It is "
+    "published with the first samples (`opened`), at intervals (`extended`), and at its end (`closed`), under one id. "
+    "A later record includes the earlier ones, within the limit on its size."
 )
 
 

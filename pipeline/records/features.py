@@ -19,23 +19,23 @@ FEATURE: Final[Shape[FeatureScore]] = shape(
     "One counter of a row.",
     FeatureScore,
     feature=text("Its name, with its base unit: `memory_rss_bytes`."),
-    value=number("What it was, in that unit."),
+    value=number("Its value, in that unit."),
     mean=number(
-        "What is usual for this row; null where nothing is known yet. Where its basis is `threshold`: from which value "
-        "on it is high."
+        "The baseline of this row; null while it is unknown. With the basis `threshold`, the value from which on it is "
+        "high."
     ),
-    standard_deviation=number("How far it usually is from that."),
-    score=number("How unusual the value is."),
+    standard_deviation=number("The standard deviation of the baseline."),
+    score=number("The score of the value."),
 )
 STRETCH: Final[Shape[Phase]] = shape(
     "stretch",
     "A stretch of high use, or a dip.",
     Phase,
-    high=flag("Whether it is high use."),
-    begin_ts=_moment("When it began, seconds since the Unix epoch."),
-    end_ts=_moment("When it ended, or the time of the record where it lasts."),
-    mean=number("Of what the row's first feature tells, in its unit."),
-    dips=count("How many dips there were in it, where it is made of phases that are too many to keep.", most=1 << 53),
+    high=flag("Whether its use is high."),
+    begin_ts=_moment("Its start, seconds since the Unix epoch."),
+    end_ts=_moment("Its end; while it lasts, the time of the record."),
+    mean=number("The mean of the row's first feature, in its unit."),
+    dips=count("The number of dips in it, if it joins phases that were too many to store.", most=1 << 53),
 )
 ROW: Final[Shape[RowScore]] = shape(
     "row",
@@ -43,23 +43,20 @@ ROW: Final[Shape[RowScore]] = shape(
     RowScore,
     row=text("Its id, unique in the frame, the same from tick to tick: `nginx[4711@99]`."),
     name=text("Its name: `nginx`."),
-    score=number("How unusual it is."),
-    age_s=number("How long it has been learned, in seconds.", minimum=0),
+    score=number("Its score."),
+    age_s=number("The time for which it was learned, in seconds.", minimum=0),
     basis=choice(
-        "What it is compared with: its own past (`itself`); as far as that is too short, other rows of its name "
-        "(`name`), where there were none, how rows of any name began (`starts`), or all rows (`all`); or no past at "
-        "all, but a limit (`threshold`).",
+        "The baseline: its own past (`itself`); while that is too short, other rows of its name (`name`), otherwise "
+        "the starts of rows of any name (`starts`), or all rows (`all`); or a limit instead of a past (`threshold`).",
         Basis,
         added=True,
     ),
-    waits=flag(
-        "Whether what is most unusual about it is that it waits for others: a victim, not the cause.", added=True
-    ),
+    waits=flag("Whether its largest deviation is a wait for others: a victim, not the cause.", added=True),
     features=many(FEATURE, "The worst first; not all of them."),
     phases=many(
         STRETCH,
-        "Of an event, such as of prolonged high use: the stretches of high use and the dips between them, in the order "
-        "of time. Not there where the operator tells no events.",
+        "The stretches of high use and the dips between them, in the order of time, if the row is an event, such as "
+        "prolonged high use. Absent for operators without events.",
         sparse=True,
     ),
 )

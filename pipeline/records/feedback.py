@@ -45,8 +45,8 @@ CASE: Final[Shape[Case]] = shape(
     "What a person speaks of. An empty field means all.",
     Case,
     name=text("The name of the row.", MAX_NAME),
-    resources=texts("What it takes: `cpu`, `disk`, `memory`, `network`.", MAX_RESOURCES, MAX_RESOURCE),
-    feature=text("The counter that told so.", MAX_NAME),
+    resources=texts("The resources that it uses: `cpu`, `disk`, `memory`, `network`.", MAX_RESOURCES, MAX_RESOURCE),
+    feature=text("The counter that shows it.", MAX_NAME),
     excess=number("The distance of its value from the baseline, in its base unit; null for any.", minimum=0),
 )
 

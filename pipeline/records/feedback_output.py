@@ -12,29 +12,29 @@ from laggard.pipeline.records.members import LIVE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedbackOutput(Declared):
-    """A person's feedback on anomalies, which an operator has accepted: it is valid from here on."""
+    """A person's feedback on anomalies, once an operator has accepted it. From then on it holds for 30 days at most."""
 
     kind: ClassVar[str] = "feedback"
 
-    operator: Annotated[str, text("The operator that took it: `gaussian`.")]
+    operator: Annotated[str, text("The operator that accepted it: `gaussian`.")]
     keyed_by: Annotated[KeyedBy, KEYED]
     key: str
-    ts: Annotated[float, time("When it was said, seconds since the Unix epoch.")]
-    id: Annotated[str, text("Names it.", minLength=1)]
+    ts: Annotated[float, time("The time of the feedback, seconds since the Unix epoch.")]
+    id: Annotated[str, text("The id of the feedback.", minLength=1)]
     says: Annotated[
         Says,
         choice(
-            "`usual`: it is no anomaly. `expected`: it is none until a time. `withdrawn`: what was said under this id "
-            "holds no more.",
+            "`usual`: it is no anomaly. `expected`: it is none until a time. `withdrawn`: the feedback with this id is "
+            "no longer valid.",
             Says,
         ),
     ]
-    cases: Annotated[tuple[Case, ...], many(CASE, "What it is about; all anomalies of the key if there is none.")]
+    cases: Annotated[tuple[Case, ...], many(CASE, "The anomalies that it is about; all of the key if there is none.")]
     until_ts: Annotated[
-        float, number("Until when it is expected, seconds since the Unix epoch; null unless it is.", minimum=0)
+        float, number("The end of an expected deviation, seconds since the Unix epoch; otherwise null.", minimum=0)
     ]
-    incident: Annotated[str, text("The id of the incident that it is about; empty if there is none.")]
-    note: Annotated[str, text("Why, for people.")]
+    incident: Annotated[str, text("The id of its incident; empty without one.")]
+    note: Annotated[str, text("The reason, for people.")]
     live: Annotated[bool, LIVE]
 
     @classmethod

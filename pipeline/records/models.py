@@ -43,7 +43,7 @@ class Described(Part):
     host: Annotated[str, text("The host's name.")]
     row: Annotated[str, text("The host's, `web-1`, or that of all its processes of one name, `web-1/nginx`.")]
     feature: Annotated[str, text("The counter, with its base unit: `cpu_wait_ratio`.")]
-    resource: Annotated[Resource, choice("What it is about; empty where that is not known.", Resource)]
+    resource: Annotated[Resource, choice("The resource; empty if unknown.", Resource)]
     description: Annotated[str, TOLD]
 
 
@@ -55,10 +55,10 @@ class TermOutput(Part):
     """One metric in a model."""
 
     metric: Annotated[Described, METRIC]
-    coefficient: Annotated[float, number("What one unit more of it adds; null in a model that is no equation.")]
+    coefficient: Annotated[float, number("The change per unit of the metric; null in a model that is no equation.")]
     family: Annotated[
         tuple[str, ...],
-        texts("Metrics that say the same, the best first, each as `ROW:FEATURE`.", MAX_FAMILY, MAX_METRIC),
+        texts("Equivalent metrics, the best first, each as `ROW:FEATURE`.", MAX_FAMILY, MAX_METRIC),
     ]
 
 
@@ -68,7 +68,7 @@ class CandidateOutput(Part):
 
     metric: Annotated[Described, METRIC]
     r: Annotated[float, number("The correlation coefficient.")]
-    p_value: Annotated[float, number("How likely so much would be without any correlation.")]
+    p_value: Annotated[float, number("The p-value of the correlation.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,24 +77,28 @@ class ModelOutput(Declared):
 
     kind: ClassVar[str] = "model"
 
-    ts: Annotated[float, time("The end of the interval at which it was built, seconds since the epoch.")]
-    id: Annotated[str, uuid("Of this model: the same whenever the same input is processed again.")]
-    application: Annotated[str, key("The application that it is about. The record's key.")]
-    performance: Annotated[str, text("What it tells, with its unit: `response_time_mean_s`.", minLength=1)]
-    type: Annotated[str, text("Of the model: `linear`, ...")]
-    equation: Annotated[str, text("For people: its form may change at any time.")]
-    intercept: Annotated[float, number("What the terms are added to; null in a model that is no equation.")]
-    terms: Annotated[tuple[TermOutput, ...], many(shape_of(TermOutput), "The metrics in it, the first chosen first.")]
-    r2: Annotated[float, number("The share of the variance that it tells, by cross-validation.")]
-    p_value: Annotated[float, number("Of the test that gave up the model before it; null for the first one.")]
-    begin_ts: Annotated[float, time("Where its training began, seconds since the Unix epoch.")]
-    end_ts: Annotated[float, time("Where that ended.")]
-    samples: Annotated[int, count("The number of intervals in its training.")]
+    ts: Annotated[float, time("The end of the interval at which it was built, seconds since the Unix epoch.")]
+    id: Annotated[str, uuid("The id of the model: the same whenever the same input is processed again.")]
+    application: Annotated[str, key("The application. The record's key.")]
+    performance: Annotated[str, text("The performance metric, with its unit: `response_time_mean_s`.", minLength=1)]
+    type: Annotated[str, text("The type of the model: `linear`, ...")]
+    equation: Annotated[str, text("The equation, for people: its form may change at any time.")]
+    intercept: Annotated[float, number("The intercept; null in a model that is no equation.")]
+    terms: Annotated[
+        tuple[TermOutput, ...], many(shape_of(TermOutput), "Its metrics, in the order of their selection.")
+    ]
+    r2: Annotated[float, number("The share of the variance that it explains, by cross-validation.")]
+    p_value: Annotated[
+        float, number("The p-value of the test that rejected the previous model; null for the first one.")
+    ]
+    begin_ts: Annotated[float, time("The start of its training data, seconds since the Unix epoch.")]
+    end_ts: Annotated[float, time("The end of its training data.")]
+    samples: Annotated[int, count("The number of intervals in its training data.")]
     reason: Annotated[
         str,
         text(
-            "Why it was built: `first`, `grown` (there are more samples), `changed` (the relation, or the response "
-            "times), `poor` (it tells too little), `wish`. A later version may have more.",
+            "The reason for which it was built: `first`, `grown` (more samples), `changed` (the relation, or the "
+            "response times), `poor` (it explains too little), `wish`. A later version may have more.",
             minLength=1,
         ),
     ]
@@ -102,7 +106,7 @@ class ModelOutput(Declared):
         tuple[CandidateOutput, ...],
         many(
             shape_of(CandidateOutput),
-            "The metrics that go with the performance metric by themselves, the best first.",
+            "The metrics that correlate with the performance metric by themselves, the best first.",
         ),
     ]
     live: Annotated[bool, LIVE]
@@ -116,9 +120,9 @@ class PredictionOutput(Declared):
 
     ts: Annotated[float, time("The interval's end, seconds since the Unix epoch.")]
     operator: Annotated[str, text("The operator whose model it is: `regression`.")]
-    application: Annotated[str, key("The application that it is about.")]
-    performance: Annotated[str, text("Which performance metric, with its unit.", minLength=1)]
-    value: Annotated[float, number("What it was; null where nothing was measured.")]
-    predicted: Annotated[float, number("What the model says; null where it cannot say.")]
-    p_value: Annotated[float, number("How likely its errors would be so if the relation had not changed.")]
-    r2: Annotated[float, number("The share of the variance that it tells, over the newest window.")]
+    application: Annotated[str, key("The application.")]
+    performance: Annotated[str, text("The performance metric, with its unit.", minLength=1)]
+    value: Annotated[float, number("The measured value; null without one.")]
+    predicted: Annotated[float, number("The predicted value; null without one.")]
+    p_value: Annotated[float, number("The p-value of the test for a change of the relation.")]
+    r2: Annotated[float, number("The share of the variance that it explains, over the newest window.")]

@@ -96,7 +96,7 @@ def _write_parameters(parameters: Mapping[str, Parameter]) -> dict[str, Paramete
 PARAMETERS: Final = Form(
     {
         "type": "object",
-        "description": "The operator's, by name.",
+        "description": "The parameters of the operator, by name.",
         "additionalProperties": {"type": ["number", "string", "boolean", "null"]},
     },
     _read_parameters,
@@ -106,22 +106,20 @@ ROWS: Final = many(ROW, "The evidence: the worst rows first; not all of them.")
 RANKING: Final = replace(ROWS, write=lambda ranking: list(map(ROW.write, ranking.rows)))
 """The rows of a ranking, whose time, score and age are those of its record; see `Evident`."""
 
-OPERATOR: Final = text("The operator that found it: `gaussian`.")
-SCOPE: Final = "What the rows are: `process`, `host`, ...; empty where that is not known."
+OPERATOR: Final = text("The operator that detected it: `gaussian`.")
+SCOPE: Final = "The kind of the rows: `process`, `host`, ...; empty if unknown."
 ONSET: Final = "The estimated time of its onset; null if that of its detection."
-WORST: Final = number("The worst so far: above 1. Null where it is too great for a number.", exclusiveMinimum=1)
+WORST: Final = number("The worst score so far, above 1; null if it is too large for a number.", exclusiveMinimum=1)
 SILENT: Final = number(
-    "Where it counts as over without being seen to end, because its host or its operator fell silent: when that was "
-    "heard last, seconds since the Unix epoch. Else null.",
+    "The time of the last record of its host or operator, seconds since the Unix epoch, if it counts as ended because "
+    "of their silence; otherwise null.",
     minimum=0,
     added=True,
 )
 ACCEPTED: Final = flag(
     "Whether it ended because it lasted for `gaussian.accepted_after`, and is the new baseline.", added=True
 )
-EXCUSE: Final = choice(
-    "What a person said, if it ended by that: it is usual, or expected. Else empty.", Excuse, added=True
-)
+EXCUSE: Final = choice("The feedback that ended it, `usual` or `expected`; otherwise empty.", Excuse, added=True)
 
 
 class Evident(Declared):
@@ -142,14 +140,14 @@ class Blame(Part):
 
     row: Annotated[str, text("The row's id: `nginx[4711@99]`.")]
     name: Annotated[str, text("Its name: `nginx`.")]
-    feature: Annotated[str, text("The counter, with its base unit; empty where none is known.")] = ""
-    value: Annotated[float, number("Of that counter, in its base unit.")] = math.nan
-    usual: Annotated[float, number("The mean of what is usual.")] = math.nan
-    usual_deviation: Annotated[float, number("The standard deviation of that.")] = math.nan
+    feature: Annotated[str, text("The counter, with its base unit; empty if unknown.")] = ""
+    value: Annotated[float, number("The value of the counter, in its base unit.")] = math.nan
+    usual: Annotated[float, number("The mean of the baseline.")] = math.nan
+    usual_deviation: Annotated[float, number("The standard deviation of the baseline.")] = math.nan
     resources: Annotated[
         tuple[str, ...],
         texts(
-            "What it takes or lacks: `cpu`, `disk`, `memory`, `network`; empty where not known.",
+            "The resources that it uses or lacks: `cpu`, `disk`, `memory`, `network`; empty if unknown.",
             MAX_RESOURCES,
             MAX_NAME,
         ),
@@ -164,15 +162,13 @@ BLAMED: Final = "The probable culprit; null if there is none."
 class Found(Evident):
     """A finding of one operator about a key: the common members of anomalies, their progress, and notices."""
 
-    ts: Annotated[float, time("The time that it is about, by the clock of the host: seconds since the Unix epoch.")]
-    id: Annotated[str, uuid("Of this anomaly: the same whenever the same input is processed again.")]
+    ts: Annotated[float, time("The time of the anomaly by the clock of the host, seconds since the Unix epoch.")]
+    id: Annotated[str, uuid("The id of the anomaly: the same whenever the same input is processed again.")]
     operator: Annotated[str, OPERATOR]
     parameters: Annotated[Mapping[str, Parameter], PARAMETERS]
     keyed_by: Annotated[KeyedBy, KEYED]
     key: str
-    score: Annotated[
-        float, number("How unusual: above 1. Null where it is too great for a number.", exclusiveMinimum=1)
-    ]
+    score: Annotated[float, number("The score, above 1; null if it is too large for a number.", exclusiveMinimum=1)]
     ranking: Annotated[Ranking, RANKING]
     sentence: Annotated[str, TOLD]
     model_age_s: Annotated[float, AGE]
@@ -197,20 +193,20 @@ class Anomaly(Found):
 class Progress(Found):
     """The progress of an anomaly.
 
-    It is published when the score has doubled or another row is blamed, at most once a minute. It is also published
-    while the anomaly lasts, ever less often, and at its end. It has the members of the anomaly as of `ts`; the ranking
-    is empty at the end.
+    It is published when the score has doubled or the culprit is another program or uses other resources, at most once a
+    minute and 10 times. It is also published while the anomaly lasts, ever less often, and at its end. It has the
+    members of the anomaly as of `ts`; the ranking is empty at the end.
     """
 
     kind: ClassVar[str] = "progress"
 
-    ts: Annotated[float, time("When it was so, by the clock of the host: seconds since the Unix epoch.")]
-    id: Annotated[str, uuid("Of the anomaly.")]
+    ts: Annotated[float, time("The time of this state by the clock of the host, seconds since the Unix epoch.")]
+    id: Annotated[str, uuid("The id of the anomaly.")]
     score: Annotated[float, WORST]
-    change: Annotated[AnomalyChange, choice("What became of it.", AnomalyChange)]
-    number: Annotated[int, count("Of this record among those of the anomaly; the first is 1.", 1)]
-    opened_ts: Annotated[float, time("When the anomaly was told first, seconds since the Unix epoch.")]
-    until_ts: Annotated[float, time("When its score was last above 1, seconds since the Unix epoch.")]
+    change: Annotated[AnomalyChange, choice("The change of the anomaly.", AnomalyChange)]
+    number: Annotated[int, count("The number of this record of the anomaly; the first is 1.", 1)]
+    opened_ts: Annotated[float, time("The time of the anomaly's first record, seconds since the Unix epoch.")]
+    until_ts: Annotated[float, time("The last time at which its score was above 1, seconds since the Unix epoch.")]
     silent_since_ts: Annotated[float, SILENT] = math.nan
     accepted: Annotated[bool, ACCEPTED] = False
     feedback: Annotated[Excuse, EXCUSE] = ""
@@ -228,15 +224,15 @@ class Notice(Found):
 
     kind: ClassVar[str] = "notice"
 
-    id: Annotated[str, uuid("Of this notice: the same in both records, whenever the input is processed.")]
+    id: Annotated[str, uuid("The id of the notice: the same in both records, whenever the input is processed.")]
     score: Annotated[
         float,
-        number("The worst so far, as a share of what the budget of notices allows.", exclusiveMinimum=1),
+        number("The worst score so far, as a multiple of the level of notices.", exclusiveMinimum=1),
     ]
-    change: Annotated[NoticeChange, choice("What happened to it.", NoticeChange)]
-    opened_ts: Annotated[float, time("When it was told first, seconds since the Unix epoch.")]
-    until_ts: Annotated[float, time("When its score was last above 1, seconds since the Unix epoch.")]
-    became: Annotated[str, text("The id of the anomaly that it has become. Else empty.")] = ""
+    change: Annotated[NoticeChange, choice("The change that this record reports.", NoticeChange)]
+    opened_ts: Annotated[float, time("The time of its first record, seconds since the Unix epoch.")]
+    until_ts: Annotated[float, time("The last time at which its score was above 1, seconds since the Unix epoch.")]
+    became: Annotated[str, text("The id of the anomaly that it has become; otherwise empty.")] = ""
     scope: Annotated[str, text(SCOPE)] = ""
     blame: Annotated[Blame | None, perhaps(BLAME, BLAMED)] = None
     onset_ts: Annotated[float, number(ONSET, minimum=0)] = math.nan
@@ -249,8 +245,10 @@ class Evidence(Part):
     anomaly: Annotated[str, uuid("Its id.")]
     operator: Annotated[str, OPERATOR]
     scope: Annotated[str, text(SCOPE)]
-    opened_ts: Annotated[float, time("When it began: its onset, or its detection. Seconds since the Unix epoch.")]
-    until_ts: Annotated[float, number("When its score was last above 1; null while it has not ended.", minimum=0)]
+    opened_ts: Annotated[
+        float, time("The time of its onset, otherwise of its detection, seconds since the Unix epoch.")
+    ]
+    until_ts: Annotated[float, number("The last time at which its score was above 1; null while it lasts.", minimum=0)]
     score: Annotated[float, WORST]
     young: Annotated[bool, YOUNG]
     sentence: Annotated[str, TOLD]
@@ -266,13 +264,15 @@ class Incident(Evident):
 
     kind: ClassVar[str] = "incident"
 
-    ts: Annotated[float, time("The time of what changed it, by the clock of the host: seconds since the epoch.")]
-    id: Annotated[str, uuid("Of the incident: the same in all records of it.")]
-    number: Annotated[int, count("Of this record among those of the incident; the first is 1.", 1)]
-    change: Annotated[Change, choice("What happened to it.", Change)]
-    opened_ts: Annotated[float, time("When its first anomaly began, seconds since the Unix epoch.")]
-    until_ts: Annotated[float, number("When a score of it was last above 1; null while it is open.", minimum=0)]
-    operator: Annotated[str, text("The operator that saw the worst of it: `gaussian`.")]
+    ts: Annotated[float, time("The time of the change by the clock of the host, seconds since the Unix epoch.")]
+    id: Annotated[str, uuid("The id of the incident: the same in all its records.")]
+    number: Annotated[int, count("The number of this record of the incident; the first is 1.", 1)]
+    change: Annotated[Change, choice("The change that this record reports.", Change)]
+    opened_ts: Annotated[float, time("The onset of its first anomaly, seconds since the Unix epoch.")]
+    until_ts: Annotated[
+        float, number("The last time at which one of its scores was above 1; null while it is open.", minimum=0)
+    ]
+    operator: Annotated[str, text("The operator with the highest score: `gaussian`.")]
     keyed_by: Annotated[KeyedBy, KEYED]
     key: str
     score: Annotated[float, WORST]
@@ -280,18 +280,18 @@ class Incident(Evident):
     ranking: Annotated[Ranking, RANKING]
     sentence: Annotated[str, TOLD]
     model_age_s: Annotated[float, AGE]
-    young: Annotated[bool, flag("Whether all operators that saw it had learned too little to be relied on.")]
+    young: Annotated[bool, flag("Whether all its operators had learned too little for reliable results.")]
     live: Annotated[bool, LIVE]
     evidence: Annotated[
         tuple[Evidence, ...],
-        many(shape_of(Evidence), "What each operator saw, the oldest first.", minItems=1),
+        many(shape_of(Evidence), "The evidence of each operator, the oldest first.", minItems=1),
     ]
     left_out: Annotated[int, count("The number of ended anomalies with lower scores that the evidence leaves out.")] = 0
     merged_into: Annotated[
         str,
         text(
-            "Where it was closed because it proved to be the same trouble as another one: the id of that one, which "
-            "goes on. Else empty."
+            "The id of the incident that continues this one, if it was closed because both have one cause; otherwise "
+            "empty."
         ),
     ] = ""
     silent_since_ts: Annotated[float, SILENT] = math.nan
@@ -301,15 +301,15 @@ class Incident(Evident):
 
 @dataclass(frozen=True, slots=True)
 class RankingOutput(Declared):
-    """The answer to a mark (`it is slow now`): the outliers on that host at that moment."""
+    """The answer to a mark (`it is slow now`): the most unusual rows of that host at that moment."""
 
     kind: ClassVar[str] = "ranking"
 
     ts: Annotated[float, time("The time of the mark, seconds since the Unix epoch.")]
-    host: Annotated[str, key("The host that was marked. The record's key.")]
-    mark: Annotated[str, text("The note that came with the mark; may be empty.")]
-    frame_ts: Annotated[float, number("The time of the frame that was ranked; null where none was near.", minimum=0)]
-    score: Annotated[float, number("Of that frame; null where none was near.")]
+    host: Annotated[str, key("The marked host. The record's key.")]
+    mark: Annotated[str, text("The note of the mark; may be empty.")]
+    frame_ts: Annotated[float, number("The time of the ranked frame; null without one near.", minimum=0)]
+    score: Annotated[float, number("The score of that frame; null without one near.")]
     model_age_s: Annotated[float, AGE]
     young: Annotated[bool, YOUNG]
     sentence: Annotated[str, text(SENTENCE, added=True)] = ""
@@ -335,14 +335,12 @@ class ScoreOutput(Declared):
 
     kind: ClassVar[str] = "score"
 
-    ts: Annotated[float, time("Of the tick, or when the request began, seconds since the Unix epoch.")]
+    ts: Annotated[float, time("The time of the tick, or of the start of the request, seconds since the Unix epoch.")]
     operator: Annotated[str, OPERATOR]
     keyed_by: Annotated[KeyedBy, KEYED]
     key: str
-    request: Annotated[
-        str, text("The id of the request; not there for a tick.", MAX_NAME, sparse=True, minLength=1)
-    ] = ""
-    score: Annotated[float, number("Above 1 is anomalous; null where nothing was scored.")]
+    request: Annotated[str, text("The id of the request; absent for a tick.", MAX_NAME, sparse=True, minLength=1)] = ""
+    score: Annotated[float, number("The score, anomalous above 1; null without one.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,9 +349,9 @@ class DeadLetterOutput(Declared):
 
     kind: ClassVar[str] = "dead_letter"
 
-    ts: Annotated[float, number("Its time, seconds since the Unix epoch; null where nobody knows.")]
-    place: Annotated[str, text("Where it is: `laggard.counters[3]@1042`, `day.jsonl:17`.")]
-    reason: Annotated[str, text("Why not, and what was expected.")]
+    ts: Annotated[float, number("Its time, seconds since the Unix epoch; null if unknown.")]
+    place: Annotated[str, text("Its place: `laggard.counters[3]@1042`, `day.jsonl:17`.")]
+    reason: Annotated[str, text("The reason, and what was expected.")]
 
 
 Published = (

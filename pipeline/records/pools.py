@@ -56,7 +56,7 @@ class Ranked(Part):
         tuple[str, ...],
         texts("The id of the member; of a group, such as those of a host, its path.", MAX_ROWS, MAX_NAME),
     ]
-    name: Annotated[str, text("Of the member, or of the group.")]
+    name: Annotated[str, text("The name of the member or group.")]
     kind: Annotated[
         Kind,
         _kind(
@@ -67,25 +67,25 @@ class Ranked(Part):
             minLength=1,
         ),
     ]
-    score: Annotated[float, number("How unusual: 1 or more. Null where it is too great for a number.")]
-    height: Annotated[float, number("At which they merge with others in the dendrogram; null without one.")]
+    score: Annotated[float, number("The score, 1 or more; null if it is too large for a number.")]
+    height: Annotated[float, number("The height at which they merge with others in the dendrogram; null without one.")]
     p_value: Annotated[
         float,
         number(
-            "The approximately unbiased p-value of that merge in percent; null where none was computed.",
+            "The approximately unbiased p-value of that merge in percent; null without one.",
             minimum=0,
             maximum=100,
         ),
     ]
-    begin_ts: Annotated[
-        float, number("Since when, seconds since the Unix epoch; null where that is not known.", minimum=0)
-    ]
-    end_ts: Annotated[float, number("Until when; null while it lasts.", minimum=0)]
-    window: Annotated[int, count("Ticks of the window that shows it best; 0 for the whole life.")]
-    level: Annotated[str, text("Path of the group inside which they deviate; empty at the top.")]
+    begin_ts: Annotated[float, number("Its start, seconds since the Unix epoch; null if unknown.", minimum=0)]
+    end_ts: Annotated[float, number("Its end; null while it lasts.", minimum=0)]
+    window: Annotated[int, count("The ticks of the window that shows it best; 0 for the whole life.")]
+    level: Annotated[str, text("The path of the group inside which they deviate; empty at the top.")]
     features: Annotated[
         tuple[FeatureScore, ...],
-        many(FEATURE, "What sets them apart, worst first: their value, and the pool's usual mean and deviation."),
+        many(
+            FEATURE, "The most distinctive features, worst first: their value, and the mean and deviation of the pool."
+        ),
     ]
     sentence: Annotated[str, TOLD]
 
@@ -95,12 +95,12 @@ class Leaf(Part):
     """A member, a group, or a cluster of them whose parts are not listed."""
 
     label: Annotated[str, text("Of the member or group; of a cluster, of its first one.", MAX_NAME)]
-    members: Annotated[int, count("How many members or groups it stands for.", 1, MAX_ROWS)] = 1
-    deviating: Annotated[int, count("How many of these deviate.", 0, MAX_ROWS)] = 0
+    members: Annotated[int, count("The number of members or groups in it.", 1, MAX_ROWS)] = 1
+    deviating: Annotated[int, count("The number of these that deviate.", 0, MAX_ROWS)] = 0
     kind: Annotated[
         Kind | Literal[""], _kind("How the first of those does, as in `ranked`; empty where none does.", "")
     ] = ""
-    height: Annotated[float, number("At which the last of them merge; 0 where there is one.")] = 0.0
+    height: Annotated[float, number("The height at which the last of them merge; 0 for one.")] = 0.0
 
 
 class Merge(NamedTuple):
@@ -170,7 +170,7 @@ P_VALUES: Final = Form(
 class LevelOutput(Part):
     """One step of the top-down analysis: the members of one group, or groups of one, as a dendrogram."""
 
-    path: Annotated[str, text("Of the group; empty at the top.")]
+    path: Annotated[str, text("The path of the group; empty at the top.")]
     leaves: Annotated[
         tuple[Leaf, ...],
         many(shape_of(Leaf), f"Members, or groups, or clusters of them: at most {MAX_LEAVES}."),
@@ -195,26 +195,24 @@ class PoolOutput(Declared):
 
     kind: ClassVar[str] = "pool"
 
-    ts: Annotated[float, time("The time of the tick, by the clock of its host: seconds since the epoch.")]
+    ts: Annotated[float, time("The time of the tick by the clock of its host, seconds since the Unix epoch.")]
     id: Annotated[str, ID]
-    operator: Annotated[str, text("The operator that found it: `covariance`.")]
-    pool: Annotated[str, key("The pool that it is about. The record's key.")]
-    members: Annotated[int, count("How many are there at this tick.", 0, MAX_ROWS)]
-    age_s: Annotated[float, number("How long the operator has been learning this pool, in seconds.", minimum=0)]
+    operator: Annotated[str, text("The operator that detected it: `covariance`.")]
+    pool: Annotated[str, key("The pool. The record's key.")]
+    members: Annotated[int, count("The number of members at this tick.", 0, MAX_ROWS)]
+    age_s: Annotated[float, number("The time for which the operator has learned this pool, in seconds.", minimum=0)]
     young: Annotated[bool, YOUNG]
-    whole: Annotated[
-        bool, flag("Whether it is about all of the recorded data, at their end, and not about the moment.")
-    ]
+    whole: Annotated[bool, flag("Whether it covers the whole recording, at its end, instead of the moment.")]
     ranking: Annotated[
         tuple[Ranked, ...],
-        many(shape_of(Ranked), "Those that deviate, the worst first; empty where none does."),
+        many(shape_of(Ranked), "The outliers, the worst first."),
     ]
     levels: Annotated[
         tuple[LevelOutput, ...],
         many(
             shape_of(LevelOutput),
-            "Dendrograms, top-down: of the whole pool first, then of groups that deviate or have members that do. "
-            "Empty where it is about the moment.",
+            "Dendrograms from the top down: the whole pool first, then groups that deviate or have members that do. "
+            "Empty if the record is about the moment.",
         ),
     ]
     live: Annotated[bool, LIVE]

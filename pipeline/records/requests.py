@@ -173,42 +173,38 @@ class RequestOutput(Declared):
 
     kind: ClassVar[str] = "request"
 
-    ts: Annotated[float, time("When the request began, seconds since the Unix epoch.")]
+    ts: Annotated[float, time("The start of the request, seconds since the Unix epoch.")]
     id: Annotated[str, ID]
-    operator: Annotated[str, text("The operator that found it: `requests`.")]
-    service: Annotated[str, key("What served it. The record's key.")]
+    operator: Annotated[str, text("The operator that detected it: `requests`.")]
+    service: Annotated[str, key("The service. The record's key.")]
     request: Annotated[str, text("Its id, unique in the service.", MAX_NAME, minLength=1)]
-    name: Annotated[str, text("What was asked for: `GET /cart`; may be empty.", MAX_NAME)]
-    host: Annotated[str, text("Which one recorded it; may be empty.", MAX_KEY)]
-    duration_s: Annotated[float, amount("How long it took, in seconds.")]
+    name: Annotated[str, text("The name of the request, `GET /cart`; may be empty.", MAX_NAME)]
+    host: Annotated[str, text("The host that recorded it; may be empty.", MAX_KEY)]
+    duration_s: Annotated[float, amount("Its duration in seconds.")]
     score: Annotated[
         float,
         number(
-            "How far it is from the nearest request in a dense region, in units of the distance within which requests "
-            "are neighbours; null where there is no such region.",
+            "The distance from the nearest request in a dense region, as a multiple of the distance within which "
+            "requests are neighbors; null without such a region.",
             exclusiveMinimum=1,
         ),
     ]
     odd: Annotated[
         bool,
-        flag("Whether it is an outlier by what it did, not by where its time went. It may have been fast."),
+        flag("Whether it is an outlier by its events instead of its times. It may have been fast."),
     ]
-    cluster: Annotated[str, text("The name of those that are alike; empty while there is none.")]
-    cause: Annotated[str, text("For people: its wording may change at any time.")]
-    times_s: Annotated[
-        Mapping[str, float], amounts("How long it was in each state, in seconds; they sum to `duration_s`.")
-    ]
-    usual_s: Annotated[
-        Mapping[str, float], amounts("The mean of that over normal requests; empty while none is known.")
-    ]
+    cluster: Annotated[str, text("The name of its cluster of similar requests; empty without one.")]
+    cause: Annotated[str, text("A sentence for people: its wording may change at any time.")]
+    times_s: Annotated[Mapping[str, float], amounts("The time in each state, in seconds; the sum is `duration_s`.")]
+    usual_s: Annotated[Mapping[str, float], amounts("The mean of these times over normal requests; empty without any.")]
     critical_s: Annotated[
         Mapping[str, float],
-        amounts("Like `times_s`, with each wait replaced by what was waited for, as far as that is known."),
+        amounts("Like `times_s`, with each wait replaced by its cause, if it is known."),
     ]
     threads: Annotated[
         tuple[str, ...],
         texts(
-            "Those of the path, its own first: `php-fpm[812]`; on other hosts `db-1/mysqld[99]`.",
+            "The threads of the path, its own first: `php-fpm[812]`; on other hosts `db-1/mysqld[99]`.",
             MAX_THREADS,
             MAX_NAME,
         ),

@@ -16,7 +16,6 @@ from laggard.pipeline.requests.words import RESULTS, SPANS, STATES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
 LOCKS: Final = frozenset({"flock", "fcntl", "fcntl64"})
 SLEEPS: Final = frozenset({"nanosleep", "clock_nanosleep", "pause"})
 CHILDREN: Final = frozenset({"wait4", "waitid"})
@@ -332,4 +331,4 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 """The rules in the order of precedence: the first one that matches applies. Without a match, the state is reported."""
 
-SLEEP: Final = next(place for place, rule in enumerate(RULES) if rule.tell is _slept)
+SLEEP_RULE: Final = next(place for place, rule in enumerate(RULES) if rule.tell is _slept)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.requests.rules import RULES, SLEEP
+from laggard.pipeline.requests.rules import RULES, SLEEP_RULE
 from laggard.pipeline.requests.spending import Alike, Spending, known, quoted
 from laggard.pipeline.requests.words import SPANS, STATES
 
@@ -84,7 +84,7 @@ def _grouped(evidence: Evidence) -> Iterator[tuple[Rule, Sequence[Spending], Seq
             which = next(((place, key) for place, key in found if key is not None), None)
             if which is not None:
                 groups.setdefault(which, []).append(spending)
-    sleeps = groups.get((SLEEP, ""), [])
+    sleeps = groups.get((SLEEP_RULE, ""), [])
     tries = next(
         (
             which
@@ -95,7 +95,7 @@ def _grouped(evidence: Evidence) -> Iterator[tuple[Rule, Sequence[Spending], Seq
     )
     for which, parts in groups.items():
         between: Sequence[Spending] = sleeps if which == tries else ()
-        if tries is None or which != (SLEEP, ""):
+        if tries is None or which != (SLEEP_RULE, ""):
             yield RULES[which[0]], sorted(parts, key=attrgetter("lost_s"), reverse=True), between
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from laggard.operators.contract import Scores
     from laggard.operators.covariance.results import Deviation
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.frame import KeyedBy
     from laggard.pipeline.records.models import PredictionOutput
     from laggard.pipeline.records.outputs import Incident
+
+
+class Observed:
+    """A task whose results are observed: it types the observers, which the engine does not know."""
+
+    if TYPE_CHECKING:
+
+        def _observe(self, key: str, tell: Callable[[Observer], None]) -> None: ...
 
 
 class Observer:

@@ -29,6 +29,7 @@ from laggard.pipeline.records import Feedback, Frame, Mark, encode
 from laggard.pipeline.records.feedback_output import FeedbackOutput
 from laggard.pipeline.records.outputs import RankingOutput, frame_id
 from laggard.pipeline.scoring.answers import NOTHING_RANKED, answered
+from laggard.pipeline.scoring.observers import Observed
 from laggard.pipeline.scoring.outcomes import Outcomes
 from laggard.pipeline.scoring.scopes import MOST_SCOPES, Scopes
 from laggard.pipeline.scoring.stream import Stream, kept_by, score_of, suspicion_of
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
-class Task(RecordTask):
+class Task(Observed, RecordTask):
     """One operator on one partition.
 
     Parameters:

@@ -374,7 +374,7 @@ class LogSource(Source):
 
     @property
     def read_every_s(self) -> float:
-        """The log's own time ends its intervals; only more frequent reads notice this end soon."""
+        """The seconds between two reads, which are frequent: the log's own time ends its intervals."""
         return max(1.0, self.interval / LOOKS)
 
     def contradictions(self) -> Contradictions:
@@ -391,7 +391,7 @@ class LogSource(Source):
             yield LogSource.paths, "logs that are written to, not compressed ones"
 
 
-BY_KIND: Final[Mapping[str, type[Source]]] = dict(zip(KINDS, (PrometheusSource, LinesSource, LogSource), strict=True))
+BY_KIND: Final[Mapping[str, type[Source]]] = {"prometheus": PrometheusSource, "lines": LinesSource, "log": LogSource}
 """All kinds. `measuring.py` creates the sources of each."""
 
 

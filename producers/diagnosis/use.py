@@ -24,6 +24,7 @@ ENDED = 2048
 
 _THREAD_BYTES, _STACK_BYTES, _LOCATION_BYTES, _PHASE_BYTES, _RECORD_BYTES = 220, 110, 60, 120, 600
 _REFERENCE_BYTES = 6
+_SLACK = 0.005  # of all CPUs: a smaller excess is not noted
 _FIRST_SHARE = 4  # the stacks of one thread may use one part in this many of what is left of a phase's bytes
 
 # The callers of a thread's first function: in C libraries, in the kernel and in Java; Python's are in one file.
@@ -56,9 +57,6 @@ def _is_stub(location: Location) -> bool:
     if not location.function:
         return file.startswith(_LIBRARIES)
     return location.function in _STUBS or file == "threading.py"
-
-
-_SLACK = 0.005  # of all CPUs: a smaller excess is not noted
 
 
 class ThreadRecord:

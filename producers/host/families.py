@@ -19,12 +19,12 @@ class Families:
     """The parents and children of a machine's processes.
 
     Attributes:
-        count: grows whenever a process starts, ends, gets another parent or calls exec.
+        changes: grows whenever a process starts, ends, gets another parent or calls exec.
 
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        self.changes = 0
         self._changed = False
         self._lost_parents: set[int] = set()  # their children have, or will have, a new parent
 
@@ -61,4 +61,4 @@ class Families:
         for process in processes:
             slots.children[process.slot] = counts[process.pid]
         self._changed = False
-        self.count += 1
+        self.changes += 1

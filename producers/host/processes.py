@@ -134,7 +134,7 @@ class ProcessTable:
         self._entries: list[str] = []
         self._pids: set[str] = set()
         self._listed: tuple[float, float] | None = None  # the start of the last tick: monotonic, boot time in seconds
-        self._lines = Slots()
+        self._readings = Slots()
         self._reaped = Reaped()
         self._layout: Layout | None = None
         self._slots: NDArray[np.intp] = np.zeros(0, np.intp)
@@ -147,7 +147,7 @@ class ProcessTable:
     @property
     def families(self) -> int:
         """A number that grows whenever a process starts, ends, gets another parent or calls exec."""
-        return self._families.count
+        return self._families.changes
 
     @property
     def held_files(self) -> int:
@@ -175,7 +175,7 @@ class ProcessTable:
 
     def looked_s(self, process: Process) -> float:
         """Return the time of its last reading, in seconds of the monotonic clock."""
-        return float(self._lines.now_s[process.slot])
+        return float(self._readings.now_s[process.slot])
 
     def watch(self, process: Process, *, watched: bool) -> None:
         """Watch each thread of a process except the first, from the next tick on; or stop that."""
@@ -197,11 +197,11 @@ class ProcessTable:
         for pid in left_out & self._processes.keys():
             self._remove(pid)
         self._families.wake_orphans(self._processes.values())
-        self._lines.now_s[:] = started
+        self._readings.now_s[:] = started
         self._read_known()
         self._read_new(pids - left_out)
         self._listed = started, started_boot
-        self._families.count_children(self._processes.values(), self._lines)
+        self._families.count_children(self._processes.values(), self._readings)
         self.unreadable_files = len(self._hidden) + sum([len(process.denied) for process in self._processes.values()])
         return self._layout or self._lay_out(), self._rates()
 
@@ -269,8 +269,8 @@ class ProcessTable:
                 self._layout = None
             self._families.compare(process, found.before)
         if slots:
-            self._lines.now[slots] = np.array(values, np.float64)
-            self._lines.now_s[slots] = np.array(times) / 1e9
+            self._readings.now[slots] = np.array(values, np.float64)
+            self._readings.now_s[slots] = np.array(times) / 1e9
 
     def _read_new(self, pids: set[str]) -> None:
         self._hidden &= pids
@@ -297,15 +297,15 @@ class ProcessTable:
             self._hidden.discard(pid)
             self._add(pid, process)
             slot = process.slot
-            self._lines.now[slot] = found.values
-            self._lines.now_s[slot] = now
-            self._lines.before[slot] = np.nan
+            self._readings.now[slot] = found.values
+            self._readings.now_s[slot] = now
+            self._readings.before[slot] = np.nan
             if self._listed is not None:
                 listed, listed_boot = self._listed
                 start_s = process.stat.start_ticks * self._kernel.tick_s
                 if start_s >= listed_boot - _START_SLACK_TICKS * self._kernel.tick_s:
-                    self._lines.before[slot] = 0.0
-                    self._lines.before_s[slot] = now - max(min(now_boot - start_s, now - listed), self._interval_s)
+                    self._readings.before[slot] = 0.0
+                    self._readings.before_s[slot] = now - max(min(now_boot - start_s, now - listed), self._interval_s)
 
     def _list(self) -> set[str]:
         try:
@@ -339,7 +339,7 @@ class ProcessTable:
         return Thread(tid, path, self._kernel, self._thread_files)
 
     def _add(self, pid: str, process: Process) -> None:
-        process.slot = self._lines.take()
+        process.slot = self._readings.take()
         process.phase = process.pid % self._phases
         self._processes[pid] = process
         self._families.begin()
@@ -348,8 +348,8 @@ class ProcessTable:
         process = self._processes.pop(pid)
         if not hangs:  # a hanging thread still reads its files
             process.release()
-        self._reaped.add(process, self._lines)
-        self._lines.free(process.slot)
+        self._reaped.add(process, self._readings)
+        self._readings.free(process.slot)
         self._families.end(process)
         self._layout = None
 
@@ -385,16 +385,16 @@ class ProcessTable:
 
     def _rates(self) -> NDArray[np.float64]:
         slots = self._slots
-        self._reaped.leave_out(self._processes, self._lines)
+        self._reaped.leave_out(self._processes, self._readings)
         values = np.empty((len(slots), len(FEATURES)))
         rates = values[:, : len(RATES)]
-        values[:, len(RATES) : READ] = self._lines.now[slots, len(RATES) :]
-        values[:, READ] = self._lines.children[slots]
+        values[:, len(RATES) : READ] = self._readings.now[slots, len(RATES) :]
+        values[:, READ] = self._readings.children[slots]
         values[:, _QUOTA] = self._shares.throttled(self._processes, slots)
         if not self._cpus or self._tick % self._phases == 0:
             self._cpus = os.cpu_count() or 1
         values[:, _CPUS] = self._cpus
-        rates[:] = self._lines.rates(slots)
+        rates[:] = self._readings.take_rates(slots)
         values[:, _IO:_CPUS] = self._shares.pressed(self._processes, slots, rates)
         values.setflags(write=False)
         return values

@@ -55,7 +55,7 @@ class Slots:
         """Free the slot of a process that has gone."""
         self._free.append(slot)
 
-    def rates(self, slots: NDArray[np.intp]) -> Matrix:
+    def take_rates(self, slots: NDArray[np.intp]) -> Matrix:
         """Return the rates of counters since the last tick, per second, and start the next one.
 
         NaN if a counter went backwards or there is nothing to compare. Shape (`slots`, `RATES`).

@@ -51,7 +51,7 @@ class Interrupts:
     def irq_enter(self, row: Row) -> None:
         """Begin a hardware interrupt."""
         ts, cpu, _, tid, number, _, _, text = row
-        processor = self._processors.get(cpu) or self._machine.processor(cpu)
+        processor = self._processors.get(cpu) or self._machine.add_processor(cpu)
         if tid > 0 and (processor.current is None or processor.current.tid != tid):
             self._machine.running(tid, ts, cpu)
         processor.enter(ts, hard=True, number=number, name=self._texts[text] or f"irq {number}")
@@ -59,39 +59,39 @@ class Interrupts:
     def irq_exit(self, row: Row) -> None:
         """End a hardware interrupt."""
         ts, cpu, _, _, _, _, _, _ = row
-        (self._processors.get(cpu) or self._machine.processor(cpu)).leave(ts, hard=True)
+        (self._processors.get(cpu) or self._machine.add_processor(cpu)).leave(ts, hard=True)
 
     def softirq_enter(self, row: Row) -> None:
         """Begin a soft interrupt."""
         ts, cpu, _, _, vector, _, _, _ = row
-        processor = self._processors.get(cpu) or self._machine.processor(cpu)
+        processor = self._processors.get(cpu) or self._machine.add_processor(cpu)
         processor.enter(ts, hard=False, number=vector, name=softirq(vector)[1])
 
     def softirq_exit(self, row: Row) -> None:
         """End a soft interrupt."""
         ts, cpu, _, _, _, _, _, _ = row
-        (self._processors.get(cpu) or self._machine.processor(cpu)).leave(ts, hard=False)
+        (self._processors.get(cpu) or self._machine.add_processor(cpu)).leave(ts, hard=False)
 
     def timer_enter(self, row: Row) -> None:
         """Note that a timer expires."""
         _, cpu, _, _, _, _, _, _ = row
-        (self._processors.get(cpu) or self._machine.processor(cpu)).timer = True
+        (self._processors.get(cpu) or self._machine.add_processor(cpu)).timer = True
 
     def timer_exit(self, row: Row) -> None:
         """Note that the work of an expired timer is done."""
         _, cpu, _, _, _, _, _, _ = row
-        (self._processors.get(cpu) or self._machine.processor(cpu)).timer = False
+        (self._processors.get(cpu) or self._machine.add_processor(cpu)).timer = False
 
     def block_complete(self, row: Row) -> None:
         """Note that a device has completed a request."""
         _, cpu, _, _, device, _, _, text = row
-        processor = self._processors.get(cpu) or self._machine.processor(cpu)
+        processor = self._processors.get(cpu) or self._machine.add_processor(cpu)
         processor.completed = self._texts[text] or f"{device >> 20}:{device & 0xFFFFF}"
 
     def net_send(self, row: Row) -> None:
         """Follow a packet that leaves."""
         ts, cpu, _, tid, packet, _, _, _ = row
-        processor = self._processors.get(cpu) or self._machine.processor(cpu)
+        processor = self._processors.get(cpu) or self._machine.add_processor(cpu)
         sender = self._machine.threads.get(tid) if tid > 0 else processor.current
         # Packets that an interrupt sends are not the work of the interrupted thread.
         if sender is not None and all(inline for *_, inline in processor.nested):
@@ -102,7 +102,7 @@ class Interrupts:
     def net_receive(self, row: Row) -> None:
         """Follow a packet that arrives."""
         ts, cpu, _, _, packet, _, _, _ = row
-        processor = self._processors.get(cpu) or self._machine.processor(cpu)
+        processor = self._processors.get(cpu) or self._machine.add_processor(cpu)
         sent = self._packets.pop(packet, None)
         if sent is not None and sent[1] <= ts and sent[0].machine != self._machine.name:
             processor.received = sent

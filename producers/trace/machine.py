@@ -68,7 +68,7 @@ class Machine:
     def switch(self, row: Row) -> None:
         """Switch a CPU from one thread to another."""
         ts, cpu, _, tid, to, preempted, _, text = row
-        processor = self.processors.get(cpu) or self.processor(cpu)
+        processor = self.processors.get(cpu) or self.add_processor(cpu)
         if tid > 0:
             leaves = self.threads.get(tid) or self._thread(tid, ts)
             if processor.current is not leaves or leaves.state != RUNNING:
@@ -116,7 +116,7 @@ class Machine:
             if woken.since != ts:
                 woken.close(ts, UN, None)
         else:
-            processor = self.processors.get(cpu) or self.processor(cpu)
+            processor = self.processors.get(cpu) or self.add_processor(cpu)
             running = self.threads.get(tid) if tid > 0 else processor.current if tid < 0 else None
             state, waker, at, what = why(ts, processor, flags, running, woken, syscall=self._called(woken))
             woken.segments.append((ts, state, processor, waker, at, what))
@@ -213,7 +213,7 @@ class Machine:
     def _name(self, thread: Thread, text: int) -> None:
         thread.rename(text, self._texts[text])
 
-    def processor(self, cpu: int) -> Processor:
+    def add_processor(self, cpu: int) -> Processor:
         """Add a CPU that was not seen before."""
         processor = self.processors[cpu] = Processor(cpu)
         return processor
@@ -224,7 +224,7 @@ class Machine:
         """Return the thread of an event, as the one that runs on its CPU."""
         thread = self.threads.get(tid) or self._thread(tid, ts)
         if thread.state != RUNNING:
-            self._runs(thread, self.processors.get(cpu) or self.processor(cpu), ts)
+            self._runs(thread, self.processors.get(cpu) or self.add_processor(cpu), ts)
         return thread
 
     def _runs(self, thread: Thread, processor: Processor, ts: int) -> None:

@@ -25,6 +25,7 @@ KINDS: Final[dict[int | str, SpanKind]] = {
     **{kind.value: kind for kind in SpanKind},
     **{f"SPAN_KIND_{kind.name}": kind for kind in SpanKind},
 }
+"""The kinds by their numbers and by their names."""
 
 
 @dataclass(slots=True, eq=False)

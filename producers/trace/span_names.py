@@ -11,6 +11,7 @@ from laggard.producers.trace.otlp_span import Span, SpanKind
 from laggard.producers.trace.steady import asked_for, steady
 
 ENTRIES: Final = (SpanKind.SERVER, SpanKind.CONSUMER)
+"""The kinds of spans that come from elsewhere."""
 
 
 def asked(span: Span) -> str:

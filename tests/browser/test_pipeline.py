@@ -95,4 +95,3 @@ def test_who_may_only_look_cannot_send(tmp_path: Path, serve: Serve, tab: Page, 
     tab.get_by_role("button", name="Open").click()
     expect(tab.get_by_text("Who may only look cannot send it again")).to_be_visible()
     expect(tab.get_by_role("button", name="Send it again")).to_have_count(0)
-    tab.goto("about:blank")

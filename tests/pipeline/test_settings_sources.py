@@ -12,7 +12,7 @@ from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.measuring import sources_of, state_of
 from laggard.pipeline.settings import SettingError, Settings, parse_assignment
 from laggard.pipeline.settings.general import GeneralSettings
-from laggard.pipeline.settings.sources import BY_KIND, LinesSource, PrometheusSource
+from laggard.pipeline.settings.sources import BY_KIND, KINDS, LinesSource, PrometheusSource
 from laggard.producers.sources.lines import JsonLines
 from laggard.producers.sources.prometheus.server import Server
 from laggard.producers.sources.prometheus.targets import Targets
@@ -175,3 +175,7 @@ def test_an_application_and_a_pool_of_one_name_keep_how_far_they_were_read_apart
     )
     first, second = (state_of(found, each) for each in found.sources)
     assert first != second
+
+
+def test_each_kind_has_its_keys() -> None:
+    assert tuple(BY_KIND) == KINDS

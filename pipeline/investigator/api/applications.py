@@ -313,14 +313,14 @@ def _tracked(performance: str, noted: Sequence[Noted]) -> Tracked:
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         "/applications",
-        "All applications and their states.",
+        "Applications, with their models and open incidents.",
         Applications,
         applications,
         ApplicationsQuestion,
     ),
     Endpoint(
         "/applications/configuration",
-        "The models of an application and their candidates.",
+        "The inputs and parameters of an application's models, and what is missing for a model.",
         Configuration,
         configuration,
         ApplicationQuestion,

@@ -72,7 +72,10 @@ class Models(Answer, frozen=True):
 
 
 class ModelsQuestion(Question, frozen=True):
-    """An application, a performance metric and a model; by default the first, its present model, and the last day."""
+    """An application, a performance metric, a model, and the earliest time of models.
+
+    By default the first metric, its present model, and the last day.
+    """
 
     application: ApplicationName
     performance: Text = ""
@@ -280,7 +283,7 @@ def what_if_told(reading: Reading, question: WhatIfQuestion) -> WhatIf:
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         "/applications/models",
-        "The models of an application, and what one was chosen from.",
+        "The models of an application, and the candidates of one of them.",
         Models,
         models,
         ModelsQuestion,

@@ -63,7 +63,7 @@ def set_wish(reading: Reading, _: Question, new: NewWish) -> Wished:
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         "/applications/wishes",
-        "Have a metric in the models, in none, or neither any more.",
+        "Pin a metric in an application's models, ban it from them, or free it again.",
         Wished,
         set_wish,
         body=NewWish,

@@ -107,7 +107,7 @@ def _told(mark: Marked) -> OneMark:
 
 
 ENDPOINTS: Final = (
-    Endpoint("/cluster", "The hosts that something is recorded of.", Hosts, cluster, asks_caller=True),
+    Endpoint("/cluster", "The recorded hosts, and the rights of the caller.", Hosts, cluster, asks_caller=True),
     Endpoint("/marks", "The marks of a host, or of all, the newest first.", Marks, marks, MarksQuestion),
-    Endpoint("/marks", "Say that it is slow, or was.", Marking, set_mark, body=NewMark, status=201),
+    Endpoint("/marks", "Mark a moment of a host as slow.", Marking, set_mark, body=NewMark, status=201),
 )

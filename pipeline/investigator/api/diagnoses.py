@@ -70,7 +70,7 @@ class FlameBox(Answer, frozen=True):
     begin: Annotated[float, msgspec.Meta(description="in samples from the left")]
     samples: int
     below: Annotated[int, msgspec.Meta(description="on how many others it stands")]
-    fill: Annotated[str, msgspec.Meta(description="its colour, as of CSS")]
+    fill: Annotated[str, msgspec.Meta(description="its color, as in CSS")]
 
 
 class FlameFunction(Answer, frozen=True):
@@ -92,7 +92,7 @@ class FlameGraph(Answer, frozen=True):
 
 
 class DiagnosisPage(Answer, frozen=True):
-    """The diagnosis of a process during a deviation."""
+    """The recorded diagnosis of a process."""
 
     id: str
     host: str

@@ -128,6 +128,11 @@ def _one(each: PastFeedback, now: float) -> OneFeedback:
 ENDPOINTS: Final = (
     Endpoint("/feedback", "Feedback on incidents, the newest first.", AllFeedback, feedback, FeedbackQuestion),
     Endpoint(
-        "/feedback", "Say that an incident is none, or is expected.", OneFeedback, say, body=NewFeedback, status=201
+        "/feedback",
+        "Mark an incident as usual or expected, or withdraw feedback.",
+        OneFeedback,
+        say,
+        body=NewFeedback,
+        status=201,
     ),
 )

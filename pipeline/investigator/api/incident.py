@@ -123,7 +123,7 @@ class OneDiagnosis(Answer, frozen=True):
     pid: int
     begin_ts: Number
     end_ts: Number
-    blamed: Annotated[bool, msgspec.Meta(description="whether it is the culprit of the incident")]
+    blamed: Annotated[bool, msgspec.Meta(description="whether it is a culprit of the incident")]
     sentence: str
 
 
@@ -281,7 +281,7 @@ def _models(reading: Reading, found: Incident) -> list[ModelChange]:
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    Endpoint("/incident", "All that is known of one incident.", IncidentPage, incident, IncidentQuestion),
+    Endpoint("/incident", "One incident with all recorded details.", IncidentPage, incident, IncidentQuestion),
     Endpoint(
         "/incident/diagnoses",
         "Diagnoses of processes during the incident.",

@@ -60,7 +60,7 @@ class OneIncident(Answer, frozen=True):
     operators: Annotated[list[str], msgspec.Meta(description="that saw it")]
     blamed: Blamed | None
     sentence: Annotated[str, msgspec.Meta(description="what, where, since when, how bad, and what to look at")]
-    silence: Annotated[str, msgspec.Meta(description="that it is unknown whether it continues; otherwise empty")]
+    silence: Annotated[str, msgspec.Meta(description="a sentence if its end is unknown; otherwise empty")]
     young: Annotated[bool, msgspec.Meta(description="whether those who saw it had not learned for long")]
     live: Annotated[bool, msgspec.Meta(description="false for recorded data that was replayed")]
     merged_into: Annotated[str, msgspec.Meta(description="the id of the incident that continues it; otherwise empty")]

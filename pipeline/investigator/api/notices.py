@@ -43,9 +43,9 @@ class NoticesQuestion(Question, frozen=True):
 
     host: Text = ""
     only_open: bool = msgspec.field(name="open", default=False)
-    within: Annotated[float, msgspec.Meta(gt=0.0, le=MAX_TS, description="open within this number of seconds")] = (
-        LISTED_S
-    )
+    within: Annotated[
+        float, msgspec.Meta(gt=0.0, le=MAX_TS, description="open in this number of seconds before now")
+    ] = LISTED_S
     begin: Annotated[Time | None, msgspec.Meta(description="in the place of `within`")] = msgspec.field(
         name="from", default=None
     )

@@ -51,7 +51,10 @@ class PoolSeries(Answer, frozen=True):
 
 
 class SeriesQuestion(PoolQuestion, frozen=True, rename={"with_": "with", "from_": "from"}):
-    """A member, group or cluster, and a feature; by default all of the top level, and the most distinctive feature."""
+    """A member, group or cluster, a feature and a time range.
+
+    By default all of the top level, its most distinctive feature, and four hours.
+    """
 
     level: Annotated[str | None, msgspec.Meta(description="its path; without one, the top that is compared")] = None
     member: Annotated[str, msgspec.Meta(description="a leaf's label; empty for all", max_length=4096)] = ""

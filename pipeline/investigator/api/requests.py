@@ -46,7 +46,7 @@ class OneService(Answer, frozen=True):
     usual_s: Annotated[Number, msgspec.Meta(description="what normal ones took when the newest outlying one came")]
     clusters: Annotated[int, msgspec.Meta(description="of outlying requests that are alike")]
     troubles: Annotated[list[OpenIncident], msgspec.Meta(description="incidents of the service that are open now")]
-    young: Annotated[bool, msgspec.Meta(description="whether too few requests were known to rely on the judgement")]
+    young: Annotated[bool, msgspec.Meta(description="whether too few requests were known for reliable results")]
     cut: Annotated[bool, msgspec.Meta(description="whether there were more normal ones; the newest are counted")]
 
 
@@ -80,7 +80,7 @@ class HowManyTookHowLong(Answer, frozen=True):
     normal: list[int]
     outlying: list[int]
     threshold_s: Annotated[
-        Number, msgspec.Meta(description="the duration that separates outliers with the fewest errors")
+        Number, msgspec.Meta(description="the duration that separates outliers with the fewest errors; null if unknown")
     ]
 
 

@@ -81,8 +81,8 @@ def is_at(path: str, position: Position) -> bool:
 def rotated(path: str) -> Iterator[str]:
     """Yield the names of a file after rotation by logrotate and others: `access.log.1`, `access.log-20261122`, etc."""
     name, stem, extension = (re.escape(part) for part in (Path(path).name, Path(path).stem, Path(path).suffix))
-    rotated = re.compile(f"{name}{_ROTATION}|{stem}{_ROTATION}{extension}")
-    return (entry.path for entry in beside(path) if rotated.fullmatch(entry.name))
+    pattern = re.compile(f"{name}{_ROTATION}|{stem}{_ROTATION}{extension}")
+    return (entry.path for entry in beside(path) if pattern.fullmatch(entry.name))
 
 
 def last_line_end(descriptor: int) -> int:

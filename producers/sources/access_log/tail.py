@@ -45,7 +45,7 @@ LINGER_S: Final = 300.0
 MAX_FILES: Final = 256
 """The most files that are followed at once."""
 
-REMEMBERED: Final = 64
+_REMEMBERED: Final = 64
 
 
 class Block(NamedTuple):
@@ -384,7 +384,7 @@ class Tail:
         elif not file.pending:
             self._forget(file)
             self._done[file.identity] = file.head
-            if len(self._done) > REMEMBERED:
+            if len(self._done) > _REMEMBERED:
                 self._done.pop(next(iter(self._done)))
 
     def _forget(self, file: Followed) -> None:

@@ -1,4 +1,4 @@
-"""DBSCAN's noise beside scikit-learn's DBSCAN, an eps that is estimated, and an isolation forest."""
+"""DBSCAN's noise compared with scikit-learn's, and an estimated eps."""
 
 from __future__ import annotations
 

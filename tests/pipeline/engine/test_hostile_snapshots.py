@@ -121,7 +121,7 @@ def test_a_state_with_hostile_parts_is_restored_or_learned_anew(name: str, data:
     where = list(places(state))
     for _ in range(data.draw(st.integers(1, 3))):
         part = data.draw(st.sampled_from([*HOSTILE, ...]))
-        with suppress(KeyError, IndexError, TypeError):  # what is around it is gone already
+        with suppress(KeyError, IndexError, TypeError, ValueError):  # what is around it is gone already, or an array
             state = changed(state, data.draw(st.sampled_from(where)), part)
     recovered(name, replace(chosen, value=encode_state(state)))
 

@@ -132,3 +132,12 @@ def test_a_culprit_uses_the_resource_of_its_counter():
     assert len(counters) > 20
     for each in counters:
         assert each.resource in resources_of(replace(USED, feature=each.name)), each.name
+
+
+def test_many_sockets_do_not_explain_damaged_packets():
+    sockets = FeatureScore("sockets", 500.0, 20.0, 10.0, 20.0)
+    damaged = FeatureScore("network_eth0_receive_errors_per_s", 50.0, 0.0, 0.1, 20.0)
+    host = RowScore("host", "host", 8.0, (damaged,), 3600.0, waits=False)
+    verdict = judge(ranking(row(features=(sockets,))), ranking(host))
+    assert verdict.resources == {"network"}
+    assert [each.resource for each in verdict.causes] == ["network"]

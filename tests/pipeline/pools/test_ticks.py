@@ -53,6 +53,18 @@ def test_a_frame_of_all_members_is_a_tick_at_once_when_it_is_known_that_no_parts
     assert closed_at == [[], [0], [1], [2, 3], [4], [5], [6], [7]]
 
 
+def test_a_host_that_never_had_a_member_is_not_waited_for() -> None:
+    ticks = Ticks()
+    frames = [told(5.0 * number, {"a": number}, "web-1") for number in range(8)]
+    nothing = [told(5.0 * number, {}, "db-1") for number in (0, 6)]
+    closed = fed(ticks, sorted([*frames, *nothing], key=lambda each: each.ts))
+    assert times(closed) == [5.0 * number for number in range(8)]
+    assert [each["hosts"] for each in ticks.snapshot()["sources"]] == [["web-1"]]
+    # One that had members says that they are gone, and counts.
+    gone = [told(40.0 + 5.0 * number, {}, "web-1") for number in range(3)]
+    assert [tick.parts[0].layout.rows for tick in fed(ticks, gone)] == [()] * 3
+
+
 def test_parts_of_one_time_are_one_tick_that_is_live_if_all_are() -> None:
     ticks = Ticks()
     frames = [told(5.0 * number, {row: number}) for number in range(4) for row in "abc"]

@@ -21,8 +21,11 @@ from laggard.pipeline.records.declared import (
     choice,
     count,
     flag,
+    many,
     number,
+    perhaps,
     text,
+    texts,
     time,
     uuid,
 )
@@ -204,10 +207,17 @@ def test_fields_of_a_later_version_are_passed_over() -> None:
     assert read_output(json.dumps(document), "here").to_json() == ANOMALY.to_json()
 
 
+PART: Shape[dict[str, Any]] = Shape("part", "A part.", lambda _, **found: found, {}, {})
+
+
 @pytest.mark.parametrize(
     "make",
-    [text, uuid, flag, count, time, number, amount, amounts, partial(choice, literal=Literal["a"])],
-    ids=lambda make: getattr(make, "__name__", "choice"),
+    [
+        *(text, uuid, flag, count, time, number, amount, amounts),
+        *(partial(choice, literal=Literal["a"]), partial(texts, most=3, longest=9)),
+        *(partial(many, PART), partial(perhaps, PART)),
+    ],
+    ids=lambda make: getattr(make, "func", make).__name__,
 )
 def test_older_records_need_not_have_what_was_added(make: Callable[..., Form]) -> None:
     assert not make("A member.").added

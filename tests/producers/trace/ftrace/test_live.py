@@ -63,6 +63,7 @@ def test_requests_as_they_come() -> None:
         cost = live.cost()
     ours = [request for request in requests if request.service == "shop"]
     # On a machine that makes more events than can be read in time, some are lost, and so are requests.
+    assert cost.lost == 0 or cost.events_per_s > 50_000
     assert 0 < len(ours) <= 40
     assert cost.lost or len(ours) == 40
     assert {request.name for request in ours} == {"GET /cart"}
