@@ -708,5 +708,5 @@ def test_every_slot_is_used_again(machine, time, table):
             machine.end(1000 + generation * 100 + pid)
         time.pass_(1)
     assert rows(table) == {}
-    assert len(table._lines.now) <= 256
+    assert len(table._readings.now) <= 256
     assert table.held_files == 0
