@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import signal
-import urllib.parse
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from laggard.pipeline.settings.declaring import Choice, Count, Duration, File, Flag, Mapped, Section, Size, Text, Words
+from laggard.pipeline.settings.source_checks import (
+    A_NAME,
+    check_key,
+    check_queries,
+    check_selector,
+    check_url,
+    check_urls,
+    check_variable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -18,17 +25,13 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings.declaring import Setting
 
     Contradictions = Iterator[tuple[Setting[Any], str]]
-    """What is wrong with several keys together: the key to name, and what was expected."""
-
+    """Problems of several keys together: the key to name, and what was expected."""
 
 KINDS: Final = ("prometheus", "lines", "log")
 """The kinds of sources; `BY_KIND` has the class of each."""
 
 LOOKS: Final = 5
 """The number of reads of a log per interval."""
-
-_MAX_KEY: Final = 253
-_A_NAME: Final = f"a name of 1 to {_MAX_KEY} characters"
 
 
 @contextmanager
@@ -41,48 +44,6 @@ def _unheard() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _check_key(value: str) -> None:
-    if len(value) > _MAX_KEY:
-        raise ValueError(f"a name of 1 to {_MAX_KEY} characters")
-
-
-def _check_url(value: str) -> None:
-    if value:
-        check_urls((value,))
-
-
-def check_urls(values: Sequence[str]) -> None:
-    """Raise `ValueError` if one of these is not the address of a page."""
-    expected = "addresses such as http://web-1:8000/metrics"
-    for value in values:
-        try:
-            parts = urllib.parse.urlsplit(value)
-            parts.port  # noqa: B018 - raises ValueError for an invalid port
-        except ValueError:
-            raise ValueError(expected) from None
-        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.fragment or not value.isascii():
-            raise ValueError(expected)
-        if parts.username is not None or parts.password is not None:
-            raise ValueError(f"{expected}; no user and no password, but username and password_file")
-
-
-def _check_selector(value: str) -> None:
-    from laggard.producers.sources.prometheus.selectors import Selector  # noqa: PLC0415 - most settings have no sources
-
-    if value:
-        Selector.parse(value)
-
-
-def _check_variable(value: str) -> None:
-    if not re.fullmatch(r"([A-Za-z_]\w*)?", value, re.ASCII) or value.startswith("LAGGARD_"):
-        raise ValueError("the name of an environment variable that does not begin with LAGGARD_")
-
-
-def _check_queries(value: Mapping[str, object]) -> None:
-    if not all(isinstance(query, str) and query and 0 < len(name) <= 253 for name, query in value.items()):
-        raise ValueError("features with a PromQL expression each")
-
-
 class Source(Section, ABC):
     """A table `[[sources]]`; a subclass for each kind has its other keys."""
 
@@ -93,7 +54,7 @@ class Source(Section, ABC):
     """The keys that its kind requires."""
 
     kind = Choice("", "The kind of the source.", choices=KINDS)
-    application = Text("", "The application that it measures.", check=_check_key)
+    application = Text("", "The application that it measures.", check=check_key)
     name = Text(
         "",
         "The name of the source in the log and in metrics. By default its kind, numbered if there are several.",
@@ -134,7 +95,7 @@ class Source(Section, ABC):
     def wrong(self) -> Contradictions:
         """Return the problems of the whole table: the key, and the expected value."""
         if not self.key[1]:
-            yield Source.application, _A_NAME
+            yield Source.application, A_NAME
             return
         declared = {each.name: each for each in self.declared()}
         for each in declared.values():
@@ -153,7 +114,7 @@ class _OfPools(Source):
     pool = Text(
         "",
         "The pool whose members it measures, instead of an application. A pool has one source.",
-        check=_check_key,
+        check=check_key,
     )
 
     @property
@@ -166,7 +127,7 @@ class _OfPools(Source):
 
     def wrong(self) -> Contradictions:
         if not self.key[1] and self.place(Source.application) == "default":
-            yield _OfPools.pool, _A_NAME
+            yield _OfPools.pool, A_NAME
         elif self.pool and self.application:
             yield _OfPools.pool, "an application or a pool, not both"
         else:
@@ -187,26 +148,26 @@ class PrometheusSource(_OfPools):
         "together.",
         check=check_urls,
     )
-    server = Text("", "The Prometheus to query, with its path: `http://prometheus:9090`.", check=_check_url)
+    server = Text("", "The Prometheus to query, with its path: `http://prometheus:9090`.", check=check_url)
     performance = Flag("true", "Whether it measures the application's performance, and not only `metrics`.")
     response_time = Text(
         "",
         "The histogram or summary of response times, with matchers to select a part of it: "
         '`http_request_duration_seconds{handler!="/health"}`. Empty, or matchers alone: the first usual name that '
         "exists.",
-        check=_check_selector,
+        check=check_selector,
     )
     throughput = Text(
         "",
         "The counter of requests: `http_requests_total`. Empty: the count of `response_time`, or the first usual "
         "name that exists.",
-        check=_check_selector,
+        check=check_selector,
     )
     errors = Text(
         "",
         'The counter of failed requests: `http_requests_total{code=~"5.."}`. Empty: the requests of `throughput` '
         "whose `code`, `status` or similar label begins with 5.",
-        check=_check_selector,
+        check=check_selector,
     )
     unit = Choice(
         "auto",
@@ -217,13 +178,13 @@ class PrometheusSource(_OfPools):
         "",
         "More features of the performance, or replacements for those above, each a PromQL expression that returns "
         'one number from `server`: `{response_time_p95_s = "histogram_quantile(...)"}`.',
-        check=_check_queries,
+        check=check_queries,
     )
     metrics = Text(
         "",
         'More metrics to read, as a selector: `{job="node"}`. They become metrics of the application\'s hosts, one '
         "host for each instance, or of the pool's members. Empty for none.",
-        check=_check_selector,
+        check=check_selector,
     )
     ports = Flag(
         "false",
@@ -248,11 +209,11 @@ class PrometheusSource(_OfPools):
     username = Text("", "The user for basic authentication.")
     password_file = File("", "A file whose first line is the password.")
     password_variable = Text(
-        "", "The environment variable with the password.", excludes="password_file", check=_check_variable
+        "", "The environment variable with the password.", excludes="password_file", check=check_variable
     )
     token_file = File("", "A file whose first line is a bearer token. It is read for each request.")
     token_variable = Text(
-        "", "The environment variable with a bearer token.", excludes="token_file", check=_check_variable
+        "", "The environment variable with a bearer token.", excludes="token_file", check=check_variable
     )
     ca_file = File("", "The certificate authorities of the server, as PEM. Empty: those of the system.")
     certificate_file = File("", "The client certificate, as PEM.")
