@@ -12,7 +12,7 @@ import click
 
 from laggard.pipeline.cli.exits import FAILED, NO_DATA, CommandError
 from laggard.pipeline.cli.opening import existing_bus, topics_of
-from laggard.pipeline.cli.options import seconds, setting_flag, to_type, with_settings
+from laggard.pipeline.cli.options import json_option, seconds, setting_flag, to_type, with_settings
 from laggard.pipeline.cli.pages import console_of, page_of, write
 from laggard.pipeline.cli.sampling import look
 from laggard.pipeline.diagnoses.flame_graph import flame_graph
@@ -84,7 +84,7 @@ _FILE: Final = click.Path(dir_okay=False, writable=True, allow_dash=True)
     help="Functions to show per thread.",
 )
 @click.option("--reverse", is_flag=True, help="Print the top consumer last, next to the prompt.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+@json_option
 @click.option("--folded", type=_FILE, metavar="FILE", help="Write folded stacks, for flamegraph.pl and similar tools.")
 @click.option("--speedscope", type=_FILE, metavar="FILE", help="Write a file for https://www.speedscope.app.")
 @click.option("--svg", type=_FILE, metavar="FILE", help="Write a flame graph, for a browser.")

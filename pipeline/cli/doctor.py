@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from laggard.pipeline.cli.exits import FAILED
-from laggard.pipeline.cli.options import given_settings, program, settings_options
+from laggard.pipeline.cli.options import given_settings, json_option, program, settings_options
 from laggard.pipeline.doctor import Finding
 from laggard.pipeline.doctor.installation import examine_installation
 from laggard.pipeline.doctor.machine import examine_machine
@@ -32,7 +32,7 @@ COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 @click.command()
 @settings_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+@json_option
 def doctor(as_json: bool) -> int:
     """Check configuration, permissions, kernel, disk, bus, clock and parts, and print advice.
 

@@ -17,7 +17,7 @@ from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
 from laggard.pipeline.cli.groups import ShowGroup
 from laggard.pipeline.cli.incidents import not_one
 from laggard.pipeline.cli.opening import existing_bus, topics_of
-from laggard.pipeline.cli.options import to_type, with_settings
+from laggard.pipeline.cli.options import json_lines_option, json_option, to_type, with_settings
 from laggard.pipeline.cli.pages import console_of, write
 from laggard.pipeline.cli.times import UNTIL_FORMS, parse_until
 from laggard.pipeline.explaining.explain import printable
@@ -57,7 +57,7 @@ def feedback() -> None:
 @feedback.command(short_help="List the feedback of the last 30 days, the newest first.")
 @with_settings
 @click.option("--host", help="Show only this host, application, pool or service.  [default: all]")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
+@json_lines_option
 def show(settings: Settings, *, host: str | None, as_json: bool) -> None:
     """List the feedback of the last 30 days, and whether it holds.
 
@@ -78,7 +78,7 @@ def show(settings: Settings, *, host: str | None, as_json: bool) -> None:
 @with_settings
 @click.argument("incident")
 @click.option("--note", default="", help="The reason, for people.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+@json_option
 def usual(settings: Settings, *, incident: str, note: str, as_json: bool) -> None:
     """Mark INCIDENT (its id, or a prefix of it) as usual: the deviations in it are no incident.
 
@@ -95,7 +95,7 @@ def usual(settings: Settings, *, incident: str, note: str, as_json: bool) -> Non
 @click.option("--host", help="Without INCIDENT, the host.  [default: this one]")
 @click.option("--name", "names", multiple=True, help="Without INCIDENT, only this program; repeatable.  [default: all]")
 @click.option("--note", default="", help="The reason, for people.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+@json_option
 def expected(
     settings: Settings,
     *,
@@ -127,7 +127,7 @@ def expected(
 @with_settings
 @click.argument("identity", metavar="ID")
 @click.option("--note", default="", help="The reason, for people.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+@json_option
 def withdraw(settings: Settings, *, identity: str, note: str, as_json: bool) -> None:
     """Withdraw the feedback with this ID, or prefix of an id; `laggard feedback` lists them."""
     now = time.time()

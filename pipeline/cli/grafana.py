@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec
 import click
 
 from laggard.pipeline.cli.exits import FAILED, UNAVAILABLE, USAGE, CommandError
-from laggard.pipeline.cli.options import duration_option, with_settings
+from laggard.pipeline.cli.options import duration_option, json_lines_option, json_option, with_settings
 from laggard.pipeline.cli.part import hear_signals
 from laggard.pipeline.extras import installing
 from laggard.pipeline.grafana.definitions import DefinitionError, read_definitions
@@ -50,7 +50,6 @@ R = TypeVar("R")
 STEP_S: Final = 1.0
 """The longest wait of `annotate` for records in one step, in seconds."""
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 force_option = click.option("--force", is_flag=True, help="Include things that others have changed.")
 alerts_option = click.option("--alerts/--no-alerts", default=True, show_default=True, help="Include the alert rules.")
 
@@ -271,7 +270,7 @@ def _since(context: click.Context, parameter: click.Parameter, value: str) -> fl
     callback=_since,
     help="At the first start, include incidents and marks up to this age.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
+@json_lines_option
 @duration_option
 def annotate(settings: Settings, grafana: Grafana, *, since_s: float, as_json: bool, duration_s: float | None) -> None:
     """Follow the topic of anomalies, and write an annotation for each incident and each mark, until ^C.

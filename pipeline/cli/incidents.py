@@ -15,7 +15,7 @@ from laggard.pipeline.bus import BusError
 from laggard.pipeline.cli.exits import NO_DATA, CommandError
 from laggard.pipeline.cli.models import unknown as unknown_application
 from laggard.pipeline.cli.opening import existing_bus, topics_of
-from laggard.pipeline.cli.options import to_type, with_settings
+from laggard.pipeline.cli.options import json_lines_option, to_type, with_settings
 from laggard.pipeline.cli.page import page_url
 from laggard.pipeline.cli.pages import console_of, page_of, write
 from laggard.pipeline.cli.pools import unknown as unknown_pool
@@ -70,7 +70,7 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> 
     callback=_seconds,
     help="Show those that were open within this time.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
+@json_lines_option
 def incidents(
     settings: Settings,
     *,

@@ -19,7 +19,7 @@ from laggard.pipeline.applications.wishing import what_if as asked
 from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
 from laggard.pipeline.cli.groups import ShowGroup
 from laggard.pipeline.cli.opening import existing_bus, topics_of
-from laggard.pipeline.cli.options import to_type, with_settings
+from laggard.pipeline.cli.options import json_lines_option, json_option, to_type, with_settings
 from laggard.pipeline.cli.pages import console_of, write
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.rebuilding import known_keys
@@ -85,7 +85,7 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> 
     metavar="FILE",
     help="Read the output of `laggard replay --json` from this file, or from - (standard input).  [default: the bus]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
+@json_lines_option
 def show(settings: Settings, *, application: str, since_s: float, path: str | None, as_json: bool) -> None:
     """Show the present models: those of APP in full, otherwise those of all applications.
 
@@ -193,7 +193,7 @@ def _write_application(settings: Settings, courses: Sequence[Course], state: App
 @with_settings
 @click.argument("application", metavar="APP")
 @click.argument("assumed", metavar="METRIC=VALUE")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+@json_option
 def what_if(settings: Settings, *, application: str, assumed: str, as_json: bool) -> None:
     """Predict the performance of APP by its models, with METRIC at VALUE and all others at their newest values.
 

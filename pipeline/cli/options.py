@@ -51,6 +51,18 @@ duration_option = click.option(
 )
 """The option of commands that run until they are stopped. Its argument is `duration_s`; None for no limit."""
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+json_lines_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs."
+)
+"""The options of commands whose results programs read. The argument is `as_json`."""
+
+rows_option = click.option("--rows", type=click.IntRange(1, 1000), default=5, show_default=True, help="Rows to show.")
+features_option = click.option(
+    "--features", type=click.IntRange(1, 1000), default=3, show_default=True, help="Features to show per row."
+)
+"""The options of commands that show a ranking."""
+
 
 def past_moment(at: str | None, now: float) -> float | None:
     """Return the moment of `--at`; None without it. Raises `CommandError` for a moment in the future."""

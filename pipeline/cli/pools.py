@@ -13,7 +13,7 @@ import click
 
 from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
 from laggard.pipeline.cli.opening import existing_bus, topics_of
-from laggard.pipeline.cli.options import past_moment, to_type, with_settings
+from laggard.pipeline.cli.options import json_lines_option, past_moment, to_type, with_settings
 from laggard.pipeline.cli.pages import console_of, page_of, write
 from laggard.pipeline.cli.times import FORMS
 from laggard.pipeline.explaining.explain import printable
@@ -59,7 +59,7 @@ _FILE: Final = click.Path(dir_okay=False, writable=True, allow_dash=True)
     help="Read the output of `laggard replay --json` from this file, or from - (standard input).  [default: the bus]",
 )
 @click.option("--svg", type=_FILE, metavar="FILE", help="Write the dendrograms of POOL, for a browser.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
+@json_lines_option
 def pools(settings: Settings, *, pool: str, at: str | None, path: str | None, svg: str | None, as_json: bool) -> None:
     """Show the members of pools that deviate from the others: of POOL with dendrograms, otherwise in a line each.
 

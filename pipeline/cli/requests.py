@@ -15,7 +15,7 @@ import click
 from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
 from laggard.pipeline.cli.groups import ShowGroup
 from laggard.pipeline.cli.opening import existing_bus, topics_of
-from laggard.pipeline.cli.options import past_moment, seconds, to_type, with_settings
+from laggard.pipeline.cli.options import json_lines_option, past_moment, seconds, to_type, with_settings
 from laggard.pipeline.cli.pages import console_of, page_of, write
 from laggard.pipeline.cli.times import FORMS
 from laggard.pipeline.explaining.explain import printable
@@ -92,7 +92,7 @@ def requests() -> None:
     help="Cover requests that began within this time before --at; by default all of a file.",
 )
 @_file_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
+@json_lines_option
 def show(
     settings: Settings, *, service: str, at: str | None, since_s: float, paths: tuple[str, ...], as_json: bool
 ) -> None:

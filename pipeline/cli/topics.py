@@ -12,7 +12,7 @@ from laggard.pipeline.acls import ROLES, rules
 from laggard.pipeline.bus.kafka.options import is_kafka, servers_of
 from laggard.pipeline.cli.exits import FAILED, USAGE, CommandError
 from laggard.pipeline.cli.opening import check_existing, opened_bus
-from laggard.pipeline.cli.options import program, with_settings
+from laggard.pipeline.cli.options import json_option, program, with_settings
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.provisioning import reports, wanted_topics
 from laggard.pipeline.settings.general import BusSettings, GeneralSettings, TopicsSettings
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.provisioning import TopicReport, Wanted
     from laggard.pipeline.settings import Settings
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -21,6 +21,7 @@ from laggard.pipeline.cli.options import (
     duration_option,
     give,
     given_settings,
+    json_option,
     same_settings,
     setting_flag,
     settings_options,
@@ -227,7 +228,7 @@ def stop(settings: Settings) -> None:
 
 @trace.command(short_help="Show the state of the tracing that runs here.")
 @with_settings
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+@json_option
 def status(settings: Settings, *, as_json: bool) -> int:
     """Show what is traced, its rates and its cost. The exit code is 3 if nothing is traced."""
     holder = _holder(settings)

@@ -14,7 +14,7 @@ import click
 
 from laggard.pipeline.bus import BusUnavailable
 from laggard.pipeline.cli.opening import existing_bus, topics_of
-from laggard.pipeline.cli.options import with_settings
+from laggard.pipeline.cli.options import features_option, rows_option, with_settings
 from laggard.pipeline.cli.pages import LivePage, console_of, tick_line
 from laggard.pipeline.cli.why import choose_host
 from laggard.pipeline.history.report import told
@@ -42,14 +42,8 @@ ENDS: Final = (b"q", b"Q", b"\x04", b"")
 @click.command()
 @with_settings
 @click.option("--host", help="The host.  [default: this one]")
-@click.option("--rows", type=click.IntRange(1, 1000), default=5, show_default=True, help="Rows to show.")
-@click.option(
-    "--features",
-    type=click.IntRange(1, 1000),
-    default=3,
-    show_default=True,
-    help="Features to show per row.",
-)
+@rows_option
+@features_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per tick, for programs.")
 def watch(settings: Settings, *, host: str | None, rows: int, features: int, as_json: bool) -> None:
     """Show what is slow and the culprits, live, until q or ^C. In a pipe, print one line per tick."""

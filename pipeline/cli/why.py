@@ -16,7 +16,15 @@ from laggard.pipeline.bus import BusError
 from laggard.pipeline.claims import holder_of
 from laggard.pipeline.cli.exits import NO_DATA, CommandError
 from laggard.pipeline.cli.opening import existing_bus, topics_of
-from laggard.pipeline.cli.options import past_moment, setting_flag, to_type, with_settings
+from laggard.pipeline.cli.options import (
+    features_option,
+    json_lines_option,
+    past_moment,
+    rows_option,
+    setting_flag,
+    to_type,
+    with_settings,
+)
 from laggard.pipeline.cli.page import page_url
 from laggard.pipeline.cli.pages import console_of, page_lines, page_of, write
 from laggard.pipeline.cli.times import FORMS
@@ -61,15 +69,9 @@ SHOWN_DIAGNOSES: Final = 2
 @click.option("--host", help="The host.  [default: this one]")
 @click.option("--mark", "wanted", metavar="last|ID", help="The moment of a mark; `laggard why --marks` lists them.")
 @click.option("--marks", "listing", is_flag=True, help="List the marks instead.")
-@click.option("--rows", type=click.IntRange(1, 1000), default=5, show_default=True, help="Rows to show.")
-@click.option(
-    "--features",
-    type=click.IntRange(1, 1000),
-    default=3,
-    show_default=True,
-    help="Features to show per row.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for programs.")
+@rows_option
+@features_option
+@json_lines_option
 @setting_flag(
     "--operator", GeneralSettings.operators, "NAME", "Ask this operator.  [default: the first of setting operators]"
 )

@@ -58,7 +58,7 @@ LOOK_CLOSER: Final = (
     ("sockets", "what it has open: `ls -l /proc/{pid}/fd`"),
     ("children", "its children: `ps --ppid {pid}`"),
 )
-"""How to investigate further on that machine, by the prefix of a process's worst feature."""
+"""The next steps on that machine, by the prefix of a process's worst feature."""
 
 NEW_S: Final = 600.0
 """A row that is younger than this, in seconds, is reported as new."""

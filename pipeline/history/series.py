@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.records import Received
 
 CONTEXT_S: Final = 4 * 3600.0
-"""How far back a time series reaches, in seconds (S0's context), unless more is requested ..."""
+"""The default length of a time series, in seconds (S0's context) ..."""
 
 CONTEXT_POINTS: Final = 48
 """... with this number of points ..."""
@@ -29,7 +29,7 @@ AFTER_TICKS: Final = 12
 """... and just after it, if there are any."""
 
 LONGEST_S: Final = 3600.0
-"""How far back each tick is searched for an onset, in seconds."""
+"""The time before the moment in which each tick is searched for an onset, in seconds."""
 
 LULL_S: Final = 5.0
 LULL_TICKS: Final = 3.0

@@ -19,24 +19,22 @@ if TYPE_CHECKING:
 
 
 class Functions:
-    """The functions of a process.
+    """The functions of a process, from the first call of `see` on.
 
     Args:
-        pid: the process, or the thread that still shows its memory.
         aside: reads in a thread of its own, for no longer than it may take.
         clock: the clock.
         root: the mount point of procfs.
 
     """
 
-    def __init__(self, pid: int, aside: Aside, clock: Clock, root: str) -> None:
+    def __init__(self, aside: Aside, clock: Clock, root: str) -> None:
         self._notes: dict[str, str] = {}  # by subject
         self._aside = aside
         self._clock = clock
         self._root = root
         self._symbols = SymbolFiles()
         self._locations: dict[int, Location] = {}
-        self.see(pid)
 
     def see(self, pid: int) -> None:
         """Use the memory of this process or thread."""

@@ -116,8 +116,8 @@ class Session:
         self._directory = self._stat = -1
         self._comm, self._program = b"", ""
         self._threads: Threads | None = None
-        self._functions = Functions(target.pid, self._aside, self._clock, root)
-        self._profiling = Profiling(target.pid, self._methods, self._aside, told=self._asked)
+        self._functions = Functions(self._aside, self._clock, root)
+        self._see(target.pid)
         self._closed = False
         self._account = Account(budget, self._clock, self._others_s)
         with self._account.counted():

@@ -54,22 +54,18 @@ def _addresses(columns: Columns, port: str, *, hidden: bool) -> NDArray[np.int32
 def connected(columns: Columns, rows: NDArray[np.void]) -> Sequence[Extra]:
     """Return the address that the descriptor leads to."""
     places = _addresses(columns, "dport", hidden=False)
-    if places is None:
-        return ()
-    extra = rows.copy()
-    extra["kind"], extra["text"] = Kind.OPENED, places
-    extra["a"], extra["b"], extra["c"] = rows["b"], 0, 0
-    known = places != NO_TEXT
-    return [(known, extra[known])]
+    return () if places is None else _opened(rows, places, places != NO_TEXT)
 
 
 def accepted(columns: Columns, rows: NDArray[np.void]) -> Sequence[Extra]:
     """Return the remote address of the new connection, without its port, which differs each time."""
     places = _addresses(columns, "sport", hidden=True)
-    if places is None:
-        return ()
+    return () if places is None else _opened(rows, places, (places != NO_TEXT) & (rows["b"] >= 0))
+
+
+def _opened(rows: NDArray[np.void], places: NDArray[np.int32], known: NDArray[np.bool_]) -> Sequence[Extra]:
+    """Return the addresses of the descriptors of calls whose address is known."""
     extra = rows.copy()
     extra["kind"], extra["text"] = Kind.OPENED, places
     extra["a"], extra["b"], extra["c"] = rows["b"], 0, 0
-    known = (places != NO_TEXT) & (rows["b"] >= 0)
     return [(known, extra[known])]

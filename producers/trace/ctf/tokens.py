@@ -49,7 +49,7 @@ class Tokens:
 
     @property
     def rest(self) -> bool:
-        """Whether there is a next token."""
+        """Whether a token is left."""
         return self.at < len(self.tokens)
 
     def wrong(self, at: int, problem: str) -> TraceError:
