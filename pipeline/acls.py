@@ -9,6 +9,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from laggard.pipeline.methods import OPERATORS
 from laggard.pipeline.topics import (
     ANNOTATIONS,
     ANOMALIES,
@@ -27,7 +28,7 @@ from laggard.pipeline.topics import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
 
-    from laggard.pipeline.topics import Topics
+    from laggard.pipeline.topics import Topic, Topics
 
 Resource = Literal["topic", "group", "transactional-id"]
 Role = Literal["agent", "measurer", "tracer", "worker", "reader", "annotator", "viewer", "page", "admin"]
@@ -140,22 +141,23 @@ def _tracer(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
 
 
 def _worker(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
+    read = _topics_of(operators)
     yield _topic(topics.name(COUNTERS), "Read", "frames")
     yield _topic(topics.name(COUNTERS), "Write", "marks that come over HTTP")
     yield _topic(topics.name(ANOMALIES), "Write", "what the operators find")
     yield _topic(topics.name(DEAD_LETTERS), "Write", "what could not be used")
     yield _topic(topics.name(ANOMALIES), "Read", "joining them to incidents")
     rekeying: list[str] = []
-    if _REGRESSION in operators:
+    if APPLICATIONS in read:
         rekeying.append(SERVING)
         yield _topic(topics.name(APPLICATIONS), "Read", "performance of applications, and counters of their hosts")
         yield _topic(topics.name(APPLICATIONS), "Write", "these counters, re-keyed")
         yield _topic(topics.name(MODELS), "Write", "performance models")
-    if _COVARIANCE in operators:
+    if POOLS in read:
         rekeying.append(POOLING)
         yield _topic(topics.name(POOLS), "Read", "members of pools")
         yield _topic(topics.name(POOLS), "Write", "counters of members, re-keyed")
-    if _TRACED in operators:
+    if REQUESTS in read:
         yield _topic(topics.name(REQUESTS), "Read", "traced requests")
     for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read", "Write")
@@ -184,6 +186,7 @@ def _annotator(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
 
 
 def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
+    read = _topics_of(operators)
     yield _topic(topics.name(COUNTERS), "Read", "frames")
     yield _topic(topics.name(COUNTERS), "Write", "`laggard mark`, `laggard feedback`")
     yield _topic(topics.name(ANOMALIES), "Read", "incidents, and marks that were answered")
@@ -191,34 +194,35 @@ def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     for operator in operators:
         yield from _snapshots(topics, operator, "Read")
     # The lag of the other groups is not shown.
-    of_hosts = [each for each in operators if each not in {_REGRESSION, _COVARIANCE, _TRACED}]
+    of_hosts = [each for each in operators if OPERATORS[each].topic is COUNTERS]
     for group in topics.groups(of_hosts):
         yield Rule("group", group, False, ("Describe",), "how far the operators are")
-    if _REGRESSION in operators:
+    if APPLICATIONS in read:
         yield _topic(topics.name(MODELS), "Read", "`laggard models`")
         yield _topic(topics.name(APPLICATIONS), "Read", "`laggard models`: metrics, and what would be if")
         yield _topic(topics.name(APPLICATIONS), "Write", "wishes: `laggard models pin`; `laggard feedback`")
-    if _COVARIANCE in operators:
+    if POOLS in read:
         yield _topic(topics.name(POOLS), "Read", "`laggard pools`")
         yield _topic(topics.name(POOLS), "Write", "`laggard feedback`")
-    if _TRACED in operators:
+    if REQUESTS in read:
         yield _topic(topics.name(REQUESTS), "Read", "`laggard requests`")
         yield _topic(topics.name(REQUESTS), "Write", "`laggard feedback`")
 
 
 def _page(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
+    read = _topics_of(operators)
     inputs = {COUNTERS: "frames", ANOMALIES: "incidents", DIAGNOSES: "what processes were doing"}
     stages = [*operators, INCIDENTS]
     replayed = "dead letters that are replayed"
-    if _REGRESSION in operators:
+    if APPLICATIONS in read:
         inputs |= {MODELS: "performance models", APPLICATIONS: "performance of applications"}
         stages.append(SERVING)
         yield _topic(topics.name(APPLICATIONS), "Write", f"wishes for models, and {replayed}")
-    if _COVARIANCE in operators:
+    if POOLS in read:
         inputs[POOLS] = "members of pools"
         stages.append(POOLING)
         yield _topic(topics.name(POOLS), "Write", replayed)
-    if _TRACED in operators:
+    if REQUESTS in read:
         inputs[REQUESTS] = "traced requests"
         yield _topic(topics.name(REQUESTS), "Write", replayed)
     yield _topic(topics.name(COUNTERS), "Write", f"marks, and {replayed}")
@@ -232,19 +236,25 @@ def _page(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
 
 
 def _admin(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
+    read = _topics_of(operators)
     yield Rule("topic", topics.prefix, True, ("Create", "Describe", "DescribeConfigs"), "`laggard topics`")
     yield _topic(topics.name(COUNTERS), "Read", "`laggard reset`: sets the operators' offsets there")
-    if _REGRESSION in operators:
+    if APPLICATIONS in read:
         yield _topic(topics.name(APPLICATIONS), "Read", "`laggard reset`: likewise")
-    if _COVARIANCE in operators:
+    if POOLS in read:
         yield _topic(topics.name(POOLS), "Read", "`laggard reset`: likewise")
-    if _TRACED in operators:
+    if REQUESTS in read:
         yield _topic(topics.name(REQUESTS), "Read", "`laggard reset`: likewise")
     yield _topic(topics.name(ANOMALIES), "Read", "`laggard reset`: likewise, and what incidents begin with")
     for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read", "Write", why="`laggard reset`: marks them as deleted")
     for group in topics.groups((*operators, INCIDENTS)):
         yield Rule("group", group, False, ("Read",), "`laggard reset`")
+
+
+def _topics_of(operators: Sequence[str]) -> Set[Topic]:
+    """Return the topics that the operators read."""
+    return {OPERATORS[name].topic for name in operators}
 
 
 def _topic(name: str, operation: str, why: str) -> Rule:
@@ -267,11 +277,6 @@ _RULES: Final = {
     "page": _page,
     "admin": _admin,
 }
-
-
-_REGRESSION: Final = "regression"
-_COVARIANCE: Final = "covariance"
-_TRACED: Final = "requests"
 
 
 def _upper(operation: str) -> str:

@@ -1,4 +1,4 @@
-"""The methods, the topic that each reads, and the module that builds its stages from the settings.
+"""The stages of a worker, of recorded data, and of commands that ask, as the settings choose them.
 
 The module of a method loads numpy and the other libraries of its operator, so it is imported only to build stages.
 """
@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from laggard.pipeline.applications.settings import ApplicationsSettings
-from laggard.pipeline.hosts import RANKING
+from laggard.pipeline.methods import OPERATORS, RANKING
 from laggard.pipeline.pools.settings import PoolsSettings
 from laggard.pipeline.settings import SettingError
 from laggard.pipeline.settings.general import GeneralSettings
-from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, INCIDENTS, POOLING, POOLS, REQUESTS, SERVING
+from laggard.pipeline.topics import ANOMALIES, COUNTERS, INCIDENTS, POOLING, SERVING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import ModuleType
 
     from laggard.pipeline.applications.serving import Served
     from laggard.pipeline.engine.stage import Stage
@@ -25,22 +26,11 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.topics import Topic, Topics
 
-ON_FRAMES: Final = {
-    "gaussian": "laggard.pipeline.hosts.gaussian",
-    "cpu": "laggard.pipeline.hosts.cpu",
-    "saturation": "laggard.pipeline.saturation.method",
-    "river": "laggard.pipeline.hosts.river",
-}
-"""The operators on frames of counters: the modules that build them, each in a function with the operator's name."""
-
-OTHERS: Final[Mapping[str, Topic]] = {"regression": APPLICATIONS, "covariance": POOLS, "requests": REQUESTS}
-"""The topics of all other operators."""
-
 
 def wire(settings: Settings) -> tuple[Wired, ...]:
     """Return the operators on frames in the settings, in their order."""
-    names = [name for name in settings[GeneralSettings].operators if name in ON_FRAMES]
-    wires = (cast("Callable[[Settings], Wired]", getattr(import_module(ON_FRAMES[name]), name)) for name in names)
+    names = [name for name in settings[GeneralSettings].operators if OPERATORS[name].topic is COUNTERS]
+    wires = (cast("Callable[[Settings], Wired]", getattr(_method(name), name)) for name in names)
     return tuple(replace(wire(settings), leads=not place) for place, wire in enumerate(wires))
 
 
@@ -58,7 +48,7 @@ def asked(settings: Settings) -> Wired:
 def inputs(settings: Settings) -> Mapping[str, Topic]:
     """Return the topics that a worker with these settings reads, by the name of the stage. Loads no stage."""
     operators = settings[GeneralSettings].operators
-    topics = {name: OTHERS.get(name, COUNTERS) for name in operators}
+    topics = {name: OPERATORS[name].topic for name in operators}
     serving = {SERVING: COUNTERS} if "regression" in operators and _serves(settings) else {}
     pooling = {POOLING: COUNTERS} if "covariance" in operators and settings[PoolsSettings].members else {}
     return {**topics, **serving, **pooling, INCIDENTS: ANOMALIES}
@@ -94,23 +84,22 @@ def replayed(settings: Settings, served: Served) -> tuple[Stage, ...]:
     return (*wire(settings), *_others(settings, served))
 
 
+def _method(operator: str) -> ModuleType:
+    return import_module(f"laggard.pipeline.{OPERATORS[operator].module}")
+
+
 def _others(settings: Settings, served: Served | None = None) -> tuple[Stage, ...]:
     """Return the stages of applications, pools and services; with `served`, for recorded data."""
     operators, recorded = settings[GeneralSettings].operators, served is not None
     found: list[Stage] = []
     asked = "regression" in operators
     if asked or (recorded and settings.place(GeneralSettings.operators) == "default"):
-        from laggard.pipeline.applications import method as applications  # noqa: PLC0415 - see above
-
+        applications = _method("regression")
         found += applications.stages(settings, (applications.served(settings) if asked else None) or served)
     if "covariance" in operators:
-        from laggard.pipeline.pools import method as pools  # noqa: PLC0415 - see above
-
-        found += pools.stages(settings)
+        found += _method("covariance").stages(settings)
     if "requests" in operators:
-        from laggard.pipeline.requests import method as requests  # noqa: PLC0415 - see above
-
-        found.append(requests.judging(settings, recorded=recorded))
+        found.append(_method("requests").judging(settings, recorded=recorded))
     return tuple(found)
 
 

@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from laggard.operators.cpu import Cpu, Machine
-from laggard.pipeline.hosts import RANKING
 from laggard.pipeline.hosts.settings import CpuSettings
+from laggard.pipeline.methods import RANKING
 from laggard.pipeline.scoring.wired import Wired
 from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.topics import COUNTERS

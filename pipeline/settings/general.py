@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laggard.pipeline.bus.kafka.options import is_kafka, servers_of
+from laggard.pipeline.methods import OPERATORS
 from laggard.pipeline.settings.declaring import Count, Directory, Duration, Flag, Section, Size, Tables, Text, Words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DEFAULT_OPERATORS = ("gaussian", "cpu", "saturation", "covariance", "requests")
+DEFAULT_OPERATORS = tuple(name for name, operator in OPERATORS.items() if operator.default)
 
 
 def _state(_: Mapping[str, Any], environ: Mapping[str, str]) -> Path:
@@ -69,7 +70,7 @@ class GeneralSettings(Section):
         "",
         "The operators that the worker runs: `regression` for applications, `covariance` for pools, `requests` for "
         "traced requests, the others for hosts.",
-        choices=("gaussian", "cpu", "saturation", "river", "regression", "covariance", "requests"),
+        choices=tuple(OPERATORS),
         found=_operators,
         found_as="`gaussian,cpu,saturation,covariance,requests`, with `regression` where `applications.hosts`, "
         "`applications.pattern` or a source of an application is given",

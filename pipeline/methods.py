@@ -1,0 +1,47 @@
+"""All operators: the topic that each reads, and the module that builds its stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from laggard.pipeline.topics import APPLICATIONS, COUNTERS, POOLS, REQUESTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from laggard.pipeline.topics import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator that a worker can run.
+
+    Attributes:
+        topic: the topic that it reads.
+        module: the module in `pipeline/` that builds it. It loads numpy and the other libraries of the operator, so
+            it is imported only to build stages. One on frames of counters is built by its function of that name.
+        ranks: whether it ranks processes. The first operator that does is asked what is slow.
+        default: whether it runs by default.
+
+    """
+
+    topic: Topic
+    module: str
+    ranks: bool = False
+    default: bool = True
+
+
+OPERATORS: Final[Mapping[str, Operator]] = {
+    "gaussian": Operator(COUNTERS, "hosts.gaussian", ranks=True),
+    "cpu": Operator(COUNTERS, "hosts.cpu", ranks=True),
+    "saturation": Operator(COUNTERS, "saturation.method"),
+    "river": Operator(COUNTERS, "hosts.river", ranks=True, default=False),
+    "regression": Operator(APPLICATIONS, "applications.method", default=False),
+    "covariance": Operator(POOLS, "pools.method"),
+    "requests": Operator(REQUESTS, "requests.method"),
+}
+"""By name, in the order in which they run."""
+
+RANKING: Final = tuple(name for name, each in OPERATORS.items() if each.ranks)
+"""The operators that rank processes."""
