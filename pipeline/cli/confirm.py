@@ -89,7 +89,7 @@ def confirm(
     """
     length_s, part = _length(length), _part(share)
     if as_json and not yes:
-        raise CommandError("--json asks nobody; expected --yes with it", USAGE)
+        raise CommandError("--json cannot prompt; expected --yes with it", USAGE)
 
     try:
         suspect = find(row)
@@ -120,7 +120,7 @@ def confirm(
     except ProcessLookupError:
         raise CommandError(f"{suspect.row} has ended meanwhile") from None
     except BrokenPipeError:
-        raise CommandError("what slows the suspect was killed; the suspect was let go") from None
+        raise CommandError("the process that slows the suspect was killed; the suspect runs freely again") from None
     except MeasureError as error:
         raise CommandError(f"--measure: {error}") from None
     finally:

@@ -156,7 +156,7 @@ def _check(process: str | None, host: str | None, exports: Exports, *, as_json: 
     if process is None and not recorded:
         raise click.UsageError("expected a PID or NAME, or --last, --id or --list")
     if host is not None and not recorded:
-        raise click.UsageError("--host is about what is recorded; expected --last, --id or --list with it")
+        raise click.UsageError("--host applies to recorded diagnoses; expected --last, --id or --list with it")
     if [*exports, "-" if as_json else None].count("-") > 1:
         raise click.UsageError("only one of --json and the files can go to standard output")
     for name, path in exports._asdict().items():
@@ -203,7 +203,7 @@ def _list(settings: Settings, host: str, process: str | None, *, as_json: bool) 
     if not as_json:
         again = to_type(settings, "diagnose", "--id", last.id[:SHORT_ID]) if last else ""
         now = to_type(settings, "diagnose", process or "PID")
-        click.echo(f"\nNext: `{again}`" if last else f"There is no diagnosis; to look now: `{now}`")
+        click.echo(f"\nNext: `{again}`" if last else f"No diagnosis is recorded; to diagnose now: `{now}`")
 
 
 def _export(diagnosis: Diagnosis, exports: Exports) -> bool:
@@ -244,4 +244,4 @@ def _write_page(settings: Settings, diagnosis: Diagnosis, shown: Shown, *, recor
         click.echo(f"Next: `{draw}` draws a flame graph")
     elif (found := process(diagnosis.pid)) and found.row == diagnosis.row and found.state not in "ZX":
         draw = to_type(settings, "diagnose", str(diagnosis.pid), "--svg", "flames.svg")
-        click.echo(f"Next: `{draw}` looks again, and draws a flame graph")
+        click.echo(f"Next: `{draw}` samples again, and draws a flame graph")

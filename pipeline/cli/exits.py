@@ -15,9 +15,9 @@ MEANINGS = {
     0: "done",
     FAILED: "it failed, a check found a problem, or a recording has bad lines",
     USAGE: "the command line or a setting is wrong",
-    NO_DATA: "nothing, or more than one thing, is recorded of that name or id",
+    NO_DATA: "no record, or more than one, matches that name or id",
     BUSY: "laggard runs here already, or its address is taken",
-    UNAVAILABLE: "the bus, or Grafana, cannot be used now",
+    UNAVAILABLE: "the bus or Grafana is unavailable",
     INTERRUPTED: "interrupted",
 }
 

@@ -182,7 +182,7 @@ def _lines(settings: Settings, found: Sequence[PastFeedback], now: float) -> Ite
         yield Text(told + feedback_sentence(each.said), "" if state == "holds" else "dim")
     if not found:
         listing = to_type(settings, "incidents")
-        yield Text(f"Nobody has said anything. `{listing}` lists what it may be said of.")
+        yield Text(f"There is no feedback. `{listing}` lists incidents to give it on.")
 
 
 def _write(lines: Iterator[Text]) -> None:

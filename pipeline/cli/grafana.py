@@ -153,14 +153,14 @@ def remove(settings: Settings, grafana: Grafana, *, alerts: bool, force: bool, y
     Annotations stay.
     """
     if as_json and not yes:
-        raise CommandError("--json asks nobody; expected --yes with it", USAGE)
+        raise CommandError("--json cannot prompt; expected --yes with it", USAGE)
     things = _standing_for_removal(settings, grafana, alerts=alerts)
     going = removable(things, force=force)
     if going and not yes:
-        click.echo(f"From Grafana at {grafana.url} will go:")
+        click.echo(f"To be removed from Grafana at {grafana.url}:")
         click.echo("\n".join(f"  {thing.name}" for thing in going))
         if not sys.stdin.isatty():
-            raise CommandError("nobody can be asked here; expected --yes", USAGE)
+            raise CommandError("cannot prompt here; expected --yes", USAGE)
         click.confirm("Go on?", abort=True)
         # They may have changed before the answer.
         things = _standing_for_removal(settings, grafana, alerts=alerts)
@@ -213,12 +213,12 @@ def check(settings: Settings, grafana: Grafana, *, alerts: bool, as_json: bool) 
         }
         click.echo(json.dumps(found))
     else:
-        click.echo(f"Grafana {seen.version.text or '(it hides its version)'} at {grafana.url}")
+        click.echo(f"Grafana {seen.version.text or '(version hidden)'} at {grafana.url}")
         if seen.data_source:
             click.echo(f"Data source {seen.data_source.said}: {'; '.join(problems) or 'sees laggard'}")
         _table((thing.name, thing.said) for thing in seen.things)
         if permissions is None:
-            click.echo("What the token may, Grafana does not say.")
+            click.echo("Grafana does not report the token's permissions.")
         elif missing:
             click.echo(f"The token may not: {', '.join(missing)}")
         else:
@@ -314,16 +314,16 @@ DEEDS: Final = {
     "written": "annotated",
     "changed": "says more now",
     "ended": "has ended",
-    "there": "was annotated already",
+    "there": "is annotated already",
     "deleted": "stays deleted",
-    "endless": "stays a line: an older laggard wrote it, and nothing says when it ended",
+    "endless": "stays without an end: an older laggard wrote it, and its end is unknown",
 }
 
 
 def _data_source_problems(grafana: Grafana, data_source: DataSource | None) -> list[str]:
     """Return the problems that keep panels and alerts empty."""
     if data_source is None:
-        return ["there is no data source for Prometheus"]
+        return ["Grafana has no data source for Prometheus"]
     try:
         problem = scraped(grafana, data_source).problem
     except GrafanaUnavailable:
@@ -359,7 +359,7 @@ def _end(grafana: Grafana, done: Sequence[Done], told: Sequence[str], *, as_json
     for each in told:
         click.echo(f"Hint: {each}.")
     if any(one.thing.state == "changed" for one in left):
-        click.echo("`laggard grafana diff` shows what somebody else has changed; --force does it all the same.")
+        click.echo("`laggard grafana diff` shows the changes of others; --force overwrites them.")
     counts = Counter("left alone" if one.deed == "left" else one.deed for one in done)
     summed = ", ".join(f"{count} {deed}" for deed, count in sorted(counts.items())) or "nothing is there"
     click.echo(f"Grafana at {grafana.url}: {summed}.")

@@ -143,7 +143,7 @@ def _write_notices(
             how = readable_duration(ended.until_ts - opened.ts)
             how += ", became an anomaly" if ended.became else ""
         lines.append(Text(f"{moment(opened.ts)}  {printable(opened.key)}  {how}  {opened.sentence}"))
-    _write(lines or [Text("No notice is open." if only_open else "There was no notice.")])
+    _write(lines or [Text("No notices are open." if only_open else "No notices.")])
 
 
 def _check_host(settings: Settings, bus: Bus, host: str) -> None:
@@ -195,7 +195,7 @@ def _doing(settings: Settings, bus: Bus, incident: Incident) -> list[Diagnosis]:
     try:
         return during(bus, topics_of(settings), incident)
     except BusError as error:
-        click.secho(f"What processes were doing cannot be told: {error}", fg="yellow", err=True)
+        click.secho(f"Cannot read diagnoses: {error}", fg="yellow", err=True)
         return []
 
 
@@ -204,7 +204,7 @@ def _silent(settings: Settings, bus: Bus, found: Sequence[Incident], now: float)
     try:
         return silent_hosts(bus, topics_of(settings), found, now)
     except BusError as error:
-        click.secho(f"Whether a host has fallen silent cannot be told: {error}", fg="yellow", err=True)
+        click.secho(f"Cannot check for silent hosts: {error}", fg="yellow", err=True)
         return {}
 
 
@@ -226,10 +226,10 @@ def _listing(
     if found:
         yield from table_lines(found, silent, now)
         wanted = next((one for one in found if one.change != "closed"), found[0])
-        following = f"`{to_type(settings, 'incidents', wanted.id[:SHORT_ID])}` for what each operator saw of it"
+        following = f"`{to_type(settings, 'incidents', wanted.id[:SHORT_ID])}` for the records of each operator"
     else:
         yield Text(f"No incident {'is open' if only_open else f'was open in the last {readable_duration(since_s)}'}.")
-        following = f"`{to_type(settings, 'why')}` for what stands out now"
+        following = f"`{to_type(settings, 'why')}` for what is unusual now"
     if not math.isnan(past.begins_ts):
         yield Text(f"What opened before {moment(past.begins_ts)} and has not changed since is not among them.", "dim")
     yield Text()
@@ -246,26 +246,26 @@ def _write_one(
     following, others = [], ["incidents"]
     if incident.merged_into:
         going_on = to_type(settings, "incidents", incident.merged_into[:SHORT_ID])
-        following.append(f"`{going_on}`, which goes on with it: both are one trouble")
+        following.append(f"`{going_on}`, into which it was merged")
     if incident.keyed_by == "host":
         ask = ["why", "--host", incident.key]
         began = to_type(settings, *ask, "--at", f"{incident.opened_ts:.0f}")
-        following.append(f"`{began}` for who was to blame when it began")
+        following.append(f"`{began}` for the culprits at its onset")
         if incident.change != "closed":
             following.append(f"`{to_type(settings, *ask)}` for now")
     if incident.keyed_by == "application":
         following.append(f"`{to_type(settings, 'models', incident.key)}` for what explains its performance")
         if incident.blame is not None:  # its name is that of the host
             ask = ["why", "--host", incident.blame.name, "--at", f"{incident.opened_ts:.0f}"]
-            following.append(f"`{to_type(settings, *ask)}` for who took there what is short")
+            following.append(f"`{to_type(settings, *ask)}` for the top consumers there")
     if incident.keyed_by == "pool":
         began = to_type(settings, "pools", incident.key, "--at", f"{incident.opened_ts:.0f}")
-        following.append(f"`{to_type(settings, 'pools', incident.key)}` for who is unlike the others now")
-        following.append(f"`{began}` for when it began")
+        following.append(f"`{to_type(settings, 'pools', incident.key)}` for the outliers in the pool now")
+        following.append(f"`{began}` for its onset")
     if incident.keyed_by == "service":
         began = to_type(settings, "requests", incident.key, "--at", f"{incident.opened_ts:.0f}")
-        following.append(f"`{to_type(settings, 'requests', incident.key)}` for which requests are out of line now")
-        following.append(f"`{began}` for when it began")
+        following.append(f"`{to_type(settings, 'requests', incident.key)}` for the outlying requests now")
+        following.append(f"`{began}` for its onset")
     click.echo(f"\nNext: {'; '.join(following or [f'`{to_type(settings, *others)}` for the others'])}")
     if url := page_url(settings, "/incidents", id=incident.id):
         click.echo(f"Page: {url}")

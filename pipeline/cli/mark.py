@@ -39,7 +39,7 @@ def mark(settings: Settings, note: str, at: str, host: str | None, *, as_json: b
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--at") from None
     if ts > now:
-        raise CommandError(f"--at {at} is not over yet; a mark is about what has happened", USAGE)
+        raise CommandError(f"--at {at} is in the future; a mark is about the past", USAGE)
 
     host = host or settings[GeneralSettings].host
     topic = topics_of(settings).name(COUNTERS)
@@ -51,8 +51,8 @@ def mark(settings: Settings, note: str, at: str, host: str | None, *, as_json: b
         history = History(bus, topics_of(settings), asked(settings))
         if not history.knows(host):
             hosts = history.hosts()
-            known = f"; recorded are {', '.join(map(printable, hosts[:10]))}" if hosts else ""
-            click.echo(f"laggard: nothing is recorded of {host} yet{known}", err=True)
+            known = f"; recorded: {', '.join(map(printable, hosts[:10]))}" if hosts else ""
+            click.echo(f"laggard: there are no records of {host} yet{known}", err=True)
         bus.append([Outgoing(topic, host, value, ts)])
     if as_json:
         click.echo(json.dumps({"id": mark_id(host, ts, note), "ts": ts, "host": host, "mark": note}))

@@ -42,7 +42,7 @@ def measure(settings: Settings, duration_s: float | None, supervised: bool) -> N
     """Publish the performance of applications and members of pools until ^C, from the `[[sources]]` in the settings."""
     if not settings.sources:
         raise CommandError(
-            f"{settings.place(GeneralSettings.sources)}: there are no sources; expected some tables "
+            f"{settings.place(GeneralSettings.sources)}: there are no sources; expected tables "
             "[[sources]] in the configuration file, see deploy/settings.md",
             USAGE,
         )
@@ -62,7 +62,7 @@ def measure(settings: Settings, duration_s: float | None, supervised: bool) -> N
             publishers[frames[0].keyed_by].publish(frames)  # of one source, at least the one about the source itself
             running.report(frames=measuring.frames, failing=measuring.failing)
             running.manager.status(
-                f"{measuring.frames} frames, {measuring.failing} sources in trouble, {queue.waiting} records wait"
+                f"{measuring.frames} frames, {measuring.failing} sources failing, {queue.waiting} records waiting"
             )
             # A spool stores waiting records on disk; before an embedded bus they wait in memory.
             return remote or not queue.waiting

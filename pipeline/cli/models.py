@@ -135,7 +135,7 @@ def _check_there(settings: Settings, bus: Bus, courses: Sequence[Course], applic
 
 def unknown(application: str, known: Sequence[str]) -> str:
     """Return the error for an unknown application, which names recorded ones."""
-    others = f"; recorded are {_listed(known)}" if known else ", nor of any other"
+    others = f"; recorded: {_listed(known)}" if known else ", nor of any other"
     return f"nothing is recorded of application {application}{others}"
 
 
@@ -169,7 +169,7 @@ def _write_all(settings: Settings, courses: Sequence[Course], since_s: float, no
     _write(present_lines(courses, math.nan if of_file else since_s, now))
     if not of_file:
         command = to_type(settings, "models", courses[0].present.application)
-        click.echo(f"\nNext: `{command}` for what it was chosen from, and the models before it")
+        click.echo(f"\nNext: `{command}` for its candidate metrics and earlier models")
 
 
 def _write_application(settings: Settings, courses: Sequence[Course], state: Application | None, now: float) -> None:
@@ -186,7 +186,7 @@ def _write_application(settings: Settings, courses: Sequence[Course], state: App
     if asked := next((each.present for each in courses if each.present.terms), None):
         metric = f"{asked.terms[0].metric.row}:{asked.terms[0].metric.feature}"
         command = to_type(settings, "models", "what-if", asked.application, f"{metric}=VALUE")
-        click.echo(f"\nNext: `{command}` for what would be if that had another value")
+        click.echo(f"\nNext: `{command}` for a prediction at another value")
 
 
 @models.command("what-if", short_help="Predict the performance at a value of a metric.")
@@ -235,9 +235,9 @@ def _not_in_models(state: Application, metric: str) -> str:
     terms = [term for model in state.operator.models.values() for term in model.terms]
     same = next((term.metric for term in terms if metric in term.family), None)
     if same is not None:
-        return f"{metric} says the same as {same}, which is in the model: ask of that"
-    names = ", ".join(dict.fromkeys(term.metric for term in terms)) or "no metric at all"
-    return f"{metric} is in no model; in them are {names}"
+        return f"{metric} is redundant with {same}, which is in the model; ask about that one"
+    names = ", ".join(dict.fromkeys(term.metric for term in terms)) or "no metrics"
+    return f"{metric} is in no model; the models have {names}"
 
 
 def _what_if_json(application: str, metric: str, value: float, newest: float, found: Sequence[object]) -> str:
@@ -294,7 +294,7 @@ def _publish(settings: Settings, application: str, metric: str, wish: WishKind) 
         except UnknownApplicationError:
             _check_there(settings, bus, (), application)
         except UnknownMetricError as error:
-            meant = f"; near it are {', '.join(error.near)}" if error.near else ""
+            meant = f"; similar: {', '.join(error.near)}" if error.near else ""
             raise CommandError(f"{error}{meant}", NO_DATA) from None
     click.echo(f"{_DONE[wish]} {metric}: this holds from the next interval of {application} on.")
     click.echo(f"Next: `{to_type(settings, 'models', application)}`")

@@ -57,9 +57,11 @@ def check_existing(settings: Settings) -> None:
     try:
         exists = Path(location.removeprefix("embedded:")).expanduser().exists()
     except PermissionError:
-        raise CommandError(f"{location} may not be read; ask as the user that laggard runs as", UNAVAILABLE) from None
+        raise CommandError(
+            f"cannot read {location}: permission denied; run this as the user that laggard runs as", UNAVAILABLE
+        ) from None
     if not exists:
-        raise CommandError(f"nothing is recorded at {location}; start `{to_type(settings, 'up')}` first", NO_DATA)
+        raise CommandError(f"there are no records at {location}; start `{to_type(settings, 'up')}` first", NO_DATA)
 
 
 def topics_of(settings: Settings) -> Topics:

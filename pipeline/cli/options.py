@@ -73,7 +73,7 @@ def past_moment(at: str | None, now: float) -> float | None:
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--at") from None
     if ts > now:
-        raise CommandError(f"--at {at} is not over yet", USAGE)
+        raise CommandError(f"--at {at} is in the future", USAGE)
     return ts
 
 

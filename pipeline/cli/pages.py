@@ -195,7 +195,7 @@ class Teller:
                     yield Text(output.sentence or sentence(output.ranking, {}))
                     yield from ranked(narrowed(output.ranking, MARK_ROWS, MARK_FEATURES), {}, page_of(self._console))
                 else:
-                    yield Text("Nothing can be told: no frame is near it, or no row was seen for long enough.")
+                    yield Text("No answer: no frame is near it, or no row has been seen for long enough.")
             case ModelOutput():
                 built = f"R2 {output.r2:.2f} of {output.samples} intervals, {output.reason}"
                 yield Text(f"{begin}{output.equation}  ({built})")

@@ -110,7 +110,7 @@ def _of_file(path: str, ts: float | None) -> list[PoolOutput]:
         raise CommandError(f"{error}; expected what `laggard replay --json` prints", USAGE) from None
     if not found:
         when = "" if ts is None else f" up to {moment(ts)}"
-        raise CommandError(f"{path}: nothing is told of any pool in it{when}", NO_DATA)
+        raise CommandError(f"{path}: it has no output on pools{when}", NO_DATA)
     return found
 
 
@@ -143,7 +143,7 @@ def _standings(settings: Settings, ts: float | None) -> list[Standing]:
     with existing_bus(settings) as bus:
         found = standings(bus, topics_of(settings), ts)
     if not found:
-        none = _none(settings) if ts is None else f"nothing is recorded of any pool up to {moment(ts)}"
+        none = _none(settings) if ts is None else f"there are no records of pools up to {moment(ts)}"
         raise CommandError(none, NO_DATA)
     return found
 
@@ -162,12 +162,12 @@ def _others(pool: str, known: Sequence[str]) -> str:
     near = nearest(pool, known)
     others = ", ".join(map(printable, near or known[:LISTED]))
     more = ", ..." if not near and len(known) > LISTED else ""
-    return f"nothing is recorded of pool {printable(pool)}; {'near it are' if near else 'recorded are'} {others}{more}"
+    return f"there are no records of pool {printable(pool)}; {'similar:' if near else 'recorded:'} {others}{more}"
 
 
 def _outside(error: OutsideError, at: str | None) -> str:
     reach = f"from {moment(error.first)} to {moment(error.last)}"
-    return f"nothing is recorded of pool {error.host} at {at}; its history reaches {reach}"
+    return f"there are no records of pool {error.host} at {at}; its history goes {reach}"
 
 
 # The output.
@@ -184,7 +184,7 @@ def _write_all(settings: Settings, found: Sequence[Standing], now: float, path: 
         return
     _write(pools_lines(found, now))
     command = to_type(settings, "pools", found[0].pool, *_from(path))
-    click.echo(f"\nNext: `{command}` for all that is known of it")
+    click.echo(f"\nNext: `{command}` for all details")
 
 
 def _write_pool(
@@ -216,7 +216,7 @@ def _too_few(output: PoolOutput) -> str:
 
 def _write_svg(output: PoolOutput, path: str) -> None:
     if not any(level.merges for level in output.levels):
-        raise CommandError(f"nothing is to be drawn of {output.pool}: no dendrogram is known of it", NO_DATA)
+        raise CommandError(f"cannot draw {output.pool}: it has no dendrogram", NO_DATA)
     text = pool_svg(output)
     if path == STANDARD:
         click.echo(text, nl=False)

@@ -64,8 +64,8 @@ def check_host(settings: Settings) -> None:
     host = settings[GeneralSettings].host
     if is_remote(settings) and host in NAMELESS:
         raise CommandError(
-            f"{settings.place(GeneralSettings.host)}: host is {host!r}, which other machines are called too; "
-            "expected a name of its own, which tells this machine from all others on the bus",
+            f"{settings.place(GeneralSettings.host)}: host is {host!r}, a name that other machines also have; "
+            "expected a name that is unique on the bus",
             USAGE,
         )
 

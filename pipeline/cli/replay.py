@@ -61,7 +61,7 @@ def replay(settings: Settings, *, files: tuple[str, ...], as_json: bool, scores:
     sys.stdout.flush()
     _summarise(run, problems.count, time.monotonic() - began)
     if not run.records and not problems.count:
-        raise CommandError("there is no record in what was given", NO_DATA)
+        raise CommandError("the input has no records", NO_DATA)
     return FAILED if problems.count else 0
 
 
@@ -76,7 +76,7 @@ class _Problems:
         if self.count <= REPORTED:
             click.echo(f"laggard: {problem}", err=True)
         if self.count == REPORTED:
-            click.echo("laggard: more of these are only counted", err=True)
+            click.echo("laggard: further ones are only counted", err=True)
 
 
 def _tell_json(output: Told) -> None:
@@ -114,14 +114,14 @@ def _summarise(replayed: Replay, problems: int, took_s: float) -> None:
         unit = "records" if replayed.frames else "requests"
     told = [
         f"{' and '.join(taken)} of {_counted(len(replayed.keys), 'key', 'keys')}{span}",
-        *([f"{replayed.outlying:,} out of line"] if replayed.requests else []),
+        *([f"{replayed.outlying:,} outlying"] if replayed.requests else []),
         _counted(replayed.marks, "mark", "marks"),
         f"{_counted(replayed.anomalies, 'anomaly', 'anomalies')} of {found}",
         *([_counted(replayed.models, "model", "models")] if replayed.models else []),
         f"{took_s:.1f} s ({(replayed.frames + replayed.requests) / max(took_s, 1e-9):,.0f} {unit}/s)",
     ]
     if replayed.unused:
-        told.append(f"{_counted(replayed.unused, 'record', 'records')} that no operator wants")
+        told.append(f"{_counted(replayed.unused, 'record', 'records')} that no operator reads")
     if problems:
         told.append(f"{_counted(problems, 'line', 'lines')} that could not be used")
     click.echo(f"Replayed {', '.join(told)}", err=True)

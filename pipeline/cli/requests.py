@@ -236,7 +236,7 @@ def unknown(settings: Settings, service: str, known: Sequence[str]) -> str:
     """Return the error for an unknown service, which names recorded ones."""
     if not known:
         return no_requests(settings)
-    return f"nothing is recorded of service {printable(service)}; {_others(service, known)}"
+    return f"there are no records of service {printable(service)}; {_others(service, known)}"
 
 
 def no_requests(settings: Settings) -> str:
@@ -247,7 +247,7 @@ def no_requests(settings: Settings) -> str:
 def _others(service: str, known: Sequence[str]) -> str:
     near = nearest(service, known)
     more = ", ..." if not near and len(known) > LISTED else ""
-    return f"{'near it are' if near else 'recorded are'} {', '.join(map(printable, near or known[:LISTED]))}{more}"
+    return f"{'similar:' if near else 'recorded:'} {', '.join(map(printable, near or known[:LISTED]))}{more}"
 
 
 def _unknown(
@@ -268,16 +268,16 @@ def _unknown(
     shown = [ids[each] for each in near] or list(ids.values())[: -LISTED - 1 : -1]
     return (
         f"no request{of} with the id {printable(identity)} is recorded; "
-        f"{'near it are' if near else 'the newest are'} {', '.join(listed(shown))}"
+        f"{'similar:' if near else 'the newest:'} {', '.join(listed(shown))}"
     )
 
 
 def _several(identity: str, found: Sequence[Found]) -> str:
     more = ", ..." if len(found) > LISTED else ""
     shown = ", ".join(listed(each.request for each in found[:LISTED]))
-    hint = "; expected more of the id"
+    hint = "; expected a longer part of the id"
     if len({each.request.request for each in found}) == 1:
-        hint = "; --service says which is meant"
+        hint = "; --service chooses one"
     return f"{len(found):,} requests have an id that begins with {printable(identity)}: {shown}{more}{hint}"
 
 
@@ -299,9 +299,9 @@ def _write_all(
         command = to_type(settings, "requests", "path", clusters[0].example, *_from(paths))
         click.echo(f"Next: `{command}` draws where the time of one went")
     elif paths:
-        click.echo("No request is out of line as far as these files tell; `laggard replay FILE --json` looks for them")
+        click.echo("These files name no outlying requests; `laggard replay FILE --json` looks for some")
     else:
-        click.echo("No request is out of line.")
+        click.echo("No outlying requests.")
 
 
 def _write_json(found: Found) -> None:
@@ -312,9 +312,7 @@ def _write_json(found: Found) -> None:
 
 def _write_svg(found: Found, path: str) -> None:
     if not found.request.path:
-        raise CommandError(
-            f"nothing is to be drawn of {found.request.request}: its critical path is not known", NO_DATA
-        )
+        raise CommandError(f"cannot draw {found.request.request}: its critical path is unknown", NO_DATA)
     text = path_svg(found.request)
     if path == STANDARD:
         click.echo(text, nl=False)

@@ -67,7 +67,7 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
     Stop all workers first. Records, topics and results are not changed.
     """
     if as_json and not yes:
-        raise CommandError("--json asks nobody; expected --yes with it", USAGE)
+        raise CommandError("--json cannot prompt; expected --yes with it", USAGE)
     until = _moment(to)
     every = [stage for stage in stages(settings) if stage.remembers]
     chosen = [stage for stage in every if name in {None, stage.name}]
@@ -120,7 +120,7 @@ def _moment(to: str) -> float | None:
 
 def _ask() -> None:
     if not sys.stdin.isatty():
-        raise CommandError("nobody can be asked here; expected --yes", USAGE)
+        raise CommandError("cannot prompt here; expected --yes", USAGE)
     click.confirm("Go on?", abort=True)
 
 
@@ -160,15 +160,15 @@ class Plan:
         yield f"  forgets    what it has learned of {self.keys} {key}{'s' if self.keys != 1 else ''}"
         if self.known:
             yield f"  learns     from the {self.learns} records of {self.topic} before that, and from what comes"
-            yield "  publishes  what it joins of what is published once more; what is published already stays"
+            yield "  publishes  incidents of records that are published again; those already published stay"
             return
         yield f"  learns     from the {self.learns} records that {self.topic} holds now, and from what comes"
         if self.again:
-            yield f"  publishes  once more what it finds in {self.again} records; what is published already stays"
+            yield f"  publishes  its results on {self.again} records again; those already published stay"
         elif self.passed:
-            yield f"  publishes  nothing of {self.passed} records that it has not looked at yet"
+            yield f"  publishes  nothing on {self.passed} records that it has not processed"
         else:
-            yield "  publishes  what it finds from where it is on; what is published already stays"
+            yield "  publishes  its results from its present position on; those already published stay"
 
     def to_json(self) -> dict[str, Any]:
         """Return it for a program."""
@@ -244,7 +244,7 @@ def _plan(bus: Bus, topics: Topics, stage: Stage, every: Sequence[Stage], to: st
         if isinstance(bus, KafkaBus) and (members := bus.admin.client_ids(each)):
             raise CommandError(
                 f"{len(members)} worker{'s run' if len(members) != 1 else ' runs'} in group {each}: "
-                f"{', '.join(sorted(members))}; stop what runs first",
+                f"{', '.join(sorted(members))}; stop them first",
                 BUSY,
             )
     keys: set[str] = set()

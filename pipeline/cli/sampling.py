@@ -132,7 +132,7 @@ def _progress(row: str, samples: int, duration_s: float) -> Iterator[Callable[[i
     began = time.monotonic()
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task(f"looking at {printable(row)}; ^C shows what there is", total=1.0)
+        bar = progress.add_task(f"sampling {printable(row)}; ^C shows the result so far", total=1.0)
         yield lambda taken: progress.update(
             bar, completed=max(taken / samples, (time.monotonic() - began) / duration_s)
         )

@@ -121,7 +121,7 @@ def check(settings: Settings, as_json: bool) -> int:
     else:
         tell_differences(found)
         if not wrong:
-            click.echo(f"All {len(found)} topics are as they should be.")
+            click.echo(f"All {len(found)} topics are as expected.")
     return FAILED if wrong else 0
 
 
@@ -183,7 +183,7 @@ def tell_json(settings: Settings, found: Sequence[TopicReport]) -> None:
 def tell_differences(found: Sequence[TopicReport]) -> None:
     """Print each difference once, with all of its topics and advice."""
     if hidden := [each.wanted.spec.name for each in found if each.hidden]:
-        tell(hidden, "may not be seen by this user", "it needs Describe there: `laggard topics acls --role admin`")
+        tell(hidden, "not visible to this user", "it needs Describe there: `laggard topics acls --role admin`")
     alike: dict[tuple[str, str, str], list[str]] = {}
     advice: dict[tuple[str, str, str], str] = {}
     for each in found:
@@ -245,11 +245,11 @@ def description(report: TopicReport) -> list[str]:
     if report.found is not None:
         found = report.found
         if found.leaderless:
-            lines.append(f"leaderless  {found.leaderless} of {found.partitions} partitions: a broker is away")
+            lines.append(f"leaderless  {found.leaderless} of {found.partitions} partitions: a broker is down")
         elif found.in_sync < found.replication:
             lines.append(f"in sync     only {found.in_sync} of {found.replication} brokers have all of some partition")
         if not found.configs:
-            lines.append("settings    this user may not see them; it needs DescribeConfigs on the topic")
+            lines.append("settings    not visible to this user, who needs DescribeConfigs on the topic")
         told = {one.setting for one in report.differences}
         shown = {"cleanup.policy", "max.message.bytes", "min.insync.replicas", "retention.bytes", "retention.ms"}
         lines += [

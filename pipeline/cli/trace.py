@@ -167,7 +167,7 @@ def start(settings: Settings, *, duration_s: float | None, output: Path | None) 
     if output is None:
         if not is_remote(settings) and _holder(settings, "work") is None:
             up = to_type(settings, "up")
-            click.echo(f"Note: no worker runs on {settings[BusSettings].location}, which would judge them: `{up}`")
+            click.echo(f"Note: no worker runs on {settings[BusSettings].location} to score them: `{up}`")
         click.echo(
             f"Next: `{to_type(settings, 'requests')}` in a minute; `{to_type(settings, 'trace', 'stop')}` ends it"
         )
@@ -200,14 +200,14 @@ def stop(settings: Settings) -> None:
     holder = _holder(settings)
     if holder is None:
         removed = remove_stale()
-        also = f"; removed {', '.join(removed)}, which a killed one had left" if removed else ""
-        click.echo(f"Nothing is traced here{also}.")
+        also = f"; removed {', '.join(removed)}, which a killed tracer had left" if removed else ""
+        click.echo(f"No tracing runs here{also}.")
         return
     figures = _figures(settings, holder.pid)
     if figures is not None and figures.supervised:
         raise CommandError(
-            f"`laggard up` runs it (process {holder.pid}), and would start it again; take trace.* out of the settings, "
-            "and start that anew",
+            f"`laggard up` runs it (process {holder.pid}), and would restart it; remove trace.* from the settings, "
+            "and restart it",
             BUSY,
         )
     try:
@@ -215,7 +215,7 @@ def stop(settings: Settings) -> None:
     except ProcessLookupError:
         pass
     except PermissionError:
-        raise CommandError(f"process {holder.pid} is another user's; stop it as that one, or as root") from None
+        raise CommandError(f"process {holder.pid} belongs to another user; stop it as that user or as root") from None
     until = time.monotonic() + STOPPING_S
     while (left := _holder(settings)) is not None and left.pid == holder.pid:
         if time.monotonic() > until:
@@ -236,11 +236,11 @@ def status(settings: Settings, *, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps({"running": holder is not None} | ({} if figures is None else asdict(figures))))
     elif holder is None:
-        click.echo(f"Nothing is traced here; `{to_type(settings, 'trace', 'start', '--help')}` says how to begin.")
+        click.echo(f"No tracing runs here; `{to_type(settings, 'trace', 'start', '--help')}` says how to begin.")
         if failure := failure_of(settings[GeneralSettings].state / LOG):
-            click.echo(f"The last one that was started failed: {failure}")
+            click.echo(f"The last start failed: {failure}")
     elif figures is None:
-        click.echo(f"Process {holder.pid} is beginning to trace.")
+        click.echo(f"Process {holder.pid} is starting to trace.")
     else:
         for line in status_lines(figures, time.time()):
             click.echo(line)
@@ -269,7 +269,7 @@ def _check_asked(settings: Settings) -> None:
     if not traces(settings):
         command = to_type(settings, "trace", "start", "--help")
         raise CommandError(
-            f"nothing is said to be traced; expected --php, --marker, --uprobe or --port, or settings: `{command}`",
+            f"there is nothing to trace; expected --php, --marker, --uprobe or --port, or settings: `{command}`",
             USAGE,
         )
 
@@ -278,7 +278,7 @@ def _holder(settings: Settings, part: Part = "trace") -> Holder | None:
     try:
         return holder_of(settings[BusSettings].location, settings[GeneralSettings].state, part)
     except OSError as error:
-        raise CommandError(f"{error.filename}: {error.strerror}; ask as the user that traces, or as root") from None
+        raise CommandError(f"{error.filename}: {error.strerror}; run this as the user that traces or as root") from None
 
 
 def _figures(settings: Settings, pid: int) -> Figures | None:

@@ -103,7 +103,7 @@ def _published(settings: Settings) -> Iterator[Callable[[Request], None]]:
             until = time.monotonic() + _PATIENCE_S
             while outbox.waiting:
                 if time.monotonic() > until:
-                    raise BusUnavailable(f"{outbox.waiting} requests do not arrive; those before them did")
+                    raise BusUnavailable(f"{outbox.waiting} requests were not delivered; those before them were")
                 time.sleep(_AGAIN_S)
                 outbox.flush()
 

@@ -63,7 +63,7 @@ def follow(settings: Settings, running: Session, output: Path | None, *, supervi
             # PHP may start later, and the other parts of `laggard up` run without it.
             if str(error) != said:
                 said = str(error)
-                click.echo(f"nothing is traced: {said}; it is tried again every {AGAIN_S:g} s", err=True)
+                click.echo(f"not tracing: {said}; retrying every {AGAIN_S:g} s", err=True)
             status.tell(now=True)
             if not running.stop.wait(AGAIN_S):
                 continue

@@ -20,7 +20,7 @@ _FAILED: Final = "laggard: "  # the beginning of the last line of the log if it 
 def last_words(log: Path) -> str:
     """Return the last words of a process in its log, without its name."""
     lines = log.read_text(errors="replace").splitlines()[-_LAST_WORDS:]
-    return " ".join(line.removeprefix(_FAILED) for line in lines) or "it said nothing"
+    return " ".join(line.removeprefix(_FAILED) for line in lines) or "it has no output"
 
 
 def failure_of(log: Path) -> str:
@@ -64,7 +64,7 @@ def status_lines(figures: Figures, now: float) -> Iterator[str]:
     yield f"  requests  {figures.requests_per_s:,.1f}/s, {figures.requests:,} so far{': ' * bool(services)}{services}"
     if figures.discarded:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in figures.discarded.items())
-        yield f"  not told  {reasons}"
+        yield f"  discarded {reasons}"
     if figures.waiting or figures.dropped:
         yield f"  waiting   {figures.waiting:,} for the bus; {figures.dropped:,} lost"
     yield f"  cost      {cost}"

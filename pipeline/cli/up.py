@@ -151,7 +151,7 @@ def introduction(settings: Settings, url: str, page: str, token: Token | None = 
     interval_s = settings[AgentSettings].interval
     bounds = f"at most {settings[BusSettings].max_bytes / 2**30:.3g} GiB, {settings[BusSettings].retention / 3600:g} h"
     commands = {
-        to_type(settings, "why"): "what is slow, and what is to blame",
+        to_type(settings, "why"): "what is slow, and the culprits",
         to_type(settings, "mark", "checkout hangs"): "remember this moment, with a note",
         to_type(settings, "watch"): "the same, live",
     }
@@ -172,7 +172,7 @@ def introduction(settings: Settings, url: str, page: str, token: Token | None = 
             f"  metrics  {url}/metrics",
             *measured,
             *note,
-            "It learns what is usual, and has a first answer in a minute. Type next, in another terminal:",
+            "It is learning the baseline; the first answer comes in a minute. Next, in another terminal:",
             *(f"  {command:{width}}  {purpose}" for command, purpose in commands.items()),
             "^C stops it.",
         ]
@@ -234,7 +234,7 @@ class Terminal:
         """Report on a terminal that all parts have stopped."""
         self._draw("")
         if self._live:
-            click.echo(f"Stopped after {counted(self._ticks, 'tick')}; what was recorded stays.")
+            click.echo(f"Stopped after {counted(self._ticks, 'tick')}; the recorded data stays.")
 
     def _draw(self, status: str) -> None:
         if self._live and status != self._status:

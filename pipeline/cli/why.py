@@ -137,11 +137,11 @@ def choose_host(settings: Settings, history: History, wanted: str | None) -> str
         return history.choose_host(wanted, settings[GeneralSettings].host)
     except NothingRecordedError:
         start = to_type(settings, *starting(settings))
-        raise CommandError(f"nothing is recorded yet; start `{start}`, and ask again a minute later", NO_DATA) from None
+        raise CommandError(f"there are no records yet; start `{start}`, and ask again in a minute", NO_DATA) from None
     except UnknownHostError as error:
         known = ", ".join(map(printable, error.hosts[:LISTED])) + (", ..." if len(error.hosts) > LISTED else "")
         ask = "" if wanted else "; name one with --host"
-        raise CommandError(f"nothing is recorded of host {error.host}; recorded are {known}{ask}", NO_DATA) from None
+        raise CommandError(f"there are no records of host {error.host}; recorded: {known}{ask}", NO_DATA) from None
 
 
 def starting(settings: Settings) -> list[str]:
@@ -151,11 +151,11 @@ def starting(settings: Settings) -> list[str]:
 
 def _outside(error: OutsideError) -> str:
     if error.first != error.first:
-        return f"no counters of processes are recorded of {error.host} yet; ask again in a minute"
-    reach = f"its history reaches from {moment(error.first)} to {moment(error.last)}"
+        return f"there are no process counters of {error.host} yet; ask again in a minute"
+    reach = f"its history goes from {moment(error.first)} to {moment(error.last)}"
     if error.first <= error.ts <= error.last:
         reach += ", with a gap there"
-    return f"nothing is recorded of {error.host} at {moment(error.ts)}; {reach}"
+    return f"there are no records of {error.host} at {moment(error.ts)}; {reach}"
 
 
 def _silent(settings: Settings, answer: Answer, silent_s: float) -> str:
@@ -166,7 +166,7 @@ def _silent(settings: Settings, answer: Answer, silent_s: float) -> str:
     elif _runs_here(settings):
         examine = to_type(settings, "doctor")
         return (
-            f"The agent of {answer.host} runs, but nothing newer has come from it; {last}. If it stays so: `{examine}`"
+            f"The agent of {answer.host} runs, but has published nothing newer; {last}. If this persists: `{examine}`"
         )
     start = to_type(settings, *starting(settings))
     return f"The agent of {answer.host} is not running now; {last}. Start it{there}: `{start}`"
@@ -183,7 +183,7 @@ def _runs_here(settings: Settings) -> bool:
 def _find_mark(settings: Settings, marks: list[Marked], wanted: str) -> Marked:
     if not marks:
         set_one = to_type(settings, "mark", "what is slow")
-        raise CommandError(f"there is no mark; when it is slow, type `{set_one}`", NO_DATA)
+        raise CommandError(f"there are no marks; when it is slow, run `{set_one}`", NO_DATA)
     if wanted == LAST:
         return marks[0]
     found = [mark for mark in marks if mark.id.startswith(wanted.lower())]
@@ -201,7 +201,7 @@ def _list_marks(settings: Settings, marks: list[Marked], *, as_json: bool) -> No
             click.echo(f"{mark.id}  {moment(mark.ts)}  {printable(mark.host)}  {printable(mark.note)}".rstrip())
     if not as_json:
         one = to_type(settings, "why", "--mark", marks[0].id) if marks else to_type(settings, "mark", "what is slow")
-        click.echo(f"\nNext: `{one}`" if marks else f"There is no mark; when it is slow, type `{one}`")
+        click.echo(f"\nNext: `{one}`" if marks else f"There are no marks; when it is slow, run `{one}`")
 
 
 def _doing(settings: Settings, bus: Bus, answer: Answer) -> list[Diagnosis]:
@@ -211,7 +211,7 @@ def _doing(settings: Settings, bus: Bus, answer: Answer) -> list[Diagnosis]:
         return concerning(Recorded(bus, topics_of(settings), answer.host), answer.frame.ts, answer.began, blamed)
     except BusError as error:
         # Users who may not read them, or whose brokers lack their topic, get the rest of the answer.
-        click.secho(f"What processes were doing cannot be told: {error}", fg="yellow", err=True)
+        click.secho(f"Cannot read diagnoses: {error}", fg="yellow", err=True)
         return []
 
 
@@ -236,7 +236,7 @@ def _reported(settings: Settings, bus: Bus, answer: Answer) -> list[Incident]:
     try:
         past = past_incidents(bus, topics_of(settings), ts, key=answer.host)
     except BusError as error:
-        click.secho(f"Whether an incident was open cannot be told: {error}", fg="yellow", err=True)
+        click.secho(f"Cannot check for open incidents: {error}", fg="yellow", err=True)
         return []
     of_host = (each for each in past.incidents if each.keyed_by == "host")
     return [each for each in of_host if each.opened_ts <= ts and not each.merged_into]
@@ -259,7 +259,7 @@ def _write_page(
     if mark is not None:
         header += f": marked {printable(mark.note)}".rstrip()
     elif moment(answer.ts) != moment(judged):
-        header += f", the frame that is nearest to {moment(answer.ts)}"
+        header += f", the frame nearest to {moment(answer.ts)}"
     lines = [_incident_line(each) for each in reported[:REPORTED]]
     scored = status in ALARMED
     write(page_lines(answer, series, page_of(console), header, lines, here=here, scored=scored), console)
@@ -300,6 +300,6 @@ def write_doing(
 def _next(settings: Settings, answer: Answer, *, here: bool) -> str:
     if not here:
         return f"`{to_type(settings, 'why')}` for now; `{to_type(settings, 'why', '--marks')}` for what was marked"
-    told = f"`{to_type(settings, 'watch')}` to look on; `{to_type(settings, 'mark', 'what is slow')}` to note it"
+    told = f"`{to_type(settings, 'watch')}` to follow it live; `{to_type(settings, 'mark', 'what is slow')}` to note it"
     pids = [pid for row in answer.verdict.culprits[:1] if (pid := pid_of(row.row)) is not None]
     return "".join(f"`{to_type(settings, 'diagnose', str(pid))}` for what it is doing; " for pid in pids) + told

@@ -54,7 +54,7 @@ def examine_cluster(settings: Settings, options: KafkaOptions) -> Iterator[Findi
     unreachable = why_unreachable(options)
     if unreachable is not None:
         found, _, advice = str(unreachable).rpartition("; ")
-        yield Finding("brokers", "problem", found or advice, advice if found else "look at that setting")
+        yield Finding("brokers", "problem", found or advice, advice if found else "check that setting")
         return
     with closing(KafkaBus(options)) as bus:
         try:
@@ -69,7 +69,7 @@ def examine_cluster(settings: Settings, options: KafkaOptions) -> Iterator[Findi
                 yield from _where_allowed("lag", options, lags(settings, bus))
         except BusError as error:
             found, _, advice = str(error).partition("; ")
-            yield Finding("brokers", "problem", found, advice or "look at what the brokers log")
+            yield Finding("brokers", "problem", found, advice or "check the brokers' logs")
 
 
 def secrets(settings: Settings) -> Iterator[Finding]:
@@ -111,15 +111,15 @@ def topics(found: Sequence[TopicReport]) -> Finding:
         return Finding("topics", "problem", f"missing: {', '.join(missing)}", "`laggard topics create`")
     if leaderless := [each.wanted.spec.name for each in found if each.found and each.found.leaderless]:
         return Finding(
-            "topics", "problem", f"without a leader: {', '.join(leaderless)}", "look at the brokers: some are away"
+            "topics", "problem", f"without a leader: {', '.join(leaderless)}", "check the brokers: some are down"
         )
     if differ := [each.wanted.spec.name for each in found if each.differences]:
-        return Finding("topics", "warning", f"not as they should be: {', '.join(differ)}", "see `laggard topics check`")
+        return Finding("topics", "warning", f"not as expected: {', '.join(differ)}", "see `laggard topics check`")
     hidden = sum(each.hidden for each in found)
     if hidden == len(found):
-        return Finding("topics", "ok", "not known: none may be seen by this user")
-    seen = f"{len(found) - hidden} topics are as they should be"
-    return Finding("topics", "ok", f"{seen}{f', {hidden} may not be seen by this user' if hidden else ''}")
+        return Finding("topics", "ok", "unknown: this user can see none")
+    seen = f"{len(found) - hidden} topics are as expected"
+    return Finding("topics", "ok", f"{seen}{f', {hidden} not visible to this user' if hidden else ''}")
 
 
 def rights(settings: Settings, bus: KafkaBus, names: Sequence[str]) -> Finding:
@@ -133,13 +133,13 @@ def rights(settings: Settings, bus: KafkaBus, names: Sequence[str]) -> Finding:
     who = user_of(bus.options)
     if not names:
         advice = "`laggard topics acls` prints what each role needs"
-        return Finding("rights", "problem", f"{who} may play no role: it may see no topic", advice)
+        return Finding("rights", "problem", f"{who} has no role: it can see no topic", advice)
     if not may:
         fewest = min(lacks, key=lambda role: len(lacks[role]))
         advice = f"`laggard topics acls --role {fewest}` prints what it needs"
         missing = ", ".join(lacks[fewest][:_SHOWN])
         return Finding("rights", "problem", f"{who} may play no role; for {fewest} it lacks {missing}", advice)
-    return Finding("rights", "ok", f"{who} may be {', '.join(may)}, as far as brokers tell")
+    return Finding("rights", "ok", f"{who} has the rights of {', '.join(may)}, as far as brokers report")
 
 
 def _where_allowed(check: str, options: KafkaOptions, findings: Iterator[Finding]) -> Iterator[Finding]:
@@ -147,7 +147,7 @@ def _where_allowed(check: str, options: KafkaOptions, findings: Iterator[Finding
     try:
         yield from findings
     except Denied:
-        yield Finding(check, "ok", f"not known: {user_of(options)} may not look")
+        yield Finding(check, "ok", f"unknown: {user_of(options)} lacks the permission")
 
 
 def history(settings: Settings, bus: KafkaBus) -> Iterator[Finding]:
@@ -158,7 +158,7 @@ def history(settings: Settings, bus: KafkaBus) -> Iterator[Finding]:
     _, end = bus.bounds(partition)
     newest = max((one.ts for one in bus.read(partition, end - _LOOKED_THROUGH, end, host)), default=None)
     if newest is None:
-        yield Finding("history", "ok", f"nothing of {printable(host)} is among the newest records")
+        yield Finding("history", "ok", f"the newest records have none of {printable(host)}")
         return
     yield Finding("history", "ok", f"the last record of {printable(host)} is {max(0.0, now - newest):.0f} s old")
     if newest - now > settings[AgentSettings].interval:
@@ -190,5 +190,5 @@ def lag(bus: KafkaBus, group: str, topic: str, now: float) -> Finding:
         advice = (
             "start more workers: as many as topics.partitions share the work" if members else "start `laggard work`"
         )
-        return Finding("lag", "warning", f"{found}, the first waits for {waited_s:.0f} s", advice)
+        return Finding("lag", "warning", f"{found}, the oldest has waited for {waited_s:.0f} s", advice)
     return Finding("lag", "ok", found)

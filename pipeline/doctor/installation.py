@@ -77,7 +77,8 @@ def examine_installation(settings: Settings, proc: Path = Path("/proc")) -> Iter
         yield Finding("bus", "problem", f"{error.filename}: {found}", advice)
         return
     except PermissionError as error:
-        yield Finding("bus", "problem", f"{error.filename} may not be read", "ask as the user that laggard runs as")
+        advice = "run this as the user that laggard runs as"
+        yield Finding("bus", "problem", f"cannot read {error.filename}: permission denied", advice)
         return
     if bus is not None:
         yield from history(settings, bus, agent, worker)
@@ -98,7 +99,7 @@ def _cluster(settings: Settings) -> Iterator[Finding]:
     except SettingError as error:
         for problem in error.problems:
             found, _, advice = problem.partition("; ")
-            yield Finding("configuration", "problem", found, advice or "look at that file")
+            yield Finding("configuration", "problem", found, advice or "check that file")
         return
     assert options is not None  # a location that is no path is Kafka
     from laggard.pipeline.doctor.cluster import examine_cluster  # noqa: PLC0415 - most buses are a file
@@ -132,7 +133,7 @@ def file_system(bus: Path, mounted: list[list[str]]) -> Finding:
         key=lambda fields: len(fields[1]),
         default=None,
     )
-    kind = holding[2] if holding else "a file system that is not known"
+    kind = holding[2] if holding else "an unknown file system"
     if kind in _NETWORK:
         advice = "set bus.location to a local disk: shared memory and locks do not work over a network"
         return Finding("file system", "problem", f"{bus} is on {kind}", advice)
@@ -149,17 +150,17 @@ def room(bus: Path, max_bytes: int) -> Finding:
     folder = next(parent for parent in bus.parents if os.access(parent, os.F_OK))
     advice = "set bus.location or state to a place where you may write"
     if not os.access(folder, os.W_OK | os.X_OK):
-        return Finding("disk", "problem", f"{folder} may not be written", advice)
+        return Finding("disk", "problem", f"{folder} is not writable", advice)
     if bus.exists() and not os.access(bus, os.R_OK | os.W_OK):
-        return Finding("disk", "problem", f"{bus} may not be written", advice)
+        return Finding("disk", "problem", f"{bus} is not writable", advice)
     free = shutil.disk_usage(folder).free
     files = (bus, *(bus.with_name(bus.name + suffix) for suffix in ("-wal", "-shm")))
     taken = sum(file.stat().st_size for file in files if file.exists())
     found = f"{_size(taken)} of at most {_size(max_bytes)} taken, {_size(free)} free on the disk"
     if free < SPARE_BYTES:
-        return Finding("disk", "problem", found, "free some room, or set bus.location to another disk")
+        return Finding("disk", "problem", found, "free some space, or set bus.location to another disk")
     if free < max_bytes - taken:
-        return Finding("disk", "warning", found, "free some room, or set bus.max_bytes lower")
+        return Finding("disk", "warning", found, "free some space, or set bus.max_bytes lower")
     return Finding("disk", "ok", found)
 
 
@@ -201,7 +202,7 @@ def _recorded(settings: Settings, bus: Bus, agent: Holder | None, worker: Holder
     found += f"the last of {host} {max(0.0, now - newest):.0f} s ago"
     interval_s = settings[AgentSettings].interval
     if agent is not None and now - max(newest, agent.since) > SILENT_TICKS * interval_s + _SILENT_S:
-        advice = "look at what the agent writes; is its agent.interval the one that is set here?"
+        advice = "check the agent's output; is its agent.interval the one set here?"
         yield Finding("bus", "problem", f"{found}, though the agent runs", advice)
     else:
         yield Finding("bus", "ok", found)
@@ -221,13 +222,13 @@ def clock_steps(ahead_s: float, interval_s: float) -> Iterator[Finding]:
             "clock steps",
             "warning",
             f"the newest record is {ahead_s:.0f} s ahead: the clock was set back",
-            "nothing; the agent's time goes on at half speed until the clock has caught up",
+            "nothing; the agent's time runs at half speed until the clock has caught up",
         )
 
 
 def lag(group: str, records: int, waited_s: float) -> Finding:
     """Report whether a group of operators keeps up with the input."""
-    found = f"{group} has {records} records to go, the first waits for {max(0.0, waited_s):.0f} s"
+    found = f"{group} has {records} records to go, the oldest has waited for {max(0.0, waited_s):.0f} s"
     if records and waited_s > LAG_S:
         return Finding("lag", "warning", found, "is the machine overloaded? See laggard_lag_records at /metrics")
     return Finding("lag", "ok", f"{group} keeps up")
@@ -269,7 +270,7 @@ def port(check: str, listening: Callable[[], Listen], holder: Holder | None, *, 
         level: Level = "warning" if elsewhere else "problem"
         return Finding(check, level, found or advice, advice if found else "change that setting")
     address = listen.address
-    return Finding(check, "ok", f"{address} is free" if address.port else f"any that is free on {address.host}")
+    return Finding(check, "ok", f"{address} is free" if address.port else f"any free one on {address.host}")
 
 
 def _size(count: float) -> str:

@@ -39,10 +39,10 @@ def examine_pools(settings: Settings, root: str = "/proc") -> Iterator[Finding]:
         table.close()
     for name in pools.unmatched(named):
         advice = "`ps -eo comm` has the names; that is what it is called, not what it was started by"
-        yield Finding("pools", "warning", f"pools.threads names {name!r}, which no process here is called", advice)
+        yield Finding("pools", "warning", f"pools.threads names {name!r}, but no process here has that name", advice)
     keys = ", ".join(f"{each.key} ({len(each.values)})" for each in found[:MOST_NAMED])
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     yield Finding("pools", "ok", f"{counted(len(found), 'pool')} here{f': {keys}{more}' if found else ''}")
     if pools.left_out:
-        told = f"{counted(pools.left_out, 'member')} of pools are left out, for there are too many"
+        told = f"{counted(pools.left_out, 'member')} of pools left out: there are too many"
         yield Finding("pools", "warning", told, "name fewer processes in pools.threads")

@@ -21,9 +21,9 @@ def examine_profilers(settings: Settings) -> Finding:
     """Report the methods that this user can use here."""
     method = settings[DiagnosisSettings].method
     if not settings[DiagnosisSettings].enabled:
-        return Finding("diagnosis", "ok", "the agent looks into no process (diagnosis.enabled)")
+        return Finding("diagnosis", "ok", "the agent diagnoses no processes (diagnosis.enabled)")
     if method == "proc":
-        return Finding("diagnosis", "ok", "the agent tells only what threads wait in (diagnosis.method)")
+        return Finding("diagnosis", "ok", "the agent records only what threads wait in (diagnosis.method)")
     own = os.getpid()
     # The doctor is a Python process itself. Java programs are not checked: each decides by itself whether it answers.
     return judged(
@@ -42,7 +42,7 @@ def judged(method: str, refusals: Mapping[str, str]) -> Finding:
     usable = [name for name, refusal in refusals.items() if not refusal]
     refused = "; ".join(refusal for refusal in refusals.values() if refusal)
     if refusals.get(method):
-        return Finding("diagnosis", "warning", f"diagnosis.method is {method}, which cannot be used", refusals[method])
+        return Finding("diagnosis", "warning", f"diagnosis.method is {method}, which is unavailable", refusals[method])
     if method != "auto":
         return Finding("diagnosis", "ok", f"what running threads execute is told by {method} alone (diagnosis.method)")
     if "perf" not in usable:

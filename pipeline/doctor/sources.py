@@ -56,7 +56,7 @@ def examine_hosts(settings: Settings, *, alone: bool) -> Iterator[Finding]:
             served.add(source.application)
     for application in dict.fromkeys(source.application for source in of_applications):
         if application not in served:
-            told = f"no host is known to serve {application}: without counters there is no model of it"
+            told = f"no known host serves {application}: a model of it needs counters"
             example = f"applications.hosts = {{{json.dumps(application)} = {json.dumps(here)}}}"
             yield Finding("source", "warning", told, f"say in the settings{where} which do, for instance {example}")
 
@@ -71,9 +71,7 @@ def _examine(timed: Timed) -> list[Finding]:
     if not troubles:
         return [Finding("source", "ok", f"{place} can be read")]
     told = [
-        Finding(
-            "source", "problem", f"{place}: {each.place}: {each.told}", "see what it names, or its table [[sources]]"
-        )
+        Finding("source", "problem", f"{place}: {each.place}: {each.told}", "check it, or its table [[sources]]")
         for each in troubles[:MOST_TOLD]
     ]
     if (left := len(troubles) - MOST_TOLD) > 0:

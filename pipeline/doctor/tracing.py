@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 CHECK: Final = "tracing"
 
-ELSEWHERE: Final = (
-    "what was recorded elsewhere, and spans of OpenTelemetry, can be read all the same (`laggard trace read`)"
-)
+ELSEWHERE: Final = "what was recorded elsewhere, and spans of OpenTelemetry, can still be read (`laggard trace read`)"
 
 
 def examine_tracing(settings: Settings) -> Finding:
@@ -60,7 +58,7 @@ def judged(*, wanted: bool, refusal: str, missing: str, notes: Sequence[str]) ->
         return Finding(
             CHECK,
             "warning",
-            f"where requests begin and end cannot be told: {missing}",
+            f"cannot tell where requests begin and end: {missing}",
             "trace.marker with laggard's middleware, trace.functions or trace.ports tell it without",
         )
     if notes:

@@ -54,7 +54,7 @@ class OutsideError(Exception):
     """The moment is before, after or in a gap of the history of a host, which reaches from `first` to `last`."""
 
     def __init__(self, host: str, ts: float, first: float, last: float) -> None:
-        super().__init__(f"no frame of {host!r} near {ts}; its history reaches from {first} to {last}")
+        super().__init__(f"no frame of {host!r} near {ts}; its history goes from {first} to {last}")
         self.host = host
         self.ts = ts
         self.first = first

@@ -121,7 +121,7 @@ class Requests:
             if service not in (known := self.services()):
                 listed = ", ".join(known[:LISTED]) + (", ..." if len(known) > LISTED else "")
                 expected = f"one of {listed}" if known else hint()
-                raise RequestError(404, f"nothing is recorded of service {service[:100]!a}", expected)
+                raise RequestError(404, f"there are no records of service {service[:100]!a}", expected)
             raise RequestError(404, f"no request of {service[:100]!a} began in this time", "another stretch of time")
         return told, keys
 

@@ -55,7 +55,7 @@ def where_from(start: str, *, discovers: bool) -> str:
     if not discovers:
         finds = "pools.discover = true lets the agent find prefork workers by itself"
     more = "pools.threads names processes whose threads are compared, pools.members processes and hosts that are"
-    return f"nothing is recorded of any pool; {finds}, {more}, and [[sources]] with a pool replicas"
+    return f"there are no records of pools; {finds}, {more}, and [[sources]] with a pool replicas"
 
 
 def pools_lines(standings: Sequence[Standing], now: float) -> Iterator[Text]:

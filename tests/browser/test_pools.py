@@ -120,7 +120,7 @@ def test_what_is_not_there_says_what_to_do(
     expect(tab.get_by_role("heading", name="No pool is known yet")).to_be_visible()
     expect(tab.get_by_text("finds prefork workers by itself")).to_be_visible()
     tab.goto(f"{page.url}/pools?pool=nobody")
-    expect(tab.get_by_role("heading", name="nothing is recorded of pool nobody")).to_be_visible()
+    expect(tab.get_by_role("heading", name="there are no records of pool nobody")).to_be_visible()
 
 
 def test_a_link_of_the_ranking_shows_its_member(page: Served, tab: Page) -> None:

@@ -57,7 +57,7 @@ def test_check_says_which_rights_are_missing(newest: StandIn, call: Any) -> None
     newest.permissions = ["not what is known"]
     code, out, _ = call(newest, "check")
     assert code == 0
-    assert "What the token may, Grafana does not say.\n" in out
+    assert "Grafana does not report the token's permissions.\n" in out
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_versions_that_are_too_old_and_too_new(stand_in: StandIn, capsys: pytest
         assert "Hint: Grafana 14.0.0 is newer than those that laggard knows (13)" in capsys.readouterr().out
         stand_in.version = ""
         run(arguments)
-        assert "Grafana (it hides its version) at" in capsys.readouterr().out
+        assert "Grafana (version hidden) at" in capsys.readouterr().out
 
 
 def test_below_a_path(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

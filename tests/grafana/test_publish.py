@@ -118,7 +118,7 @@ def test_a_dashboard_that_a_person_edited_is_left_alone(published: StandIn, call
     code, out, _ = call(published, "publish")
     assert code == FAILED
     assert f"left alone  dashboard {uid}: changed by somebody else\n" in out
-    assert "`laggard grafana diff` shows what somebody else has changed; --force does it all the same.\n" in out
+    assert "`laggard grafana diff` shows the changes of others; --force overwrites them.\n" in out
     assert published.state() == before
     code, out, _ = call(published, "diff")
     assert code == FAILED
@@ -282,7 +282,7 @@ def test_remove_asks(published: StandIn, call: Any) -> None:
     code, out, err = call(published, "remove")
     assert code == USAGE
     assert f"  dashboard {HOST}\n" in out
-    assert err == "laggard: nobody can be asked here; expected --yes\n"
+    assert err == "laggard: cannot prompt here; expected --yes\n"
     assert call(published, "remove", "--json")[0] == USAGE
     assert published.state() == before
 
@@ -393,7 +393,7 @@ def test_without_alerts_no_data_source_is_needed(newest: StandIn, call: Any) -> 
     assert code == 0
     assert sorted(newest.dashboards) == DASHBOARDS
     assert not newest.rules
-    assert "Hint: there is no data source for Prometheus." in out
+    assert "Hint: Grafana has no data source for Prometheus." in out
 
 
 def test_publish_as_json(newest: StandIn, call: Any) -> None:

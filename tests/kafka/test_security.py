@@ -208,11 +208,11 @@ def test_what_doctor_says(options: KafkaOptions, tmp_path: Path) -> None:
     assert found["topics"] == {
         "check": "topics",
         "level": "ok",
-        "found": "14 topics are as they should be",
+        "found": "14 topics are as expected",
         "advice": "",
     }
     roles = "agent, measurer, tracer, worker, reader, annotator, viewer, page, admin"
-    assert found["rights"]["found"].startswith(f"user me may be {roles}")
+    assert found["rights"]["found"].startswith(f"user me has the rights of {roles}")
     assert re.search(r"0 workers in group examined\.(gaussian|cpu|saturation|incidents)", found["lag"]["found"])
     wrong = machine(tmp_path / "wrong", options, WRONG)
     found = {one["check"]: one for one in json.loads(wrong.call(["doctor", "--json"]).stdout)["findings"]}
@@ -223,4 +223,4 @@ def test_what_doctor_says(options: KafkaOptions, tmp_path: Path) -> None:
     lost = machine(tmp_path / "lost", replace(options, ca_file=tmp_path / "nowhere.pem"), HUSH)
     found = {one["check"]: one for one in json.loads(lost.call(["doctor", "--json"]).stdout)["findings"]}
     assert found["brokers"]["found"].startswith(f"kafka.ca_file: {tmp_path}/nowhere.pem cannot be read")
-    assert found["brokers"]["advice"] == "look at that setting"
+    assert found["brokers"]["advice"] == "check that setting"

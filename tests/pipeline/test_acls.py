@@ -275,11 +275,11 @@ def test_who_may_see_nothing_is_told_so(cluster: Cluster, owner: KafkaAdminClien
     done = nobody.call(["doctor", "--json"])
     assert done.returncode == FAILED
     found = {one["check"]: one for one in json.loads(done.stdout)["findings"]}
-    assert found["topics"]["found"] == "not known: none may be seen by this user"
+    assert found["topics"]["found"] == "unknown: this user can see none"
     assert found["rights"] == {
         "check": "rights",
         "level": "problem",
-        "found": "user nobody may play no role: it may see no topic",
+        "found": "user nobody has no role: it can see no topic",
         "advice": "`laggard topics acls` prints what each role needs",
     }
 
@@ -329,7 +329,7 @@ def test_the_commands_of_each_role_work_with_its_rules(
         assert [one["check"] for one in told if one["level"] == "problem"] == []
         assert found["brokers"]["advice"].startswith("set kafka.security to tls")  # passwords in plain text
         assert found["topics"]["level"] == "ok"
-        assert re.search(rf"^user {role} may be .*\b{role}\b", found["rights"]["found"])
+        assert re.search(rf"^user {role} has the rights of .*\b{role}\b", found["rights"]["found"])
         assert found["lag"]["level"] == "ok"
     deadline = time.monotonic() + 120.0
     while "runs in group" in machines["admin"].call(["reset", "--json"]).stderr:  # one that could not say that it left

@@ -152,7 +152,7 @@ def test_mark(tmp_path: Path, laggard: Called) -> None:
     assert first.endswith(" on web-1: checkout hangs")
     assert second == f"Next: `laggard why --mark last --bus {path}`"
     code, out, err = laggard("mark", "--at", "1700000000", "--host", "web-2", "--bus", str(path))
-    assert (code, err) == (0, "laggard: nothing is recorded of web-2 yet; recorded are web-1\n")
+    assert (code, err) == (0, "laggard: nothing is recorded of web-2 yet; recorded: web-1\n")
     code, out, _ = laggard("mark", "for a program", "--at", "1700000001", "--json", "--bus", str(path))
     told = json.loads(out)
     assert (code, told) == (0, {"id": told["id"], "ts": 1_700_000_001.0, "host": "web-1", "mark": "for a program"})

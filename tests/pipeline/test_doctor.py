@@ -146,7 +146,7 @@ def test_this_machine_can_be_examined() -> None:
         ("auto", ("perf",), "warning", "... by py-spy and eu-stack alone"),
         ("auto", ("perf", "py-spy", "eu-stack"), "warning", "nothing can tell what running threads execute"),
         ("py-spy", ("perf",), "ok", "... by py-spy alone (diagnosis.method)"),
-        ("perf", ("perf",), "warning", "diagnosis.method is perf, which cannot be used"),
+        ("perf", ("perf",), "warning", "diagnosis.method is perf, which is unavailable"),
         ("jcmd", (), "ok", "... by jcmd alone (diagnosis.method)"),
     ],
 )
@@ -160,8 +160,8 @@ def test_what_can_look_into_processes(method: str, refused: tuple[str, ...], lev
 @pytest.mark.parametrize(
     ("assignment", "found"),
     [
-        ("diagnosis.enabled=false", "the agent looks into no process (diagnosis.enabled)"),
-        ("diagnosis.method=proc", "the agent tells only what threads wait in (diagnosis.method)"),
+        ("diagnosis.enabled=false", "the agent diagnoses no processes (diagnosis.enabled)"),
+        ("diagnosis.method=proc", "the agent records only what threads wait in (diagnosis.method)"),
     ],
 )
 def test_processes_need_not_be_looked_into(tmp_path: Path, assignment: str, found: str) -> None:
@@ -183,7 +183,7 @@ def test_processes_need_not_be_looked_into(tmp_path: Path, assignment: str, foun
         ),
         (True, "", "", (), "ok", "requests can be traced, with the names of files and sockets"),
         (True, "only root may trace", "", (), "warning", "requests cannot be traced: only root may trace"),
-        (True, "", "no PHP", (), "warning", "where requests begin and end cannot be told: no PHP"),
+        (True, "", "no PHP", (), "warning", "cannot tell where requests begin and end: no PHP"),
         (True, "", "", ("no names", "no more"), "warning", "requests can be traced, but no names; no more"),
         (True, "only root may trace", "no PHP", (), "warning", "requests cannot be traced: only root may trace"),
     ],
@@ -319,7 +319,7 @@ def test_a_worker_that_does_not_keep_up(tmp_path: Path, monkeypatch: pytest.Monk
     found = lags(tmp_path)["hosts"]
     assert found.level == "warning"
     assert lags(tmp_path)["incidents"] == Finding("lag", "ok", "incidents keeps up")
-    assert re.fullmatch(r"hosts has 3 records to go, the first waits for (9|1\d)\d s", found.found), found.found
+    assert re.fullmatch(r"hosts has 3 records to go, the oldest has waited for (9|1\d)\d s", found.found), found.found
     with EmbeddedBus(tmp_path / "state/laggard.db") as bus:
         (partition,) = bus.partitions("laggard.counters")
         subscription = bus.subscribe("laggard.hosts", ["laggard.counters"])
@@ -397,9 +397,9 @@ def test_somebody_elses_bus_is_told_and_the_rest_too() -> None:
 
         doctor, why = asked("doctor"), asked("why")
     assert doctor.stderr == ""
-    assert re.search(rf"^problem +disk +{folder} may not be written$", doctor.stdout, re.MULTILINE)
+    assert re.search(rf"^problem +disk +{folder} is not writable$", doctor.stdout, re.MULTILINE)
     assert re.search(rf"^problem +bus +{folder}/\S+ may not be read$", doctor.stdout, re.MULTILINE)
-    assert why.stderr == f"laggard: {path} may not be read; ask as the user that laggard runs as\n"
+    assert why.stderr == f"laggard: {path} may not be read; run this as the user that laggard runs as\n"
     assert why.returncode == UNAVAILABLE
 
 
@@ -426,7 +426,7 @@ def test_the_ports(tmp_path: Path, check: str, setting: str) -> None:
         elsewhere = examined(tmp_path, f"{setting}={address}", "bus.location=kafka://127.0.0.1:1")[check]
         assert elsewhere == replace(finding, level="warning")
     assert examined(tmp_path, f"{setting}={address}")[check] == Finding(check, "ok", f"{address} is free")
-    assert examined(tmp_path, f"{setting}=127.0.0.1:0")[check].found == "any that is free on 127.0.0.1"
+    assert examined(tmp_path, f"{setting}=127.0.0.1:0")[check].found == "any free one on 127.0.0.1"
     open_to_all = examined(tmp_path, f"{setting}=0.0.0.0:0")[check]
     assert open_to_all.level == "problem"
     assert "token" in open_to_all.found + open_to_all.advice
@@ -453,7 +453,7 @@ def test_pools_that_are_here_and_processes_that_are_not(tmp_path: Path) -> None:
         process.communicate(b"\n")
     assert (missing.level, missing.found) == (
         "warning",
-        "pools.threads names 'nobody-is', which no process here is called",
+        "pools.threads names 'nobody-is', but no process here has that name",
     )
     assert here.level == "ok"
     assert re.match(r"\d+ pools? here", here.found)

@@ -186,7 +186,7 @@ def test_members_of_pools_go_to_their_topic(measures: Callable[..., Measures], t
 @pytest.mark.parametrize(
     ("sources", "command", "said"),
     [
-        ("", "measure", "default: there are no sources; expected some tables [[sources]] in the config"),
+        ("", "measure", "default: there are no sources; expected tables [[sources]] in the config"),
         (source("-"), "up", "laggard.toml:10: source lines: `laggard up` has no standard input to read; expected "),
     ],
 )

@@ -82,7 +82,7 @@ def test_topics_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert len(out.splitlines()) == len(TOPICS)
     assert out.startswith("created        laggard.counters      1 partition, 0 records\n")
     assert laggard("topics", "create")[1].startswith("there already  laggard.counters ")
-    assert laggard("topics", "check") == (0, f"All {len(TOPICS)} topics are as they should be.\n", "")
+    assert laggard("topics", "check") == (0, f"All {len(TOPICS)} topics are as expected.\n", "")
     (counters,) = [each for each in laggard.json("topics", "list")["topics"] if each["name"] == "laggard.counters"]
     assert (counters["exists"], counters["partitions"], counters["records"]) == (True, 1, 0)
 
@@ -111,7 +111,7 @@ def test_reset_of_a_file_is_refused_while_a_worker_runs(tmp_path: Path, capsys: 
     plan = [
         "  forgets    what it has learned of 0 hosts",
         "  learns     from the 0 records that laggard.counters holds now, and from what comes",
-        "  publishes  what it finds from where it is on; what is published already stays",
+        "  publishes  its results from its present position on; those already published stay",
     ]
     compared = [line.replace("hosts", "pools").replace("counters", "pools") for line in plan]
     traced = [line.replace("hosts", "services").replace("counters", "requests") for line in plan]
@@ -125,8 +125,8 @@ def test_reset_of_a_file_is_refused_while_a_worker_runs(tmp_path: Path, capsys: 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "nobody can be asked here; expected --yes"),
-        (("--json",), "--json asks nobody; expected --yes with it"),
+        ((), "cannot prompt here; expected --yes"),
+        (("--json",), "--json cannot prompt; expected --yes with it"),
         (("--yes", "--to", "whenever"), "seconds since 1970, here, earliest or latest"),
         (
             ("--yes", "--operator", "magic"),
@@ -253,7 +253,7 @@ def test_topics_are_created_and_are_then_as_they_should_be(laggard: Laggard, pre
     assert lines[0][2] == "3 partitions, on 1 broker, for 2 d, 0 records"
     assert lines[4][2] == "3 partitions, on 1 broker, for 30 d, 0 records"
     assert lines[-1][2] == "3 partitions, on 1 broker, the newest of each key, 0 records"
-    said = f"All {len(names)} topics are as they should be.\n"
+    said = f"All {len(names)} topics are as expected.\n"
     assert laggard("topics", "check", "--set", "topics.partitions=3") == (0, said, "")
     # What the broker's own tool says of them.
     described = broker.tools.run("kafka-topics", "--describe", "--topic", f"{prefix}{SNAPSHOTS}")
@@ -378,7 +378,7 @@ def test_an_operator_that_was_reset_learns_the_same_again(
         first.await_ready()
         code, _, err = laggard("reset", "--yes")
         assert code == BUSY
-        assert re.search(rf"1 worker runs in group {prefix}hosts: {prefix}hosts-\w+; stop what runs first", err)
+        assert re.search(rf"1 worker runs in group {prefix}hosts: {prefix}hosts-\w+; stop them first", err)
         scene.await_all()
         scene.stop_workers()
         results = anomalies(scene)

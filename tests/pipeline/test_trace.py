@@ -183,7 +183,7 @@ def test_from_start_to_stop(traced: Traced) -> None:
     pid = traced.pid()
     log = traced.folder / "trace.log"
     first, note, second = out.splitlines()
-    assert note.startswith(f"Note: no worker runs on {traced.bus}, which would judge them: `laggard up")
+    assert note.startswith(f"Note: no worker runs on {traced.bus} to score them: `laggard up")
     assert first == f"laggard traces programs that mark their requests, as process {pid}; its log is {log}."
     assert second.startswith("Next: `laggard requests` in a minute; ")
     assert Path(f"/proc/{pid}/comm").read_text() == "laggard-trace\n"
@@ -375,7 +375,7 @@ def test_a_folder_that_becomes_full(traced: Traced) -> None:
     until(lambda: not traced.pid())
     code, out, _ = traced.run("trace", "status")
     assert code == NO_DATA
-    assert out.endswith(f"The last one that was started failed: {folder}: File too large\n")
+    assert out.endswith(f"The last start failed: {folder}: File too large\n")
 
 
 @may_trace
@@ -467,7 +467,7 @@ def test_who_may_not_trace_is_told_why(traced: Traced) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("start",), USAGE, "nothing is said to be traced; expected --php, --marker, --uprobe or --port, or settings"),
+        (("start",), USAGE, "there is nothing to trace; expected --php, --marker, --uprobe or --port, or settings"),
         (("run",), USAGE, "nothing is said to be traced"),
         (("start", "--service", "shop"), USAGE, "--service names PHP's requests; expected --php with it"),
         (("start", "--port", "80"), USAGE, 'trace.ports is "80"; expected names with values, in a text NAME=VALUE'),

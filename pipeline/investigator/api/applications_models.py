@@ -220,7 +220,7 @@ def _values(noted: Sequence[Noted], name: str) -> list[float | None]:
 
 def _unknown_metric(application: str, name: str, known: Sequence[str]) -> RequestError:
     near = nearest(name, known)
-    expected = f"one that is there; near it are {', '.join(map(printable, near))}" if near else "one that is there"
+    expected = f"one that is there; similar: {', '.join(map(printable, near))}" if near else "one that is there"
     return RequestError(404, f"{printable(application)} has no metric {printable(name)[:200]}", expected)
 
 
@@ -272,7 +272,7 @@ def what_if_told(reading: Reading, question: WhatIfQuestion) -> WhatIf:
         found = what_if(operator, question.metric, question.value)
         there = list(dict.fromkeys(each.metric for model in operator.models.values() for each in model.terms))
     if not found:
-        names = ", ".join(map(printable, there)) or "no metric at all"
+        names = ", ".join(map(printable, there)) or "no metrics"
         raise RequestError(
             404, f"{printable(question.metric)[:200]} is in no model", f"a metric of a model; in them are {names}"
         )

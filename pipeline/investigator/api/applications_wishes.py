@@ -55,7 +55,7 @@ def set_wish(reading: Reading, _: Question, new: NewWish) -> Wished:
     except UnknownApplicationError:
         raise unknown(reading, new.application) from None
     except UnknownMetricError as error:
-        near = f"; near it are {', '.join(map(printable, error.near))}" if error.near else ""
+        near = f"; similar: {', '.join(map(printable, error.near))}" if error.near else ""
         raise RequestError(404, str(error), f"a metric of it{near}") from None
     return Wished(new.application, wish.ts, metric(new.metric), new.wish)
 

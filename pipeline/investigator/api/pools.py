@@ -219,7 +219,7 @@ def _compare(reading: Reading, question: PoolQuestion) -> PoolOutput:
         found = pool_at(reading.bus, reading.topics, comparing(reading.settings), question.pool, question.at)
     except OutsideError as error:
         reach = f"a moment from {moment(error.first)} to {moment(error.last)}"
-        raise RequestError(404, f"nothing is recorded of pool {name} at {moment(error.ts)}", reach) from None
+        raise RequestError(404, f"there are no records of pool {name} at {moment(error.ts)}", reach) from None
     if found is not None:
         return found
     known = known_keys(reading.bus, reading.topics.name(POOLS))
@@ -227,7 +227,7 @@ def _compare(reading: Reading, question: PoolQuestion) -> PoolOutput:
         raise RequestError(404, f"the members of {name} have not been compared yet", "a question in a minute")
     listed = ", ".join(map(printable, known[:LISTED])) + (", ..." if len(known) > LISTED else "")
     expected = f"one of {listed}" if known else _where_from(reading)
-    raise RequestError(404, f"nothing is recorded of pool {name}", expected)
+    raise RequestError(404, f"there are no records of pool {name}", expected)
 
 
 def _deviating(ranked: Ranked) -> Deviating:

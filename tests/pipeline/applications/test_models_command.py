@@ -192,9 +192,9 @@ def test_what_is_lacking_is_said(tmp_path: Path, call: Called) -> None:
     assert (code, "there is no model of shop yet" in err) == (NO_DATA, True)
     assert "no counters are recorded" not in err
     code, _, err = call("shap")
-    assert (code, "nothing is recorded of application shap; recorded are shop" in err) == (NO_DATA, True)
+    assert (code, "nothing is recorded of application shap; recorded: shop" in err) == (NO_DATA, True)
     code, _, err = call("pin", "shap", WAIT)
-    assert (code, "nothing is recorded of application shap; recorded are shop" in err) == (NO_DATA, True)
+    assert (code, "nothing is recorded of application shap; recorded: shop" in err) == (NO_DATA, True)
     code, _, err = call("what-if", "shop", f"{WAIT}=1")
     assert (code, "there is no model of shop yet" in err) == (NO_DATA, True)
     with EmbeddedBus(tmp_path / "laggard.db") as bus:
@@ -248,7 +248,7 @@ def test_what_cannot_be_assumed(worked: Path, call: Called, assumed: str, code: 
 def test_an_unknown_metric_is_told_with_near_ones(worked: Path, call: Called) -> None:
     code, _, err = call("pin", "shop", "web1:pressure_cpu_some_ratio")
     assert code == NO_DATA
-    assert "shop has no metric web1:pressure_cpu_some_ratio among its 4; near it are " in err
+    assert "shop has no metric web1:pressure_cpu_some_ratio among its 4; similar: " in err
     assert WAIT in err
     code, _, err = call("pin", "shop", "nothing")
     assert (code, "a row and a feature such as 'web-1/nginx:cpu_wait_ratio'" in err) == (USAGE, True)

@@ -69,7 +69,7 @@ def test_counters_and_performance_in_one_file_give_models_and_an_incident(replay
     assert "Most likely web-1 is short of CPU" in incident["sentence"]
     assert incident["blame"] == anomaly["blame"]
     assert f"{len(models)} models" in err
-    assert "that no operator wants" not in err
+    assert "that no operator reads" not in err
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_wish_is_followed(replay: Replaying) -> None:
 def test_without_the_operator_there_are_none_and_what_is_unused_is_counted(replay: Replaying) -> None:
     told, err = replay.json(list(lines(30, hosts=None)), "--operators", "gaussian")
     assert not [each for each in told if each["kind"] == "model"]
-    assert "30 records that no operator wants" in err
+    assert "30 records that no operator reads" in err
 
 
 def test_what_cannot_be_used_is_named_with_its_line(replay: Replaying) -> None:

@@ -97,7 +97,7 @@ def test_a_process_is_looked_at_now(diagnose: Called, start: Start) -> None:
     assert f"lag-burner  {burner.pid}" in lines[3]
     assert ", 8 times, with proc." in lines[1]
     assert "of CPU time" in out
-    assert lines[-1] == f"Next: `laggard diagnose {burner.pid} --svg flames.svg` looks again, and draws a flame graph"
+    assert lines[-1] == f"Next: `laggard diagnose {burner.pid} --svg flames.svg` samples again, and draws a flame graph"
     assert burner.poll() is None
 
 
@@ -296,7 +296,8 @@ def test_what_is_recorded_is_listed(diagnose: Called, recorded: Path) -> None:
         "io_pressure",
     )
     code, out, _ = diagnose("--list", "nobody", "--bus", str(recorded))
-    assert (code, out) == (0, f"There is no diagnosis; to look now: `laggard diagnose nobody --bus {recorded}`\n")
+    assert code == 0
+    assert out == f"No diagnosis is recorded; to diagnose now: `laggard diagnose nobody --bus {recorded}`\n"
 
 
 @pytest.mark.parametrize(

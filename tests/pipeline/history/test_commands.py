@@ -145,8 +145,8 @@ def test_marks_are_those_of_the_host_asked_about(why: Called):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--host", "db-9"], NO_DATA, "nothing is recorded of host db-9; recorded are web-1, web-2"),
-        (["--at", str(START - 1000)], NO_DATA, "its history reaches from 2023-11-14 22:13:20 to 2023-11-14 22:34:55"),
+        (["--host", "db-9"], NO_DATA, "nothing is recorded of host db-9; recorded: web-1, web-2"),
+        (["--at", str(START - 1000)], NO_DATA, "its history goes from 2023-11-14 22:13:20 to 2023-11-14 22:34:55"),
         (["--at", str(at(205))], NO_DATA, "22:34:55, with a gap there"),
         (["--mark", "zz"], NO_DATA, "no mark has the id zz; `laggard why --marks"),
         (["--mark", ""], NO_DATA, "more than one mark has the id"),
@@ -165,10 +165,10 @@ def test_before_anything_is_recorded_and_soon_after(empty, capsys):
     assert run(["why"]) == NO_DATA
     assert "start `laggard up` first" in capsys.readouterr().err
     assert run(["why", "--bus", str(empty.path)]) == NO_DATA
-    assert "nothing is recorded yet; start `laggard up --bus" in capsys.readouterr().err
+    assert "there are no records yet; start `laggard up --bus" in capsys.readouterr().err
     append(empty.bus, frames("web-1", range(3)))
     assert run(["why", "--bus", str(empty.path), "--mark", "last"]) == NO_DATA
-    assert "there is no mark; when it is slow, type `laggard mark" in capsys.readouterr().err
+    assert "there are no marks; when it is slow, run `laggard mark" in capsys.readouterr().err
     assert run(["why", "--bus", str(empty.path), "--marks"]) == 0
     assert "There is no mark" in capsys.readouterr().out
     # The first answer comes after seconds.
@@ -216,7 +216,7 @@ def test_the_header_is_about_the_frame_that_was_judged(why: Called):
     assert header(at(155)).endswith(" ago")
     later = header(at(155) + 2.0)
     assert later.startswith(f"web-1: incident, at {shown}, ")
-    assert later.endswith(f", the frame that is nearest to {shown[:-2]}{int(shown[-2:]) + 2:02}")
+    assert later.endswith(f", the frame nearest to {shown[:-2]}{int(shown[-2:]) + 2:02}")
 
 
 def test_a_line_of_a_tick_does_not_say_what_its_score_says(recorded, wired):

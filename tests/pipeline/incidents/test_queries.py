@@ -234,7 +234,7 @@ def test_a_line_for_each_with_its_sentence(bus: EmbeddedBus, call: Called) -> No
         "2.50",
         "gaussian",
     ]
-    assert lines[-1] == f"Next: `laggard incidents {still.id[:8]}` for what each operator saw of it"
+    assert lines[-1] == f"Next: `laggard incidents {still.id[:8]}` for the records of each operator"
 
 
 def test_programs_get_the_records_of_those_that_were_asked_for(bus: EmbeddedBus, call: Called) -> None:
@@ -256,7 +256,7 @@ def test_where_there_is_none_that_is_said(bus: EmbeddedBus, call: Called) -> Non
     code, out, err = call()
     assert (code, out, err) == (
         0,
-        "No incident was open in the last 24 h.\n\nNext: `laggard why` for what stands out now\n",
+        "No incident was open in the last 24 h.\n\nNext: `laggard why` for what is unusual now\n",
         "",
     )
     assert call("--open")[1].startswith("No incident is open.\n")
@@ -271,27 +271,27 @@ def row_of(keyed_by: KeyedBy, key: str, scope: str, feature: str, ts: float = NO
 @pytest.mark.parametrize(
     ("keyed_by", "topic", "record", "nothing", "missed"),
     [
-        ("host", COUNTERS, row_of("host", "shop", "process", "threads"), None, "host shap; recorded are shop"),
+        ("host", COUNTERS, row_of("host", "shop", "process", "threads"), None, "host shap; recorded: shop"),
         (
             "application",
             APPLICATIONS,
             row_of("application", "shop", "performance", "response_time_mean_s"),
             "nothing is recorded of application shop, nor of any other",
-            "application shap; recorded are shop",
+            "application shap; recorded: shop",
         ),
         (
             "pool",
             POOLS,
             row_of("pool", "shop", "member", "cpu_user_ratio"),
-            "nothing is recorded of any pool; ",
-            "pool shap; near it are shop",
+            "there are no records of pools; ",
+            "pool shap; similar: shop",
         ),
         (
             "service",
             REQUESTS,
             Request("shop", NOW, "r1", 0.1),
             "no request is recorded; ",
-            "service shap; near it are shop",
+            "service shap; similar: shop",
         ),
     ],
     ids=["host", "application", "pool", "service"],
@@ -330,7 +330,7 @@ def test_all_that_is_known_of_one(bus: EmbeddedBus, call: Called) -> None:
     assert "        what cpu saw" in lines
     assert ["cpu_user_ratio", "50", "%"] in [line.split()[:3] for line in lines]
     at = f"{still.opened_ts:.0f}"
-    assert lines[-1].startswith(f"Next: `laggard why --host web-1 --at {at}` for who was to blame when it began; ")
+    assert lines[-1].startswith(f"Next: `laggard why --host web-1 --at {at}` for the culprits at its onset; ")
 
 
 def test_where_a_page_is_served_its_address_is_told(
@@ -418,7 +418,7 @@ def test_an_id_that_there_is_not_or_that_is_several(bus: EmbeddedBus, call: Call
 
 def test_notices_are_listed(bus: EmbeddedBus, call: Called) -> None:
     append(bus, incident(1, time.time() - 700.0))
-    assert call("--notices") == (0, "There was no notice.\n", "")
+    assert call("--notices") == (0, "No notices.\n", "")
     now = time.time()
     given = [
         notice(1, now - 7200.0),
@@ -498,7 +498,7 @@ def test_an_incident_of_an_application_is_told_with_its_models_and_the_host_to_b
     _, out, _ = call(slow.id[:8])
     assert out.startswith("application shop from ")
     assert "`laggard models shop` for what explains its performance" in out
-    assert f"`laggard why --host web-1 --at {opened:.0f}` for who took there what is short" in out
+    assert f"`laggard why --host web-1 --at {opened:.0f}` for the top consumers there" in out
     over = replace(slow, change="closed", until_ts=opened + 50.0, number=2)
     told = incident_sentence(over, over.evidence[0])
     assert "Most likely web-1 was short of CPU. Seen by regression (performance)" in told
@@ -514,7 +514,7 @@ def test_an_incident_of_a_pool_is_told_with_who_is_unlike_the_others(bus: Embedd
     assert of_pool.id[:8] not in call("--host", "workers")[1]
     _, out, _ = call(of_pool.id[:8])
     assert out.startswith("pool workers from ")
-    assert "`laggard pools workers` for who is unlike the others now" in out
+    assert "`laggard pools workers` for the outliers in the pool now" in out
     assert f"`laggard pools workers --at {opened:.0f}` for when it began" in out
 
 
@@ -548,7 +548,7 @@ def test_an_incident_of_a_service_is_told_with_the_cause_and_how_to_see_its_requ
     assert told.id[:8] not in call("--host", "wordpress")[1]
     _, out, _ = call(told.id[:8])
     assert out.startswith("service wordpress from ")
-    assert "`laggard requests wordpress` for which requests are out of line now" in out
+    assert "`laggard requests wordpress` for the outlying requests now" in out
     assert f"`laggard requests wordpress --at {opened:.0f}` for when it began" in out
     over = of_service(1, opened, change="closed", until_ts=opened + 50.0)
     assert "and lasted 50 s. The main cause was `lock x.lock`. Seen by requests" in over.sentence

@@ -214,7 +214,7 @@ def test_the_metrics_of_both_phases_are_placed_on_hosts_in_tiers(page: Served) -
          "one of response_time_mean_s, throughput_per_s"),
         ("/models?application=shop&model=x", 404, "there is no model 'x'", "the id of one since 'since'"),
         ("/series?application=shop&metric=db-1:io_delay_ratio", 404, "shop has no metric db-1:io_delay_ratio",
-         f"one that is there; near it are {DISKS}, web-1/nginx:io_delay_ratio"),
+         f"one that is there; similar: {DISKS}, web-1/nginx:io_delay_ratio"),
         ("/tracking?application=shop&from=2&to=1", 400, "parameter 'from' is 2.0", "a time before 'to', 1.0"),
         ("/what-if?application=shop&metric=x&value=nan", 400, "parameter 'value' is nan", "a number"),
         ("/configuration", 400, "a parameter is missing",

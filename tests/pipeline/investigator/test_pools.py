@@ -155,12 +155,12 @@ def test_a_group_stands_for_the_mean_of_its_members(page: Served) -> None:
 
 def test_what_is_not_there_is_named(page: Served) -> None:
     status, error, expected = refused(page, "/pools/pool", pool="nobody")
-    assert (status, error) == (404, "nothing is recorded of pool nobody")
+    assert (status, error) == (404, "there are no records of pool nobody")
     assert expected.startswith("one of checkout") or FLAT in expected
     begins = get(page, "/pools/pool", pool=FLAT)["ts"] - TICKS * TICK_S
     status, error, expected = refused(page, "/pools/pool", pool=FLAT, at=begins - 3600)
     assert status == 404
-    assert error.startswith(f"nothing is recorded of pool {FLAT} at ")
+    assert error.startswith(f"there are no records of pool {FLAT} at ")
     assert expected.startswith("a moment from ")
     assert refused(page, "/pools/series", pool=FLAT, member="gunicorn[1@1]")[:2] == (
         404, "nothing was measured of 'gunicorn[1@1]' then",

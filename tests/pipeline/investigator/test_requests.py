@@ -64,7 +64,7 @@ def test_where_nothing_is_recorded_it_is_said_what_to_do(tmp_path: Path) -> None
         assert (told["services"], told["silent"], told["newest"]) == ([], [], None)
         assert told["hint"].startswith("`laggard trace start --php` traces those of PHP on this machine, ")
         status, error, expected = refused(page, "/requests/service", service="shop")
-        assert (status, error, expected) == (404, "nothing is recorded of service 'shop'", told["hint"])
+        assert (status, error, expected) == (404, "there are no records of service 'shop'", told["hint"])
 
 
 def test_services_are_told_with_durations_and_open_troubles_and_of_another_time_when_the_newest_came(

@@ -155,9 +155,9 @@ def test_a_past_moment_knows_nothing_of_what_came_later(here: Called, worked: Pa
     assert then.ts <= float(before) < now.ts
     code, _, err = here("web-1/gunicorn", "--at", "2001-01-01 00:00")
     assert code == NO_DATA
-    assert "nothing is recorded of pool web-1/gunicorn at 2001-01-01 00:00; its history reaches from" in err
+    assert "there are no records of pool web-1/gunicorn at 2001-01-01 00:00; its history goes from" in err
     code, _, err = here("--at", "2001-01-01 00:00")
-    assert (code, "nothing is recorded of any pool up to 2001-01-01" in err) == (NO_DATA, True)
+    assert (code, "there are no records of pools up to 2001-01-01" in err) == (NO_DATA, True)
     code, _, err = here("--at", "2150-01-01")
     assert (code, "is not over yet" in err) == (USAGE, True)
     code, _, err = here("--at", "soon")
@@ -179,8 +179,8 @@ def test_what_is_asked_is_what_the_worker_knows(worked: Path) -> None:
     ("pool", "said"),
     [
         ("checkout", "checkout has 2 members; it takes 3, for of fewer nobody can say which one is unlike the others"),
-        ("gunicorn", "nothing is recorded of pool gunicorn; near it are web-1/gunicorn"),
-        ("zzz", "recorded are checkout, web-1/gunicorn"),
+        ("gunicorn", "there are no records of pool gunicorn; similar: web-1/gunicorn"),
+        ("zzz", "recorded: checkout, web-1/gunicorn"),
     ],
     ids=["too small", "almost another one", "unlike any"],
 )
@@ -197,7 +197,7 @@ def test_what_is_lacking_is_said(tmp_path: Path, call: Called) -> None:
     for asked in ((), ("shop",)):
         code, _, err = call(*asked)
         assert code == NO_DATA
-        assert "nothing is recorded of any pool; `laggard up --bus" in err
+        assert "there are no records of pools; `laggard up --bus" in err
         assert "pools.threads names processes" in err
     code, _, err = call("--set", "pools.discover=false")
     assert "pools.discover = true lets the agent find prefork workers" in err
@@ -273,7 +273,7 @@ def test_a_moment_of_a_file(call: Called, told: str) -> None:
     assert "`worker-3` deviates." in out
     assert "worker-7" not in out
     code, _, err = call("--file", told, "--at", "2001-01-01 00:00")
-    assert (code, "nothing is told of any pool in it up to 2001-01-01" in err) == (NO_DATA, True)
+    assert (code, "it has no output on pools up to 2001-01-01" in err) == (NO_DATA, True)
 
 
 def test_nothing_ranked_is_told(call: Called, told: str) -> None:
@@ -288,7 +288,7 @@ def test_nothing_ranked_is_told(call: Called, told: str) -> None:
 
 def test_what_is_no_such_file_is_said(call: Called, tmp_path: Path, told: str) -> None:
     code, _, err = call("work", "--file", told)
-    assert (code, f"{told}: nothing is recorded of pool work; near it are workers" in err) == (NO_DATA, True)
+    assert (code, f"{told}: there are no records of pool work; similar: workers" in err) == (NO_DATA, True)
     code, _, err = call("--file", str(tmp_path / "none"))
     assert (code, "No such file" in err) == (NO_DATA, True)
     (tmp_path / "bad").write_text("no JSON\n")

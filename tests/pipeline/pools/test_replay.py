@@ -65,7 +65,7 @@ def test_a_member_that_leaks_is_ranked_and_is_an_incident(replay: Replaying) -> 
     scores = [each for each in told if each["kind"] == "score"]
     assert [each["ts"] for each in scores] == [T0 + TICK_S * tick for tick in range(TICKS)]
     assert {(each["operator"], each["pool"]) for each in scores} == {("covariance", "workers")}
-    assert "that no operator wants" not in err
+    assert "that no operator reads" not in err
 
 
 def test_where_none_deviates_nothing_is_ranked(replay: Replaying) -> None:
@@ -110,7 +110,7 @@ def test_what_is_late_is_named_with_its_line(replay: Replaying) -> None:
 def test_without_the_operator_there_is_none_of_it(replay: Replaying) -> None:
     told, err = replay.json(list(lines(ticks=20)), "--operators", "gaussian")
     assert told == []
-    assert "20 records that no operator wants" in err
+    assert "20 records that no operator reads" in err
 
 
 @pytest.mark.slow

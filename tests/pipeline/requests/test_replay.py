@@ -74,7 +74,7 @@ def test_what_is_late_is_named_with_its_line(replay: Replaying) -> None:
 def test_without_the_operator_there_is_none_of_it(replay: Replaying) -> None:
     told, err = replay.json(map(write_line, calm(0, 2)), "--operators", "gaussian")
     assert told == []
-    assert "20 records that no operator wants" in err
+    assert "20 records that no operator reads" in err
 
 
 def test_a_person_reads_which_request_was_slow_and_why(replay: Replaying) -> None:

@@ -111,7 +111,7 @@ def test_of_the_bus(here: Called) -> None:
     assert "shop" not in out
     code, out, _ = here("shop")
     assert code == 0
-    assert out.endswith("No request is out of line.\n")
+    assert out.endswith("No outlying requests.\n")
 
 
 def test_of_many_clusters_the_largest_are_shown(call: Called, tmp_path: Path) -> None:
@@ -205,11 +205,11 @@ def test_a_beginning_of_an_id_will_do_and_of_two_services_one_has_to_be_said(her
     code, _, err = here("path", "slow")
     assert code == NO_DATA
     assert "10 requests have an id that begins with slow: " in err
-    assert err.endswith(", ...; expected more of the id\n")
+    assert err.endswith(", ...; expected a longer part of the id\n")
     code, _, err = here("path", "n-7")
     assert code == NO_DATA
     assert "(shop, 107 ms)" in err
-    assert err.endswith("; --service says which is meant\n")
+    assert err.endswith("; --service chooses one\n")
     code, out, _ = here("path", "n-7", "--service", "shop")
     assert code == 0
     assert out.startswith("n-7 of shop at ")
@@ -271,11 +271,11 @@ def test_on_kafka(call: Called, broker: Cluster) -> None:
     assert {each["normal"]["requests"] for each in found} == {40}
     assert {each["outlying"]["requests"] for each in found} == {11}
     code, _, err = call("path", "r1", *where)
-    assert (code, err.endswith("; --service says which is meant\n")) == (NO_DATA, True)
+    assert (code, err.endswith("; --service chooses one\n")) == (NO_DATA, True)
     code, out, _ = call("path", "r1", "--service", "shop", *where)
     assert code == 0
     assert out.startswith("GET /cart (r1) of shop at ")
-    assert call("nobody", *where)[2] == "laggard: nothing is recorded of service nobody; recorded are shop, wordpress\n"
+    assert call("nobody", *where)[2] == "laggard: there are no records of service nobody; recorded: shop, wordpress\n"
 
 
 # What goes wrong.
@@ -294,17 +294,17 @@ def test_on_kafka(call: Called, broker: Cluster) -> None:
         (
             ("path", "slow-99"),
             NO_DATA,
-            "no request with the id slow-99 is recorded; near it are slow-9 (wordpress GET /",
+            "no request with the id slow-99 is recorded; similar: slow-9 (wordpress GET /",
         ),
         (
             ("path", "\x1b"),
             NO_DATA,
-            "no request with the id \\x1b is recorded; the newest are n-199 (wordpress, 149 ms)",
+            "no request with the id \\x1b is recorded; the newest: n-199 (wordpress, 149 ms)",
         ),
-        (("path", "r1", "--service", "shop"), NO_DATA, "no request of shop with the id r1 is recorded; the newest are"),
-        (("path", "r1", "--service", "shup"), NO_DATA, "nothing is recorded of service shup; near it are shop"),
-        (("wordpres",), NO_DATA, "nothing is recorded of service wordpres; near it are wordpress"),
-        (("xyz",), NO_DATA, "nothing is recorded of service xyz; recorded are shop, wordpress"),
+        (("path", "r1", "--service", "shop"), NO_DATA, "no request of shop with the id r1 is recorded; the newest:"),
+        (("path", "r1", "--service", "shup"), NO_DATA, "there are no records of service shup; similar: shop"),
+        (("wordpres",), NO_DATA, "there are no records of service wordpres; similar: wordpress"),
+        (("xyz",), NO_DATA, "there are no records of service xyz; recorded: shop, wordpress"),
         (("--since", "1m"), NO_DATA, "no request is recorded within 60 s; the newest one began at "),
         (("shop", "--at", "-2h"), NO_DATA, "no request of shop is recorded within 60 min before -2h; the newest one"),
         (("--at", "2100-01-01"), USAGE, "--at 2100-01-01 is not over yet"),

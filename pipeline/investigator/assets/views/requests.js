@@ -223,7 +223,7 @@ export default class View {
 
   #clusters() {
     const { clusters } = this.one;
-    if (!clusters.length) return html`<section class="card"><h2>Clusters</h2><p class="muted">No request is out of line.</p></section>`;
+    if (!clusters.length) return html`<section class="card"><h2>Clusters</h2><p class="muted">No outlying requests.</p></section>`;
     return html`<section class="card">
       <h2 id="requests-clusters">Out of line, by what they have in common</h2>
       <div class="scrolls" tabindex="0" role="region" aria-labelledby="requests-clusters">
