@@ -127,7 +127,7 @@ def lacking(
 def _agent(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
     yield _topic(topics.name(COUNTERS), "Write", "frames")
     yield _topic(topics.name(POOLS), "Write", "members of its pools")
-    yield _topic(topics.name(DIAGNOSES), "Write", "what processes were doing while something was wrong")
+    yield _topic(topics.name(DIAGNOSES), "Write", "profiles of processes during anomalies")
 
 
 def _measurer(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
@@ -137,15 +137,15 @@ def _measurer(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
 
 def _tracer(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
     yield _topic(topics.name(REQUESTS), "Write", "traced requests")
-    yield _topic(topics.name(COUNTERS), "Write", "how tracing goes")
+    yield _topic(topics.name(COUNTERS), "Write", "the state of tracing")
 
 
 def _worker(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     read = _topics_of(operators)
     yield _topic(topics.name(COUNTERS), "Read", "frames")
     yield _topic(topics.name(COUNTERS), "Write", "marks that come over HTTP")
-    yield _topic(topics.name(ANOMALIES), "Write", "what the operators find")
-    yield _topic(topics.name(DEAD_LETTERS), "Write", "what could not be used")
+    yield _topic(topics.name(ANOMALIES), "Write", "results of the operators")
+    yield _topic(topics.name(DEAD_LETTERS), "Write", "unusable records")
     yield _topic(topics.name(ANOMALIES), "Read", "joining them to incidents")
     rekeying: list[str] = []
     if APPLICATIONS in read:
@@ -228,7 +228,7 @@ def _page(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     yield _topic(topics.name(COUNTERS), "Write", f"marks, and {replayed}")
     for topic, why in inputs.items():
         yield _topic(topics.name(topic), "Read", why)
-    yield _topic(topics.name(DEAD_LETTERS), "Read", "what could not be used")
+    yield _topic(topics.name(DEAD_LETTERS), "Read", "unusable records")
     for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read")
     for group in topics.groups(stages):

@@ -180,7 +180,7 @@ class Tracing:
             self._publish([request])
         except RecordError as error:
             self.lost += 1
-            _logger.warning("request %s cannot be told: %s", request.request, error)
+            _logger.warning("request %s cannot be published: %s", request.request, error)
         except BusError as error:
             _logger.warning("%s; a request is lost", error)
 
@@ -217,7 +217,7 @@ class Own:
         try:
             self._publish([own_frame(self._host, figures.ts, dict(zip(OWN_FEATURES, values, strict=True)))])
         except BusError as error:
-            _logger.warning("%s; how tracing goes is not told", error)
+            _logger.warning("%s; the state of tracing is not published", error)
 
 
 class Rates:

@@ -151,7 +151,7 @@ def _check_on_the_way(folder: int, path: Path) -> None:
     else:
         return
     told = f"{reason}, who could replace what is below"
-    raise Untrusted(path, f"{told}; use another folder, or let nobody else write to that one")
+    raise Untrusted(path, f"{told}; use another folder, or remove the write permission of others")
 
 
 def _is_known(uid: int) -> bool:

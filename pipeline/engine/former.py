@@ -46,6 +46,6 @@ def going_on(bus: Bus, topics: Topics, stages: Sequence[Stage], partition: Parti
     except BusUnavailable:
         raise
     except BusError as error:
-        _logger.warning("%s[%d]: where an older laggard was cannot be seen: %s", *partition, error)
+        _logger.warning("%s[%d]: cannot read the offset of an older laggard: %s", *partition, error)
         return committed
     return max(furthest, committed)

@@ -73,7 +73,7 @@ def migrate(state: dict[str, Any], stage: Stage, place: str) -> bool:
         step = stage.migrations.get(version)
         if step is None:
             raise SnapshotError(
-                f"{place}: {_versions(stage, version)}: an older laggard wrote it, and nothing leads on"
+                f"{place}: {_versions(stage, version)}: an older laggard wrote it, and there is no migration"
             )
         for stream in state["streams"].values():
             stream["operator"] = step(stream["operator"])

@@ -173,9 +173,9 @@ class Recovery:
         if loaded.migrated:
             _logger.warning("%s: %d snapshots of an older version were migrated", self._where, loaded.migrated)
         for reason in islice(loaded.damaged.values(), MOST_TOLD):
-            _logger.warning("%s: a snapshot cannot be used; learning from the input again: %s", self._where, reason)
+            _logger.warning("%s: a snapshot is unusable; learning from the input again: %s", self._where, reason)
         if len(loaded.damaged) > MOST_TOLD:
-            _logger.warning("%s: %d more snapshots cannot be used", self._where, len(loaded.damaged) - MOST_TOLD)
+            _logger.warning("%s: %d more snapshots are unusable", self._where, len(loaded.damaged) - MOST_TOLD)
 
     def _snapshots(self, committed: int) -> Sequence[Snapshot]:
         task = self.task

@@ -42,7 +42,7 @@ FAR_AHEAD_S: Final = 3600.0
 REPLAY_HEADER: Final = "laggard-replay"
 """The header of a record that was recorded earlier: its results are not live. The value does not matter."""
 
-NOT_SHOWN: Final = "%s cannot show what came of %r"
+NOT_SHOWN: Final = "%s cannot report the outcome of %r"
 
 _logger = logging.getLogger(__name__)
 
@@ -199,7 +199,7 @@ class StageTask(ABC):
             self.states.set_aside(key, self.position)
             if self._counts is self.telemetry and self._failures < MOST_TOLD:
                 self._failures += 1
-                _logger.warning("%s: what was learned of %r cannot be used; it learns anew: %s: %s",
+                _logger.warning("%s: the state of %r is unusable; it learns anew: %s: %s",
                     self.stage.name, key, type(error).__name__, str(error)[:LONGEST_REASON],
                 )  # fmt: skip
 

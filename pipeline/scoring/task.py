@@ -176,8 +176,8 @@ class Task(Observed, RecordTask):
         self._counts.namesakes += 1
         if self._counts is self.telemetry:
             _logger.warning(
-                "%s: two agents publish as %r at once, and what is usual is learned of both together; expected a "
-                "`host` of its own for each machine",
+                "%s: two agents publish as %r at once, so that one baseline is learned from both; expected a unique "
+                "`host` for each machine",
                 self.wired.name, key,
             )  # fmt: skip
 
@@ -185,7 +185,7 @@ class Task(Observed, RecordTask):
         self._counts.clocks_set_back += 1
         if self._counts is self.telemetry:
             _logger.warning(
-                "%s: the clock of %r was set back by %.0f s; what is usual of scope %s is learned anew",
+                "%s: the clock of %r was set back by %.0f s; the baseline of scope %s is learned anew",
                 self.wired.name, key, by_s, scope,
             )  # fmt: skip
 
@@ -250,7 +250,7 @@ class Task(Observed, RecordTask):
             self._counts.anomalies += 1
             stream.courses = (*stream.courses, opening(told, own))
         except Exception as error:  # noqa: BLE001 - see above; the frame is learned all the same
-            self._refuse_frame(record, frame, f"an anomaly that cannot be told: {_told(error)}")
+            self._refuse_frame(record, frame, f"an anomaly that cannot be reported: {_told(error)}")
         stream.anomalies = stream.anomalies.opening(opened)
 
     def _notice(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores, suspicion: float) -> None:
@@ -267,7 +267,7 @@ class Task(Observed, RecordTask):
             try:
                 told = self.narrator.notice(frame, scores, suspicion, live=self._is_live(record))
             except Exception as error:  # noqa: BLE001 - see above
-                self._refuse_frame(record, frame, f"a notice that cannot be told: {_told(error)}")
+                self._refuse_frame(record, frame, f"a notice that cannot be reported: {_told(error)}")
                 return
             if not any(each.blames(told.blame) for each in stream.courses):
                 self.outputs.append(told)
@@ -281,7 +281,7 @@ class Task(Observed, RecordTask):
                 found = ranking_of(scores, own)
                 return found, self.narrator.blame(scores, found, frame)
             except Exception as error:  # noqa: BLE001 - see above
-                self._refuse_frame(record, frame, f"progress that cannot be told: {_told(error)}")
+                self._refuse_frame(record, frame, f"progress that cannot be reported: {_told(error)}")
                 return None
 
         of_score = stream.anomalies.of_score

@@ -165,7 +165,7 @@ class Sender:
             self.refused += 1
             if time.monotonic() - self._said_refused >= SAY_AGAIN_S:
                 self._said_refused = time.monotonic()
-                _logger.warning("%s; it is passed over (%d so far)", error, self.refused)
+                _logger.warning("%s; it is skipped (%d so far)", error, self.refused)
 
     def _say(self, trouble: str, line: str) -> None:
         """Log a problem once, and again when it changes."""

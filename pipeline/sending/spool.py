@@ -163,7 +163,7 @@ class Spool:
 
     def _put_aside(self, error: DamagedFile) -> None:
         aside = self.path.with_name(f"{self.path.name}.damaged")
-        _logger.error("%s; what waits in it is lost: it is put aside as %s, and a new one begun", error, aside)
+        _logger.error("%s; its records are lost: it is moved to %s, and a new one is started", error, aside)
         if self._bus is not None:
             with suppress(BusError):
                 self._bus.close()
@@ -189,7 +189,7 @@ class Spool:
             except DamagedRecord as error:
                 damaged = True
                 if not found:
-                    _logger.warning("%s; it is passed over", error)
+                    _logger.warning("%s; it is skipped", error)
                     self._lost += 1
                     self._position = error.offset + 1
             except DamagedFile as error:

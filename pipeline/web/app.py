@@ -113,9 +113,11 @@ class _App:
         try:
             await run_in_threadpool(self.append, mark)
         except BusUnavailable as error:
-            raise RequestError(503, f"the mark was not taken: {error}", "later", {"Retry-After": "5"}) from error
+            raise RequestError(503, f"the mark was not accepted: {error}", "later", {"Retry-After": "5"}) from error
         except BusError as error:
-            raise RequestError(500, f"the mark was not taken: {error}", "a bus that works: laggard doctor") from error
+            raise RequestError(
+                500, f"the mark was not accepted: {error}", "a bus that works: laggard doctor"
+            ) from error
         return JSONResponse(
             {
                 "mark": {

@@ -84,5 +84,5 @@ def checked_mark(host: object, ts: object, note: object, now: float) -> Mark:
     except RecordError as error:
         raise RequestError(400, f"field '{error.field}' is {error.got}", error.expected) from None
     if mark.ts > now + MAX_AHEAD_S:
-        raise RequestError(400, f"field 'ts' is {mark.ts!r}, which is not over yet", f"at most {now!r}, which is now")
+        raise RequestError(400, f"field 'ts' is {mark.ts!r}, which is in the future", f"at most {now!r}, which is now")
     return mark

@@ -620,4 +620,4 @@ def test_what_tracing_tells_of_itself_comes_now_and_then_and_is_not_worth_to_sto
         raise BusUnavailable("locked")
 
     Own(refuse, "web-1").tell(figures)
-    assert "locked; how tracing goes is not told" in caplog.text
+    assert "locked; the state of tracing is not published" in caplog.text

@@ -80,7 +80,7 @@ def explained(error: BaseException, asked: str, options: KafkaOptions) -> BusErr
             return Refused(f"{where}: a record is larger than the topic's max.message.bytes")
         case kafka_errors.InvalidTimestampError():
             return Refused(
-                f"{where}: the brokers do not take a record's time; look at this machine's clock ({_reason(error)})"
+                f"{where}: the brokers do not take a record's time; check this machine's clock ({_reason(error)})"
             )
         case kafka_errors.InvalidSessionTimeoutError():
             return BusError(

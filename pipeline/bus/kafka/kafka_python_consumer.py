@@ -74,7 +74,7 @@ class Consumer(KafkaConsumer):  # type: ignore[misc] # kafka-python has no types
         while not all(self._cluster.partitions_for_topic(topic) for topic in topics):
             left_ms = (deadline - time.monotonic()) * 1000
             if left_ms <= 0:
-                raise kafka_errors.KafkaTimeoutError(f"nothing is told of the topics {', '.join(topics)}")
+                raise kafka_errors.KafkaTimeoutError(f"there is no metadata of the topics {', '.join(topics)}")
             self._net.run(self._manager.wait_for, self._cluster.request_update(), left_ms)
 
     def poll_until(

@@ -121,7 +121,7 @@ def _try(options: KafkaOptions, server: str) -> None:
             raise _refusal(options, server, f"it expired {ago_s:.0f} s ago") from None
         raise BusUnavailable(f"{server}: ends the connection without an answer; is it starting or stopping?") from None
     except socket.gaierror as error:
-        raise BusUnavailable(f"{server}: the name is not known ({error.strerror}); look at bus.location") from None
+        raise BusUnavailable(f"{server}: the name is unknown ({error.strerror}); check bus.location") from None
     except TimeoutError:
         raise BusUnavailable(
             f"{server}: does not answer within {ANSWER_S:g} s; is a firewall between, and is bus.location right?"
@@ -169,17 +169,17 @@ def _tls_trouble(options: KafkaOptions, server: str, error: ssl.SSLError) -> Bus
         if "mismatch" in said or "not valid for" in said:
             return BusError(f"{server}: its certificate is not for {name}; set bus.location to a name that is in it")
         trusted = f"{options.ca_file} does" if options.ca_file else "the system's authorities do"
-        return BusError(f"{server}: {trusted} not vouch for its certificate ({said}); look at kafka.ca_file")
+        return BusError(f"{server}: {trusted} not vouch for its certificate ({said}); check kafka.ca_file")
     reason = error.reason or ""
     if any(word in reason for word in _BAD_CERTIFICATE):
         if options.certificate_file is None:
-            return BusError(f"{server}: wants a certificate; set kafka.certificate_file and kafka.key_file")
-        return BusError(f"{server}: refuses the certificate {options.certificate_file}; look at kafka.certificate_file")
+            return BusError(f"{server}: requires a client certificate; set kafka.certificate_file and kafka.key_file")
+        return BusError(f"{server}: refuses the certificate {options.certificate_file}; check kafka.certificate_file")
     if isinstance(error, _ENDED) or reason in {"WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING"}:
         return BusError(
             f"{server}: does not speak TLS; set bus.location to its port for TLS, or kafka.security to plaintext"
         )
-    return BusError(f"{server}: TLS fails ({reason or error}); look at kafka.security")
+    return BusError(f"{server}: TLS fails ({reason or error}); check kafka.security")
 
 
 def _authenticate(options: KafkaOptions, server: str, talk: Conversation) -> None:
@@ -189,9 +189,11 @@ def _authenticate(options: KafkaOptions, server: str, talk: Conversation) -> Non
     problem = for_code(answer.error_code)
     if problem is UnsupportedSaslMechanismError:
         offered = ", ".join(sorted(name.lower() for name in answer.mechanisms))
-        raise BusError(f"{server}: does not offer {options.sasl}, but {offered}; look at kafka.sasl")
+        raise BusError(f"{server}: does not offer {options.sasl}, but {offered}; check kafka.sasl")
     if problem is not NoError:
-        raise BusError(f"{server}: asks nobody who they are; set kafka.sasl to none, or bus.location to another port")
+        raise BusError(
+            f"{server}: does not authenticate clients; set kafka.sasl to none, or bus.location to another port"
+        )
     said = get_sasl_mechanism(mechanism)(
         host=split(server)[0], **{"sasl_mechanism": mechanism, **kafka_python_security(options)}
     )
@@ -202,7 +204,7 @@ def _authenticate(options: KafkaOptions, server: str, talk: Conversation) -> Non
         try:
             said.receive(answer.auth_bytes)
         except (ValueError, KeyError):  # SCRAM: the broker cannot prove that it knows the password
-            raise BusError(f"{server}: does not prove that it knows {options.username}; look at bus.location") from None
+            raise BusError(f"{server}: does not prove that it knows {options.username}; check bus.location") from None
         if options.sasl == "oauthbearer" and not said.is_done():
             # A broker rejects a token in an answer of its own; the next one only ends the exchange.
             raise _refusal(options, server, answer.auth_bytes.decode(errors="replace"))
@@ -221,7 +223,7 @@ def _refusal(options: KafkaOptions, server: str, said: str) -> BusError:
         setting = "kafka.token_file" if options.token_file else "kafka.token_url"
         return BusError(f"{server}: refuses the token of {setting}{why}; is it for these brokers, and not expired?")
     return BusError(
-        f"{server}: refuses user {options.username}{why}; look at kafka.username, kafka.password and kafka.sasl"
+        f"{server}: refuses user {options.username}{why}; check kafka.username, kafka.password and kafka.sasl"
     )
 
 
@@ -231,7 +233,7 @@ def _look_round(options: KafkaOptions, server: str, talk: Conversation) -> None:
         answer = talk.ask(MetadataRequest(topics=[], version=4, allow_auto_topic_creation=False))
     except (Closed, ConnectionResetError):
         if options.sasl == "none" and (offered := _offered(options, server)):
-            raise BusError(f"{server}: wants to know who asks; set kafka.sasl to one of {offered}") from None
+            raise BusError(f"{server}: requires authentication; set kafka.sasl to one of {offered}") from None
         raise
     told = [f"[{each.host}]:{each.port}" if ":" in each.host else f"{each.host}:{each.port}" for each in answer.brokers]
     if not told:
@@ -246,7 +248,7 @@ def _look_round(options: KafkaOptions, server: str, talk: Conversation) -> None:
             return
     raise BusUnavailable(
         f"{server}: answers, but tells clients to use {', '.join(told[:_LOOKED_AT])}, which cannot be reached from "
-        f"here ({reasons[0]}); look at the brokers' advertised.listeners"
+        f"here ({reasons[0]}); check the brokers' advertised.listeners"
     )
 
 

@@ -112,7 +112,7 @@ def _key_trouble(options: KafkaOptions, error: ssl.SSLError) -> str:
     if encrypted and not options.key_password:
         return f"kafka.key_file: {key} is encrypted; expected kafka.key_password or kafka.key_password_file with it"
     if encrypted:
-        return f"kafka.key_file: {key} cannot be decrypted; look at kafka.key_password"
+        return f"kafka.key_file: {key} cannot be decrypted; check kafka.key_password"
     return f"kafka.certificate_file: {certificate}: expected a certificate, and in {key} its key, both as PEM"
 
 

@@ -66,7 +66,7 @@ def test_nobody_there() -> None:
     )
     kind, said = told(KafkaOptions(("no.such.host.invalid:9092",)))
     assert kind is BusUnavailable
-    assert said.startswith("no.such.host.invalid:9092: the name is not known (")
+    assert said.startswith("no.such.host.invalid:9092: the name is unknown (")
 
 
 def test_somebody_who_is_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_a_broker_that_wants_nothing(broker: Cluster) -> None:
     )
     assert told(replace(options, sasl="plain", username="me", password=HUSH)) == (
         BusError,
-        "asks nobody who they are; set kafka.sasl to none, or bus.location to another port",
+        "does not authenticate clients; set kafka.sasl to none, or bus.location to another port",
     )
 
 
@@ -166,7 +166,7 @@ def test_users_and_passwords(secured: Cluster) -> None:
     assert told(away)[1].startswith("refuses user me")
     assert told(replace(options, sasl="none")) == (
         BusError,
-        "wants to know who asks; set kafka.sasl to one of oauthbearer, plain, scram-sha-256, scram-sha-512",
+        "requires authentication; set kafka.sasl to one of oauthbearer, plain, scram-sha-256, scram-sha-512",
     )
     assert told(replace(options, security="plaintext", sasl="plain")) == (
         BusError,
@@ -220,12 +220,12 @@ def test_certificates(certified: Cluster, secured: Cluster) -> None:
     assert told(options) == (None, "")
     assert told(replace(options, certificate_file=None, key_file=None)) == (
         BusError,
-        "wants a certificate; set kafka.certificate_file and kafka.key_file",
+        "requires a client certificate; set kafka.certificate_file and kafka.key_file",
     )
     strange, strange_key = secured.authority.client("alice")
     assert told(replace(options, certificate_file=strange, key_file=strange_key)) == (
         BusError,
-        f"refuses the certificate {strange}; look at kafka.certificate_file",
+        f"refuses the certificate {strange}; check kafka.certificate_file",
     )
     assert told(replace(options, ca_file=authority_of(secured))) == (
         BusError,
@@ -286,5 +286,5 @@ def test_brokers_that_tell_addresses_that_nobody_reaches(tmp_path: Path) -> None
     assert kind is BusUnavailable
     assert said == (
         "answers, but tells clients to use 127.0.0.1:1, which cannot be reached from here "
-        "(127.0.0.1:1: Connection refused); look at the brokers' advertised.listeners"
+        "(127.0.0.1:1: Connection refused); check the brokers' advertised.listeners"
     )

@@ -157,7 +157,7 @@ def test_files_are_read_before_a_client_does(authority: Authority, tmp_path: Pat
         ),
         (
             {"certificate_file": encrypted[0], "key_file": encrypted[1], "key_password": "wrong"},
-            f"kafka.key_file: {encrypted[1]} cannot be decrypted; look at kafka.key_password",
+            f"kafka.key_file: {encrypted[1]} cannot be decrypted; check kafka.key_password",
         ),
     ]
     for change, said in wrong:

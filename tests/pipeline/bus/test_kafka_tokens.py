@@ -134,7 +134,7 @@ def test_both_clients_are_given_it(endpoint: tuple[Endpoint, str]) -> None:
             BusError,
             "gives no token, 401: invalid_client who?",
         ),
-        (400, b"<html>", BusError, "gives no token, 400; look at kafka.username, kafka.password and kafka.token_scope"),
+        (400, b"<html>", BusError, "gives no token, 400; check kafka.username, kafka.password and kafka.token_scope"),
         (503, b"", BusUnavailable, "answers 503"),
         (429, b"", BusUnavailable, "answers 429"),
         (200, b"<html>", BusError, "expected an answer of JSON with an access_token"),

@@ -241,7 +241,7 @@ def test_who_may_not_see_the_older_groups_begins_anew(bus: EmbeddedBus, caplog: 
     former(bus, {"gaussian": 90})
     one = runner(Forbidding(bus, 0.0), (FIRST, SECOND))
     settle(one)
-    assert caplog.messages == ["t.counters[0]: where an older laggard was cannot be seen: you may not see t.gaussian"]
+    assert caplog.messages == ["t.counters[0]: cannot read the offset of an older laggard: you may not see t.gaussian"]
 
 
 def test_an_operator_that_is_new_in_its_group_has_missed_nothing(bus: EmbeddedBus) -> None:

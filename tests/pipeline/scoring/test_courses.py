@@ -106,4 +106,4 @@ def test_progress_that_cannot_be_told_is_refused_once_a_minute(monkeypatch: pyte
     letters = told(one, [frame("h1", tick, 100.0 * 1.5**tick) for tick in range(4, 14)])
     assert all(isinstance(each, DeadLetter) for each in letters)
     assert [each.record.offset for each in letters] == [6, 9, 12]
-    assert "progress that cannot be told: ValueError: no ranking" in letters[0].reason
+    assert "progress that cannot be reported: ValueError: no ranking" in letters[0].reason

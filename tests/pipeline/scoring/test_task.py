@@ -343,7 +343,7 @@ def test_an_anomaly_that_cannot_be_told_is_learned_all_the_same(monkeypatch: pyt
 
     monkeypatch.setattr(narrator, "sentence", refuse)
     one = give(new_task(), [*steady(3), frame("h1", 3, 55.0), frame("h1", 4, 5.0)])
-    assert reasons(one) == ["t.counters[0]@3: an anomaly that cannot be told: ValueError: no words"]
+    assert reasons(one) == ["t.counters[0]@3: an anomaly that cannot be reported: ValueError: no words"]
     assert state(one)["operator"]["learned"] == 4
 
 

@@ -357,7 +357,7 @@ def test_a_record_that_is_refused_for_itself_is_counted_and_passed_over(
     await_arrival(remote, [0, 1, 3, 4, 6, 7])
     until(lambda: not sender.waiting)
     assert sender.dropped == 2
-    assert said(caplog) == ["a record is larger than the topic's max.message.bytes; it is passed over (1 so far)"]
+    assert said(caplog) == ["a record is larger than the topic's max.message.bytes; it is skipped (1 so far)"]
 
 
 def test_what_was_sent_of_a_batch_is_not_sent_again_and_a_refused_record_is_counted_once(
