@@ -34,15 +34,14 @@ Resource = Literal["topic", "group", "transactional-id"]
 Role = Literal["agent", "measurer", "tracer", "worker", "reader", "annotator", "viewer", "page", "admin"]
 
 ROLES: Final[dict[Role, str]] = {
-    "agent": "`laggard agent`: publishes the counters of its host, its pools, and what processes do while something is "
-    "wrong",
+    "agent": "`laggard agent`: publishes the counters of its host, its pools, and profiles of processes during anomalies",
     "measurer": "`laggard measure`: publishes the performance of applications, and members of pools",
     "tracer": "`laggard trace`: publishes traced requests",
-    "worker": "`laggard work`: runs the operators, and joins what they find",
-    "reader": "your own tools: subscribe to what the operators found",
+    "worker": "`laggard work`: runs the operators, and joins their results",
+    "reader": "your own tools: subscribe to the results of the operators",
     "annotator": "`laggard grafana annotate`: incidents and marks as annotations in Grafana",
-    "viewer": "`laggard why`, `watch`, `incidents`, `models`, `pools`, `requests`, `diagnose`, `mark`: people who ask",
-    "page": "`laggard serve`: what people look at, marks and wishes that they set, dead letters that they replay",
+    "viewer": "`laggard why`, `watch`, `incidents`, `models`, `pools`, `requests`, `diagnose`, `mark`: people who ask questions",
+    "page": "`laggard serve`: the page, marks and wishes that people set, dead letters that they replay",
     "admin": "`laggard topics` and `laggard reset`",
 }
 
