@@ -34,13 +34,13 @@ Resource = Literal["topic", "group", "transactional-id"]
 Role = Literal["agent", "measurer", "tracer", "worker", "reader", "annotator", "viewer", "page", "admin"]
 
 ROLES: Final[dict[Role, str]] = {
-    "agent": "`laggard agent`: publishes the counters of its host, its pools, and profiles of processes during anomalies",
+    "agent": "`laggard agent`: publishes the counters of its host, its pools, and profiles of processes",
     "measurer": "`laggard measure`: publishes the performance of applications, and members of pools",
     "tracer": "`laggard trace`: publishes traced requests",
     "worker": "`laggard work`: runs the operators, and joins their results",
     "reader": "your own tools: subscribe to the results of the operators",
     "annotator": "`laggard grafana annotate`: incidents and marks as annotations in Grafana",
-    "viewer": "`laggard why`, `watch`, `incidents`, `models`, `pools`, `requests`, `diagnose`, `mark`: people who ask questions",
+    "viewer": "`laggard why`, `watch`, `incidents`, `models`, `pools`, `requests`, `diagnose`, `mark`: people",
     "page": "`laggard serve`: the page, marks and wishes that people set, dead letters that they replay",
     "admin": "`laggard topics` and `laggard reset`",
 }

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 _EXCUSED: Final[Mapping[str, str]] = {
-    "usual": "Somebody said that it is usual. It is not reported any more.",
-    "expected": "Somebody said that it is expected. It is not reported until then.",
+    "usual": "It was marked as usual, and is no longer reported.",
+    "expected": "It was marked as expected, and is not reported until then.",
 }
 
 
@@ -135,7 +135,7 @@ def _accepted(lasted_s: float) -> str:
 def _unseen(silent_since_ts: float, lasted_s: float) -> str:
     """Return the sentence that the end of an anomaly was not observed."""
     lasted = f"; it had lasted {readable_duration(lasted_s)}" if lasted_s >= 1.0 else ""
-    return f"It was not seen to end: nothing was heard of it after {_moment(silent_since_ts)} UTC{lasted}."
+    return f"Its end was not observed: there is no data on it after {_moment(silent_since_ts)} UTC{lasted}."
 
 
 def _blamed(blame: Blame, scope: str) -> str:
@@ -144,13 +144,13 @@ def _blamed(blame: Blame, scope: str) -> str:
     if scope == "performance":
         lacked = " and ".join(LACKED.get(each, each) for each in blame.resources)
         host = printable(blame.row.partition("/")[0])
-        return f"Most likely {host} was short of {lacked}." if lacked else f"Most likely to blame was {host}."
+        return f"Most likely {host} was short of {lacked}." if lacked else f"The most likely culprit was {host}."
     if scope == "request":
         return f"The main cause was `{printable(blame.name)}`."
     if scope == "member":
         return f"The member that deviated most was `{printable(blame.name)}`."
     pid = pid_of(blame.row)
-    return f"Most likely to blame was `{printable(blame.name)}`" + (f" (pid {pid})." if pid is not None else ".")
+    return f"The most likely culprit was `{printable(blame.name)}`" + (f" (pid {pid})." if pid is not None else ".")
 
 
 def _seen(incident: Incident) -> str:
@@ -162,7 +162,7 @@ def _seen(incident: Incident) -> str:
             seen.append(each.scope)
     by = [f"{operator} ({', '.join(seen)})" if seen else operator for operator, seen in scopes.items()]
     worst = f"{readable('', incident.score)}" if math.isfinite(incident.score) else "beyond any number"
-    young = ", which had not learned for long" if incident.young else ""
+    young = ", which had learned only briefly" if incident.young else ""
     return f"Seen by {' and '.join(by)}{young}; the worst score is {worst}."
 
 

@@ -41,8 +41,8 @@ REASONS: Final[Mapping[str, str]] = {
     "first": "it is the first one",
     "grown": "there were more intervals to learn from",
     "changed": "response times had changed, or how they follow from the metrics",
-    "poor": "the one before told too little",
-    "wish": "somebody wished for other metrics in it",
+    "poor": "the earlier model explained too little",
+    "wish": "a pin, ban or free changed its metrics",
 }
 """The texts for the reasons to build a model."""
 
@@ -118,7 +118,7 @@ def model_lines(model: ModelOutput, before: ModelOutput | None, now: float) -> I
     for term in model.terms:
         yield from _term_lines(model, term)
     if not model.terms:
-        yield Text(f"      No metric of its hosts tells the {named(model.performance)}: it is taken for its mean.")
+        yield Text(f"      No metric of its hosts explains the {named(model.performance)}: its model is the mean.")
     yield Text(f"      {_quality(model)}", "dim")
     yield Text(f"      {_origin(model, now)}", "dim")
     if before is not None:
@@ -188,7 +188,7 @@ def _origin(model: ModelOutput, now: float) -> str:
     """Return the sentence on the time and the reason of the building of a model."""
     ago = readable_duration(max(now - model.ts, 0.0))
     told = f"Built {moment(model.ts)} ({ago} ago), for {reason_told(model)}."
-    return told if model.live else f"{told} It is of recorded data."
+    return told if model.live else f"{told} It was learned from recorded data."
 
 
 def changed(model: ModelOutput, before: ModelOutput) -> str:
@@ -197,10 +197,10 @@ def changed(model: ModelOutput, before: ModelOutput) -> str:
     added, gone = [each for each in new if each not in old], [each for each in old if each not in new]
     told = []
     if added:
-        told.append(f"new in it: {', '.join(map(printable, added))}")
+        told.append(f"added: {', '.join(map(printable, added))}")
     if gone:
-        told.append(f"no more in it: {', '.join(map(printable, gone))}")
-    return "; ".join([*(told or ["the same metrics are in it"]), f"R2 was {before.r2:.2f}"])
+        told.append(f"removed: {', '.join(map(printable, gone))}")
+    return "; ".join([*(told or ["the same metrics"]), f"R2 was {before.r2:.2f}"])
 
 
 # One application.
@@ -216,7 +216,7 @@ def course_lines(course: Course, pinned: Sequence[str], banned: Sequence[str], n
         yield from _candidate_lines(model.candidates, {metric_of(each.metric) for each in model.terms}, pinned, banned)
     if course.models[1:]:
         yield Text()
-        yield Text("  Models before it:", "dim")
+        yield Text("  Earlier models:", "dim")
         for one, before in zip(course.models[1:], (*course.models[2:], None), strict=True):
             yield Text(f"    {moment(one.ts)}  R2 {one.r2:.2f}  {equation_with_units(one)}")
             different = "" if before is None else f"; {changed(one, before)}"
@@ -234,7 +234,7 @@ def _candidate_lines(
 ) -> Iterator[Text]:
     shown = candidates[:SHOWN_CANDIDATES]
     of = f"the first {len(shown)} of " if len(shown) < len(candidates) else ""
-    yield Text(f"  What goes with it, {of}{counted(len(candidates), 'metric')}:", "dim")
+    yield Text(f"  Candidate metrics, {of}{counted(len(candidates), 'metric')}:", "dim")
     yield Text(f"    {'r':>7}  {'p-value':>8}", "dim")
     for each in shown:
         metric = metric_of(each.metric)
@@ -283,7 +283,7 @@ def what_if_lines(
         told = f"The {named(each.performance)} of {printable(application)} "
         difference = each.then - each.now
         if math.isnan(each.then):
-            told += "cannot be told: a metric of its model has no value"
+            told += "is unknown: a metric of its model has no value"
         else:
             told += f"would be {readable(each.performance, each.then)}"
         if math.isfinite(difference):
@@ -292,4 +292,4 @@ def what_if_lines(
         yield Text(f"{told}.", "bold")
     is_, would_be = readable(feature, newest), readable(feature, value)
     yield Text(f"{printable(metric)} is {is_}; this is for {would_be}, all other metrics as they are.", "dim")
-    yield Text("A model knows what goes together, and nothing of values far from those that it has seen.", "dim")
+    yield Text("A model knows correlations, and only near the values that it has learned.", "dim")

@@ -102,7 +102,7 @@ def how_slow(application: str, judgement: Judgement) -> str:
     """Return a sentence on the present performance of an application, against the usual or the predicted one."""
     said = [each for each in judgement.predictions if math.isfinite(each.value)]
     if not said:
-        return f"The performance of {printable(application)} is not what it was."
+        return f"The performance of {printable(application)} has changed."
     first = said[0]
     value = readable(first.performance, first.value)
     told = f"The {named(first.performance)} of {printable(application)} is {value}"
@@ -119,7 +119,9 @@ def _short(suspects: Sequence[Suspect]) -> list[str]:
     first = suspects[0]
     parts, resource = metric_parts(first.metric), resource_of(first.metric)
     host = printable(parts.host)
-    told = [f"Most likely {host} is short of {LACKED[resource]}:" if resource else f"Most likely to blame is {host}:"]
+    told = [
+        f"Most likely {host} is short of {LACKED[resource]}:" if resource else f"The most likely culprit is {host}:"
+    ]
     told.append(f"{_valued(first)}.")
     other = next((each for each in suspects[1:] if metric_parts(each.metric).host != parts.host), None)
     if other is not None:

@@ -57,7 +57,7 @@ CLOSING_S: Final = 3.0
 
 STOPPED: Final = "the agent was stopped while it lasted"
 KILLED: Final = "the agent ended while it lasted"
-FAILED: Final = "looking into it failed; the agent's log says how"
+FAILED: Final = "profiling failed; see the agent's log"
 
 _logger = logging.getLogger(__name__)
 
@@ -195,10 +195,10 @@ class Diagnosing:
 
     def _run(self) -> None:
         backoff = Backoff()
-        self._guarded("loading what looking into processes takes", self._load)
-        self._guarded("closing what an earlier agent left open", self.finish)
+        self._guarded("loading the profilers", self._load)
+        self._guarded("closing diagnoses that an earlier agent left open", self.finish)
         while not self._stop.is_set():
-            if self._guarded("watching for processes to look into", self.step):
+            if self._guarded("watching for processes to profile", self.step):
                 backoff.went_well()
                 self._stop.wait(self.delay_s())
             else:
@@ -286,7 +286,7 @@ class Diagnosing:
                 suspects = sum(all(each[0] in RESOURCES for each in look.high) for look in self._looks.values())
                 if len(self._looks) >= MAX_SESSIONS or (is_suspect and suspects >= MAX_SUSPECTS):
                     continue
-                self._guarded(f"beginning to look into process {pid}", partial(self._begin, pid, key))
+                self._guarded(f"starting to profile process {pid}", partial(self._begin, pid, key))
             self._waiting[key].remove(pid)
 
     def _begin(self, pid: int, key: Key) -> None:
@@ -324,13 +324,13 @@ class Diagnosing:
 
     def _with(self, pid: int, action: Callable[[], object]) -> None:
         """Run an action on a session, and close the session if the action fails."""
-        if not self._guarded(f"looking into process {pid}", action):
+        if not self._guarded(f"profiling process {pid}", action):
             self._close(pid, FAILED)
 
     def _close(self, pid: int, note: str = "") -> None:
         """Close a session, and publish its diagnosis."""
         look = self._looks.pop(pid)
-        self._guarded(f"letting process {pid} go", look.session.close)
+        self._guarded(f"releasing process {pid}", look.session.close)
         self._told(look, "closed", note)
 
     def _told(self, look: _Look, progress: Progress, note: str = "") -> None:
@@ -339,7 +339,7 @@ class Diagnosing:
             look.told = True
             self._keep(_ended_early(diagnosis, note) if note else diagnosis)
 
-        self._guarded(f"telling what {look.session.target.row} was doing", tell)
+        self._guarded(f"publishing the diagnosis of {look.session.target.row}", tell)
 
     def _keep(self, diagnosis: Diagnosis) -> None:
         """Publish a diagnosis, and store the open ones on disk: the next agent closes them.

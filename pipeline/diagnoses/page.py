@@ -99,10 +99,11 @@ def doing_lines(rows: Sequence[str], shown: int, blamed: Collection[str], ranked
 
     """
     line = Text("What processes were doing", "bold")
-    yield line.append(f" ({shown} of {len(rows)} that were looked into)" if len(rows) > shown else "")
+    yield line.append(f" ({shown} of {len(rows)} that were profiled)" if len(rows) > shown else "")
     if ranked and any(row not in blamed for row in rows[:shown]):
         yield Text(
-            "Looked into is who uses much or waits for long, usual or not; ranked above is who is unlike itself.", "dim"
+            "Processes with high use or long waits are profiled, usual or not; the ranking above lists the most unusual ones.",
+            "dim",
         )
 
 
@@ -116,10 +117,10 @@ def standing(row: str, blamed: Collection[str], ranked: Collection[str]) -> Text
 
     """
     if row in blamed:
-        return Text("Who is to blame:", "dim")
+        return Text("Culprits:", "dim")
     if row in ranked:
-        return Text("Ranked above, and not to blame:", "dim")
-    return Text(f"Not to blame{', nor as unlike itself as those above' if ranked else ''}:", "dim")
+        return Text("Ranked above, but no culprit:", "dim")
+    return Text(f"No culprit{', and less unusual than those above' if ranked else ''}:", "dim")
 
 
 def brief_lines(diagnosis: Diagnosis, page: Page, ts: float) -> Iterator[Text]:
@@ -151,7 +152,7 @@ def brief_lines(diagnosis: Diagnosis, page: Page, ts: float) -> Iterator[Text]:
 def _heading(phase: Phase, number: int) -> Text:
     line = Text(phase_label(phase, number).capitalize(), "bold")
     length = lasted(phase.end_ts - phase.begin_ts)
-    line.append(f", {clock(phase.begin_ts)} to {clock(phase.end_ts)} ({length}), looked at {times(phase.samples)}")
+    line.append(f", {clock(phase.begin_ts)} to {clock(phase.end_ts)} ({length}), sampled {times(phase.samples)}")
     return line.append(f": it {did(phase)}.") if phase.threads else line.append(".")
 
 

@@ -43,7 +43,7 @@ ALONE: Final = 0.95
 BRIEFLY_S: Final = 10.0
 """Durations from this one on are shown in whole seconds."""
 
-UNKNOWN_FUNCTIONS: Final = "functions that are not known"
+UNKNOWN_FUNCTIONS: Final = "unknown functions"
 """The text for the place of a running thread that no method could find."""
 
 
@@ -51,7 +51,7 @@ def sentence(diagnosis: Diagnosis) -> str:
     """Return the activity of the process in one sentence; of several phases, that with most CPU time."""
     seen = [phase for phase in diagnosis.phases if phase.threads]
     if not seen:
-        return f"What {subject(diagnosis)} did could not be seen."
+        return f"What {subject(diagnosis)} did is unknown: there are no samples."
     told = ""
     most = max(seen, key=lambda phase: sum(map(cpu_s, phase.threads)))
     if len(diagnosis.phases) > 1:
@@ -90,10 +90,10 @@ def did(phase: Phase) -> str:
 def looked(diagnosis: Diagnosis) -> str:
     """Return the time and number of samples, the methods, and the reason, as a sentence."""
     phases = diagnosis.phases
-    told = f"Looked at {moment(diagnosis.ts)}"
+    told = f"Profiled at {moment(diagnosis.ts)}"
     if phases:
         begin, end = phases[0].begin_ts, phases[-1].end_ts
-        told = f"Looked at from {moment(begin)} to {clock(end)} ({lasted(end - begin)})"
+        told = f"Profiled from {moment(begin)} to {clock(end)} ({lasted(end - begin)})"
     told += f", {times(sum(phase.samples for phase in phases))}"
     if diagnosis.methods:
         told += f", with {', '.join(map(printable, diagnosis.methods))}"
@@ -102,7 +102,7 @@ def looked(diagnosis: Diagnosis) -> str:
         why = known.replace("{}", percent(diagnosis.value)) if known else f"of {printable(diagnosis.reason)}"
         told += f", because {why}"
         if math.isfinite(diagnosis.threshold):
-            told += f" (looked at from {percent(diagnosis.threshold)} on)"
+            told += f" (profiled from {percent(diagnosis.threshold)} on)"
     if diagnosis.progress != "closed":
         told += "; it goes on"
     elif not diagnosis.complete and diagnosis.reason != ASKED:
@@ -112,7 +112,7 @@ def looked(diagnosis: Diagnosis) -> str:
 
 def cost(diagnosis: Diagnosis) -> str:
     """Return the cost of sampling as a sentence."""
-    told = f"To look took {readable('cpu_s', diagnosis.sampler_cpu_s)} of CPU time"
+    told = f"Profiling took {readable('cpu_s', diagnosis.sampler_cpu_s)} of CPU time"
     length_s = diagnosis.phases[-1].end_ts - diagnosis.phases[0].begin_ts if diagnosis.phases else 0.0
     if length_s > 0.0:
         told += f", {percent(diagnosis.sampler_cpu_s / length_s)} of one core"

@@ -33,7 +33,7 @@ _CORES: Final[Mapping[str, str]] = {
     "cpu_system_ratio": "uses {} inside the kernel",
 }
 
-_NOTHING_YET: Final = "Nothing can be judged yet: no row has been seen for long enough."
+_NOTHING_YET: Final = "Still learning: no row has been seen for long enough."
 
 
 def sentence(ranking: Ranking, commands: Mapping[str, str], scope: str = "process", *, scored: bool = False) -> str:
@@ -88,25 +88,25 @@ def verdict_sentence(
     if verdict.culprits:
         told = _culprits(verdict.culprits, commands, scope, since) + _own(verdict, commands, scope)
         if verdict.culprits[0].score <= 1.0 and not scored:
-            told += " It is not enough for an alert."
+            told += " Below the alert level."
         suffer = [each for each in verdict.victims if each.resources & verdict.resources]
         others = [each for each in verdict.victims if each not in suffer and _far(each)]
-        told += _victims(suffer, f"Then wait for {'it' if len(verdict.culprits) == 1 else 'them'}")
-        return told + _victims(others, "For something else wait, longer than usual")
+        told += _victims(suffer, f"Slowed down by {'it' if len(verdict.culprits) == 1 else 'them'}")
+        return told + _victims(others, "Also waiting, for something else")
     taker = verdict.taker
     if verdict.causes or any(map(_far, verdict.victims)):
         whose = "No process" if not verdict.own else "No process but laggard's own"
         told = f"{whose} takes far more than usual.{_own(verdict, commands, scope)}"
         if taker is not None and taker not in verdict.own and _notable(taker):
-            told += f" {_capital(_begun(taker, commands, scope, 'Of those that take, most unlike itself is '))}"
-        return told + _victims(verdict.victims, "Longer than usual wait")
+            told += f" {_capital(_begun(taker, commands, scope, 'The most unusual consumer is '))}"
+        return told + _victims(verdict.victims, "Waiting longer than usual")
     shown = taker or ranking.rows[0]
     if shown.score <= 1.0 and not _notable(shown):
         return "Nothing is unusual so far." if ranking.young else "Nothing is unusual."
-    told = _capital(_begun(shown, commands, scope, "Most unlike itself is "))
+    told = _capital(_begun(shown, commands, scope, "The most unusual is "))
     if scored:
         return told
-    return f"{'Nothing is certain yet' if ranking.young else 'Nothing is unusual enough for an alert'}. {told}"
+    return f"{'Nothing is certain yet' if ranking.young else 'Nothing reaches the alert level'}. {told}"
 
 
 def lasting_sentence(
@@ -155,8 +155,8 @@ def host_sentence(ranking: Ranking, *, scored: bool = False) -> str:
         return "On the host " + "; and ".join(each.told for each in found[:NAMED]) + "."
     if row.score <= 1.0 and not _notable(row):
         return "Nothing is unusual so far." if ranking.young else "Nothing is unusual."
-    told = f"The host is most unlike itself: {finding(row, 'host')}."
-    return told if row.score > 1.0 or scored else f"{told} It is not enough for an alert."
+    told = f"The most unusual counters of the host: {finding(row, 'host')}."
+    return told if row.score > 1.0 or scored else f"{told} Below the alert level."
 
 
 def host_lines(verdict: Verdict, since: str = "") -> list[str]:
@@ -209,7 +209,7 @@ def _culprits(culprits: Sequence[RowScore], commands: Mapping[str, str], scope: 
         alike.setdefault((row.name, row.features[0].feature if row.features else row.row), []).append(row)
     told: list[str] = []
     for first, *others in list(alike.values())[:NAMED]:
-        begin, end = ("So is ", "") if told else ("", " is most unlike itself")
+        begin, end = ("So is ", "") if told else ("", " is behaving unusually")
         told.append(_capital(_begun(first, commands, scope, begin, end, "" if told else since)))
         if others:
             told.append(_others(others))
@@ -219,7 +219,7 @@ def _culprits(culprits: Sequence[RowScore], commands: Mapping[str, str], scope: 
 
 def _own(verdict: Verdict, commands: Mapping[str, str], scope: str) -> str:
     """Return the deviating processes of laggard itself as text; empty without any."""
-    begin = "So is " if verdict.culprits else "Unlike itself is "
+    begin = "So is " if verdict.culprits else "Behaving unusually: "
     return "".join(f" {_capital(_begun(row, commands, scope, begin))}" for row in verdict.own)
 
 

@@ -167,8 +167,8 @@ class Texts:
                 return self._subject(blaming=name == "subject")
             if name == "unlike":
                 row = self._label(alert, "row")
-                of_pool = f"unlike {{{{ if {row} }}}}the other members{{{{ else }}}}itself{{{{ end }}}}"
-                return self._by_key({"pool": of_pool, "service": "unlike what is usual there"}, "unlike itself")
+                of_pool = f"{{{{ if {row} }}}}unlike the other members{{{{ else }}}}{_UNUSUAL}{{{{ end }}}}"
+                return self._by_key({"pool": of_pool}, _UNUSUAL)
             if name in _OF_FEATURE:
                 known, otherwise = (_PLACEHOLDER.sub(written, each) for each in _OF_FEATURE[name])
                 told = f"{{{{ if {self._label(alert, 'feature')} }}}}{known}{_else(otherwise)}"
@@ -214,6 +214,7 @@ class Texts:
         return self._by_key({"application": of_application, "pool": of_pool, "service": of_service}, subject)
 
 
+_UNUSUAL: Final = "behaving unusually"
 _OTHERS: Final = ("application", "pool", "service")
 _DASHBOARDS: Final = (APPLICATIONS_DASHBOARD, POOLS_DASHBOARD, REQUESTS_DASHBOARD)
 """The keys other than a host, and their dashboards."""

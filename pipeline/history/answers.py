@@ -173,7 +173,7 @@ def _said(keyed: Keyed | None, verdict: Verdict, ts: float) -> Iterator[str]:
     names = {row.name for row in verdict.culprits}
     for each in () if keyed is None else keyed.tolerance.said:
         if holds(each, ts) and (not each.cases or not names.isdisjoint(case.name for case in each.cases)):
-            yield f"Somebody said: {feedback_sentence(each)}"
+            yield f"Feedback: {feedback_sentence(each)}"
 
 
 def blamed_stream(task: Task, host: str) -> Stream | None:

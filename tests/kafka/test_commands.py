@@ -98,7 +98,7 @@ def test_commands(
         )
         code, out, _ = called("why", "--host", "web-1")
         assert code == 0
-        assert "`hog` (pid 4711, `python3 hog.py`) is most unlike itself" in out
+        assert "`hog` (pid 4711, `python3 hog.py`) is behaving unusually" in out
         assert "Start it there: `laggard agent`" in out
         # Of the past the newest state is of no use: it is learned from the input.
         code, out, _ = called("why", "--host", "web-1", "--at", f"{at(155) + shift!r}", "--json")

@@ -268,7 +268,7 @@ def check_what_is_told(told: dict[str, Any], began: float) -> None:
     lines = told["text"].splitlines()
     # At first it is what was judged, of some seconds, which grows.
     assert re.fullmatch(rf"process python3 on host web-1: {EVIDENCE}", lines[0]), lines[0]
-    assert "has been unlike itself since 20" in lines[1]
+    assert "has been behaving unusually since 20" in lines[1]
     assert "young" not in lines[1]
     why = re.fullmatch(r"Why: laggard why --host web-1 --at (\d+)", lines[2])
     assert why, lines[2]

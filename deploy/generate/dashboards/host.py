@@ -140,7 +140,7 @@ def _ranking() -> PanelBuilder:
     rows = worst("operator, scope, row", _ROWS)
     value, usual = of("value"), of("usual")
     return table(
-        "Who is to blame: processes by score, at the end of the time range",
+        "Culprits: processes by score, at the end of the time range",
         "The processes that are most unlike themselves, and of each what is most unusual, beside what is usual. The "
         "first one is to blame more often than not. Features are in the base unit that their name ends with. "
         "`laggard why --host $host` also tells culprits from those that only wait for them.",

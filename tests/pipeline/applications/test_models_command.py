@@ -123,7 +123,7 @@ def test_of_one_application_all_is_told(worked: Path, call: Called) -> None:
     assert code == 0
     assert out.startswith("Mean response time of shop\n")
     assert re.search(rf"      1\.000 +\S+  {WAIT}  \(in the model\)\n", out)
-    assert "  Models before it:\n" in out
+    assert "  Earlier models:\n" in out
     assert "        it is the first one\n" in out
     assert f"Next: `laggard models what-if shop {WAIT}=VALUE --bus" in out
 
@@ -345,4 +345,4 @@ def test_coefficients_have_units(one: ModelOutput, told: str) -> None:
 def test_what_nothing_explains_is_told_to_be_its_mean() -> None:
     told = [line.plain for line in model_lines(model("throughput_per_s", 90.0), None, T0)]
     assert told[0] == "  throughput_per_s = 90 1/s"
-    assert told[1].endswith("No metric of its hosts tells the throughput: it is taken for its mean.")
+    assert told[1].endswith("No metric of its hosts explains the throughput: its model is the mean.")

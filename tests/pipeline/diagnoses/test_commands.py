@@ -92,7 +92,7 @@ def test_a_process_is_looked_at_now(diagnose: Called, start: Start) -> None:
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].startswith(f"`lag-burner` (pid {burner.pid}, `{sys.executable} -c ")
-    # Where others leave it more than a little, that it is in functions that are not known, see test_page.py.
+    # Where others leave it more than a little, that it is in unknown functions, see test_page.py.
     assert " of one core" in lines[0]
     assert f"lag-burner  {burner.pid}" in lines[3]
     assert ", 8 times, with proc." in lines[1]
@@ -333,7 +333,7 @@ def test_a_process_that_has_ended_is_told_to_have(diagnose: Called, start: Start
         time.sleep(0.01)
     code, out, _ = diagnose(str(ended.pid))
     assert code == FAILED
-    assert out.startswith(f"What `lag-ended` (pid {ended.pid}) did could not be seen.\nLooked at from ")
+    assert out.startswith(f"What `lag-ended` (pid {ended.pid}) did is unknown: there are no samples.\nProfiled from ")
     assert "Note: looked until it ended: it is a zombie" in out
     assert "Next:" not in out
 
@@ -342,7 +342,7 @@ def test_of_what_could_not_be_seen_the_reason_is_told(diagnose: Called, tmp_path
     append(tmp_path / "a.db", NOTHING)
     code, out, _ = diagnose("--last", "--bus", str(tmp_path / "a.db"))
     assert code == FAILED
-    assert "did could not be seen." in out
+    assert "did is unknown: there are no samples." in out
     assert "Note: the process ended before it could be looked at" in out
 
 

@@ -45,15 +45,15 @@ def page(told: Diagnosis, width: int = 100, shown: Shown = Shown()) -> list[str]
 
 def test_what_was_looked_into_is_told_apart_from_what_is_ranked() -> None:
     assert [str(line) for line in doing_lines(["a", "b", "c"], 1, ["a"], ["a", "b"])] == [
-        "What processes were doing (1 of 3 that were looked into)"
+        "What processes were doing (1 of 3 that were profiled)"
     ]
     heading, relation = doing_lines(["a", "b"], 2, ["a"], ["a"])
     assert str(heading) == "What processes were doing"
-    assert "ranked above is who is unlike itself" in str(relation)
+    assert "the ranking above lists the most unusual ones" in str(relation)
     assert [str(standing(row, ["a"], ["a", "b"])) for row in "abc"] == [
-        "Who is to blame:",
-        "Ranked above, and not to blame:",
-        "Not to blame, nor as unlike itself as those above:",
+        "Culprits:",
+        "Ranked above, but no culprit:",
+        "Not to blame, and less unusual than those above:",
     ]
     assert str(standing("c", ["a"], ())) == "Not to blame:"
 
@@ -67,7 +67,7 @@ SENTENCE = (
 def test_threads_by_use_with_their_hottest_functions() -> None:
     assert page(ONE_HOT) == [
         SENTENCE,
-        "Looked at from 2023-11-14 22:13:20 to 22:13:30 (10 s), 100 times, with proc, py-spy.",
+        "Profiled from 2023-11-14 22:13:20 to 22:13:30 (10 s), 100 times, with proc, py-spy.",
         "",
         "    95 %  worker  26810  began in python3.11+0x1d7b",
         "            92 %  compute (hot.py:12) < run_forever",
@@ -78,7 +78,7 @@ def test_threads_by_use_with_their_hottest_functions() -> None:
         "           100 %  blocked in folio_wait_bit_common (fsync), waiting for the disk < fsync < run_f...",
         "          and 7 threads with less use, not kept",
         "",
-        "To look took 123 ms of CPU time, 1.2 % of one core; the process was never stopped.",
+        "Profiling took 123 ms of CPU time, 1.2 % of one core; the process was never stopped.",
         "Note: perf cannot be used: perf_event_paranoid is 3",
         "Note: a thread is called \\x1b[2J<b>&\"';\\n\\u202e [bold]",
     ]
@@ -99,14 +99,14 @@ def test_what_used_most_can_come_last_as_it_was_published() -> None:
 def test_what_ran_before_a_dip_is_told_from_what_ran_after() -> None:
     lines = page(TWO_DIPS)
     assert lines[0].startswith("From 22:14:10 to 22:15:08 `python3` (pid 26801,")
-    assert "because it used 93 % of all CPUs (looked at from 85 % on)." in lines[1]
+    assert "because it used 93 % of all CPUs (profiled from 85 % on)." in lines[1]
     phases = [line for line in lines if line.startswith(("Phase", "Dip"))]
     assert [line.partition(" of one core")[0] for line in phases] == [
-        "Phase 1, 22:14:10 to 22:15:08 (58 s), looked at 45 times: it used 175 %",
-        "Dip 2, 22:15:08 to 22:15:12 (4 s), looked at 10 times: it used 2.5 %",
-        "Phase 3, 22:15:12 to 22:15:48 (36 s), looked at 45 times: it used 175 %",
-        "Dip 4, 22:15:48 to 22:15:52 (4 s), looked at 10 times: it used 2.5 %",
-        "Phase 5, 22:15:52 to 22:16:10 (18 s), looked at 45 times: it used 175 %",
+        "Phase 1, 22:14:10 to 22:15:08 (58 s), sampled 45 times: it used 175 %",
+        "Dip 2, 22:15:08 to 22:15:12 (4 s), sampled 10 times: it used 2.5 %",
+        "Phase 3, 22:15:12 to 22:15:48 (36 s), sampled 45 times: it used 175 %",
+        "Dip 4, 22:15:48 to 22:15:52 (4 s), sampled 10 times: it used 2.5 %",
+        "Phase 5, 22:15:52 to 22:16:10 (18 s), sampled 45 times: it used 175 %",
     ]
     assert "all of it in `compute` (hot.py:12); of 2 threads `worker` (26810) used most, 90 %." in phases[0]
     assert "all of it in `parse` (hot.py:40)" in phases[2]
@@ -147,7 +147,7 @@ def high(samples: int, *threads: ThreadUse) -> Diagnosis:
         ),
         (
             high(9, thread(1, "a", 9.0, Stack((), 9))),
-            "used 90 % of one core, all of it in functions that are not known.",
+            "used 90 % of one core, all of it in unknown functions.",
         ),
         (
             high(4, thread(1, "a", 9.0, Stack((STRIPPED,), 2), Stack((ELSEWHERE,), 1))),
@@ -158,7 +158,7 @@ def high(samples: int, *threads: ThreadUse) -> Diagnosis:
         "who hardly computes, by what it waits for",
         "who waits for others goes before who is idle",
         "without what the compiler adds to a name",
-        "functions that are not known",
+        "unknown functions",
         "a module without symbols",
     ],
 )
@@ -167,20 +167,22 @@ def test_a_sentence_tells_what_there_is_to_tell(told: Diagnosis, said: str) -> N
 
 
 def test_what_could_not_be_seen_is_said() -> None:
-    assert page(NOTHING)[0] == "What `python3` (pid 26801, `python3 hot.py --serve`) did could not be seen."
+    assert (
+        page(NOTHING)[0] == "What `python3` (pid 26801, `python3 hot.py --serve`) did is unknown: there are no samples."
+    )
     assert page(NOTHING)[-1] == "Note: the process ended before it could be looked at"
     once = diagnosis(Phase(True, START, START, 1, (thread(1, "a", 0.0, Stack((), 1), end=START),)))
     assert sentence(once).endswith("was seen for a moment.")
-    assert "Looked at from 2023-11-14 22:13:20 to 22:13:20 (0 s), once, with" in looked(once)
+    assert "Profiled from 2023-11-14 22:13:20 to 22:13:20 (0 s), once, with" in looked(once)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"progress": "extended"}, "(looked at from 85 % on); it goes on."),
-        ({"complete": False}, "(looked at from 85 % on); cut short."),
+        ({"progress": "extended"}, "(profiled from 85 % on); it goes on."),
+        ({"complete": False}, "(profiled from 85 % on); cut short."),
         ({"reason": "asked", "complete": False}, "with proc, py-spy."),
-        ({"reason": "quota", "value": 0.4}, "because its CPU quota held it back 40 % of the time (looked at from 85 %"),
+        ({"reason": "quota", "value": 0.4}, "because its CPU quota held it back 40 % of the time (profiled from 85 %"),
         ({"reason": "moon", "threshold": math.nan}, ", because of moon."),
     ],
 )

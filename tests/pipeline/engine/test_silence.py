@@ -89,8 +89,8 @@ def test_it_is_told_not_to_have_been_seen_to_end() -> None:
     # All times are the host's own: the clocks of others may be wrong.
     assert (ended.ts, ended.until_ts, ended.silent_since_ts) == (anomaly.ts, anomaly.ts, anomaly.ts)
     assert ended.sentence == (
-        "It was not seen to end: nothing was heard of it after 1970-01-01 03:06:40 UTC. "
-        "Most likely to blame was `a` (pid 1)."
+        "Its end was not observed: there is no data on it after 1970-01-01 03:06:40 UTC. "
+        "The most likely culprit was `a` (pid 1)."
     )
 
 
@@ -213,8 +213,9 @@ def test_the_incident_says_that_nobody_saw_it_end(bus: EmbeddedBus) -> None:
     assert (closed.id, closed.change, closed.ts, closed.until_ts) == (opened.id, "closed", opened.ts, opened.ts)
     assert closed.silent_since_ts == opened.ts
     assert closed.sentence == (
-        "On h1 something began at 1970-01-01 03:06:40 UTC. It was not seen to end: nothing was heard of it after "
-        "1970-01-01 03:06:40 UTC. Most likely to blame was `a` (pid 1). Seen by drift (process); the worst score is 2."
+        "On h1 something began at 1970-01-01 03:06:40 UTC. Its end was not observed: there is no data on it after "
+        "1970-01-01 03:06:40 UTC. The most likely culprit was `a` (pid 1). "
+        "Seen by drift (process); the worst score is 2."
     )
 
 

@@ -39,8 +39,8 @@ def about_host(*features, score=3.0):
     return ranking(row("host", score, features))
 
 
-HOG = "`hog` (pid 4711) is most unlike itself: it writes 212 MB/s to disk, 2,100 times the usual 100 ± 300 kB/s"
-NEAREST = "Most unlike itself is `hog` (pid 4711): it writes 2 MB/s to disk, 20 times the usual 100 ± 600 kB/s."
+HOG = "`hog` (pid 4711) is behaving unusually: it writes 212 MB/s to disk, 2,100 times the usual 100 ± 300 kB/s"
+NEAREST = "The most unusual is `hog` (pid 4711): it writes 2 MB/s to disk, 20 times the usual 100 ± 600 kB/s."
 SCAN = " So is `scan` (pid 12): it reads 20 MB/s from disk, 200 times the usual 100 ± 300 kB/s."
 WAITS = "waits for the disk 62 % of the time, usually 2 ± 1 %"
 LOAD = FeatureScore("load_1m", 9.0, 1.0, 0.1, 5.0)
@@ -50,25 +50,25 @@ SENTENCES = {
     "what is over but still counts": (
         row(features=(FeatureScore("io_write_bytes_per_s", 0.0, 0.1e6, 0.3e6, 40.0, recent=30e6),)),
         (
-            "`hog` (pid 4711) is most unlike itself: over the last seconds it writes 30 MB/s to disk, "
+            "`hog` (pid 4711) is behaving unusually: over the last seconds it writes 30 MB/s to disk, "
             "300 times the usual 100 ± 300 kB/s, and now 0 B/s."
         ),
     ),
     "what is as usual again": (
         row(features=(FeatureScore("cpu_wait_ratio", 0.0, 0.0, 0.0, 40.0, recent=0.12),)),
         (
-            "`hog` (pid 4711) is most unlike itself: over the last seconds it waits for a free core 12 % of the time, "
+            "`hog` (pid 4711) is behaving unusually: over the last seconds it waits for a free core 12 % of the time, "
             "usually 0 %, and now as usual again."
         ),
     ),
-    "no row": ((), "Nothing can be judged yet: no row has been seen for long enough."),
+    "no row": ((), "Still learning: no row has been seen for long enough."),
     "nothing unusual, with the nearest": (
         row(score=0.4, features=(NOTABLE,)),
-        f"Nothing is unusual enough for an alert. {NEAREST}",
+        f"Nothing reaches the alert level. {NEAREST}",
     ),
     "what is within chance": (row(score=0.04, features=(FAINT,)), "Nothing is unusual."),
     "no feature": (row(score=0.04, features=()), "Nothing is unusual."),
-    "who stands out, however strict the budget is": (row(score=0.001), f"{HOG}. It is not enough for an alert."),
+    "who stands out, however strict the budget is": (row(score=0.001), f"{HOG}. Below the alert level."),
     "a second feature about another resource": (
         row(features=(WRITES, READS, USES)),
         f"{HOG}; and it uses 97 % of one core in user mode, 48 times the usual 2 ± 1 %.",
@@ -79,14 +79,14 @@ SENTENCES = {
     ),
     "a row without features": (
         row(features=()),
-        "`hog` (pid 4711) is most unlike itself: all of it together, no feature alone.",
+        "`hog` (pid 4711) is behaving unusually: all of it together, no feature alone.",
     ),
     # Culprits and victims.
     "a second row that is nearly as unusual": ((row(), row("scan[12@5]", 7.0, (READS,))), f"{HOG}.{SCAN}"),
     "no second row that is far less unusual": ((row(), row("scan[12@5]", 2.0, (READS,))), f"{HOG}."),
     "two culprits below the budget": (
         (row(score=0.3), row("scan[12@5]", 0.2, (READS,))),
-        f"{HOG}.{SCAN} It is not enough for an alert.",
+        f"{HOG}.{SCAN} Below the alert level.",
     ),
     "culprits of one name together": (
         [
@@ -94,18 +94,18 @@ SENTENCES = {
             for pid, value in enumerate((0.97, 0.95, 0.96, 0.94), 11)
         ],
         (
-            "`burn` (pid 11) is most unlike itself: it uses 97 % of one core in user mode, 48 times the usual 2 ± 1 %. "
+            "`burn` (pid 11) is behaving unusually: it uses 97 % of one core in user mode, 48 times the usual 2 ± 1 %. "
             "So are 3 more `burn` (pids 12, 13, 14), with 94 % to 96 %."
         ),
     ),
     "who waits for the culprit, behind it even if it is more unusual": (
         (waiting("nginx[7@5]", 9.0), row(), waiting("cron[8@5]")),
-        f"{HOG}. Then wait for it: `nginx` (pid 7, {WAITS}) and `cron` (pid 8, {WAITS}).",
+        f"{HOG}. Slowed down by it: `nginx` (pid 7, {WAITS}) and `cron` (pid 8, {WAITS}).",
     ),
     "who waits for something else": (
         (row(), waiting("nginx[7@5]", feature=CROWDED)),
         (
-            f"{HOG}. For something else wait, longer than usual: "
+            f"{HOG}. Also waiting, for something else: "
             "`nginx` (pid 7, waits for a free core 43 % of the time, usually 2 ± 1 %)."
         ),
     ),
@@ -116,9 +116,9 @@ SENTENCES = {
     "nobody to blame where all wait": (
         (waiting("nginx[7@5]", 9.0), row("cat[3@1]", 0.3, (NOTABLE,))),
         (
-            "No process takes far more than usual. Of those that take, most unlike itself is `cat` (pid 3): "
+            "No process takes far more than usual. The most unusual consumer is `cat` (pid 3): "
             "it writes 2 MB/s to disk, 20 times the usual 100 ± 600 kB/s. "
-            f"Longer than usual wait: `nginx` (pid 7, {WAITS})."
+            f"Waiting longer than usual: `nginx` (pid 7, {WAITS})."
         ),
     ),
     "no faint waiting": (waiting("nginx[7@5]", 0.1, replace(DELAYED, score=0.1)), "Nothing is unusual."),
@@ -136,7 +136,7 @@ def test_of_a_ranking_is_told(what):
     [
         (0.4, NOTABLE, f"Nothing is certain yet. {NEAREST}"),
         (0.04, FAINT, "Nothing is unusual so far."),
-        (0.001, WRITES, f"{HOG}. It is not enough for an alert."),
+        (0.001, WRITES, f"{HOG}. Below the alert level."),
     ],
     ids=["what is nearest", "what is within chance", "who stands out"],
 )
@@ -149,18 +149,18 @@ def test_a_young_model_does_not_say_that_nothing_is_unusual(score, feature, told
     [
         (
             ranking(row("host", name="host", features=(LOAD,))),
-            "The host is most unlike itself: its load over the last minute is 9, 9 times the usual 1 ± 0.1.",
+            "The most unusual counters of the host: its load over the last minute is 9, 9 times the usual 1 ± 0.1.",
         ),
         (
             about_host(LOAD, score=0.2),
             (
-                "The host is most unlike itself: its load over the last minute is 9, 9 times the usual 1 ± 0.1. "
+                "The most unusual counters of the host: its load over the last minute is 9, 9 times the usual 1 ± 0.1. "
                 "It is not enough for an alert."
             ),
         ),
         (about_host(STOLEN), "On the host the hypervisor takes 38 % of its CPUs away, usually 0 ± 0.1 %."),
         (about_host(score=0.2), "Nothing is unusual."),
-        (ranking(), "Nothing can be judged yet: no row has been seen for long enough."),
+        (ranking(), "Still learning: no row has been seen for long enough."),
     ],
     ids=["as the host", "below the budget", "by its cause", "as usual", "as unknown"],
 )
@@ -170,24 +170,24 @@ def test_a_host_alone_is_told(given, told):
 
 def test_a_command_is_told_beside_the_process_id():
     assert sentence(ranking(row()), {NAMED: "python3 hog.py"}).startswith(
-        "`hog` (pid 4711, `python3 hog.py`) is most unlike itself: it writes 212 MB/s"
+        "`hog` (pid 4711, `python3 hog.py`) is behaving unusually: it writes 212 MB/s"
     )
 
 
 def test_laggards_own_are_told_as_that_and_after_the_others():
     own = row("laggard-agent[7@5]", 9.0, (USES,))
     assert sentence(ranking(own, row(score=4.0)), {}) == (
-        "`hog` (pid 4711) is most unlike itself: it writes 212 MB/s to disk, 2,100 times the usual 100 ± 300 kB/s. "
+        "`hog` (pid 4711) is behaving unusually: it writes 212 MB/s to disk, 2,100 times the usual 100 ± 300 kB/s. "
         "So is `laggard-agent` (laggard itself, pid 7): it uses 97 % of one core in user mode, "
         "48 times the usual 2 ± 1 %."
     )
     assert sentence(ranking(own), {}).startswith(
-        "`laggard-agent` (laggard itself, pid 7) is most unlike itself: it uses 97 % of one core"
+        "`laggard-agent` (laggard itself, pid 7) is behaving unusually: it uses 97 % of one core"
     )
     found = judge(ranking(own, waiting("web[8@5]")), about_host(STOLEN))
     assert verdict_sentence(found, ranking(own), {}).startswith(
         "No process but laggard's own takes far more than usual. "
-        "Unlike itself is `laggard-agent` (laggard itself, pid 7): it uses 97 % of one core"
+        "Behaving unusually: `laggard-agent` (laggard itself, pid 7): it uses 97 % of one core"
     )
 
 
@@ -230,7 +230,7 @@ def test_a_row_without_a_past_is_told_with_what_it_is_compared_with(basis, age_s
     for feature in (WRITES, NOTABLE):
         text = sentence(ranking(row(score=score, features=(feature,), basis=basis, age_s=age_s)), {})
         assert told in text
-        assert "unlike itself" not in text
+        assert "behaving unusually" not in text
 
 
 def test_very_many_culprits_are_counted():
@@ -266,7 +266,7 @@ def test_where_no_process_stands_out_it_is_the_host():
         "since 12:00:00 (42 s)."
     )
     assert verdict_sentence(verdict, ranking(waiting("nginx[7@5]", 0.5, CROWDED)), {}).startswith(
-        "No process takes far more than usual. Longer than usual wait: `nginx` (pid 7, waits for a free core 43 %"
+        "No process takes far more than usual. Waiting longer than usual: `nginx` (pid 7, waits for a free core 43 %"
     )
 
 

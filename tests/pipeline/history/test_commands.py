@@ -75,7 +75,7 @@ def test_a_person_is_told_what_was_slow(why: Called):
     code, out, err = why("--at", str(at(155)))
     assert (code, err) == (0, "")
     assert out.startswith("web-1: incident, at 2023-11-14 22:26:15, ")
-    assert "`hog` (pid 4711, `python3 hog.py`) is most unlike itself: it writes 212 MB/s to disk," in out
+    assert "`hog` (pid 4711, `python3 hog.py`) is behaving unusually: it writes 212 MB/s to disk," in out
     assert "The model has learned for 13 min." in out
     assert "hog  4711  python3 hog.py\n        io_write_" in out
     assert "^ 22:26:15" in out
@@ -93,7 +93,7 @@ def test_a_program_gets_one_object(why: Called):
     assert [len(row["features"]) for row in told["rows"]] == [1, 1]
     assert [(row["basis"], row["waits"]) for row in told["rows"]] == [("itself", False)] * 2
     assert told["sentence"].startswith(
-        "`hog` (pid 4711, `python3 hog.py`) is most unlike itself: it writes 212 MB/s to"
+        "`hog` (pid 4711, `python3 hog.py`) is behaving unusually: it writes 212 MB/s to"
     )
     assert told["rows"][0]["row"] == HOG
     assert told["rows"][0]["features"][0].keys() == {"feature", "value", "mean", "standard_deviation", "score"}
@@ -223,8 +223,8 @@ def test_a_line_of_a_tick_does_not_say_what_its_score_says(recorded, wired):
     history = History(recorded.bus, TOPICS, wired[0])
     calm = tick_line(history.ask("web-1", at(140), 5, 3))
     assert "alert" not in calm
-    assert "is most unlike itself: `hog`" not in calm
-    assert "most unlike itself" in tick_line(history.ask("web-1", at(155), 5, 3))
+    assert "is behaving unusually: `hog`" not in calm
+    assert "behaving unusually" in tick_line(history.ask("web-1", at(155), 5, 3))
 
 
 @pytest.mark.slow
@@ -245,7 +245,7 @@ def test_watch_writes_a_line_for_each_tick_into_a_pipe(fresh: Path, as_json: boo
     if as_json:
         assert {json.loads(line)["rows"][0]["row"] for line in told} == {HOG}
     else:
-        assert all("`hog` (pid 4711, `python3 hog.py`) is most unlike itself" in line for line in told)
+        assert all("`hog` (pid 4711, `python3 hog.py`) is behaving unusually" in line for line in told)
 
 
 @pytest.mark.slow
@@ -304,16 +304,16 @@ def test_what_the_culprit_was_doing_is_told_and_then_the_others(diagnosed: Path,
     heading, relation, _, blamed, *lines = told.splitlines()
     assert heading == "What processes were doing"
     assert relation.startswith("Looked into is who uses much or waits for long, usual or not; ranked above is ")
-    assert blamed == "Who is to blame:"
+    assert blamed == "Culprits:"
     assert lines[0].startswith("From 22:25:55 to 22:26:10 `hog` (pid 4711, `python3 hog.py`) used ")
     assert " of it in `compute` (hot.py:12)" in lines[0]
     assert "because it used 93 % of all CPUs" in lines[1]
-    assert lines[2].startswith("Phase 1, 22:25:55 to 22:26:10 (15 s), looked at 20 times: it used ")
+    assert lines[2].startswith("Phase 1, 22:25:55 to 22:26:10 (15 s), sampled 20 times: it used ")
     assert lines[3].endswith("all threads together")
     assert [line.partition(",")[0] for line in lines if line.startswith(("Phase", "Dip"))] == ["Phase 1", "Dip 2"]
     assert f"All of it: `laggard diagnose --id hog00000 --bus {diagnosed}`" in lines
     (other,) = (number for number, line in enumerate(lines) if line.startswith("`postgres` (pid 26801) used "))
-    assert lines[other - 1] == "Not to blame, nor as unlike itself as those above:"
+    assert lines[other - 1] == "Not to blame, and less unusual than those above:"
     assert "before" not in told
     assert lines[-1].startswith("Next: ")
 

@@ -62,7 +62,7 @@ def test_the_answer_at_a_mark_is_the_one_that_the_worker_gave(recorded):
     (mark,) = recorded.history.marks("web-1")
     score = ranked(recorded.history, mark.frame_ts).score
     assert f'"score":{score!r}'.encode() in told[0]
-    assert b'"sentence":"`hog` (pid 4711, `python3 hog.py`) is most unlike itself: it writes 212 MB/s' in told[0]
+    assert b'"sentence":"`hog` (pid 4711, `python3 hog.py`) is behaving unusually: it writes 212 MB/s' in told[0]
 
 
 def test_what_comes_after_the_moment_has_no_part_in_it(empty):

@@ -83,7 +83,7 @@ def test_a_host_that_is_slowed_from_outside_is_said_to_be_and_who_waits_is_told_
         in text
     )
     assert f"({(len(SLOWED) - 1) * TICK_S:.0f} s)." in text
-    assert "No process takes far more than usual. Longer than usual wait: " in text
+    assert "No process takes far more than usual. Waiting longer than usual: " in text
     assert "11 `worker` (one waits for a free core " in text
     assert "Waiting for others:" not in text, "there is no other that is to blame"
     assert "cpu_steal_ratio of web-1, 0 to 62 %" in text

@@ -69,7 +69,7 @@ def why(recorded: Recorded, capsys: pytest.CaptureFixture[str], tick: int) -> st
 
 def test_a_leak_is_told_since_it_began_and_from_what(leaking, capsys):
     told = why(leaking, capsys, ENDS - 1)
-    assert "most unlike itself: it holds 1.9 GB of memory, " in told
+    assert "behaving unusually: it holds 1.9 GB of memory, " in told
     grown = re.search(r"; it has grown for ([\d.]+) h, from (\d+) MB to 1\.9 GB\.", told)
     assert grown is not None
     assert float(grown[1]) == pytest.approx(6.0, abs=0.2)

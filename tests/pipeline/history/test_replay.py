@@ -56,7 +56,7 @@ def test_what_comes_out_is_what_the_worker_gave(recorded, wired):
     (anomaly,) = (each for each in told if isinstance(each, Anomaly))
     assert anomaly.ts == at(WRONG.start)
     assert not anomaly.live
-    assert anomaly.sentence.startswith("`hog` (pid 4711, `python3 hog.py`) is most unlike itself")
+    assert anomaly.sentence.startswith("`hog` (pid 4711, `python3 hog.py`) is behaving unusually")
 
 
 def evidence(output):
@@ -181,7 +181,7 @@ def test_what_is_late_is_named_once_however_many_operators_find_it_so(replay: Re
 
 def test_text(replay: Replaying):
     out, _ = replay.text(map(write_line, frames("web-1", range(260))), "--scores")
-    assert "`hog` (pid 4711, `python3 hog.py`) is most unlike itself: it writes " in out
+    assert "`hog` (pid 4711, `python3 hog.py`) is behaving unusually: it writes " in out
     assert "  web-1  marked checkout hangs\n" in out
     assert "  web-1  gaussian  0." in out
     assert "On web-1 it is over: it began at 2023-11-14 22:25:50 UTC and lasted 55 s. Most likely" in out

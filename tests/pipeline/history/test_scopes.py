@@ -91,5 +91,5 @@ def test_why_tells_of_them(bus: EmbeddedBus, tmp_path: Path, capsys: pytest.Capt
     options = ["--bus", str(bus.path), "--set", f"state={tmp_path}", "--host", "broker-1"]
     assert run(["why", *options, "--at", f"@{at(TICKS - 1):.0f}"]) == 0
     out = capsys.readouterr().out
-    assert "`store` is most unlike itself: its available_ratio is" in out
+    assert "`store` is behaving unusually: its available_ratio is" in out
     assert re.search(r"since \S+ \(9(\.5)? min\)\.", out), out

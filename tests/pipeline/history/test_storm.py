@@ -69,7 +69,7 @@ def test_the_parent_is_blamed_and_its_children_are_named(stormy, capsys):
     assert run([*asked, *moment]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].startswith(
-        "`make` (pid 77) is most unlike itself: it spends 180 % of one core in children that live for less than a tick,"
+        "`make` (pid 77) is behaving unusually: its short-lived child processes use 180 % of one core,"
     )
     assert lines[3] == TOLD
     assert run([*asked, *moment, "--json"]) == 0

@@ -79,7 +79,7 @@ def test_the_children_of_a_storm_are_named(shell: subprocess.Popen[str], tmp_pat
         order(shell, 1_000_000)
         deadline = time.monotonic() + WITHIN_S
         # Another sentence may name them first, where few of them ran: that of the storm is waited for.
-        while "in children that live for less than a tick" not in (told := why())["sentence"]:
+        while "its short-lived child processes use" not in (told := why())["sentence"]:
             assert time.monotonic() < deadline, told
             time.sleep(1.0)
     finally:
@@ -87,7 +87,7 @@ def test_the_children_of_a_storm_are_named(shell: subprocess.Popen[str], tmp_pat
         up.wait(timeout=120)
     sentence = told["sentence"]
     assert f"sh` (pid {shell.pid}, " in sentence
-    assert "of one core in children that live for less than a tick" in sentence
+    assert "its short-lived child processes use" in sentence
     assert f"`{PROGRAM}` (" in sentence.partition("Short-lived processes seen meanwhile: ")[2]
     (row,) = [row for row in told["rows"] if f"[{shell.pid}@" in row["row"]]
     assert row["features"][0]["feature"] == "cpu_children_ratio"

@@ -121,9 +121,9 @@ def test_an_incident_that_is_none_is_closed_and_the_other_is_not(bus: Path, call
     )
     after = incidents(worked(bus))
     assert (after["report"].change, after["report"].feedback) == ("closed", "usual")
-    assert "Somebody said that it is usual. It is not reported any more." in after["report"].sentence
+    assert "It was marked as usual, and is no longer reported." in after["report"].sentence
     assert after["dump"].change == "extended"
-    assert "Somebody said: `report` is usual. month end" in why(bus)
+    assert "Feedback: `report` is usual. month end" in why(bus)
     code, out, _ = call()
     assert out.endswith("web-1  holds      `report` is usual. month end\n")
     (told,) = [json.loads(line) for line in call("show", "--json")[1].splitlines()]

@@ -60,7 +60,7 @@ def anomaly(
         ts=T0 + at,
         score=score,
         ranking=Ranking(T0 + at, score, rows, 3600.0, young=False),
-        sentence=f"{blamed.name if blamed else 'nobody'} is most unlike itself.",
+        sentence=f"{blamed.name if blamed else 'nobody'} is behaving unusually.",
         model_age_s=3600.0,
         young=False,
         live=live,
@@ -258,7 +258,7 @@ def test_what_an_operator_never_says_more_of_ends_when_others_are_past_it() -> N
 def test_of_two_that_are_as_bad_the_newest_leads() -> None:
     told = joined(anomaly(0, blame("hog")), anomaly(200, blame("other")))
     assert [each.blame for each in told] == [blame("hog"), blame("other")]
-    assert told[-1].sentence.startswith("On web-1 since 2023-11-14 22:13:20 UTC: other is most unlike itself.")
+    assert told[-1].sentence.startswith("On web-1 since 2023-11-14 22:13:20 UTC: other is behaving unusually.")
 
 
 def test_a_score_that_is_too_great_for_a_number_is_the_worst() -> None:
@@ -277,13 +277,13 @@ def test_the_sentence_says_what_where_since_when_how_bad_and_what_to_look_at() -
     cpu = anomaly(5, replace(blame("hog"), row="hog[4711@99]"), "cpu", score=1.9)
     opened, grown, closed = joined(one, cpu, ended(one, 60), ended(cpu, 61))
     assert opened.sentence == (
-        "On web-1 since 2023-11-14 22:13:20 UTC: hog is most unlike itself. Seen by gaussian (process); the worst "
+        "On web-1 since 2023-11-14 22:13:20 UTC: hog is behaving unusually. Seen by gaussian (process); the worst "
         "score is 2. Look closer: `laggard why --host web-1 --at 2023-11-14T22:13:20Z`, on that machine `laggard "
         "diagnose 4711`."
     )
     assert "Seen by gaussian (process) and cpu (process); the worst score is 2." in grown.sentence
     assert closed.sentence == (
-        "On web-1 it is over: it began at 2023-11-14 22:13:20 UTC and lasted 61 s. Most likely to blame was `hog` "
+        "On web-1 it is over: it began at 2023-11-14 22:13:20 UTC and lasted 61 s. The most likely culprit was `hog` "
         "(pid 4711). Seen by gaussian (process) and cpu (process); the worst score is 2."
     )
 
@@ -297,8 +297,8 @@ def test_an_incident_whose_last_anomaly_nobody_saw_end_says_so() -> None:
     unseen = joined(one, cpu, ended(one, 60), lost)[-1]
     assert unseen.silent_since_ts == T0 + 90
     assert unseen.sentence == (
-        "On web-1 something began at 2023-11-14 22:13:20 UTC. It was not seen to end: nothing was heard of it after "
-        "2023-11-14 22:14:50 UTC; it had lasted 61 s. Most likely to blame was `hog` (pid 1). Seen by gaussian "
+        "On web-1 something began at 2023-11-14 22:13:20 UTC. Its end was not observed: there is no data on it after "
+        "2023-11-14 22:14:50 UTC; it had lasted 61 s. The most likely culprit was `hog` (pid 1). Seen by gaussian "
         "(process) and cpu (process); the worst score is 2."
     )
 

@@ -72,7 +72,7 @@ ANOMALY = Anomaly(
     ts=1.7e9,
     score=2.5,
     ranking=RANKING,
-    sentence="`hog` is most unlike itself.",
+    sentence="`hog` is behaving unusually.",
     model_age_s=3600.0,
     young=False,
     live=True,
@@ -106,7 +106,7 @@ ANOMALY_JSON = {
     "host": "web-1",
     "score": 2.5,
     "ranking": ROWS,
-    "sentence": "`hog` is most unlike itself.",
+    "sentence": "`hog` is behaving unusually.",
     "model_age_s": 3600.0,
     "young": False,
     "live": True,
@@ -122,7 +122,7 @@ EVIDENCE_JSON = {
     "until_ts": None,
     "score": 2.5,
     "young": False,
-    "sentence": "`hog` is most unlike itself.",
+    "sentence": "`hog` is behaving unusually.",
     "blame": BLAME_JSON,
 }
 

@@ -151,7 +151,7 @@ def test_a_limit_blames_who_holds_most_of_it(replay: Replaying) -> None:
     assert descriptors["sentence"].endswith("60 % is in use. Its pid is 1.")
     opened = [each for each in found["incident"] if each["change"] == "opened"]
     assert sorted(each["blame"]["name"] for each in opened) == ["batch", "web"]
-    assert any("Most likely to blame" not in each["sentence"] and "`batch`" in each["sentence"] for each in opened)
+    assert any("The most likely culprit" not in each["sentence"] and "`batch`" in each["sentence"] for each in opened)
 
 
 def test_it_is_off_where_it_is_not_among_the_operators(replay: Replaying) -> None:

@@ -83,7 +83,7 @@ def test_an_incident_is_open_while_a_trouble_lasts(replay: Replaying) -> None:
     opened, *_, closed = incidents
     assert {each["id"] for each in incidents} == {opened["id"]}
     assert opened["change"] == "opened"
-    assert "`report` (pid 2) is most unlike itself: it uses 91.1 % of one core in user mode" in opened["sentence"]
+    assert "`report` (pid 2) is behaving unusually: it uses 91.1 % of one core in user mode" in opened["sentence"]
     assert closed["change"] == "closed"
     assert minute(closed["opened_ts"]) == pytest.approx(0.0, abs=0.26)
     assert 29.5 <= minute(closed["until_ts"]) <= 31.0
@@ -158,7 +158,7 @@ def test_a_mark_half_an_hour_later_names_who_began_it(replay: Replaying) -> None
     cpu = ranking["rows"][0]["features"][0]
     assert cpu["feature"] == "cpu_user_ratio"
     assert cpu["mean"] == pytest.approx(0.01, rel=0.1)
-    assert ranking["sentence"].startswith("`report` (pid 2) is most unlike itself: it uses 9")
+    assert ranking["sentence"].startswith("`report` (pid 2) is behaving unusually: it uses 9")
 
 
 def test_only_processes_have_lasting_anomalies(replay: Replaying) -> None:

@@ -37,7 +37,7 @@ def test_what_is_suspicious_is_told_and_is_no_anomaly() -> None:
     assert 0.0 < minute(opened.ts) <= 1.0
     assert 1.0 < opened.score <= ended.score < 3.17, "as a share of what the budget of notices allows"
     assert opened.ranking.rows[0].name == "report"
-    assert opened.sentence.startswith("`report` (pid 2) is most unlike itself: it uses 11.")
+    assert opened.sentence.startswith("`report` (pid 2) is behaving unusually: it uses 11.")
     assert opened.live
     assert (ended.change, ended.id, ended.became, ended.ranking.rows) == ("ended", opened.id, "", ())
     assert 2.5 <= minute(ended.until_ts) <= 4.0 < minute(ended.ts) <= 5.5
