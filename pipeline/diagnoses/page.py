@@ -102,7 +102,8 @@ def doing_lines(rows: Sequence[str], shown: int, blamed: Collection[str], ranked
     yield line.append(f" ({shown} of {len(rows)} that were profiled)" if len(rows) > shown else "")
     if ranked and any(row not in blamed for row in rows[:shown]):
         yield Text(
-            "Processes with high use or long waits are profiled, usual or not; the ranking above lists the most unusual ones.",
+            "Processes with high use or long waits are profiled, usual or not; the ranking above lists the most "
+            "unusual ones.",
             "dim",
         )
 
