@@ -241,7 +241,7 @@ class RegressionTask(Observed, RecordTask):
         if one.intervals.places.left_out and key not in self._full and self._counts is self.telemetry:
             self._full.add(key)
             _logger.warning(
-                "%s: %r has more metrics than the %d that are looked at; those that came last are left out",
+                "%s: %r has more metrics than the %d that are read; the last ones are left out",
                 self._stage.name, key, MAX_METRICS,
             )  # fmt: skip
 

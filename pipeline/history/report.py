@@ -250,7 +250,7 @@ def belief(answer: Answer) -> str:
     ranking, worst = answer.ranking, answer.verdict.culprits[0] if answer.verdict.culprits else answer.verdict.taker
     learned = readable_duration(ranking.age_s)
     age = (
-        f"The model is young: it has learned for {learned}, so take this with care."
+        f"The model is young: it has learned for {learned} only."
         if ranking.young
         else f"The model has learned for {learned}."
     )

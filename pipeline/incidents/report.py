@@ -53,7 +53,7 @@ def silence(incident: Incident, silent: Mapping[str, float], now: float) -> str:
         return ""
     since = silent[incident.key]
     told = "for long" if math.isnan(since) else f"since {moment(since)}, for {readable_duration(now - since)}"
-    return f"{printable(incident.key)} has been silent {told}: whether this goes on is not known."
+    return f"{printable(incident.key)} has been silent {told}: whether this goes on is unknown."
 
 
 def _row(incident: Incident, now: float) -> tuple[str, ...]:
@@ -101,9 +101,9 @@ def incident_lines(incident: Incident, page: Page, silent: Mapping[str, float], 
     if said := silence(incident, silent, now):
         yield Text(said, "yellow")
     if not incident.live:
-        yield Text("It is of recorded data that was replayed.", "dim")
+        yield Text("It comes from a replayed recording.", "dim")
     yield Text()
-    yield Text("What each operator saw:", "dim")
+    yield Text("By operator:", "dim")
     for each in incident.evidence:
         yield from _seen(each)
     if incident.left_out:
@@ -112,7 +112,7 @@ def incident_lines(incident: Incident, page: Page, silent: Mapping[str, float], 
     ranking = replace(ranking, rows=tuple(row for row in ranking.rows if row.score > 0.0))
     if ranking.rows:
         yield Text()
-        yield Text(f"What {printable(incident.operator)} told last:", "dim")
+        yield Text(f"What {printable(incident.operator)} published last:", "dim")
         yield from ranked(ranking, {}, page)
 
 

@@ -100,7 +100,7 @@ class News:
             except BusError:
                 pass  # the next poll may succeed
             except Exception:  # listeners still wait for the next poll
-                _logger.exception("the ends of topics could not be looked at")
+                _logger.exception("cannot read the ends of topics")
             else:
                 self._tell({name for name, end in now.items() if end > before.get(name, -1)})
                 before |= now

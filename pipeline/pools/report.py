@@ -173,7 +173,7 @@ def belief(output: PoolOutput) -> str:
     """Return a sentence on the reliability of a comparison."""
     age = readable_duration(output.age_s)
     if output.young:
-        return f"The comparison is young: it knows the pool for {age}, so take this with care."
+        return f"The comparison is young: the pool has been compared for {age} only."
     return f"The pool has been compared for {age}."
 
 

@@ -233,7 +233,7 @@ class CovarianceTask(Task):
                 )
                 self.outputs.append(told)
         except Exception as error:  # noqa: BLE001 - an operator's error on one tick must not stop the partition
-            self._refuse_frame(record, frame, f"a ranking that cannot be told: {type(error).__name__}: {error}")
+            self._refuse_frame(record, frame, f"a ranking that cannot be reported: {type(error).__name__}: {error}")
             return
         self._observe(frame.key, lambda observer: observer.compared(self.wired.name, frame.key, members, found))
 
@@ -251,7 +251,7 @@ class CovarianceTask(Task):
                     self.outputs.append(told)
             except Exception as error:  # noqa: BLE001 - as above
                 assert frame is not None
-                self._refuse_frame(record, frame, f"a whole that cannot be told: {type(error).__name__}: {error}")
+                self._refuse_frame(record, frame, f"a whole that cannot be reported: {type(error).__name__}: {error}")
 
     def whole(self, key: str) -> PoolOutput | None:
         """Return the report on all closed ticks of a pool; None without any.

@@ -59,7 +59,7 @@ def cause(evidence: Evidence) -> str:
         return "; and ".join(each.told for each in findings)
     most = max(findings, key=attrgetter("lost_s"), default=None)
     if math.isnan(evidence.usual_duration_s):
-        return "what is usual is not known yet" + (f"; most of its time: {most.told}" if most else "")
+        return "the baseline is not known yet" + (f"; most of its time: {most.told}" if most else "")
     takers = "it takes" if evidence.requests == 1 else "they take"
     told = f"nothing sets {_these(evidence)} apart from normal requests but that {takers} longer: {takes}"
     if most and most.lost_s >= (evidence.duration_s - evidence.usual_duration_s) / 2.0:

@@ -35,9 +35,7 @@ class Kept:
             self._bytes -= len(self._encoded.popleft())
             if not self._told:
                 self._told = True
-                _logger.warning(
-                    "%r has more requests than are kept; those that came first are left out", request.service
-                )
+                _logger.warning("%r has more requests than fit; the first ones are left out", request.service)
 
     def requests(self) -> Iterator[Request]:
         """Yield all requests, decoded one by one."""

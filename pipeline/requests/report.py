@@ -77,7 +77,7 @@ def _summary_lines(summary: Summary, page: Page, now: float, most: int) -> Itera
         yield Text(f"        and {counted(left, 'cluster')} more{each}", "dim")
     if summary.young:
         yield Text()
-        yield Text("Too few requests are known yet for this to be relied on; take it with care.", "dim")
+        yield Text("There are too few requests yet for a reliable result.", "dim")
 
 
 def _durations_lines(summary: Summary) -> Iterator[Text]:
@@ -164,7 +164,7 @@ def request_lines(found: Found, page: Page) -> Iterator[Text]:
     if request.path:
         yield from path_lines(request, page)
     else:
-        yield Text("Its critical path is not known; how long it was in each state:")
+        yield Text("Its critical path is unknown. Its time in each state:")
         yield from state_lines(request.critical_s or request.times_s, request.duration_s, page)
     if request.path and request.times_s and differs(request):
         yield Text()
@@ -217,7 +217,7 @@ def spent_told(spent: Spent) -> str:
     if spent.by:
         text += f", by {spent.by}{f'[{spent.pid}]' if spent.pid else ''}"
     if spent.result:
-        text += f", which gives {spent.result}"
+        text += f", which returns {spent.result}"
     return printable(text)
 
 

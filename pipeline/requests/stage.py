@@ -300,7 +300,7 @@ class RequestsTask(Task):
                 told = request_output(request, judged, cluster, operator=self.wired.name, live=live)
                 self.outputs.append(told)
             except Exception as error:  # noqa: BLE001 - see above
-                self._refuse(record, f"{self._place(record)}: an outlier that cannot be told: {_told(error)}")
+                self._refuse(record, f"{self._place(record)}: an outlier that cannot be reported: {_told(error)}")
         lost = lost_s(request, judged) if judged.outlier else 0.0
         service.ticks.count(live=live, cluster=judged.cluster, lost_s=lost)
         self._observe(request.service, lambda observer: observer.requested(self.wired.name, request, judged, cluster))

@@ -93,7 +93,7 @@ def rates_sentence(rows: Sequence[RowScore], cluster: Callable[[str], Cluster | 
         left = len(worst) - NAMED
         told.append(f"So {'is 1 more cluster' if left == 1 else f'are {left:,} more clusters'}.")
     if not told:
-        told.append("No more requests are out of line than usual.")
+        told.append("There are no more outliers than usual.")
     if young:
         told.append("Too few requests were seen to be sure.")
     return " ".join(told)
@@ -102,7 +102,7 @@ def rates_sentence(rows: Sequence[RowScore], cluster: Callable[[str], Cluster | 
 def _row_sentence(row: RowScore, cluster: Cluster | None, *, first: bool) -> str:
     feature = row.features[0]
     share, usually = readable(feature.feature, feature.value), _usually(feature)
-    share = f"{share} of requests, {usually}, are out of line" if first else f"Another {share}, {usually}, are"
+    share = f"{share} of requests, {usually}, are outliers" if first else f"Another {share}, {usually}, are"
     if cluster is None:
         return f"{share} (`{printable(row.name)}`)."
     example = f" like `{printable(cluster.example)}`" if cluster.example else ""

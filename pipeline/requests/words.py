@@ -38,7 +38,7 @@ STATES: Final[Mapping[str, StateWords]] = {
     "BF": StateWords("waits for a futex", "waits for another thread", "futex", "#b893de"),
     "BS": StateWords("waits for a timer", "sleeps until a timer expires", "sleep", "#57bfc4"),
     "BI": StateWords("waits for an interrupt", "waits for an interrupt of a device", "interrupt", "#a9adb3"),
-    "UN": StateWords("unknown", "is in a state that the trace does not tell", "unknown", "#d5d7da"),
+    "UN": StateWords("unknown", "is in an unknown state", "unknown", "#d5d7da"),
 }
 """The words by the name of the state, running states first."""
 

@@ -173,7 +173,7 @@ def test_before_anything_is_recorded_and_soon_after(empty, capsys):
     assert "There is no mark" in capsys.readouterr().out
     # The first answer comes after seconds.
     assert run(["why", "--bus", str(empty.path)]) == 0
-    assert "The model is young: it has learned for 10 s, so take this with care." in capsys.readouterr().out
+    assert "The model is young: it has learned for 10 s only." in capsys.readouterr().out
 
 
 @pytest.fixture

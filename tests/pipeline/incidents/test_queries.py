@@ -357,7 +357,7 @@ def test_a_host_that_is_alone_and_silent_is_told_to_be(bus: EmbeddedBus, call: C
 
     send(("web-1", now - 730.0), ("web-1", now - 725.0), ("web-1", now - 720.0))
     clock = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(now - 720.0))
-    said = f"web-1 has been silent since {clock}, for 12 min: whether this goes on is not known."
+    said = f"web-1 has been silent since {clock}, for 12 min: whether this goes on is unknown."
     assert call()[1].splitlines()[3] == f"{'':8}{said}"
     assert call()[1].count("silent") == 1, "and not of what is over"
     assert call(still.id)[1].splitlines()[3] == said
@@ -365,7 +365,7 @@ def test_a_host_that_is_alone_and_silent_is_told_to_be(bus: EmbeddedBus, call: C
     assert "silent" not in call()[1]
     # Among others it may be further back than is read.
     send(*(("db-1", now) for _ in range(LATELY)))
-    assert "        web-1 has been silent for long: whether this goes on is not known." in call()[1].splitlines()
+    assert "        web-1 has been silent for long: whether this goes on is unknown." in call()[1].splitlines()
 
 
 def test_a_host_with_long_ticks_is_not_told_to_be_silent(bus: EmbeddedBus, call: Called) -> None:

@@ -327,7 +327,7 @@ def test_an_operator_that_cannot_report_costs_that_alone() -> None:
     task.finish()
     letter, whole = task.outputs
     assert isinstance(letter, DeadLetter)
-    assert letter.reason == f"{place(14)}: a whole that cannot be told: ValueError: cannot report this"
+    assert letter.reason == f"{place(14)}: a whole that cannot be reported: ValueError: cannot report this"
     assert isinstance(whole, PoolOutput)
     # Of what nothing can be said there is no whole.
     task = new_task()

@@ -28,5 +28,5 @@ def test_beyond_a_bound_the_first_ones_are_let_go_and_it_is_said_once(caplog: py
     assert left == requests[-len(left) :]
     assert 8 <= len(left) <= 11
     assert [record.message for record in caplog.records] == [
-        "'shop' has more requests than are kept; those that came first are left out"
+        "'shop' has more requests than fit; the first ones are left out"
     ]

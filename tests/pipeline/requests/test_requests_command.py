@@ -213,7 +213,7 @@ def test_a_beginning_of_an_id_will_do_and_of_two_services_one_has_to_be_said(her
     code, out, _ = here("path", "n-7", "--service", "shop")
     assert code == 0
     assert out.startswith("n-7 of shop at ")
-    assert "Its critical path is not known; how long it was in each state:\n  RU  user mode    107 ms   100 %\n" in out
+    assert "Its critical path is unknown. Its time in each state:\n  RU  user mode    107 ms   100 %\n" in out
 
 
 def test_what_is_forgotten_but_was_told(tmp_path: Path, call: Called) -> None:

@@ -57,7 +57,7 @@ def test_a_sentence_says_how_many_which_and_why() -> None:
     assert rates_sentence([row("3", 2.5)], lambda _: None, young=False) == (
         "4 % of requests, usually 0.1 %, are out of line (`lock x.lock`)."
     )
-    assert rates_sentence([], cluster, young=False) == "No more requests are out of line than usual."
+    assert rates_sentence([], cluster, young=False) == "There are no more outliers than usual."
     # Names have no control characters.
     told = rates_sentence([row("3", 2.5, name="a\x1b[1m")], lambda _: cluster("3", "e\nx"), young=False)
     assert told.isprintable()

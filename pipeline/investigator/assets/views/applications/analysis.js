@@ -159,7 +159,7 @@ function models(view, { models: found, shown, chosen }) {
 function one(view, data) {
   const { series, problem, chosen, shown } = data;
   if (problem) return html`<section class="card"><h2>${problem.message}</h2><p>Expected: ${problem.expected}.</p></section>`;
-  if (!series) return html`<section class="card"><p>No metric of its hosts tells the ${shown.named}: it is taken for its mean.</p></section>`;
+  if (!series) return html`<section class="card"><p>No metric of its hosts explains the ${shown.named}: its model is the mean.</p></section>`;
   const { metric } = series;
   const shared = { marks: built(series.rebuilt), sync: SYNC, ...stretch(view.page.params) };
   const ranged = (event) => look(view, event);

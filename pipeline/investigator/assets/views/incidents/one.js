@@ -162,7 +162,7 @@ export default class One {
         ${incident.merged_into
           ? html`<p><a href=${page.href("/incidents", { id: incident.merged_into })}>The incident that goes on with it</a>: both are one trouble.</p>`
           : nothing}
-        ${incident.live ? nothing : html`<p class="muted">It is of recorded data that was replayed.</p>`}
+        ${incident.live ? nothing : html`<p class="muted">It comes from a replayed recording.</p>`}
         <dl class="incidents-facts">
           <div><dt>Began</dt><dd>${time(incident.opened_ts)}</dd></div>
           <div><dt>${incident.open ? "Has lasted" : "Ended"}</dt><dd>${incident.open ? duration(incident.lasted_s) : html`${time(incident.until_ts)}, after ${duration(incident.lasted_s)}`}</dd></div>
