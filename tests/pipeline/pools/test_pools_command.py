@@ -280,7 +280,7 @@ def test_nothing_ranked_is_told(call: Called, told: str) -> None:
     code, out, _ = call("quiet", "--file", told)
     assert code == 0
     assert "No member behaves unlike the others." in out
-    assert "The comparison is young: it knows the pool for 40 min" in out
+    assert "The comparison is young: the pool has been compared for 40 min only" in out
     assert "●" not in out
     code, _, err = call("alone", "--file", told)
     assert (code, "alone has 1 member; it takes 3" in err) == (NO_DATA, True)
