@@ -50,7 +50,10 @@ REQUESTS_BEFORE_S: Final = 700
 """Requests are not young after 600 s, and 1,000 of them."""
 
 LEARNS_S: Final = 4.0
-"""As long as this takes on a quiet machine; where it takes longer, the scene begins later."""
+"""As long as this takes on a quiet machine. Where it takes longer, the scene begins later, by `LATE_S` at most."""
+
+LATE_S: Final = 20.0
+"""Where learning takes longer than this, it is done anew with more time: else the scene would be in the past."""
 
 LONGEST_S: Final = 600
 
@@ -399,6 +402,42 @@ class Played:
 @contextmanager
 def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: float = 1.0) -> Iterator[Played]:
     """Play a scene to its end."""
+    learns_s = LEARNS_S
+    for attempt in count():
+        with _learned(folder / str(attempt), script, seeds, scrape_s, learns_s) as stage:
+            late_s = time.time() - stage.begins
+            if late_s > LATE_S:
+                learns_s = 1.5 * (learns_s + late_s)
+                continue
+            time.sleep(max(-late_s, 0.0))
+            ends = _play(stage.bus, script, stage.fleet, stage.begins)
+            # Of what Prometheus has read before, the lag alone may tell that there was nothing yet.
+            newest = f'min(laggard_frame_timestamp_seconds{{host!=""}}) >= {ends:.3f}'
+            # An interval is judged once its hosts are past its end.
+            judged = f"min(laggard_frame_timestamp_seconds{{application!=''}}) >= {ends - 2 * INTERVAL_S:.3f}"
+            shown = f"{newest} and {judged} and sum(laggard_lag_records) == 0"
+            awaited(lambda url=stage.url, text=shown: query(url, text), within_s=120)
+            yield Played(stage.url, stage.path, stage.begins, time.time())
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """A worker that has learned what is usual, and a Prometheus that reads it."""
+
+    url: str
+    path: Path
+    bus: EmbeddedBus
+    fleet: Fleet
+    begins: float
+
+
+@contextmanager
+def _learned(
+    folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: float, learns_s: float
+) -> Iterator[_Stage]:
+    """Start the servers of a scene that begins after `learns_s`, and let the worker learn what comes before."""
+    folder.mkdir()
     path = folder / "laggard.db"
     served = f"{APPLICATION}={' '.join(SERVED_BY)}"
     with (
@@ -412,7 +451,7 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
             ],
         }
         with running_prometheus(folder / "prometheus", config) as url:
-            begins = time.time() + LEARNS_S
+            begins = time.time() + learns_s
             fleet = Fleet(script, seeds, begins)
             for records in learned(fleet):
                 bus.append(records)
@@ -424,15 +463,7 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
                 f"and count({of_requests}) == 1"
             )
             awaited(lambda: query(url, known), within_s=240)  # on a machine that is busy
-            time.sleep(max(begins - time.time(), 0.0))
-            ends = _play(bus, script, fleet, begins)
-            # Of what Prometheus has read before, the lag alone may tell that there was nothing yet.
-            newest = f'min(laggard_frame_timestamp_seconds{{host!=""}}) >= {ends:.3f}'
-            # An interval is judged once its hosts are past its end.
-            judged = f"min(laggard_frame_timestamp_seconds{{application!=''}}) >= {ends - 2 * INTERVAL_S:.3f}"
-            shown = f"{newest} and {judged} and sum(laggard_lag_records) == 0"
-            awaited(lambda: query(url, shown), within_s=120)
-            yield Played(url, path, begins, time.time())
+            yield _Stage(url, path, bus, fleet, begins)
 
 
 def _play(bus: EmbeddedBus, script: Script, fleet: Fleet, begins: float) -> float:

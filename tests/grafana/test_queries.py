@@ -303,7 +303,7 @@ def test_grafana_makes_one_row_of_a_deviation_and_leads_to_its_pool_and_host(dra
 
 def test_grafana_makes_one_row_of_each_host_feature_and_worker(drawn: dict[str, Any]) -> None:
     assert sorted(row["Host"] for row in shown(drawn["overview: Hosts"])) == sorted(SEEDS)
-    ranked = shown(drawn["host: Who is to blame"])
+    ranked = shown(drawn["host: Culprits"])
     assert len({(row["Process"], row["Feature"], row["Scope"]) for row in ranked}) == len(ranked) > 10
     assert all(row["Value"] and row["Usual"] and row["Score"] for row in ranked)
     (worker,) = shown(drawn["pipeline: Workers"])
