@@ -36,7 +36,7 @@ class FeatureScore:
     recent: float | None = None
 
     @property
-    def judged(self) -> float:
+    def scored(self) -> float:
         """The scored value."""
         return self.value if self.recent is None else self.recent
 

@@ -105,9 +105,9 @@ class Claim:
             os.close(self._descriptor)
         else:
             raise Claimed(part, location, holder)
-        self.tell()
+        self.write()
 
-    def tell(self, url: str = "") -> None:
+    def write(self, url: str = "") -> None:
         """Write the holder of the claim and its URL to the file."""
         text = json.dumps({"pid": os.getpid(), "since": self._since, "url": url})
         # One write over all earlier text: a concurrent reader sees the old text or the new one.

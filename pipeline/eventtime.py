@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.records import Frame
 
-Judged = Literal["new", "duplicate", "late", "set_back"]
+Arrival = Literal["new", "duplicate", "late", "set_back"]
 """The judgment of a record: `set_back` if many records were so late that the newest time must have been wrong."""
 
 SET_BACK_S: Final = 3600.0

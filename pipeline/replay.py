@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from laggard.operators.contract import Scores
-    from laggard.operators.requests.results import Judged
+    from laggard.operators.requests.results import RequestScore
     from laggard.pipeline.alarms.anomalies import Anomalies
     from laggard.pipeline.applications.serving import ServedByFrames
     from laggard.pipeline.engine.stage import Output, Stage
     from laggard.pipeline.records import KeyedBy, Received
-    from laggard.pipeline.records.outputs import Told
+    from laggard.pipeline.records.outputs import ReplayOutput
     from laggard.pipeline.topics import Topic
 
 
@@ -46,7 +46,7 @@ class _Pending(NamedTuple):
     ts: float
     keyed_by: KeyedBy
     score: float
-    told: float | None = None
+    reported: float | None = None
 
 
 class Replay(Observer):
@@ -79,7 +79,7 @@ class Replay(Observer):
     def __init__(
         self,
         stages: Sequence[Stage],
-        tell: Callable[[Told], None],
+        tell: Callable[[ReplayOutput], None],
         report: Callable[[str], None],
         *,
         scores: bool = False,
@@ -116,7 +116,7 @@ class Replay(Observer):
             self.marks += 1
             self._complete_before(record)
         if self._served is not None and isinstance(record, Frame) and record.keyed_by == "application":
-            self._served.heard(record)
+            self._served.learn(record)
         self.records += 1
         self.unused += not self._give(place, topic, key, record)
 
@@ -132,7 +132,7 @@ class Replay(Observer):
         return bool(wanted)
 
     def _take_outputs(self, place: str, task: RecordTask, said: set[str]) -> None:
-        self._tell_scores()
+        self._report_scores()
         outputs: list[Output] = list(task.outputs)
         task.outputs.clear()
         for output in outputs:
@@ -170,7 +170,7 @@ class Replay(Observer):
         for operator, key in self._pending:
             self._complete_score(operator, key)
         self._pending.clear()
-        self._tell_scores()
+        self._report_scores()
 
     def scored(self, operator: str, frame: Frame, scores: Scores, anomalies: Anomalies) -> None:  # noqa: ARG002
         """Note the score of a frame. Nothing is published here, since a task continues after any error in here."""
@@ -181,10 +181,10 @@ class Replay(Observer):
             self._complete_score(operator, frame.key)
             pending = None
         worst = scores.score if pending is None else max(pending.score, scores.score)
-        told = None if pending is None else pending.told
+        told = None if pending is None else pending.reported
         self._pending[operator, frame.key] = _Pending(frame.ts, frame.keyed_by, worst, told)
 
-    def requested(self, operator: str, request: Request, judged: Judged, cluster: str) -> None:  # noqa: ARG002
+    def requested(self, operator: str, request: Request, judged: RequestScore, cluster: str) -> None:  # noqa: ARG002
         """Note the score of a request, see `scored`."""
         self._complete.append(
             ScoreOutput(
@@ -206,15 +206,15 @@ class Replay(Observer):
         for (operator, key), pending in self._pending.items():
             if key == mark.host and pending.ts < mark.ts:
                 self._complete_score(operator, key)
-                self._pending[operator, key] = pending._replace(told=pending.score)
-        self._tell_scores()
+                self._pending[operator, key] = pending._replace(reported=pending.score)
+        self._report_scores()
 
     def _complete_score(self, operator: str, key: str) -> None:
         ts, keyed_by, score, told = self._pending[operator, key]
         if told is None or score > told:  # a later frame of the tick, after the mark, may be worse
             self._complete.append(ScoreOutput(ts=ts, operator=operator, keyed_by=keyed_by, key=key, score=score))
 
-    def _tell_scores(self) -> None:
+    def _report_scores(self) -> None:
         for score in self._complete:
             self._tell(score)
         self._complete.clear()

@@ -38,8 +38,8 @@ MOST_FAILURES = 20
 STOPPING_S = 60.0
 """The time that a part has to stop before it is killed, in seconds. On a busy disk the last write is slow."""
 
-_LOOK_S = 1.0
-_LONGEST_LOOK_S = 1.5
+_CHECK_S = 1.0
+_LONGEST_CHECK_S = 1.5
 """The most time that counts between two checks: after a longer gap this process, and maybe the parts, did not run."""
 _ENDING_S = 0.2
 _READ_BYTES = 65536
@@ -48,7 +48,7 @@ _READ_BYTES = 65536
 class Console(Protocol):
     """The output of the supervisor."""
 
-    def say(self, line: str) -> None:
+    def announce(self, line: str) -> None:
         """Show a line that people must know."""
 
     def show(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
@@ -136,7 +136,7 @@ class Supervisor:
                     if child.process is None and time.monotonic() >= child.start_at:
                         self._start(child)
                 self._listen(min([end, *(child.start_at for child in self._children if child.process is None)]))
-                self._look()
+                self._check()
                 code = next((gone for child in self._children if (gone := self._mourn(child))), 0)
         finally:
             stopped = [self._end(child) for child in reversed(self._children)]
@@ -171,7 +171,7 @@ class Supervisor:
 
     def _listen(self, until: float) -> None:
         """Wait for a report, an error, the end of a part or `stop`, at most until this time, and not for long."""
-        for key, _ in self._selector.select(max(0.0, min(_LOOK_S, until - time.monotonic()))):
+        for key, _ in self._selector.select(max(0.0, min(_CHECK_S, until - time.monotonic()))):
             if key.data is None:
                 os.read(self._woken, _READ_BYTES)
                 continue
@@ -211,14 +211,14 @@ class Supervisor:
             self._reports[child.name] = said
             self._console.show(self._reports)
         else:
-            self._console.say(f"{child.name}: {text.rstrip()}")
+            self._console.announce(f"{child.name}: {text.rstrip()}")
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Once a second, kill each part that does not work."""
         now = time.monotonic()
-        if now - self._looked < _LOOK_S:
+        if now - self._looked < _CHECK_S:
             return
-        passed_s, self._looked = min(now - self._looked, _LONGEST_LOOK_S), now
+        passed_s, self._looked = min(now - self._looked, _LONGEST_CHECK_S), now
         self._console.alive()
         for child in self._children:
             if child.process is None or child.process.poll() is not None:
@@ -226,7 +226,7 @@ class Supervisor:
             alive = child.watchdog.is_alive()
             if alive:
                 child.alive = now
-            self._kill(child, child.watchdog.look(child.process.pid, passed_s, alive=alive))
+            self._kill(child, child.watchdog.check(child.process.pid, passed_s, alive=alive))
 
     def _kill(self, child: _Child, reason: str) -> None:
         """Kill a part if there is a reason; its end is handled like any other."""
@@ -254,12 +254,12 @@ class Supervisor:
         child.failures += 1
         if child.failures >= MOST_FAILURES:
             child.start_at = math.inf
-            self._console.say(
+            self._console.announce(
                 f"{child.name} {what}, {child.failures} times in a row, and is not started again; the other parts go "
                 "on. Remove the cause, then start laggard again"
             )
             return
-        self._console.say(f"{child.name} {what}; it starts again in {child.pause_s:g} s")
+        self._console.announce(f"{child.name} {what}; it starts again in {child.pause_s:g} s")
         self.restarts += 1
         child.start_at = now + child.pause_s
         child.pause_s = min(2 * child.pause_s, LONGEST_PAUSE_S)
@@ -277,7 +277,7 @@ class Supervisor:
         if process.poll() is None:
             process.kill()
             process.wait()
-            self._console.say(f"{child.name} did not stop and was killed")
+            self._console.announce(f"{child.name} did not stop and was killed")
         # A part that is just starting does not handle SIGTERM yet, and has nothing to clean up.
         well = process.returncode in (0, -signal.SIGTERM)
         self._close(child)

@@ -199,7 +199,7 @@ class Own:
         self._host = host
         self._next_ts = 0.0
 
-    def tell(self, figures: Figures) -> None:
+    def publish(self, figures: Figures) -> None:
         """Publish the figures, unless some were published recently. An error is no reason to stop tracing."""
         if figures.ts < self._next_ts:
             return

@@ -95,7 +95,7 @@ class Watchdog:
                 break
         return found
 
-    def look(self, pid: int, passed_s: float, *, alive: bool) -> str:
+    def check(self, pid: int, passed_s: float, *, alive: bool) -> str:
         """Return why a part must be killed, in words; empty if it must not.
 
         Args:

@@ -12,7 +12,7 @@ from laggard.operators.covariance.bank import Bank
 from laggard.operators.covariance.estimates import FEWEST
 from laggard.operators.covariance.kinds import Sign, kind_of
 from laggard.operators.covariance.members import wave_name
-from laggard.operators.covariance.present import LEAST_TOLD, TOLD, is_rising, told_of
+from laggard.operators.covariance.present import LEAST_REPORTED_SHARE, REPORTED_SHARE, is_rising, reported
 from laggard.operators.covariance.results import Deviation
 from laggard.operators.ranking import FeatureScore
 
@@ -81,7 +81,7 @@ def _compare_courses(pool: Pool, parent: str, names: Sequence[str]) -> list[Devi
         if len(here) < FEWEST:
             break
         values = np.stack([courses[place][at] for place in here])
-        tick = bank.look(float(at), slots[here], values, np.zeros(len(here), np.intp), limit)
+        tick = bank.compare(float(at), slots[here], values, np.zeros(len(here), np.intp), limit)
         bank.take(tick, values)
     peaks = bank.peaks(slots) / limit
     found = []
@@ -123,7 +123,7 @@ def features_of_life(
     shape: list[Sign] = []
     order = np.argsort(-peaks, kind="stable")
     for metric in order:
-        if peaks[metric] < (TOLD * max(float(peaks.max()), 1.0) if told else LEAST_TOLD):
+        if peaks[metric] < (REPORTED_SHARE * max(float(peaks.max()), 1.0) if told else LEAST_REPORTED_SHARE):
             break
         _, _, direction, value, usual, spread, _ = worst[:, metric]
         above = direction == 0.0
@@ -140,5 +140,5 @@ def features_of_life(
             )
         )
     at = int(order[0])
-    features, signs = told_of(told, shape)
+    features, signs = reported(told, shape)
     return features, signs, int(bank.window_of[int(worst[1, at])]), float(worst[6, at])

@@ -132,7 +132,7 @@ class Bank:
         for arrays in self._every:
             arrays.release(slots)
 
-    def look(self, ts: float, slots: Slots, values: Floats, groups: NDArray[np.intp], limit: float) -> Tick:
+    def compare(self, ts: float, slots: Slots, values: Floats, groups: NDArray[np.intp], limit: float) -> Tick:
         """Compare members at a tick. The state does not change.
 
         Args:

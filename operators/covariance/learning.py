@@ -74,7 +74,7 @@ def learn_nobody(pool: Pool, depth: Depth, ts: float) -> None:
     """Learn a tick without members of a depth."""
     nobody = np.zeros(0, np.intp)
     values = np.zeros((0, len(pool.features)))
-    tick = depth.bank.look(ts, nobody, values, nobody, 1.0)
+    tick = depth.bank.compare(ts, nobody, values, nobody, 1.0)
     nothing = np.zeros(0, np.bool_)
     learn_depth(pool, depth, Compared((), (), nothing, values, nobody, tick, 1.0, {}, tick.scores), ts)
 

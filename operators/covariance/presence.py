@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Mark = tuple[int, int]
     """A deviation: the place of its trace, and 0 for above or 1 for below."""
 
-HELD: Final = 0.4
+LASTING_SHARE: Final = 0.4
 """A deviation lasts while it is this share of what it was."""
 
 CLEAR: Final = 4.0
@@ -38,7 +38,7 @@ NEWEST_S: Final = 15.0
 FOLLOWED: Final = 48.0
 """The time constant, in ticks, with which a kept deviation shrinks, as under a falling load."""
 
-HELD_SCORE: Final = 1.01
+LASTING_SCORE: Final = 1.01
 """The least score while it lasts."""
 
 FORGOTTEN: Final = 192
@@ -148,7 +148,7 @@ class Newest:
     def _is_so(self, mark: Mark, base: float, excess: float, most: int) -> bool | None:
         """Return whether a deviation lasts by the fewest ticks that show it; None if no horizon below `most` does."""
         horizon = self._horizon(mark, excess, most)
-        return None if horizon < 0 else self._out(mark, base, horizon) >= HELD * excess
+        return None if horizon < 0 else self._out(mark, base, horizon) >= LASTING_SHARE * excess
 
     def _lasts(self, marks: Mapping[Mark, tuple[float, float]]) -> bool:
         """Return whether any of the marks that the fewest ticks show lasts."""
@@ -158,7 +158,7 @@ class Newest:
         if fewest < 0:
             return self._score > 1.0
         return any(
-            self._out(mark, marks[mark][0], each) >= HELD * marks[mark][1]
+            self._out(mark, marks[mark][0], each) >= LASTING_SHARE * marks[mark][1]
             for mark, each in horizons.items()
             if each == fewest
         )

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 MOST_LEAVES: Final = 64
 """The most members in a dendrogram: the deviating ones, and as many others as there is room for."""
 
-TOLD: Final = 0.7
+REPORTED_SHARE: Final = 0.7
 """A metric is reported from this share of the largest evidence on, and of what the budget allows."""
 
-LEAST_TOLD: Final = 0.3
+LEAST_REPORTED_SHARE: Final = 0.3
 """If the covariance has the largest evidence, the worst metric is reported from this share of the budget on."""
 
 RISEN: Final = 1.2
@@ -63,7 +63,7 @@ class Candidate(NamedTuple):
     age_s: float
     features: Callable[[], tuple[FeatureScore, ...]]
 
-    def told(self, features: int) -> RowScore:
+    def row_score(self, features: int) -> RowScore:
         """Return the member with its worst metrics."""
         return RowScore(self.row, self.name, self.score, self.features()[:features], self.age_s, "all")
 
@@ -102,7 +102,7 @@ class Scores:
 
     def ranking(self, rows: int, features: int) -> Ranking:
         """Rank the members, worst first, each with its worst metrics."""
-        worst = tuple(row.told(features) for row in self._rows[:rows])
+        worst = tuple(row.row_score(features) for row in self._rows[:rows])
         return Ranking(self.ts, self.score, worst, self.age_s, self.young)
 
 
@@ -168,7 +168,7 @@ def _features_now(
     told: list[tuple[FeatureScore, Sign]] = []
     shape: list[Sign] = []
     for metric in np.argsort(-best, kind="stable"):
-        if best[metric] < (TOLD * max(float(best.max()), 1.0) if told else LEAST_TOLD):
+        if best[metric] < (REPORTED_SHARE * max(float(best.max()), 1.0) if told else LEAST_REPORTED_SHARE):
             break
         if metric == p:
             shape.append(Sign("", True, float(best[p]), math.nan, math.nan, False, True))
@@ -185,7 +185,7 @@ def _features_now(
         score = FeatureScore(feature, value, float(usual), spread, float(best[metric]))
         rising = is_rising(means if above else -means)
         told.append((score, Sign(feature, above, float(best[metric]), value, float(usual), rising, True)))
-    return told_of(told, shape)
+    return reported(told, shape)
 
 
 def candidates(pool: Pool, depth: Depth, look: Compared) -> list[Candidate]:
@@ -242,7 +242,7 @@ def left(pool: Pool) -> list[Deviation]:
     return found
 
 
-def told_of(
+def reported(
     told: Sequence[tuple[FeatureScore, Sign]], shape: Sequence[Sign]
 ) -> tuple[tuple[FeatureScore, ...], list[Sign]]:
     """Return the deviating metrics to report, worst first, and their signs with those of the covariance.

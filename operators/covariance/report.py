@@ -12,7 +12,7 @@ from laggard.operators.covariance.ages import features_of_life, groups_by_age, r
 from laggard.operators.covariance.dendrograms import MOST_LEVELS, dendrogram_of, with_height
 from laggard.operators.covariance.estimates import FEWEST
 from laggard.operators.covariance.kinds import kind_of
-from laggard.operators.covariance.present import TOLD, left
+from laggard.operators.covariance.present import REPORTED_SHARE, left
 from laggard.operators.covariance.results import Deviation, Level, path_of
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _deviations_of_life(pool: Pool, depth: Depth) -> list[Deviation]:
     found = []
     for at in np.flatnonzero(scores > 1.0):
         node = nodes[at]
-        lasting = bool(lasts[at] > TOLD)
+        lasting = bool(lasts[at] > REPORTED_SHARE)
         worst = bank.worst(slots[at : at + 1])[..., 0]
         features, signs, window, worst_ts = features_of_life(
             pool, bank, slots[at], peaks[:, at], worst, lasting=lasting

@@ -10,7 +10,7 @@ import numpy as np
 from laggard.operators.covariance.estimates import FEWEST
 from laggard.operators.covariance.kinds import YOUNGER, nature
 from laggard.operators.covariance.members import Depth
-from laggard.operators.covariance.presence import HELD_SCORE, Newest
+from laggard.operators.covariance.presence import LASTING_SCORE, Newest
 from laggard.operators.covariance.results import path_of
 from laggard.operators.covariance.windows import LARGEST
 
@@ -120,7 +120,7 @@ def compare(pool: Pool, places: Places, ts: float, layout: Layout, values: Matri
         found = means[present]
         siblings = _groups([node for node in nodes if node is not None])
         limit = pool.evidence_limit(depth.bank, len(slots))
-        tick = depth.bank.look(ts, slots, found[known_places], siblings, limit)
+        tick = depth.bank.compare(ts, slots, found[known_places], siblings, limit)
         tick = _excuse_younger(pool, depth, tick, [node for node in nodes if node is not None], limit=limit)
         known_nodes = [node for node in nodes if node is not None]
         standings = _standings_after(pool, depth.bank, tick, known_nodes, limit)
@@ -194,5 +194,5 @@ def _present_scores(scores: Floats, standings: Mapping[int, Standing | None]) ->
     present = scores.copy()
     for at, standing in standings.items():
         lasts = standing is not None and standing.lasts
-        present[at] = max(present[at], HELD_SCORE) if lasts else min(present[at], 1.0)
+        present[at] = max(present[at], LASTING_SCORE) if lasts else min(present[at], 1.0)
     return present

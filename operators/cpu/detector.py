@@ -123,15 +123,15 @@ class Cpu:
         # What follows from the last frame; never part of a snapshot.
         self._calm = all(each.calm for each in self._watched)  # a frame without a high reading changes nothing
         self._columns: tuple[Layout, Columns] | None = None
-        self._judged: _Judged | None = None
+        self._judged: _Scored | None = None
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """Score a frame. `values` has the shape (rows, features). The state does not change."""
-        return self._judge(ts, layout, values).scores
+        return self._score(ts, layout, values).scores
 
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
         """Learn a frame. Raises `ValueError` if the shape of `values` does not fit the names."""
-        judged = self._judge(ts, layout, values)
+        judged = self._score(ts, layout, values)
         self._judged = None
         if judged.watched is not self._watched:
             self._watched = judged.watched
@@ -141,7 +141,7 @@ class Cpu:
             self._first_ts = ts
         self._interval_s, self._ts = ts - self._ts, ts
 
-    def _judge(self, ts: float, layout: Layout, values: Matrix) -> _Judged:
+    def _score(self, ts: float, layout: Layout, values: Matrix) -> _Scored:
         judged = self._judged
         if judged is not None and judged.ts == ts and judged.layout is layout and judged.values is values:
             return judged
@@ -151,19 +151,19 @@ class Cpu:
         readings = Readings(self._columns[1], values, self._cpus_seen)
         watched, events = self._watched, _NO_EVENTS
         if not (self._calm and self._low(readings)):
-            self._tell_time()
+            self._pass_time()
             watched = [each.after(ts, layout, readings) for each in watched]
             events = {each.name: dict(each.events.open) for each in watched if each.events.open}
         age_s = max(ts - self._first_ts, 0.0) if math.isfinite(self._first_ts) else 0.0
         scores = Scores(ts, layout, events, readings, self.thresholds, self.duration_s, age_s)
-        self._judged = _Judged(ts, layout, values, watched, readings, scores)
+        self._judged = _Scored(ts, layout, values, watched, readings, scores)
         return self._judged
 
     def _low(self, readings: Readings) -> bool:
         """Return whether no reading of a frame is high."""
         return all(most(readings) < least for most, least in self._limits)
 
-    def _tell_time(self) -> None:
+    def _pass_time(self) -> None:
         """Pass the time of the last frame to the conditions that skipped it."""
         if math.isfinite(self._ts):
             for each in self._watched:
@@ -171,7 +171,7 @@ class Cpu:
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of the state as plain data."""
-        self._tell_time()
+        self._pass_time()
         return {
             "first_ts": self._first_ts,
             "ts": self._ts,
@@ -198,7 +198,7 @@ class Cpu:
         self._calm = all(each.calm for each in watched)
 
 
-class _Judged(NamedTuple):
+class _Scored(NamedTuple):
     """The last scored frame and the state after it, so that learning it does not evaluate it again."""
 
     ts: float

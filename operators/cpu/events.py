@@ -41,7 +41,7 @@ class Open(NamedTuple):
     sum_s: float
     dips: int = 0
 
-    def told(self) -> Phase:
+    def phase(self) -> Phase:
         """Return the phase for a ranking."""
         mean = self.sum_s / self.known_s if self.known_s > 0.0 else math.nan
         return Phase(self.high, self.begin_ts, self.end_ts, mean, self.dips)

@@ -202,7 +202,7 @@ class Condition:
     most: Callable[[Readings], float]
     own: str = ""
 
-    def told(self, layout: Layout) -> str:
+    def name_in(self, layout: Layout) -> str:
         """Return the name of the condition in rankings of frames with this layout."""
         return self.own if self.own in layout.features else self.feature
 

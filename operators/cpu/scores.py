@@ -94,7 +94,7 @@ class Scores:
         order = sorted(events, key=lambda condition: -self._score(events[condition]))
         told = [
             FeatureScore(
-                feature=CONDITIONS[condition].told(self.layout),
+                feature=CONDITIONS[condition].name_in(self.layout),
                 value=events[condition].value,
                 mean=self.thresholds[condition],
                 standard_deviation=math.nan,
@@ -111,7 +111,7 @@ class Scores:
             }
             told += [
                 FeatureScore(
-                    feature=CONDITIONS[condition].told(self.layout),
+                    feature=CONDITIONS[condition].name_in(self.layout),
                     value=normal[condition],
                     mean=self.thresholds[condition],
                     standard_deviation=math.nan,
@@ -129,5 +129,5 @@ class Scores:
             age_s=self.age_s if worst is None else max(self.ts - worst.begin_ts, 0.0),
             basis="threshold",
             gone_s=0.0 if worst is None else max(self.ts - worst.seen_ts, 0.0),
-            phases=() if worst is None else tuple(each.told() for each in worst.phases),
+            phases=() if worst is None else tuple(each.phase() for each in worst.phases),
         )

@@ -342,7 +342,7 @@ class Baselines:
             self.bank.turn(frozen, 1.0, 0.0 if self.episodes else None)
         closed = times.closed
         if not 0.0 <= ts - closed < EPISODE_S:
-            self._look(layout, max(ts - closed, 0.0))
+            self._follow(layout, max(ts - closed, 0.0))
             closed, self._floor = ts, None
         if not 0.0 <= ts - self.pooled.ts < min(POOL_S, 0.125 * (ts - times.first)):
             self.pooled = Pooled(ts, self.pooled.features, _pool(self.bank, layout))
@@ -351,7 +351,7 @@ class Baselines:
         self._reference = self._open = None
         self.times = Times(times.first, ts, ts, ts, 1, closed)
 
-    def _look(self, layout: Layout, seconds: float) -> None:
+    def _follow(self, layout: Layout, seconds: float) -> None:
         """End the episodes that are over, and follow what rises. `seconds` is the time since the last call."""
         bank = self.bank
         if self.episodes:

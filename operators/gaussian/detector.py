@@ -172,7 +172,7 @@ class Gaussian(Calibrated):
         self._calibration = Calibration(per_day=false_alarms_per_day, scale=scale, prior=prior, notices=notices)
         self._suspects: Suspects = {}
         self._prospects: Suspects | None = None  # those once an alignment is learned
-        self._judged: _Judged | None = None  # follows from the state and the last frame, never part of a snapshot
+        self._judged: _Scored | None = None  # follows from the state and the last frame, never part of a snapshot
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """Score a frame. `values` has the shape (rows, features). The state does not change."""
@@ -211,7 +211,7 @@ class Gaussian(Calibrated):
             self._baselines.age_s(ts),
             self.context_s,
         )
-        self._judged = _Judged(ts, layout, values, clean, evidence, whole, scores)
+        self._judged = _Scored(ts, layout, values, clean, evidence, whole, scores)
         return scores
 
     def learn(
@@ -330,7 +330,7 @@ class Gaussian(Calibrated):
         self._judged = None
 
 
-class _Judged(NamedTuple):
+class _Scored(NamedTuple):
     """The last scored frame, so that learning it does not score it again."""
 
     ts: float

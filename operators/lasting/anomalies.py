@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from laggard.operators.lasting.evidence import PARTS, Evidence, expected
-from laggard.operators.lasting.state import KEPT, SCALES, Anomaly, State, mean_of, places_of
+from laggard.operators.lasting.state import LASTING_SHARE, SCALES, Anomaly, State, mean_of, places_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +46,7 @@ def anomaly_of(  # noqa: PLR0917 - the parts of an anomaly
     parts = state.evidence[number].ring[:, quantity, unit]
     _, third, second, highest = (np.sort(parts) - baseline).tolist()
     # Only the last two sub-blocks are high: the fault may fill only a part of the first one.
-    brief = number == 0 and third < KEPT * second
+    brief = number == 0 and third < LASTING_SHARE * second
     # Otherwise the second-highest: neither a burst nor a sub-block that the fault fills only in part.
     excess = 0.5 * (second + highest) if brief else second
     places = sums.places[unit] if unit < units.present else [layout.rows.index(row)] if is_row else []
@@ -57,8 +57,8 @@ def anomaly_of(  # noqa: PLR0917 - the parts of an anomaly
     if unit < units.present:
         row = layout.rows[places[int(taken.argmax())]]
     # It may be a burst that has ended. The growth at a single tick does not show that.
-    ended = brief and quantity < len(quantities.levels) and float(taken.sum()) - baseline < KEPT * excess
-    calm = np.flatnonzero(~(parts[::-1] - baseline >= KEPT * (highest if brief else excess)))
+    ended = brief and quantity < len(quantities.levels) and float(taken.sum()) - baseline < LASTING_SHARE * excess
+    calm = np.flatnonzero(~(parts[::-1] - baseline >= LASTING_SHARE * (highest if brief else excess)))
     part_s = BLOCKS[number] * max(SCALES[0].part_s, state.interval_s)
     return Anomaly(
         unit=row if is_row else name,

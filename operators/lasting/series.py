@@ -275,7 +275,7 @@ class SeriesScores:
         """Return the row of this unit and the estimated time of its onset; None if nothing is suspicious."""
         worst = max(self.groups, key=lambda each: each.suspicion, default=None)
         found = None if worst is None else worst.suspect()
-        return None if found is None else (self._told(found[0], features), found[1])
+        return None if found is None else (self._undirected(found[0], features), found[1])
 
     @property
     def open(self) -> Mapping[str, Open]:
@@ -297,7 +297,7 @@ class SeriesScores:
         found = [each.ranking() for each in self.groups]
         worst = sorted((row for each in found for row in each.rows), key=lambda row: -row.score)
         age_s = max((each.age_s for each in found), default=0.0)
-        told = tuple(self._told(row, features) for row in worst[:rows])
+        told = tuple(self._undirected(row, features) for row in worst[:rows])
         return Ranking(self.ts, self.score, told, age_s, all(each.young for each in found))
 
     def row(self, anomaly: str, features: int | None = None) -> RowScore:
@@ -305,7 +305,7 @@ class SeriesScores:
         number, _, own = anomaly.partition(" ")
         if not (number.isdecimal() and int(number) < len(self.groups)):
             raise KeyError(anomaly)
-        return self._told(self.groups[int(number)].row(own), features)
+        return self._undirected(self.groups[int(number)].row(own), features)
 
     def leading(self) -> Mapping[str, RowScore]:
         """Return the worst anomaly of each row of the frame, by the id of the row."""
@@ -314,13 +314,13 @@ class SeriesScores:
         for group in self.groups:
             for row, each in group.leading().items():
                 if row in here and (row not in found or each.score > found[row].score):
-                    found[row] = self._told(each, None)
+                    found[row] = self._undirected(each, None)
         return found
 
     def _rows_of(self, rows: Sequence[str]) -> Flags | None:
         return np.isin(np.array(self.layout.rows), np.array(rows)) if rows else None
 
-    def _told(self, row: RowScore, most: int | None) -> RowScore:
+    def _undirected(self, row: RowScore, most: int | None) -> RowScore:
         """Return a row with its features as they are, each once: in the direction in which it is most unusual."""
         found: dict[str, FeatureScore] = {}
         for each in row.features:

@@ -35,7 +35,7 @@ BUDGET_POWER: Final = 0.5
 NOTICED: Final[float] = NOTICES**-BUDGET_POWER
 """The share of the limit from which on it is a notice."""
 
-KEPT: Final = 0.5
+LASTING_SHARE: Final = 0.5
 """An anomaly lasts while its excess is at least this share of the excess at its onset."""
 
 
@@ -79,12 +79,12 @@ class Anomaly(NamedTuple):
     @property
     def score(self) -> float:
         """The severity, above 1 while the anomaly lasts."""
-        return max(self.now - self.baseline, 0.0) / (KEPT * self.excess)
+        return max(self.now - self.baseline, 0.0) / (LASTING_SHARE * self.excess)
 
     def after(self, ts: float, now: float) -> Anomaly:
         """Return the anomaly a sub-block later, whose value is `now`."""
         calm_since = ts if math.isnan(self.calm_since) else self.calm_since
-        if now - self.baseline >= KEPT * self.excess:
+        if now - self.baseline >= LASTING_SHARE * self.excess:
             calm_since = math.nan
         return self._replace(now=now, calm_since=calm_since)
 

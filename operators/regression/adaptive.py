@@ -46,10 +46,10 @@ NOTICED: Final = 0.1
 UNSURE: Final = 10.0
 """The number of response times whose spread is doubled, since it is uncertain; that of more is inflated less."""
 
-HELD: Final = 0.5
+LASTING_SHARE: Final = 0.5
 """A slow time lasts while the excess over the baseline is at least this share of its mean excess ..."""
 
-HELD_SCORE: Final = 1.01
+LASTING_SCORE: Final = 1.01
 """... and its score is then at least this."""
 
 FOLLOWED: Final = 8.0
@@ -100,7 +100,7 @@ class Adaptive(Follower):
         """The median response time while the application was not slow; NaN if unknown."""
         return float(np.median(self._usual)) if len(self._usual) >= self._options.window else math.nan
 
-    def look(self, value: float, values: Mapping[str, float]) -> Seen:
+    def evaluate(self, value: float, values: Mapping[str, float]) -> Seen:
         """Evaluate a sample. The state does not change."""
         slow = self._slowness(value)
         predicted = self.predict(values)
@@ -140,8 +140,8 @@ class Adaptive(Follower):
             return 0.0
         usual = self.usual
         score = min(self._lateness.score(deviation), value / (SLOW * usual)) if usual > 0.0 else 0.0
-        is_held = self._slow and value - usual >= HELD * self._excess > 0.0
-        return max(score, HELD_SCORE) if is_held else score
+        is_held = self._slow and value - usual >= LASTING_SHARE * self._excess > 0.0
+        return max(score, LASTING_SCORE) if is_held else score
 
     def _deviation(self, value: float) -> float:
         """Return the excess of a response time over its baseline, in spreads; NaN if unknown."""
@@ -158,7 +158,7 @@ class Adaptive(Follower):
         self, value: float, values: Mapping[str, float], window: Window, traits: Traits, wishes: Wishes
     ) -> Model | None:
         """Learn the newest sample, and return the model that was built."""
-        seen = self.look(value, values)
+        seen = self.evaluate(value, values)
         self._note(value, seen.predicted)
         if not math.isfinite(value):
             return None
@@ -202,7 +202,7 @@ class Adaptive(Follower):
             self._usual.clear()
             self._slow = False
         begins = seen.slow > 1.0 and not self._slow
-        if seen.slow > HELD_SCORE:
+        if seen.slow > LASTING_SCORE:
             excess = value - self.usual
             self._excess = excess if begins else self._excess + (excess - self._excess) / FOLLOWED
         if seen.slow > 1.0:

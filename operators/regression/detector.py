@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from laggard.operators.regression.adaptive import Adaptive
 from laggard.operators.regression.following import RESPONSE_TIME, Criterion, Follower, Method, Options, Wishes
-from laggard.operators.regression.models import KINDS, Judgement, Kind, Model, Trait
+from laggard.operators.regression.models import KINDS, Kind, Model, SampleScores, Trait
 from laggard.operators.regression.published import Published
 from laggard.operators.regression.selection import Traits
 from laggard.operators.regression.window import Window
@@ -157,7 +157,7 @@ class Regression:
 
     def score(
         self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]
-    ) -> Judgement:
+    ) -> SampleScores:
         """Score a sample. The state does not change.
 
         Args:
@@ -173,7 +173,7 @@ class Regression:
             value = performance.get(name, math.nan)
             if (prediction := follower.prediction(value, mine)) is not None:
                 predictions.append(prediction)
-            score = max(score, follower.look(value, mine).slow)
+            score = max(score, follower.evaluate(value, mine).slow)
         suspects: tuple[Suspect, ...] = ()
         if score > 1.0:
             ahead = self._ahead(ts, metrics, values, performance)
@@ -181,7 +181,7 @@ class Regression:
         age_s = 0.0 if math.isnan(self._begin) else ts - self._begin
         young = len(self._window) < YOUNG * self._parameters["window"]
         usual = next((each.usual for name, each in self._followers.items() if name.startswith(RESPONSE_TIME)), math.nan)
-        return Judgement(score, tuple(predictions), suspects, age_s, young, usual)
+        return SampleScores(score, tuple(predictions), suspects, age_s, young, usual)
 
     def _ahead(
         self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]

@@ -133,7 +133,7 @@ class Follower(ABC):
         """Return the prediction for a sample; None without a model."""
         if self.model is None:
             return None
-        seen = self.look(value, values)
+        seen = self.evaluate(value, values)
         return Prediction(self.name, value, seen.predicted, seen.p_value, self._r2((value, seen.predicted)))
 
     def _r2(self, newest: tuple[float, float] | None = None) -> float:
@@ -156,7 +156,7 @@ class Follower(ABC):
         self._wished = True
 
     @abstractmethod
-    def look(self, value: float, values: Mapping[str, float]) -> Seen:
+    def evaluate(self, value: float, values: Mapping[str, float]) -> Seen:
         """Evaluate a sample. The state does not change."""
 
     @abstractmethod

@@ -158,7 +158,7 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class SampleScores:
     """The scores of a sample.
 
     Attributes:

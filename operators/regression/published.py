@@ -35,7 +35,7 @@ class Published(Follower):
         self._reference: NDArray[np.float64] = np.empty(0)  # residuals in the window of the model
         self._residuals = deque[float](maxlen=options.window)
 
-    def look(self, value: float, values: Mapping[str, float]) -> Seen:
+    def evaluate(self, value: float, values: Mapping[str, float]) -> Seen:
         """Evaluate a sample. The state does not change."""
         predicted = self.predict(values)
         residuals = np.array([*self._residuals, value - predicted])[-self._options.window :]
@@ -52,7 +52,7 @@ class Published(Follower):
     ) -> Model | None:
         """Learn the newest sample, and return the model that was built."""
         del traits  # the published method has no traits
-        seen = self.look(value, values)
+        seen = self.evaluate(value, values)
         self._note(value, seen.predicted)
         self._residuals.append(seen.residual)
         samples = int(np.isfinite(window.performance(self.name)).sum())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-KEPT: Final = 0.8
+BOTTLENECK_SHARE: Final = 0.8
 """A resource stays the bottleneck if its evidence is at least this share of the greatest."""
 
 
@@ -288,7 +288,7 @@ class Diagnosis:
             return None
         group = min(self.evidence, key=lambda each: (-self.evidence[each], self._traits.resources[each]))
         for other, evidence in self.evidence.items():
-            if self._traits.resources[other] == self._kept and evidence > KEPT * self.evidence[group]:
+            if self._traits.resources[other] == self._kept and evidence > BOTTLENECK_SHARE * self.evidence[group]:
                 return other
         host, resource = self._traits.resources[group]
         if resource == "disk" and self._purpose.physical:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import numpy as np
 
 from laggard.operators.requests.density import Density
-from laggard.operators.requests.results import Judged
+from laggard.operators.requests.results import RequestScore
 from laggard.operators.requests.troubles import Signature, Troubles, signature
 from laggard.operators.requests.usual import Moments, Profile, evidence, profile
 
@@ -129,7 +129,7 @@ class Requests:
         """The radius of neighborhoods in seconds; NaN before the first estimate."""
         return self._times.eps
 
-    def score(self, request: Traced) -> Judged:
+    def score(self, request: Traced) -> RequestScore:
         """Score a request by those before it. The model does not change.
 
         Raises:
@@ -142,7 +142,7 @@ class Requests:
         score = max(slow, odd)
         if score <= 1.0:
             seen = _Seen(times, counts, odd, None, {})
-            return Judged(score, False, 0, None, {}, self._times.eps, self._times.young, seen)
+            return RequestScore(score, False, 0, None, {}, self._times.eps, self._times.young, seen)
         found = profile(request)
         # The times of an odd one say nothing: it took hardly longer than others.
         lost_s = request.duration_s - self._usual.duration_s / max(self._usual.weight, 1.0) if slow > 1.0 else 0.0
@@ -150,7 +150,7 @@ class Requests:
         trouble = self._troubles.nearest(its)
         alone = Moments(1)
         alone.add(request, found)
-        return Judged(
+        return RequestScore(
             score=score,
             odd=slow <= 1.0,
             cluster=self._troubles.next_number if trouble is None else trouble.number,
@@ -174,7 +174,7 @@ class Requests:
         vector[list(counts)] = list(counts.values())
         return times[: len(self._states)], np.log1p(vector)
 
-    def learn(self, request: Traced, judged: Judged) -> None:
+    def learn(self, request: Traced, judged: RequestScore) -> None:
         """Learn a request. `judged` is the result of `score` for it just before."""
         seen = judged.vector
         if not isinstance(seen, _Seen):

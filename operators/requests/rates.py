@@ -40,8 +40,8 @@ OVER: Final = 0.01
 CALM: Final = 3
 """The number of normal ticks after which the anomaly of a cluster ends."""
 
-HELD: Final = 0.5
-HELD_SCORE: Final = 1.01
+LASTING_SHARE: Final = 0.5
+LASTING_SCORE: Final = 1.01
 """An anomaly lasts, with at least this score, while the raw score is at least this share of the limit."""
 
 FROZEN_S: Final = 4 * 3600.0
@@ -73,7 +73,7 @@ class _Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class TickScores:
     """The scores of a tick.
 
     Attributes:
@@ -132,7 +132,7 @@ class Rates:
         self._recent: deque[float] = deque(maxlen=WINDOWS[-1])
         self._ts = self._first_ts = math.nan
 
-    def score(self, ts: float, layout: Layout, values: Matrix) -> Judgement:
+    def score(self, ts: float, layout: Layout, values: Matrix) -> TickScores:
         """Score a tick. The state does not change."""
         requests, counted = _read(layout, values)
         age_s = 0.0 if math.isnan(self._first_ts) else ts - self._first_ts
@@ -141,19 +141,19 @@ class Rates:
         out = {row: (each.name, 0.0, 0.0) for row, each in self._rows.items() if not math.isnan(each.out_since_ts)}
         for row, (name, outliers, lost_s) in (out | counted).items():
             known = self._rows.get(row)
-            raw, features = self._judge(known, requests, outliers, lost_s)
+            raw, features = self._raw_score(known, requests, outliers, lost_s)
             most = max(most, raw)
             row_age_s = 0.0 if known is None else ts - known.since_ts
             score = self._calibration.score(raw)
-            if row in out and score >= HELD:
-                score = max(score, HELD_SCORE)
+            if row in out and score >= LASTING_SHARE:
+                score = max(score, LASTING_SCORE)
             told.append(RowScore(row, name, score, features, row_age_s))
         told.sort(key=lambda each: (-each.score, each.row))
         young = age_s < _YOUNG_S or self._requests < _YOUNG_REQUESTS
         score = max(self._calibration.score(most), told[0].score if told else 0.0)
-        return Judgement(ts, score, tuple(told), most, age_s, young)
+        return TickScores(ts, score, tuple(told), most, age_s, young)
 
-    def _judge(
+    def _raw_score(
         self, known: _Row | None, requests: float, outliers: float, lost_s: float
     ) -> tuple[float, tuple[FeatureScore, ...]]:
         """Return the raw score of a cluster, and its features."""

@@ -138,7 +138,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class RequestScore:
     """The score of a request.
 
     Attributes:

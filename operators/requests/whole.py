@@ -8,7 +8,7 @@ import numpy as np
 
 from laggard.operators.requests.clusters import clustered, scale_of
 from laggard.operators.requests.outliers import core_distances, core_gaps, estimated_eps
-from laggard.operators.requests.results import Cluster, Judged
+from laggard.operators.requests.results import Cluster, RequestScore
 from laggard.operators.requests.usual import Moments, evidence, profile
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Whole(NamedTuple):
 
     """
 
-    outliers: dict[int, Judged]
+    outliers: dict[int, RequestScore]
     clusters: tuple[Cluster, ...]
 
 
@@ -75,7 +75,7 @@ def whole(requests: Callable[[], Iterable[Traced]], *, eps_s: float | None, mini
         normal += 1
         if normal % every == 0:
             usual.add(request, profile(request))
-    return _told(outliers, labels, gaps / eps_s, usual, eps_s)
+    return _result(outliers, labels, gaps / eps_s, usual, eps_s)
 
 
 def _matrices(requests: Iterable[Traced]) -> tuple[Floats, Floats]:
@@ -95,7 +95,9 @@ def _matrices(requests: Iterable[Traced]) -> tuple[Floats, Floats]:
     return both[:, order, 0], both[:, order, 1]
 
 
-def _told(outliers: dict[int, Traced], labels: NDArray[np.intp], scores: Floats, usual: Moments, eps_s: float) -> Whole:
+def _result(
+    outliers: dict[int, Traced], labels: NDArray[np.intp], scores: Floats, usual: Moments, eps_s: float
+) -> Whole:
     judged, clusters, usual_s = {}, [], usual.mean_s()
     for number in range(1, int(labels.max()) + 1):
         members = [place for place in outliers if labels[place] == number]
@@ -106,7 +108,7 @@ def _told(outliers: dict[int, Traced], labels: NDArray[np.intp], scores: Floats,
             alike.add(request, found)
             alone.add(request, found)
             told = evidence(alone, usual)
-            judged[place] = Judged(float(scores[place]), False, number, told, usual_s, eps_s, young=False)
+            judged[place] = RequestScore(float(scores[place]), False, number, told, usual_s, eps_s, young=False)
         first, last = (outliers[place] for place in (members[0], members[-1]))
         clusters.append(Cluster(number, len(members), first.ts, last.ts, last.request, evidence(alike, usual)))
     return Whole(dict(sorted(judged.items())), tuple(clusters))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-class Judge(Protocol):
+class Scorer(Protocol):
     """Detectors of one stream with their state. `rises` has the shape (rows, features), NaN for missing values."""
 
     def rows(self, layout: Layout, rises: Matrix) -> Vector:
@@ -42,7 +42,7 @@ class Judge(Protocol):
         """Restore a `snapshot`."""
 
 
-class RowJudge:
+class RowScorer:
     """A single detector for all rows of the stream, which scores the features of a row together.
 
     One detector per row would take 2 MB each (HalfSpaceTrees), and half an hour of warm-up. Rows are comparable since
@@ -106,7 +106,7 @@ class RowJudge:
         self._detector = self._blueprint.parts.object_of(state["detector"])
 
 
-class CounterJudge:
+class CounterScorer:
     """One detector per counter: for each feature of each row. The score of a row is the root mean square over features.
 
     A mean would hide one feature among 24 normal ones. The maximum would be equal in many rows, if scores end at 1.

@@ -103,7 +103,7 @@ class Blueprint:
         try:
             return cls(**arguments)
         except Exception as error:  # noqa: BLE001 - river's own checks raise what they like
-            raise ValueError(f"{self.name} does not take {self.parameters}: {_told(error)}") from None
+            raise ValueError(f"{self.name} does not take {self.parameters}: {_message(error)}") from None
 
     def _try(self) -> Parts:
         """Learn and score synthetic rows, and check that the state of the detector can be stored."""
@@ -121,7 +121,7 @@ class Blueprint:
         except NotPlainError as error:
             raise ValueError(f"{self.name} cannot be kept: {error}") from None
         except Exception as error:  # noqa: BLE001 - likewise
-            raise ValueError(f"{self.name} with {self.parameters} fails on plain numbers: {_told(error)}") from None
+            raise ValueError(f"{self.name} with {self.parameters} fails on plain numbers: {_message(error)}") from None
         if repr(both[0]) != repr(both[1]):
             raise ValueError(f"{self.name} cannot be kept: it goes on differently after it was read back")
         if repr(parts.table(detector)) != before:
@@ -208,5 +208,5 @@ def _fits(value: Parameter, default: Parameter) -> bool:
     return type(value) is type(default)
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

@@ -14,7 +14,7 @@ from laggard.operators.gaussian import MIGRATIONS as GAUSSIAN_MIGRATIONS
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.gaussian.likelihood import PSEUDO, TRUSTED
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-from laggard.operators.river.adapters import CounterJudge, RowJudge
+from laggard.operators.river.adapters import CounterScorer, RowScorer
 from laggard.operators.river.blueprint import STEPS, Blueprint
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from laggard.operators.contract import Layout
     from laggard.operators.gaussian import Scores as Usual
-    from laggard.operators.river.adapters import Judge
+    from laggard.operators.river.adapters import Scorer
     from laggard.operators.river.blueprint import Parameter
 
     Matrix = NDArray[np.float64]
@@ -101,10 +101,10 @@ class River(Calibrated):
         self._usual = Gaussian(
             context_s=context_s, minimum_features=1, spare_rows=spare_rows, cohorts=False, episodes=False, share=0.0
         )
-        self._judge: Judge = (
-            RowJudge(self.blueprint)
+        self._judge: Scorer = (
+            RowScorer(self.blueprint)
             if self.blueprint.per == "row"
-            else CounterJudge(self.blueprint, context_s, spare_rows)
+            else CounterScorer(self.blueprint, context_s, spare_rows)
         )
         self._calibration = Calibration(per_day=false_alarms_per_day, scale="logarithmic", prior=PRIOR)
         # Scores that are still in use and must not change; never part of a snapshot.
@@ -190,7 +190,7 @@ class Scores:
     score: float
     worst: float
     level: Level
-    _judge: Judge | None
+    _scorer: Scorer | None
     _explained: dict[int, Vector] = field(default_factory=dict)
 
     def ranking(self, rows: int | None = None, features: int | None = None) -> Ranking:
@@ -210,7 +210,7 @@ class Scores:
         """Compute what is still needed from the detectors, since they are about to learn."""
         for row in self._order()[:EXPLAINED]:
             self._features(row)
-        self._judge = None
+        self._scorer = None
 
     def _order(self) -> list[int]:
         order = np.argsort(-self.raw, kind="stable")[: int(np.isfinite(self.raw).sum())]
@@ -218,8 +218,8 @@ class Scores:
 
     def _features(self, row: int) -> Vector:
         if row not in self._explained:
-            assert self._judge is not None
-            self._explained[row] = self._judge.features(self.usual.layout, row, self.rises[row]) / STEPS
+            assert self._scorer is not None
+            self._explained[row] = self._scorer.features(self.usual.layout, row, self.rises[row]) / STEPS
         return self._explained[row]
 
     def _row(self, row: int, score: float, scores: Vector | None, features: int | None) -> RowScore:

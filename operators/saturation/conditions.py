@@ -51,7 +51,7 @@ LIMITS: Final[Mapping[Name, float]] = {
 }
 """The mean reading from which on a resource is saturated."""
 
-HELD: Final[Mapping[str, Name]] = {
+BY_LIMIT: Final[Mapping[str, Name]] = {
     "memory": "group_memory",
     "pids": "group_pids",
     "descriptors": "process_descriptors",
@@ -118,7 +118,7 @@ class Rows:
         """Return the readings. `values` has the shape (rows, features)."""
         found, told = [], known(values[:, self._features])
         for id_, called, of_row in zip(self.layout.rows, self.layout.names, told, strict=True):
-            name = HELD.get(id_.partition(" ")[0])
+            name = BY_LIMIT.get(id_.partition(" ")[0])
             if name is not None:
                 used, unused = of_row.tolist()
                 holder = "" if called == id_ else called  # the name is the id if no holder is known

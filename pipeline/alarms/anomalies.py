@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from laggard.pipeline.alarms.notices import Notices
 from laggard.pipeline.alarms.notices import restored as restored_notices
 from laggard.pipeline.explaining.causes import causes
-from laggard.pipeline.explaining.verdict import judge, resources_of
+from laggard.pipeline.explaining.verdict import resources_of, verdict_of
 from laggard.pipeline.records.outputs import Blame
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def blamed(ranking: Ranking, scope: str) -> Blame | None:
         if found := causes(row):
             return _blame(row, found[0].feature, (found[0].resource,))
     else:
-        verdict = judge(ranking)
+        verdict = verdict_of(ranking)
         row = verdict.culprits[0] if verdict.culprits else verdict.taker or row
     if not row.features:
         return Blame(row.row, row.name)
@@ -200,7 +200,7 @@ def blamed(ranking: Ranking, scope: str) -> Blame | None:
 
 
 def _blame(row: RowScore, feature: FeatureScore, resources: tuple[str, ...]) -> Blame:
-    value, usual, deviation = feature.judged, feature.mean, feature.standard_deviation
+    value, usual, deviation = feature.scored, feature.mean, feature.standard_deviation
     if row.basis == "threshold":  # a threshold is no baseline
         usual = deviation = math.nan
     return Blame(row.row, row.name, feature.feature, value, usual, deviation, resources)

@@ -103,7 +103,7 @@ class Course(NamedTuple):
         """Return whether the newest culprit is this program."""
         return self.blame is not None and blame is not None and self.blame.name == blame.name
 
-    def kept(self, own: str, onset_ts: float) -> Course:
+    def of_operator(self, own: str, onset_ts: float) -> Course:
         """Return the course as one that the operator keeps open."""
         return self._replace(own=own, onset_ts=onset_ts)
 
@@ -111,7 +111,7 @@ class Course(NamedTuple):
         """Return whether it is due to be published again."""
         return ts - self.opened_ts >= self.next_s
 
-    def looks(self, ts: float) -> bool:
+    def is_due(self, ts: float) -> bool:
         """Return whether it is due to be checked for a change."""
         return ts - self.looked_ts >= LOOKED_S and (self.changes < MOST_CHANGES or self.lasts(ts))
 
@@ -141,9 +141,9 @@ class Course(NamedTuple):
         """Return whether it has ended."""
         return ts - self.until_ts >= calm_s
 
-    def ended(self, *, accepted: bool = False, feedback: Excuse = "") -> Told:
+    def ended(self, *, accepted: bool = False, feedback: Excuse = "") -> Update:
         """Return the record of its end."""
-        return Told(self._replace(number=self.number + 1), "ended", accepted=accepted, feedback=feedback)
+        return Update(self._replace(number=self.number + 1), "ended", accepted=accepted, feedback=feedback)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the course as plain data, in the form of older versions without an onset."""
@@ -153,7 +153,7 @@ class Course(NamedTuple):
         return {name: value for name, value in plain.items() if name not in {"own", "onset_ts"}}
 
 
-class Told(NamedTuple):
+class Update(NamedTuple):
     """A record on an anomaly.
 
     Attributes:
@@ -172,7 +172,7 @@ class Told(NamedTuple):
     feedback: Excuse = ""
 
 
-Look = Callable[[], "tuple[Ranking, Blame | None] | None"]
+Rank = Callable[[], "tuple[Ranking, Blame | None] | None"]
 """Ranks the newest frame, and returns the ranking with its culprit; None if that is not possible."""
 
 
@@ -200,8 +200,8 @@ def opening(anomaly: Anomaly | Notice, own: str = "") -> Course:
 
 
 def followed(
-    courses: Sequence[Course], ts: float, score: float, going_on: str, look: Look, *, calm_s: float = JOINED_S
-) -> tuple[tuple[Course, ...], list[Told]]:
+    courses: Sequence[Course], ts: float, score: float, going_on: str, look: Rank, *, calm_s: float = JOINED_S
+) -> tuple[tuple[Course, ...], list[Update]]:
     """Follow the anomalies of a stream's score.
 
     Args:
@@ -217,7 +217,7 @@ def followed(
 
     """
     left: list[Course] = []
-    told: list[Told] = []
+    told: list[Update] = []
     for course in courses:
         if course.own:
             left.append(course)
@@ -232,9 +232,9 @@ def followed(
     return tuple(left), told
 
 
-def kept_open(
-    courses: Sequence[Course], ts: float, found: Mapping[str, Open], look: Callable[[str], Look]
-) -> tuple[tuple[Course, ...], list[Told]]:
+def followed_by_operator(
+    courses: Sequence[Course], ts: float, found: Mapping[str, Open], look: Callable[[str], Rank]
+) -> tuple[tuple[Course, ...], list[Update]]:
     """Follow the anomalies that an operator keeps open itself.
 
     Args:
@@ -248,7 +248,7 @@ def kept_open(
 
     """
     left: list[Course] = []
-    told: list[Told] = []
+    told: list[Update] = []
     for course in courses:
         if not course.own:
             left.append(course)
@@ -267,9 +267,9 @@ def kept_open(
     return tuple(left), told
 
 
-def _extended(course: Course, ts: float, look: Look) -> tuple[Course, list[Told]]:
+def _extended(course: Course, ts: float, look: Rank) -> tuple[Course, list[Update]]:
     """Return the course of an anomaly that goes on, and the records to publish."""
-    if not course.looks(ts):
+    if not course.is_due(ts):
         return course, []
     if (found := look()) is None:
         return course._replace(looked_ts=ts), []
@@ -278,7 +278,7 @@ def _extended(course: Course, ts: float, look: Look) -> tuple[Course, list[Told]
     if not (worse or course.lasts(ts)):
         return course._replace(looked_ts=ts), []
     course = course.extended(ts, ranking, blame, worse=worse)
-    return course, [Told(course, "extended", ranking)]
+    return course, [Update(course, "extended", ranking)]
 
 
 def restored(state: dict[str, Any]) -> Course:

@@ -13,7 +13,7 @@ from laggard.pipeline.records.outputs import Notice, Progress
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laggard.pipeline.alarms.courses import Course, Told
+    from laggard.pipeline.alarms.courses import Course, Update
     from laggard.pipeline.records.outputs import Parameter
 
 ANOMALY_ROWS, ANOMALY_FEATURES = 5, 5
@@ -21,7 +21,7 @@ ANOMALY_ROWS, ANOMALY_FEATURES = 5, 5
 
 
 def progress(
-    told: Told,
+    told: Update,
     operator: str,
     parameters: Mapping[str, Parameter],
     *,

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from laggard.pipeline.alarms.anomalies import OpenAnomaly
-    from laggard.pipeline.alarms.courses import Course, Told
+    from laggard.pipeline.alarms.courses import Course, Update
     from laggard.pipeline.records.feedback import Says
     from laggard.pipeline.records.frame import KeyedBy
     from laggard.pipeline.records.outputs import Blame, Evidence, Excuse, Incident
 
-KEPT_S: Final = 30 * 86_400.0
+LONGEST_S: Final = 30 * 86_400.0
 """The longest time that feedback holds, in seconds: the retention of its topic. By then a recurrence is in the record
 of the operator."""
 
@@ -45,27 +45,27 @@ class Tolerance(NamedTuple):
 
     """
 
-    said: tuple[Feedback, ...] = ()
+    feedback: tuple[Feedback, ...] = ()
 
     def after(self, feedback: Feedback, now_ts: float = math.inf) -> Tolerance:
         """Return it after further feedback; the same object if that changes nothing.
 
         `now_ts` is the time of the key's newest frame, seconds since the Unix epoch: the latest time of feedback.
         """
-        known = next((each for each in self.said if each.id == feedback.id), None)
+        known = next((each for each in self.feedback if each.id == feedback.id), None)
         if feedback.says == "withdrawn":
-            return self if known is None else Tolerance(tuple(each for each in self.said if each is not known))
+            return self if known is None else Tolerance(tuple(each for each in self.feedback if each is not known))
         if known is not None:
             return self
         feedback = replace(feedback, ts=min(feedback.ts, now_ts))
-        held = (each for each in self.said if holds(each, feedback.ts))
+        held = (each for each in self.feedback if holds(each, feedback.ts))
         return Tolerance((*held, feedback)[-MOST:])
 
     def grown(self, anomalies: Sequence[OpenAnomaly]) -> Tolerance:
         """Return it with the excess of these open anomalies in the newest feedback: their records may have less."""
-        if not self.said:
+        if not self.feedback:
             return self
-        *others, newest = self.said
+        *others, newest = self.feedback
         worst: dict[tuple[str, str], float] = {}
         for each in anomalies:
             excess = abs(each.value - each.usual)
@@ -79,16 +79,16 @@ class Tolerance(NamedTuple):
     def at(self, ts: float, names: Collection[str]) -> Tolerance:
         """Return the feedback that holds at a time for rows with these names."""
         told = frozenset(names)
-        return Tolerance(tuple(each for each in self.said if holds(each, ts) and _concerns(each, told)))
+        return Tolerance(tuple(each for each in self.feedback if holds(each, ts) and _concerns(each, told)))
 
     def excused(self, blame: Blame | None, ts: float) -> Excuse:
         """Return the kind of feedback that excuses an anomaly with this culprit at a time; empty without any."""
-        found = {each.says for each in self.said if holds(each, ts) and excuses(each, blame)}
+        found = {each.says for each in self.feedback if holds(each, ts) and excuses(each, blame)}
         return "usual" if "usual" in found else "expected" if found else ""
 
     def snapshot(self) -> dict[str, Any]:
         """Return it as plain data, under a name of its own; nothing without feedback."""
-        return {"said": [plain_feedback(each) for each in self.said]} if self.said else {}
+        return {"said": [plain_feedback(each) for each in self.feedback]} if self.feedback else {}
 
 
 def restored(state: dict[str, Any]) -> Tolerance:
@@ -103,7 +103,7 @@ def holds(feedback: Feedback, ts: float) -> bool:
 
 def holds_until(feedback: Feedback) -> float:
     """Return the time until which feedback holds, seconds since the Unix epoch."""
-    until_ts = feedback.ts + KEPT_S
+    until_ts = feedback.ts + LONGEST_S
     return until_ts if math.isnan(feedback.until_ts) else min(feedback.until_ts, until_ts)
 
 
@@ -176,7 +176,7 @@ def withdrawal(said: Feedback, ts: float, note: str = "") -> Feedback:
     return Feedback(said.keyed_by, said.key, ts, said.id, "withdrawn", note=note)
 
 
-def end_excused(courses: Sequence[Course], tolerance: Tolerance, ts: float) -> tuple[tuple[Course, ...], list[Told]]:
+def end_excused(courses: Sequence[Course], tolerance: Tolerance, ts: float) -> tuple[tuple[Course, ...], list[Update]]:
     """Return the anomalies that are not excused at a time, and the records that end the others."""
     excuses_of = [(each, tolerance.excused(each.blame, ts)) for each in courses]
     left = tuple(each for each, excuse in excuses_of if not excuse)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from laggard.operators.regression.models import Judgement, Model
+    from laggard.operators.regression.models import Model, SampleScores
     from laggard.pipeline.alarms.courses import Course
     from laggard.pipeline.applications.metrics import Metrics
     from laggard.pipeline.records import Decoder, Wish
@@ -55,7 +55,7 @@ class Operator(Protocol):
 
     def score(
         self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]
-    ) -> Judgement:
+    ) -> SampleScores:
         """Score an interval that ends at `ts` by the models. The state does not change."""
 
     def learn(
@@ -107,12 +107,12 @@ class Application:
     trigger: Trigger = field(default_factory=Trigger)
     anomalies: Anomalies = field(default_factory=Anomalies)
     courses: tuple[Course, ...] = ()
-    judged_ts: float = -math.inf
+    scored_ts: float = -math.inf
     wishes: list[tuple[float, str, str]] = field(default_factory=list)
     seen: Sequences = field(default_factory=Sequences)
     tolerance: Tolerance = field(default_factory=Tolerance)
     records: int = 0
-    heard: int = -1
+    last_number: int = -1
 
     @property
     def ts(self) -> float:
@@ -124,7 +124,7 @@ class Application:
         """The time until which the next interval is awaited; infinite without open anomalies."""
         if not self.courses:
             return math.inf
-        return self.judged_ts + max(SILENT_S, SILENT_TICKS * self.intervals.length_s)
+        return self.scored_ts + max(SILENT_S, SILENT_TICKS * self.intervals.length_s)
 
     def close(self, anomaly: str) -> None:
         """End an anomaly, given by its id: the next one may open at once."""
@@ -140,7 +140,7 @@ class Application:
         """Return a copy of the state as plain data."""
         return {
             "records": self.records,
-            "heard": self.heard,
+            "heard": self.last_number,
             "wishes": [list(each) for each in self.wishes],
             "seen": self.seen.snapshot(),
             **self.tolerance.snapshot(),
@@ -148,7 +148,7 @@ class Application:
             "streams": {
                 _STREAM: {
                     "operator": self.operator.snapshot(),
-                    "ts": self.judged_ts,
+                    "ts": self.scored_ts,
                     "armed": self.trigger.armed,
                     "calm_since": self.trigger.calm_since,
                     **self.anomalies.snapshot(),
@@ -159,13 +159,13 @@ class Application:
 
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
         """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
-        self.records, self.heard = int(state["records"]), int(state["heard"])
+        self.records, self.last_number = int(state["records"]), int(state["heard"])
         self.wishes = [(float(ts), metric, wish) for ts, metric, wish in state["wishes"]]
         self.seen, self.tolerance = Sequences(state["seen"]), restored_tolerance(state)
         self.intervals.restore(state["intervals"], decoder, place)
         stream = state["streams"][_STREAM]
         self.operator.restore(stream["operator"])
-        self.judged_ts = float(stream["ts"])
+        self.scored_ts = float(stream["ts"])
         self.trigger = Trigger(bool(stream["armed"]), stream["calm_since"])
         self.anomalies = restored_anomalies(stream)
         self.courses = tuple(map(restored_course, stream["courses"]))

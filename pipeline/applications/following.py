@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.operators.regression.models import Judgement, Model
+    from laggard.operators.regression.models import Model, SampleScores
     from laggard.pipeline.applications.application import Application, Operator
     from laggard.pipeline.applications.metrics import Metrics
-    from laggard.pipeline.applications.stage import Regressing
+    from laggard.pipeline.applications.stage import RegressionStage
     from laggard.pipeline.bus import Bus, Snapshot
     from laggard.pipeline.topics import Topics
 
@@ -75,7 +75,7 @@ class Noted(NamedTuple):
     metrics: Metrics
     values: NDArray[np.float32]
     performance: Mapping[str, float]
-    judgement: Judgement | None
+    judgement: SampleScores | None
     built: Sequence[Model]
 
     def value(self, metric: str) -> float:
@@ -92,7 +92,7 @@ class _Watched:
     def __init__(self, operator: Operator, note: Callable[[Noted], None]) -> None:
         self._operator = operator
         self._note = note
-        self._judged: tuple[float, Judgement] | None = None
+        self._judged: tuple[float, SampleScores] | None = None
 
     @property
     def models(self) -> Mapping[str, Model]:
@@ -112,7 +112,7 @@ class _Watched:
 
     def score(
         self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]
-    ) -> Judgement:
+    ) -> SampleScores:
         judgement = self._operator.score(ts, metrics, values, performance)
         self._judged = ts, judgement
         return judgement
@@ -168,7 +168,7 @@ class Followed:
     """
 
     def __init__(
-        self, bus: Bus, topics: Topics, stage: Regressing, application: str, wanted: int, *, anew: bool
+        self, bus: Bus, topics: Topics, stage: RegressionStage, application: str, wanted: int, *, anew: bool
     ) -> None:
         self.application = application
         self.wanted = wanted
@@ -238,11 +238,11 @@ class Following:
 
     """
 
-    def __init__(self, bus: Bus, topics: Topics, make_stage: Callable[[], Regressing]) -> None:
+    def __init__(self, bus: Bus, topics: Topics, make_stage: Callable[[], RegressionStage]) -> None:
         self._bus = bus
         self._topics = topics
         self._make_stage = make_stage
-        self._stage: Regressing | None = None
+        self._stage: RegressionStage | None = None
         self._followed: list[Followed] = []
         self._lock = threading.Lock()
 

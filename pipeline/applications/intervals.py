@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from laggard.pipeline.applications.metrics import Metrics
-    from laggard.pipeline.eventtime import Judged
+    from laggard.pipeline.eventtime import Arrival
 
 PERFORMANCE: Final = "performance"
 COUNTERS: Final = ("process", "host")
@@ -49,20 +49,20 @@ COUNTERS: Final = ("process", "host")
 GRACE_S: Final = 10.0
 """A host is awaited until others are ahead of it by one interval, or by this time in seconds if it is longer."""
 
-KEPT_TICKS: Final = 3.0
+STALE_TICKS: Final = 3.0
 """A host without a tick in an interval keeps its last values for this many of its ticks."""
 
 LONGEST_GAP: Final = 3.0
 """The first performance frame after a pause of more than this many intervals only begins an interval: its performance
 is hardly that of the whole pause."""
 
-HELD_INTERVALS: Final = 5.0
-HELD_S: Final = 60.0
+WAITING_INTERVALS: Final = 5.0
+WAITING_S: Final = 60.0
 """Ticks wait for the performance for this many intervals, or for this time in seconds if it is longer."""
 
 MAX_STREAMS: Final = 4_096
 MAX_WAITING: Final = 4_096
-MAX_HELD_CELLS: Final = 4_000_000
+MAX_WAITING_CELLS: Final = 4_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +121,7 @@ class Intervals:
     @property
     def ts(self) -> float:
         """The time of the newest frame, seconds since the Unix epoch; -inf before the first."""
-        return max(self._measured_ts, max((each.heard_ts for each in self._streams.values()), default=-math.inf))
+        return max(self._measured_ts, max((each.newest_ts for each in self._streams.values()), default=-math.inf))
 
     @property
     def closed_ts(self) -> float:
@@ -140,7 +140,7 @@ class Intervals:
 
     # Incoming frames.
 
-    def measure(self, frame: Frame, *, live: bool) -> Judged:
+    def measure(self, frame: Frame, *, live: bool) -> Arrival:
         """Add a performance frame.
 
         Returns:
@@ -165,21 +165,21 @@ class Intervals:
         self._waiting.append(_Measured(before, frame, live))
         return "new"
 
-    def tick(self, frame: Frame) -> Judged:
+    def tick(self, frame: Frame) -> Arrival:
         """Add a frame of counters; it is late if its interval is closed."""
         key = frame.scope, frame.hosts
         stream = self._streams.get(key)
         if stream is None:
             while len(self._streams) >= MAX_STREAMS:
-                self._forget(min(self._streams, key=lambda each: self._streams[each].heard_ts))
+                self._forget(min(self._streams, key=lambda each: self._streams[each].newest_ts))
             stream = self._streams[key] = Stream()
         if stream.seen.again(frame):
             return "duplicate"
         if frame.ts <= self._closed_ts:
             return "late"
-        if math.isfinite(stream.heard_ts) and frame.ts > stream.heard_ts:
-            stream.tick_s = frame.ts - stream.heard_ts
-        stream.heard_ts = frame.ts
+        if math.isfinite(stream.newest_ts) and frame.ts > stream.newest_ts:
+            stream.tick_s = frame.ts - stream.newest_ts
+        stream.newest_ts = frame.ts
         tick = Tick(frame.ts, frame.layout, frame.values)
         if not stream.ticks or stream.ticks[-1].ts <= tick.ts:
             stream.ticks.append(tick)
@@ -192,13 +192,13 @@ class Intervals:
     def _let_go(self, stream: Stream) -> None:
         """Drop ticks that have waited for too long, or that are too many."""
         if math.isinf(self._measured_ts):
-            oldest = stream.heard_ts  # no interval can begin before the next performance frame
+            oldest = stream.newest_ts  # no interval can begin before the next performance frame
         else:
-            oldest = stream.heard_ts - max(HELD_S, HELD_INTERVALS * self._length_s)
+            oldest = stream.newest_ts - max(WAITING_S, WAITING_INTERVALS * self._length_s)
         while stream.ticks[0].ts < oldest:
             self._held_cells -= stream.ticks[0].values.size
             stream.let_go()
-        while self._held_cells > MAX_HELD_CELLS:
+        while self._held_cells > MAX_WAITING_CELLS:
             longest = max(self._streams.values(), key=lambda each: len(each.ticks))
             if len(longest.ticks) <= 1:
                 return  # the newest tick of each host stays, however wide
@@ -222,11 +222,11 @@ class Intervals:
 
     def _is_past(self, end_ts: float) -> bool:
         """Return whether every active host is past this time."""
-        event_ts = max((each.heard_ts for each in self._streams.values()), default=-math.inf)
+        event_ts = max((each.newest_ts for each in self._streams.values()), default=-math.inf)
         if event_ts <= end_ts:
             return False
         lately = event_ts - max(self._length_s, GRACE_S)
-        return all(each.heard_ts > end_ts or each.heard_ts < lately for each in self._streams.values())
+        return all(each.newest_ts > end_ts or each.newest_ts < lately for each in self._streams.values())
 
     def _close(self) -> Interval:
         one = self._waiting.popleft()
@@ -273,7 +273,7 @@ class Intervals:
             count += there
         if sums:
             return self._together(list(sums.values()))
-        if fresh is None or end_ts - fresh.ts > KEPT_TICKS * stream.tick_s:
+        if fresh is None or end_ts - fresh.ts > STALE_TICKS * stream.tick_s:
             return []
         return [self.places.placed(fresh.layout, fresh.values.ravel())]
 
@@ -296,7 +296,7 @@ class Intervals:
         return [(places, totals[places] / counts[places])]
 
     def _forget_old(self, ts: float) -> None:
-        for key in [key for key, each in self._streams.items() if each.heard_ts < ts - FORGOTTEN_S]:
+        for key in [key for key, each in self._streams.items() if each.newest_ts < ts - FORGOTTEN_S]:
             self._forget(key)
 
     # State.
@@ -312,7 +312,7 @@ class Intervals:
             {
                 "scope": scope,
                 "hosts": list(hosts),
-                "heard_ts": each.heard_ts,
+                "heard_ts": each.newest_ts,
                 "tick_s": each.tick_s,
                 "ticks": [packed(tick) for tick in each.ticks],
                 "last": None if each.last is None else packed(each.last),

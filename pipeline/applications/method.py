@@ -10,7 +10,7 @@ from laggard.operators.regression import Regression
 from laggard.pipeline.applications.resources import trait
 from laggard.pipeline.applications.serving import ServedBySettings, Serving
 from laggard.pipeline.applications.settings import ApplicationsSettings, RegressionSettings
-from laggard.pipeline.applications.stage import Regressing
+from laggard.pipeline.applications.stage import RegressionStage
 from laggard.pipeline.explaining.counters import RESOLUTION
 from laggard.pipeline.extras import installing
 from laggard.pipeline.settings import SettingError
@@ -28,7 +28,7 @@ def served(settings: Settings) -> Served | None:
     return ServedBySettings(hosts, own.pattern) if hosts or own.pattern else None
 
 
-def regressing(settings: Settings) -> Regressing:
+def regression_stage(settings: Settings) -> RegressionStage:
     """Return the stage that builds performance models, whether or not a worker with these settings runs it.
 
     Raises `SettingError` if the kind of model needs scikit-learn, and it is not installed.
@@ -37,7 +37,7 @@ def regressing(settings: Settings) -> Regressing:
     if own.kind != "linear" and find_spec("sklearn") is None:
         needs = f"models of this kind need scikit-learn, which is not installed; {installing('models')}"
         raise SettingError([f"{settings.place(RegressionSettings.kind)}: regression.kind is {own.kind}: {needs}"])
-    return Regressing(
+    return RegressionStage(
         partial(
             Regression,
             performance=own.performance,
@@ -70,4 +70,4 @@ def regressing(settings: Settings) -> Regressing:
 
 def stages(settings: Settings, serving: Served | None) -> tuple[Stage, ...]:
     """Return the stage of models, after the one that re-keys counters if hosts are assigned to applications."""
-    return (regressing(settings),) if serving is None else (Serving(serving), regressing(settings))
+    return (regression_stage(settings),) if serving is None else (Serving(serving), regression_stage(settings))

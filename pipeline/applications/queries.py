@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from laggard.pipeline.applications.application import Application
-    from laggard.pipeline.applications.stage import Regressing
+    from laggard.pipeline.applications.stage import RegressionStage
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.topics import Topics
 
@@ -93,7 +93,7 @@ def past_models(bus: Bus, topics: Topics, since: float, application: str | None 
     return courses
 
 
-def told_models(lines: Iterable[bytes], place: str, application: str | None = None) -> list[Course]:
+def replayed_models(lines: Iterable[bytes], place: str, application: str | None = None) -> list[Course]:
     """Return the models in the output of `laggard replay --json`; other outputs are skipped.
 
     Raises `RecordError` that names a line that is no output.
@@ -127,7 +127,7 @@ def _read(value: bytes, topic: str) -> ModelOutput | None:
     return output if isinstance(output, ModelOutput) else None
 
 
-def application_now(bus: Bus, topics: Topics, stage: Regressing, application: str) -> Application | None:
+def application_now(bus: Bus, topics: Topics, stage: RegressionStage, application: str) -> Application | None:
     """Return the state of an application after all of its records; None without any record of it.
 
     The task of the worker rebuilds it from the newest snapshot and the records after that, at most those of the last

@@ -59,7 +59,7 @@ class _Unit(NamedTuple):
 
     symbol: str
     more: float
-    told: str
+    text: str
 
 
 _UNITS: Final = (
@@ -175,7 +175,7 @@ def effect(model: ModelOutput, term: TermOutput) -> str:
         return ""
     unit = unit_of(term.metric.feature)
     by = readable(model.performance, abs(term.coefficient * unit.more))
-    return f"with {unit.told} more of it {by} {'less' if term.coefficient < 0.0 else 'more'}"
+    return f"with {unit.text} more of it {by} {'less' if term.coefficient < 0.0 else 'more'}"
 
 
 def _quality(model: ModelOutput) -> str:
@@ -187,7 +187,7 @@ def _quality(model: ModelOutput) -> str:
 def _origin(model: ModelOutput, now: float) -> str:
     """Return the sentence on the time and the reason of the building of a model."""
     ago = readable_duration(max(now - model.ts, 0.0))
-    told = f"Built {moment(model.ts)} ({ago} ago), for {reason_told(model)}."
+    told = f"Built {moment(model.ts)} ({ago} ago), for {reason_text(model)}."
     return told if model.live else f"{told} It was learned from recorded data."
 
 
@@ -220,10 +220,10 @@ def course_lines(course: Course, pinned: Sequence[str], banned: Sequence[str], n
         for one, before in zip(course.models[1:], (*course.models[2:], None), strict=True):
             yield Text(f"    {moment(one.ts)}  R2 {one.r2:.2f}  {equation_with_units(one)}")
             different = "" if before is None else f"; {changed(one, before)}"
-            yield Text(f"        {reason_told(one)}{different}", "dim")
+            yield Text(f"        {reason_text(one)}{different}", "dim")
 
 
-def reason_told(model: ModelOutput) -> str:
+def reason_text(model: ModelOutput) -> str:
     """Return the reason to build a model, with the p-value for unchanged residuals of the model before."""
     p_value = f" (p-value {model.p_value:.2g})" if math.isfinite(model.p_value) else ""
     return f"{REASONS.get(model.reason, printable(model.reason))}{p_value}"

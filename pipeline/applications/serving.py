@@ -74,7 +74,7 @@ class ServedByFrames:
     def __init__(self) -> None:
         self._hosts: dict[str, frozenset[str]] = {}
 
-    def heard(self, frame: Frame) -> None:
+    def learn(self, frame: Frame) -> None:
         """Learn the hosts of an application from its frame; without hosts, all serve it."""
         self._hosts[frame.key] = frozenset(frame.hosts)
 

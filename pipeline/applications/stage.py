@@ -21,7 +21,7 @@ from laggard.pipeline.alarms.tolerance import Tolerance, end_excused
 from laggard.pipeline.applications.application import Application
 from laggard.pipeline.applications.intervals import COUNTERS, PERFORMANCE
 from laggard.pipeline.applications.metrics import MAX_METRICS
-from laggard.pipeline.applications.text import Judged, model_output, prediction_output
+from laggard.pipeline.applications.text import ScoredInterval, model_output, prediction_output
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS, RecordTask, Stage
 from laggard.pipeline.engine.states import States
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from laggard.operators.ranking import Ranking
-    from laggard.pipeline.alarms.courses import Told
+    from laggard.pipeline.alarms.courses import Update
     from laggard.pipeline.applications.application import Operator
     from laggard.pipeline.applications.intervals import Interval
     from laggard.pipeline.bus import Partition
@@ -51,7 +51,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Regressing(Stage):
+class RegressionStage(Stage):
     """The stage that builds performance models; see `Stage`.
 
     Attributes:
@@ -88,7 +88,7 @@ class RegressionTask(Observed, RecordTask):
 
     states: States[Application]
 
-    def __init__(self, stage: Regressing, partition: Partition, **options: Unpack[TaskOptions]) -> None:
+    def __init__(self, stage: RegressionStage, partition: Partition, **options: Unpack[TaskOptions]) -> None:
         def empty() -> Application:
             return Application(stage.make())
 
@@ -123,7 +123,7 @@ class RegressionTask(Observed, RecordTask):
             case _:
                 kind = type(received).__name__.lower()
                 self._refuse(record, f"{self._place(record)}: expected a frame, a wish or feedback, got a {kind}")
-        self.states.look_after_silent(self.position)
+        self.states.save_silent(self.position)
         for key, gone in self.states.take_gone():
             with self._setting_aside(key):
                 self._end(key, gone)
@@ -168,7 +168,7 @@ class RegressionTask(Observed, RecordTask):
                 one.intervals.measure(frame, live=live)
             case "new":
                 self._close(frame.key, one)
-        self._heard(record)
+        self._note(record)
 
     def _tick(self, record: Incoming, frame: Frame) -> None:
         one = self.states.open(frame.key, self.position)
@@ -186,10 +186,10 @@ class RegressionTask(Observed, RecordTask):
                 )
             case _:
                 self._close(frame.key, one)
-        self._heard(record)
+        self._note(record)
 
-    def _heard(self, record: Incoming) -> None:
-        self.states.heard(record.key, record.offset)
+    def _note(self, record: Incoming) -> None:
+        self.states.note(record.key, record.offset)
         if (found := self.states.silent(record.ts)) is not None:
             key, silent = found
             with self._setting_aside(key):
@@ -205,7 +205,7 @@ class RegressionTask(Observed, RecordTask):
             return
         one.seen.add(wish.sequence)
         one.wish(wish)
-        self._heard(record)
+        self._note(record)
 
     def _feedback(self, record: Incoming, feedback: Feedback) -> None:
         """Apply the feedback of a person: excused anomalies end, and are not published again."""
@@ -216,15 +216,15 @@ class RegressionTask(Observed, RecordTask):
             self._counts.duplicates += 1
             return
         one = self.states.open(feedback.key, self.position)
-        one.courses, ended = end_excused(one.courses, tolerance, one.judged_ts)
+        one.courses, ended = end_excused(one.courses, tolerance, one.scored_ts)
         ids = {told.course.id for told in ended}
         one.tolerance = tolerance.grown([each for each in one.anomalies.open if each.id in ids])
         for told in ended:
-            self._progress(told, feedback.key, one.judged_ts)
+            self._progress(told, feedback.key, one.scored_ts)
         for identity in ids:
             one.close(identity)
         self.outputs.append(FeedbackOutput.of(feedback, self._stage.name, live=self._is_live(record)))
-        self._heard(record)
+        self._note(record)
 
     def finish(self) -> None:
         """Close all intervals: the input has ended."""
@@ -237,7 +237,7 @@ class RegressionTask(Observed, RecordTask):
 
     def _close(self, key: str, one: Application) -> None:
         for interval in one.intervals.closed():
-            self._judge(key, one, interval)
+            self._score(key, one, interval)
         if one.intervals.places.left_out and key not in self._full and self._counts is self.telemetry:
             self._full.add(key)
             _logger.warning(
@@ -248,30 +248,30 @@ class RegressionTask(Observed, RecordTask):
     def _rest(self, key: str, one: Application) -> None:
         """Score and learn the waiting intervals with the counters that are there."""
         for interval in one.intervals.rest():
-            self._judge(key, one, interval)
+            self._score(key, one, interval)
 
-    def _judge(self, key: str, one: Application, interval: Interval) -> None:
+    def _score(self, key: str, one: Application, interval: Interval) -> None:
         """Score an interval, then learn it."""
         if interval.ts >= one.awaited_until:
             self._end(key, one)
             one.fall_silent()
-        one.judged_ts = interval.ts
+        one.scored_ts = interval.ts
         one.fulfil(interval.ts)
         asked = interval.ts, interval.metrics, interval.values, interval.performance
         try:
-            judged = Judged(interval.ts, key, one.operator.score(*asked))
+            judged = ScoredInterval(interval.ts, key, one.operator.score(*asked))
             score = judged.score
             if score > 1.0 and not one.anomalies.open and one.tolerance.excused(judged.blame(), interval.ts):
                 score = 1.0
             fires, one.trigger = one.trigger.after(interval.ts, score, QUIET_S)
         except Exception as error:  # noqa: BLE001 - an operator's error on one interval must not stop the partition
-            self._refuse_interval(interval, f"not scored: {_told(error)}")
+            self._refuse_interval(interval, f"not scored: {_message(error)}")
         else:
-            self._tell(key, one, interval, judged, fires=fires)
+            self._publish(key, one, interval, judged, fires=fires)
         try:
             models = one.operator.learn(*asked)
         except Exception as error:  # noqa: BLE001 - see above
-            self._refuse_interval(interval, f"not learned: {_told(error)}")
+            self._refuse_interval(interval, f"not learned: {_message(error)}")
             return
         for model in models:
             identity = model_id(key, model.performance, repr(interval.ts))
@@ -280,7 +280,7 @@ class RegressionTask(Observed, RecordTask):
             )
         self._observe(key, lambda observer: observer.modelled(key, one.operator.models, models))
 
-    def _tell(self, key: str, one: Application, interval: Interval, judged: Judged, *, fires: bool) -> None:
+    def _publish(self, key: str, one: Application, interval: Interval, judged: ScoredInterval, *, fires: bool) -> None:
         if one.anomalies.open:
             one.anomalies = one.anomalies.after(interval.frame, over=one.trigger.armed)
         if one.courses:
@@ -295,7 +295,7 @@ class RegressionTask(Observed, RecordTask):
             told = prediction_output(each, ts=interval.ts, operator=name, application=key)
             self._observe(key, lambda observer, told=told: observer.predicted(told))  # type: ignore[misc]
 
-    def _open(self, key: str, one: Application, interval: Interval, judged: Judged) -> None:
+    def _open(self, key: str, one: Application, interval: Interval, judged: ScoredInterval) -> None:
         """Open and publish an anomaly."""
         identity = frame_id(self._stage.name, interval.frame)
         blame = judged.blame()
@@ -321,7 +321,7 @@ class RegressionTask(Observed, RecordTask):
         one.courses = (*one.courses, opening(told))
         one.anomalies = one.anomalies.opening(OpenAnomaly(identity, interval.ts, interval.live).blaming(blame))
 
-    def _follow(self, key: str, one: Application, judged: Judged) -> None:
+    def _follow(self, key: str, one: Application, judged: ScoredInterval) -> None:
         """Publish the progress of the anomalies that opened before this interval."""
 
         def look() -> tuple[Ranking, Blame | None]:
@@ -337,12 +337,12 @@ class RegressionTask(Observed, RecordTask):
 
     def _end(self, key: str, one: Application) -> None:
         """Publish the end of all anomalies of an application, which cannot be observed any longer."""
-        since_ts = one.judged_ts
+        since_ts = one.scored_ts
         for course in one.courses:
             self._progress(course.ended(), key, since_ts, silent_since_ts=since_ts)
 
     def _progress(
-        self, told: Told, key: str, ts: float, sentence: str = "", *, silent_since_ts: float = math.nan
+        self, told: Update, key: str, ts: float, sentence: str = "", *, silent_since_ts: float = math.nan
     ) -> None:
         self.outputs.append(
             progress(
@@ -368,5 +368,5 @@ class RegressionTask(Observed, RecordTask):
         self._observe(self.partition.topic, lambda observer: observer.lost(self._stage.name, keys))
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

@@ -18,7 +18,7 @@ from laggard.pipeline.records.outputs import Blame
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from laggard.operators.regression.models import Judgement, Model, Prediction, Suspect
+    from laggard.operators.regression.models import Model, Prediction, SampleScores, Suspect
 
 _NAMED = {
     "response_time_mean_s": "mean response time",
@@ -31,7 +31,7 @@ _KINDS = {"neighbours": "its nearest neighbours", "tree": "a regression tree", "
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ScoredInterval:
     """The judgement of the operator on an interval, for observers and anomalies: rows by score, with their evidence.
 
     Attributes:
@@ -43,7 +43,7 @@ class Judged:
 
     ts: float
     application: str
-    judgement: Judgement
+    judgement: SampleScores
 
     @property
     def score(self) -> float:
@@ -98,7 +98,7 @@ class Judged:
         return " ".join(told)
 
 
-def how_slow(application: str, judgement: Judgement) -> str:
+def how_slow(application: str, judgement: SampleScores) -> str:
     """Return a sentence on the present performance of an application, against the usual or the predicted one."""
     said = [each for each in judgement.predictions if math.isfinite(each.value)]
     if not said:

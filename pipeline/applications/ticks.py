@@ -38,7 +38,7 @@ class Stream:
 
     """
 
-    heard_ts: float = -math.inf
+    newest_ts: float = -math.inf
     tick_s: float = 0.0
     ticks: deque[Tick] = field(default_factory=deque)
     last: Tick | None = None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from laggard.pipeline.applications.application import Operator
-    from laggard.pipeline.applications.stage import Regressing
+    from laggard.pipeline.applications.stage import RegressionStage
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.topics import Topics
 
@@ -39,7 +39,7 @@ class UnknownMetricError(LookupError):
         self.near = tuple(near)
 
 
-def publish(bus: Bus, topics: Topics, stage: Callable[[], Regressing], wish: Wish) -> None:
+def publish(bus: Bus, topics: Topics, stage: Callable[[], RegressionStage], wish: Wish) -> None:
     """Publish a wish, which holds from the next interval of the application.
 
     Args:

@@ -157,7 +157,7 @@ class EmbeddedBus(Bus):
             return
         with self.database.writing("append") as connection:
             self.write(connection, packed, ())
-        self.tell()
+        self.wake()
 
     def pack(self, records: Sequence[Outgoing]) -> list[PackedRecord]:
         """Check and compress records, before the file is locked."""
@@ -237,7 +237,7 @@ class EmbeddedBus(Bus):
             discard(connection, identity, before)
         self.database.shrink()
 
-    def tell(self) -> None:
+    def wake(self) -> None:
         """Wake the polls of all processes."""
         touch(self.path)
 
@@ -347,9 +347,9 @@ class EmbeddedBus(Bus):
                 "ON CONFLICT (consumers, partition) DO UPDATE SET next_offset = excluded.next_offset, member = NULL",
                 [(group, identities[partition], offset) for partition, offset in offsets.items()],
             )
-        self.tell()
+        self.wake()
 
     def close(self) -> None:
         """Close the file. Running calls still end; waiting polls raise BusError."""
         self.database.close()
-        self.tell()
+        self.wake()

@@ -164,7 +164,7 @@ class EmbeddedSubscription(Subscription):
                 [(offset, self._group, self._ids[partition]) for partition, offset in commit.offsets.items()],
             )
         if packed:
-            bus.tell()
+            bus.wake()
 
     def close(self) -> None:
         """Leave the group; an earlier member gets the partitions back."""
@@ -177,4 +177,4 @@ class EmbeddedSubscription(Subscription):
             connection.execute(
                 "UPDATE progress SET member = NULL WHERE consumers = ? AND member = ?", (self._group, self._member)
             )
-        self._bus.tell()
+        self._bus.wake()

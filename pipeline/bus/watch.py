@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _IN_ATTRIB: Final = 0x4  # the file's times, among others
-_LOOK_ANYWAY_S: Final = 0.5  # for an append whose process died before it touched the file
-_LOOK_BLINDLY_S: Final = 0.04  # without inotify
+_CHECK_ANYWAY_S: Final = 0.5  # for an append whose process died before it touched the file
+_POLL_S: Final = 0.04  # without inotify
 
 
 def touch(path: Path) -> None:
@@ -50,7 +50,7 @@ class Watch:
 
     def wait(self, timeout_s: float) -> None:
         """Return when the file was touched, or when a check is due anyway; at most after `timeout_s`."""
-        longest = _LOOK_BLINDLY_S if self._descriptor < 0 else _LOOK_ANYWAY_S
+        longest = _POLL_S if self._descriptor < 0 else _CHECK_ANYWAY_S
         if self._poll.poll(max(1.0, min(timeout_s, longest) * 1000)):
             with suppress(OSError):
                 os.read(self._descriptor, 4096)

@@ -94,7 +94,7 @@ def agent(settings: Settings, duration_s: float | None, supervised: bool) -> Non
         counters = Agent(
             publish, host, interval_s, command_lines=command_lines, queue=publishers, watch=watch, pools=pools
         )
-        running.say(f"laggard agent publishes the counters of {host} every {interval_s:g} s. ^C stops it.")
+        running.print_line(f"laggard agent publishes the counters of {host} every {interval_s:g} s. ^C stops it.")
         running.stop.progress = lambda: ticks > 0
         counters.run(running.stop)
 

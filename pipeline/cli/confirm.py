@@ -125,7 +125,7 @@ def confirm(
         raise CommandError(f"--measure: {error}") from None
     finally:
         os.close(held)
-    _tell(suspect, result, seed, "quota" if group else "signals", part, as_json=as_json)
+    _report(suspect, result, seed, "quota" if group else "signals", part, as_json=as_json)
 
 
 def _length(text: str) -> float:
@@ -194,7 +194,7 @@ def _progress(periods: int) -> Iterator[Callable[[int], None]]:
         yield lambda over: progress.update(bar, completed=over)
 
 
-def _tell(suspect: Process, result: Result, seed: int, how: str, part: float, *, as_json: bool) -> None:
+def _report(suspect: Process, result: Result, seed: int, how: str, part: float, *, as_json: bool) -> None:
     if as_json:
         who = {"ts": time.time(), "row": suspect.row, "pid": suspect.pid, "how": how, "share": part, "seed": seed}
         click.echo(json.dumps(who | to_json(result)))

@@ -14,7 +14,7 @@ from laggard.pipeline.cli.exits import FAILED, NO_DATA, CommandError
 from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import json_option, seconds, setting_flag, to_type, with_settings
 from laggard.pipeline.cli.pages import console_of, page_of, write
-from laggard.pipeline.cli.sampling import look
+from laggard.pipeline.cli.sampling import sample
 from laggard.pipeline.diagnoses.flame_graph import flame_graph
 from laggard.pipeline.diagnoses.folded import folded
 from laggard.pipeline.diagnoses.page import Shown, diagnosis_lines
@@ -133,7 +133,7 @@ def diagnose(
         assert process is not None
 
         method = settings[DiagnosisSettings].method
-        found = look(
+        found = sample(
             process,
             settings[GeneralSettings].host,
             samples=samples or (UNBOUNDED if duration_s else SAMPLES),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from laggard.pipeline.alarms.text import feedback_sentence
-from laggard.pipeline.alarms.tolerance import KEPT_S, of_incident, of_names, withdrawal
+from laggard.pipeline.alarms.tolerance import LONGEST_S, of_incident, of_names, withdrawal
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
 from laggard.pipeline.cli.groups import ShowGroup
@@ -66,10 +66,10 @@ def show(settings: Settings, *, host: str | None, as_json: bool) -> None:
     """
     now = time.time()
     with existing_bus(settings) as bus:
-        found = past_feedback(bus, topics_of(settings), now - KEPT_S, key=host)
+        found = past_feedback(bus, topics_of(settings), now - LONGEST_S, key=host)
     if as_json:
         for each in found:
-            click.echo(json.dumps(plain_feedback(each.said) | {"holds": each.holds(now)}))
+            click.echo(json.dumps(plain_feedback(each.feedback) | {"holds": each.holds(now)}))
     else:
         _write(_lines(settings, found, now))
 
@@ -85,7 +85,7 @@ def usual(settings: Settings, *, incident: str, note: str, as_json: bool) -> Non
     If it is open, it is closed. It is reported again only if it is more than 1.5 times as large. The metric
     `laggard_incidents_dismissed_total` counts it.
     """
-    _say_of(settings, incident, "usual", math.nan, note, as_json=as_json)
+    _record(settings, incident, "usual", math.nan, note, as_json=as_json)
 
 
 @feedback.command(short_help="Mark an incident, or anything on a host, as expected.")
@@ -115,7 +115,7 @@ def expected(
     if incident:
         if host is not None or names:
             raise click.UsageError("INCIDENT and --host or --name exclude each other")
-        _say_of(settings, incident, "expected", until_ts, note, as_json=as_json)
+        _record(settings, incident, "expected", until_ts, note, as_json=as_json)
         return
 
     with existing_bus(settings) as bus:
@@ -133,9 +133,9 @@ def withdraw(settings: Settings, *, identity: str, note: str, as_json: bool) -> 
     now = time.time()
     with existing_bus(settings) as bus:
         found = [
-            each.said
-            for each in past_feedback(bus, topics_of(settings), now - KEPT_S)
-            if each.said.id.startswith(identity.lower()) and math.isnan(each.withdrawn_ts)
+            each.feedback
+            for each in past_feedback(bus, topics_of(settings), now - LONGEST_S)
+            if each.feedback.id.startswith(identity.lower()) and math.isnan(each.withdrawn_ts)
         ]
         if len(found) != 1:
             none = "more than one entry has" if found else "no entry has"
@@ -144,7 +144,7 @@ def withdraw(settings: Settings, *, identity: str, note: str, as_json: bool) -> 
         _publish(settings, bus, withdrawal(found[0], now, note), as_json=as_json)
 
 
-def _say_of(settings: Settings, identity: str, says: Says, until_ts: float, note: str, *, as_json: bool) -> None:
+def _record(settings: Settings, identity: str, says: Says, until_ts: float, note: str, *, as_json: bool) -> None:
     with existing_bus(settings) as bus:
         found: Sequence[Incident] = past_incidents(
             bus, topics_of(settings), -math.inf, identity=identity.lower()
@@ -176,8 +176,8 @@ def _lines(settings: Settings, found: Sequence[PastFeedback], now: float) -> Ite
 
     for each in found:
         state = "holds" if each.holds(now) else "is over" if math.isnan(each.withdrawn_ts) else "withdrawn"
-        told = f"{each.said.id[:SHORT_ID]}  {moment(each.said.ts)}  {printable(each.said.key)}  {state:9}  "
-        yield Text(told + feedback_sentence(each.said), "" if state == "holds" else "dim")
+        told = f"{each.feedback.id[:SHORT_ID]}  {moment(each.feedback.ts)}  {printable(each.feedback.key)}  {state:9}  "
+        yield Text(told + feedback_sentence(each.feedback), "" if state == "holds" else "dim")
     if not found:
         listing = to_type(settings, "incidents")
         yield Text(f"There is no feedback. `{listing}` lists incidents to give it on.")

@@ -22,7 +22,7 @@ from laggard.pipeline.grafana.publish import publish as bring
 from laggard.pipeline.grafana.publish import removable
 from laggard.pipeline.grafana.publish import remove as take
 from laggard.pipeline.grafana.settings import GrafanaSettings
-from laggard.pipeline.grafana.standing import look
+from laggard.pipeline.grafana.standing import survey
 from laggard.pipeline.grafana.surroundings import (
     NoDataSourceError,
     find_data_source,
@@ -100,7 +100,7 @@ class Seen(NamedTuple):
     things: list[Thing]
 
 
-def _look(settings: Settings, grafana: Grafana, *, alerts: bool) -> Seen:
+def _state(settings: Settings, grafana: Grafana, *, alerts: bool) -> Seen:
     """Return the state of everything. Without alert rules no data source is needed."""
     version = grafana.version()
     try:
@@ -114,7 +114,7 @@ def _look(settings: Settings, grafana: Grafana, *, alerts: bool) -> Seen:
         keeps_firing=version.keeps_firing,
         page=settings[ServeSettings].url.rstrip("/"),
     )
-    return Seen(version, data_source, look(grafana, definitions))
+    return Seen(version, data_source, survey(grafana, definitions))
 
 
 @grafana.command(short_help="Publish dashboards and alert rules.")
@@ -133,7 +133,7 @@ def publish(settings: Settings, grafana: Grafana, *, alerts: bool, force: bool, 
     Things that others have changed in any way since laggard wrote them are left alone: the exit code is then 1.
     `laggard grafana diff` shows them, --force overwrites them. Alert rules can be edited in Grafana's pages.
     """
-    seen = _look(settings, grafana, alerts=alerts)
+    seen = _state(settings, grafana, alerts=alerts)
     done = _follow(bring(grafana, seen.things, force=force), as_json=as_json)
     told = [*_data_source_problems(grafana, seen.data_source), *_hints(grafana, seen.version, alerts=alerts)]
     return _end(grafana, done, told, as_json=as_json)
@@ -172,7 +172,7 @@ def _standing_for_removal(settings: Settings, grafana: Grafana, *, alerts: bool)
     version = grafana.version()
     data_source = settings[GrafanaSettings].data_source or "unknown"
     page = settings[ServeSettings].url.rstrip("/")
-    return look(
+    return survey(
         grafana, read_definitions(data_source if alerts else None, keeps_firing=version.keeps_firing, page=page)
     )
 
@@ -193,7 +193,7 @@ def check(settings: Settings, grafana: Grafana, *, alerts: bool, as_json: bool) 
     if permissions is not None:
         missing = lacking(permissions, alerts=alerts, data_source=settings[GrafanaSettings].data_source)
     try:
-        seen = _look(settings, grafana, alerts=alerts)
+        seen = _state(settings, grafana, alerts=alerts)
     except GrafanaError as error:
         if error.status != 403 or not missing:
             raise
@@ -215,8 +215,8 @@ def check(settings: Settings, grafana: Grafana, *, alerts: bool, as_json: bool) 
     else:
         click.echo(f"Grafana {seen.version.text or '(version hidden)'} at {grafana.url}")
         if seen.data_source:
-            click.echo(f"Data source {seen.data_source.said}: {'; '.join(problems) or 'sees laggard'}")
-        _table((thing.name, thing.said) for thing in seen.things)
+            click.echo(f"Data source {seen.data_source.label}: {'; '.join(problems) or 'sees laggard'}")
+        _table((thing.name, thing.state_text) for thing in seen.things)
         if permissions is None:
             click.echo("Grafana does not report the token's permissions.")
         elif missing:
@@ -238,14 +238,14 @@ def diff(settings: Settings, grafana: Grafana, *, alerts: bool, as_json: bool) -
 
     It changes nothing. The exit code is 1 if something differs, as with diff.
     """
-    things = _look(settings, grafana, alerts=alerts).things
+    things = _state(settings, grafana, alerts=alerts).things
     differing = [thing for thing in things if thing.state != "current"]
     if as_json:
         told = [{**thing.to_json(), "diff": thing.diff()} for thing in differing]
         click.echo(json.dumps({"url": grafana.url, "things": told}))
         return FAILED if differing else 0
     for thing in differing:
-        click.secho(f"{thing.name}: {thing.said}", bold=True)
+        click.secho(f"{thing.name}: {thing.state_text}", bold=True)
         for line in thing.diff():
             click.secho(line, fg={"+": "green", "-": "red", "@": "cyan"}.get(line[:1]))
     return FAILED if differing else 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from laggard.pipeline.cli.exits import USAGE, CommandError
-from laggard.pipeline.cli.measured import check_supervised, told_of
+from laggard.pipeline.cli.measured import check_supervised, sources_text
 from laggard.pipeline.cli.opening import bus_of
 from laggard.pipeline.cli.options import duration_option, with_settings
 from laggard.pipeline.cli.part import session, supervised_option
@@ -68,8 +68,8 @@ def measure(settings: Settings, duration_s: float | None, supervised: bool) -> N
             return remote or not queue.waiting
 
         measuring = Measuring(publish, sources, queue=queue)
-        told = told_of((each.source.keyed_by, each.source.key) for each in sources)
-        running.say(f"laggard measure publishes {told}. ^C stops it.")
+        told = sources_text((each.source.keyed_by, each.source.key) for each in sources)
+        running.print_line(f"laggard measure publishes {told}. ^C stops it.")
         running.stop.progress = lambda: measuring.has_read
         running.stop.turns = lambda: measuring.turns
         measuring.run(running.stop)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 STANDARD_INPUT: Final = "-"
 
 
-def told_of(keys: Iterable[tuple[KeyedBy, str]]) -> str:
+def sources_text(keys: Iterable[tuple[KeyedBy, str]]) -> str:
     """Return the applications and pools with their sources, in words."""
     found = list(dict.fromkeys(keys))
     words = {"application": "the performance of", "pool": "the members of"}

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, cast
 import click
 from rich.text import Text
 
-from laggard.pipeline.applications.method import regressing
-from laggard.pipeline.applications.queries import application_now, known_metrics, past_models, told_models
+from laggard.pipeline.applications.method import regression_stage
+from laggard.pipeline.applications.queries import application_now, known_metrics, past_models, replayed_models
 from laggard.pipeline.applications.report import WhatIf, course_lines, present_lines, what_if_lines, wish_lines
 from laggard.pipeline.applications.wishing import UnknownApplicationError, UnknownMetricError, publish
 from laggard.pipeline.applications.wishing import what_if as asked
@@ -113,7 +113,7 @@ def show(settings: Settings, *, application: str, since_s: float, path: str | No
 def _of_file(path: str, application: str) -> list[Course]:
     try:
         with click.open_file(path, "rb") as lines:
-            return told_models(lines, path, application or None)
+            return replayed_models(lines, path, application or None)
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}", NO_DATA) from None
     except RecordError as error:
@@ -151,7 +151,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _state(settings: Settings, bus: Bus, application: str) -> Application | None:
-    return application_now(bus, topics_of(settings), regressing(settings), application)
+    return application_now(bus, topics_of(settings), regression_stage(settings), application)
 
 
 def _write(lines: Iterable[Text]) -> None:
@@ -288,7 +288,7 @@ def _publish(settings: Settings, application: str, metric: str, wish: WishKind) 
     with existing_bus(settings) as bus:
         try:
             wished = Wish(application, time.time(), metric, wish)
-            publish(bus, topics_of(settings), lambda: regressing(settings), wished)
+            publish(bus, topics_of(settings), lambda: regression_stage(settings), wished)
         except RecordError as error:
             raise CommandError(str(error), USAGE) from None
         except UnknownApplicationError:

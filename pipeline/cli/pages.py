@@ -19,12 +19,12 @@ from laggard.pipeline.history.report import (
     Page,
     findings,
     host_summary,
-    look_closer,
     moment,
+    next_steps,
+    plain_findings,
     plotted,
     ranked,
     score_digits,
-    told,
 )
 from laggard.pipeline.pools.report import pool_lines
 from laggard.pipeline.records.feedback_output import FeedbackOutput
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.history.answers import Answer
     from laggard.pipeline.history.series import Series
     from laggard.pipeline.history.watch import Watch
-    from laggard.pipeline.records.outputs import Told
+    from laggard.pipeline.records.outputs import ReplayOutput
 
 SILENT_TICKS: Final = 3.0
 """A live page reports missing frames after this many ticks."""
@@ -115,7 +115,7 @@ def page_lines(
     if about is not None and series is not None:
         yield Text()
         yield from plotted(series, about.name, page)
-    if about is not None and here and (closer := look_closer(answer.verdict, about)):
+    if about is not None and here and (closer := next_steps(answer.verdict, about)):
         yield Text()
         yield Text(f"Look closer: {closer}")
     if answer.host_frame is not None and (summary := host_summary(answer.host, answer.host_frame)):
@@ -125,7 +125,7 @@ def page_lines(
 
 def tick_line(answer: Answer) -> str:
     """Return one tick as a line: its time, host, score and findings."""
-    line = " ".join(told(answer, scored=True))
+    line = " ".join(plain_findings(answer, scored=True))
     return f"{moment(answer.ts)}  {printable(answer.host)}  {score_digits(answer.ranking.score)}  {line}"
 
 
@@ -164,7 +164,7 @@ class LivePage:
         return Group(*(_shown(line, console) for line in lines))
 
 
-class Teller:
+class OutputWriter:
     """Writes the results of recorded data to standard output, for a person."""
 
     @cached_property
@@ -172,11 +172,11 @@ class Teller:
         # Created for the first output: by then a progress bar may have replaced standard output.
         return console_of(sys.stdout)
 
-    def tell(self, output: Told) -> None:
+    def write(self, output: ReplayOutput) -> None:
         """Write one output."""
         write(self._lines(output), self._console)
 
-    def _lines(self, output: Told) -> Iterator[Text]:
+    def _lines(self, output: ReplayOutput) -> Iterator[Text]:
         begin = f"{moment(output.ts)}  {printable(_key(output))}  "
         match output:
             case Anomaly():
@@ -227,7 +227,7 @@ def _in_a_line(output: FeedbackOutput | RequestOutput | PredictionOutput | Score
     return f"{output.operator}  {score_digits(output.score)}{request}"
 
 
-def _key(output: Told) -> str:
+def _key(output: ReplayOutput) -> str:
     match output:
         case RankingOutput():
             return output.host

@@ -62,7 +62,7 @@ class Session:
             with contextlib.suppress(BlockingIOError, BrokenPipeError):
                 os.write(_STDOUT, json.dumps(fields).encode() + b"\n")
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Print a line for a person who started the part alone."""
         if not self.supervised:
             print(line, flush=True)  # noqa: T201 - the command's output

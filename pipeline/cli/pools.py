@@ -23,8 +23,8 @@ from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.history.report import moment
 from laggard.pipeline.history.why import OutsideError
 from laggard.pipeline.pools.dendrogram import members_of
-from laggard.pipeline.pools.method import comparing
-from laggard.pipeline.pools.queries import by_worst, pool_at, standing_of, standings, told_pools
+from laggard.pipeline.pools.method import pool_stage
+from laggard.pipeline.pools.queries import by_worst, pool_at, replayed_pools, standing_of, standings
 from laggard.pipeline.pools.report import FEWEST, pool_lines, pool_svg, pools_lines, standing_json, where_from
 from laggard.pipeline.pools.settings import PoolsSettings
 from laggard.pipeline.records import RecordError
@@ -103,7 +103,7 @@ def _check(pool: str, svg: str | None, *, as_json: bool) -> None:
 def _of_file(path: str, ts: float | None) -> list[PoolOutput]:
     try:
         with click.open_file(path, "rb") as lines:
-            found = told_pools(lines, path, ts)
+            found = replayed_pools(lines, path, ts)
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}", NO_DATA) from None
     except RecordError as error:
@@ -128,7 +128,7 @@ def _of_bus(settings: Settings, pool: str, at: str | None, ts: float | None) -> 
     with existing_bus(settings) as bus:
         topics = topics_of(settings)
         try:
-            found = pool_at(bus, topics, comparing(settings), pool, ts)
+            found = pool_at(bus, topics, pool_stage(settings), pool, ts)
         except OutsideError as error:
             raise CommandError(_outside(error, at), NO_DATA) from None
         if found is None:

@@ -12,7 +12,7 @@ import click
 from laggard.pipeline.applications.serving import ServedByFrames
 from laggard.pipeline.cli.exits import FAILED, NO_DATA, CommandError
 from laggard.pipeline.cli.options import setting_flag, with_settings
-from laggard.pipeline.cli.pages import Teller
+from laggard.pipeline.cli.pages import OutputWriter
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.records.outputs import write_output
 from laggard.pipeline.replay import Replay
@@ -23,7 +23,7 @@ from laggard.producers.sources.files import Recording, UnreadableError, merged
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from laggard.pipeline.records.outputs import Told
+    from laggard.pipeline.records.outputs import ReplayOutput
     from laggard.pipeline.settings import Settings
     from laggard.producers.sources.files import Placed
 
@@ -53,7 +53,7 @@ def replay(settings: Settings, *, files: tuple[str, ...], as_json: bool, scores:
             recordings = [stack.enter_context(Recording(name)) for name in files]
         except UnreadableError as error:
             raise CommandError(str(error), NO_DATA) from None
-        served, tell = ServedByFrames(), _tell_json if as_json else Teller().tell
+        served, tell = ServedByFrames(), _echo_json if as_json else OutputWriter().write
         run = Replay(replayed(settings, served), tell, problems.report, scores=scores, served=served)
         for place, record in _with_progress(merged(recordings, problems.report), recordings):
             run.take(place, record)
@@ -79,7 +79,7 @@ class _Problems:
             click.echo("laggard: further ones are only counted", err=True)
 
 
-def _tell_json(output: Told) -> None:
+def _echo_json(output: ReplayOutput) -> None:
     click.echo(write_output(output))
 
 

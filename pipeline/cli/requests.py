@@ -26,7 +26,7 @@ from laggard.pipeline.history.report import moment
 from laggard.pipeline.records import RecordError, write_line
 from laggard.pipeline.records.outputs import write_output
 from laggard.pipeline.requests.drawing_svg import path_svg
-from laggard.pipeline.requests.queries import Told, find, lately, named, read_requests, summaries
+from laggard.pipeline.requests.queries import RequestsFound, find, lately, named, read_requests, summaries
 from laggard.pipeline.requests.report import (
     SHOWN_CLUSTERS,
     listed,
@@ -35,7 +35,7 @@ from laggard.pipeline.requests.report import (
     summaries_lines,
     summary_json,
 )
-from laggard.pipeline.requests.stored import told_on
+from laggard.pipeline.requests.stored import requests_on
 from laggard.pipeline.topics import REQUESTS
 
 if TYPE_CHECKING:
@@ -171,8 +171,8 @@ def _records(paths: Iterable[str]) -> list[Request | RequestOutput]:
     return found
 
 
-def _of_files(paths: Sequence[str]) -> Told:
-    told = Told()
+def _of_files(paths: Sequence[str]) -> RequestsFound:
+    told = RequestsFound()
     for each in _records(paths):
         told.add(each)
     return told
@@ -188,9 +188,9 @@ def _bus(settings: Settings) -> Bus:
         raise CommandError(no_requests(settings), NO_DATA) from None
 
 
-def _of_bus(settings: Settings, begin: float, end: float, service: str) -> Told:
+def _of_bus(settings: Settings, begin: float, end: float, service: str) -> RequestsFound:
     with _bus(settings) as bus:
-        return told_on(bus, topics_of(settings), begin, end, service)
+        return requests_on(bus, topics_of(settings), begin, end, service)
 
 
 def _one(settings: Settings, identity: str, service: str, paths: Sequence[str]) -> Found:

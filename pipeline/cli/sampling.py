@@ -34,7 +34,7 @@ LISTED: Final = 4
 """The most other processes of this name that are listed."""
 
 
-def look(
+def sample(
     process: str,
     host: str,
     *,

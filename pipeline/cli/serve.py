@@ -57,12 +57,12 @@ def serve(settings: Settings, duration_s: float | None, supervised: bool) -> Non
                 )
             except ListenError as error:
                 raise CommandError(str(error), BUSY) from None
-            running.claim.tell(serving.url)
-            running.say(f"laggard serves its page at {serving.url}. ^C stops it.")
+            running.claim.write(serving.url)
+            running.print_line(f"laggard serves its page at {serving.url}. ^C stops it.")
             if token is not None:
-                running.say(asking(token, serving.url))
+                running.print_line(asking(token, serving.url))
             if lacking:
-                running.say(f"It is still empty: {lacking}.")
+                running.print_line(f"It is still empty: {lacking}.")
             running.manager.ready()
             running.stop.progress = lambda: True
             running.stop.turns = lambda: serving.turns

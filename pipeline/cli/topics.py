@@ -60,7 +60,7 @@ def create(settings: Settings, as_json: bool) -> int:
     for each in after:
         did = "created" if each.wanted.spec.name in created else "not known" if each.hidden else "there already"
         click.echo(f"{did:14} {each.wanted.spec.name:{width(after)}}  {shape(each)}")
-    tell_differences(after)
+    print_differences(after)
     return code
 
 
@@ -69,9 +69,9 @@ def create(settings: Settings, as_json: bool) -> int:
 @json_option
 def list_topics(settings: Settings, as_json: bool) -> None:
     """List the topics: the key of each, its partitions and its number of records."""
-    found = look(settings)
+    found = states_of(settings)
     if as_json:
-        tell_json(settings, found)
+        print_json(settings, found)
         return
     keys = max(len(each.wanted.topic.key) for each in found) + len("by ")
     for each in found:
@@ -97,9 +97,9 @@ def describe(settings: Settings, names: Sequence[str], as_json: bool) -> None:
             f"laggard has no topic {unknown[0]!r}; expected one of {', '.join(each.spec.name for each in wanted)}",
             USAGE,
         )
-    found = look(settings, chosen or wanted)
+    found = states_of(settings, chosen or wanted)
     if as_json:
-        tell_json(settings, found)
+        print_json(settings, found)
         return
     for number, each in enumerate(found):
         click.echo(("\n" if number else "") + click.style(each.wanted.spec.name, bold=True))
@@ -114,12 +114,12 @@ def check(settings: Settings, as_json: bool) -> int:
 
     The exit code is 1 if one is missing or differs, or if this user may not see it.
     """
-    found = look(settings)
+    found = states_of(settings)
     wrong = [each for each in found if each.differences or each.hidden]
     if as_json:
-        tell_json(settings, found)
+        print_json(settings, found)
     else:
-        tell_differences(found)
+        print_differences(found)
         if not wrong:
             click.echo(f"All {len(found)} topics are as expected.")
     return FAILED if wrong else 0
@@ -167,23 +167,23 @@ def every(settings: Settings) -> tuple[Wanted, ...]:
     return wanted_topics(settings, kafka=is_kafka(settings[BusSettings].location))
 
 
-def look(settings: Settings, wanted: Sequence[Wanted] = ()) -> list[TopicReport]:
+def states_of(settings: Settings, wanted: Sequence[Wanted] = ()) -> list[TopicReport]:
     """Return the state of topics, all by default."""
     check_existing(settings)
     with opened(settings) as bus:
         return reports(bus, wanted or every(settings))
 
 
-def tell_json(settings: Settings, found: Sequence[TopicReport]) -> None:
+def print_json(settings: Settings, found: Sequence[TopicReport]) -> None:
     """Print the state of topics as one JSON object."""
     every_topic = [each.to_json() for each in found]
     click.echo(json.dumps({"location": settings[BusSettings].location, "topics": every_topic}))
 
 
-def tell_differences(found: Sequence[TopicReport]) -> None:
+def print_differences(found: Sequence[TopicReport]) -> None:
     """Print each difference once, with all of its topics and advice."""
     if hidden := [each.wanted.spec.name for each in found if each.hidden]:
-        tell(hidden, "not visible to this user", "it needs Describe there: `laggard topics acls --role admin`")
+        print_problem(hidden, "not visible to this user", "it needs Describe there: `laggard topics acls --role admin`")
     alike: dict[tuple[str, str, str], list[str]] = {}
     advice: dict[tuple[str, str, str], str] = {}
     for each in found:
@@ -193,10 +193,10 @@ def tell_differences(found: Sequence[TopicReport]) -> None:
             advice.setdefault(what, one.advice)
     for (setting, got, expected), names in alike.items():
         said = "missing" if setting == "topic" else f"{setting} is {got}, expected {expected}"
-        tell(names, said, advice[setting, got, expected])
+        print_problem(names, said, advice[setting, got, expected])
 
 
-def tell(names: Sequence[str], said: str, advice: str) -> None:
+def print_problem(names: Sequence[str], said: str, advice: str) -> None:
     """Print a statement about topics, and advice."""
     click.echo(f"{click.style(', '.join(names), bold=True)}: {said}")
     others = "; likewise for the others" if len(names) > 1 and names[0] in advice else ""

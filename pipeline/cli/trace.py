@@ -59,7 +59,7 @@ STARTING_S: Final = 30.0
 STOPPING_S: Final = 30.0
 """The longest waits for the start and the end of a tracing, in seconds."""
 
-_LOOK_S: Final = 0.1
+_CHECK_S: Final = 0.1
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -222,7 +222,7 @@ def stop(settings: Settings) -> None:
             raise CommandError(
                 f"process {holder.pid} does not end; `kill -9 {holder.pid}` will do, and lose nothing else"
             )
-        time.sleep(_LOOK_S)
+        time.sleep(_CHECK_S)
     click.echo("Stopped." if figures is None else f"Stopped: {summary(_figures(settings, figures.pid) or figures)}.")
 
 
@@ -299,4 +299,4 @@ def _await_recording(settings: Settings, process: subprocess.Popen[bytes], log: 
             process.kill()
             process.wait()
             raise CommandError(f"it does not record after {STARTING_S:g} s; {log} says: {last_words(log)}")
-        time.sleep(_LOOK_S)
+        time.sleep(_CHECK_S)

@@ -12,7 +12,7 @@ import click
 from laggard.pipeline.cli.exits import FAILED, CommandError
 from laggard.pipeline.cli.opening import bus_of
 from laggard.pipeline.cli.publishing import publisher_of
-from laggard.pipeline.cli.traced import told_of
+from laggard.pipeline.cli.traced import traced_text
 from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.probing import live_of, recorder_of
 from laggard.pipeline.settings.general import GeneralSettings
@@ -42,12 +42,12 @@ OWN_SPOOL_BYTES: Final = 1 << 20
 AGAIN_S: Final = 60.0
 """The time between two attempts while nothing can be traced, in seconds."""
 
-_TOLD_EVERY_S: Final = 1.0
+_REPORT_EVERY_S: Final = 1.0
 
 
 def follow(settings: Settings, running: Session, output: Path | None, *, supervised: bool) -> None:
     """Trace until it is stopped: publish requests, or record to the folder `output`."""
-    figures = begun(told_of(settings), supervised=supervised, output="" if output is None else str(output))
+    figures = begun(traced_text(settings), supervised=supervised, output="" if output is None else str(output))
     status = _Progress(settings, running, figures)
     running.stop.progress = lambda: figures.recording
     said = ""
@@ -64,7 +64,7 @@ def follow(settings: Settings, running: Session, output: Path | None, *, supervi
             if str(error) != said:
                 said = str(error)
                 click.echo(f"not tracing: {said}; retrying every {AGAIN_S:g} s", err=True)
-            status.tell(now=True)
+            status.show(now=True)
             if not running.stop.wait(AGAIN_S):
                 continue
         except OSError as error:
@@ -84,12 +84,12 @@ class _Progress:
         self._rates = Rates()
         self._next = 0.0
 
-    def tell(self, *, now: bool = False) -> None:
+    def show(self, *, now: bool = False) -> None:
         """Report it, at most once per second unless `now` is set."""
         at_s = time.monotonic()
         if not now and at_s < self._next:
             return
-        self._next = at_s + _TOLD_EVERY_S
+        self._next = at_s + _REPORT_EVERY_S
         figures = self.figures
         figures.ts, figures.cpu_s = time.time(), time.process_time()
         figures.events_per_s, figures.requests_per_s = self._rates.of(at_s, figures.events, figures.requests)
@@ -100,10 +100,10 @@ class _Progress:
     def recording(self) -> None:
         """Report that events arrive from now on."""
         self.figures.recording = True
-        self.tell(now=True)
-        self._running.say(f"laggard trace follows {self.figures.what}. ^C stops it.")
+        self.show(now=True)
+        self._running.print_line(f"laggard trace follows {self.figures.what}. ^C stops it.")
         for note in self.figures.notes:
-            self._running.say(f"Note: {note}")
+            self._running.print_line(f"Note: {note}")
 
 
 def _publish(settings: Settings, running: Session, status: _Progress) -> None:
@@ -127,13 +127,13 @@ def _publish(settings: Settings, running: Session, status: _Progress) -> None:
             figures.waiting, figures.dropped = tracing.waiting, tracing.dropped
             figures.lost, figures.recorded_ratio = cost.lost, cost.recorded_ratio
             if figures.recording:
-                status.tell()
+                status.show()
             else:
                 status.recording()
-            own.tell(figures)
+            own.publish(figures)
 
         tracing.run(live.batches(running.stop), tell)
-        status.tell(now=True)
+        status.show(now=True)
 
 
 def _record(settings: Settings, running: Session, status: _Progress, output: Path) -> None:
@@ -145,11 +145,11 @@ def _record(settings: Settings, running: Session, status: _Progress, output: Pat
         def wanted() -> bool:
             figures.bytes = recorder.bytes
             if figures.recording:
-                status.tell()
+                status.show()
             else:
                 status.recording()
             return not running.stop.is_set()
 
         recorder.run(math.inf, wanted=wanted)
     figures.bytes = recorder.bytes
-    status.tell(now=True)
+    status.show(now=True)

@@ -16,7 +16,7 @@ def traces(settings: Settings) -> bool:
     return bool(trace.php or trace.marker or trace.functions or trace.ports)
 
 
-def told_of(settings: Settings) -> str:
+def traced_text(settings: Settings) -> str:
     """Return the traced programs and ports, in words."""
     trace = settings[TraceSettings]
     told = [f"PHP as {trace.php}"] if trace.php else []

@@ -15,11 +15,11 @@ import click
 
 from laggard.pipeline.claims import Claimed, holder_of
 from laggard.pipeline.cli.exits import BUSY, USAGE, CommandError
-from laggard.pipeline.cli.measured import check_supervised, told_of
+from laggard.pipeline.cli.measured import check_supervised, sources_text
 from laggard.pipeline.cli.options import duration_option, same_settings, setting_flag, to_type, with_settings
 from laggard.pipeline.cli.page import asking
 from laggard.pipeline.cli.part import claimed
-from laggard.pipeline.cli.traced import told_of as traced_of
+from laggard.pipeline.cli.traced import traced_text as traced_of
 from laggard.pipeline.cli.traced import traces
 from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.investigator.settings import ServeSettings
@@ -159,7 +159,7 @@ def introduction(settings: Settings, url: str, page: str, token: Token | None = 
     asked = [] if token is None else [f"           {asking(token, page)}"]
     measured: list[str] = []
     if settings.sources:
-        measured = [f"  sources  of {told_of(each.key for each in settings.sources)}"]
+        measured = [f"  sources  of {sources_text(each.key for each in settings.sources)}"]
     if traces(settings):
         measured.append(f"  traces   requests of {traced_of(settings)}")
     note = [] if os.geteuid() == 0 else [f"  note     {NOT_ROOT}: `{to_type(settings, 'doctor')}`"]
@@ -209,7 +209,7 @@ class Terminal:
         self._status = ""
         self._ticks = 0
 
-    def say(self, line: str) -> None:
+    def announce(self, line: str) -> None:
         """Print a line that people must know."""
         self._draw("")
         # A line of a part already begins with the name of laggard.

@@ -17,7 +17,7 @@ from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import features_option, rows_option, with_settings
 from laggard.pipeline.cli.pages import LivePage, console_of, tick_line
 from laggard.pipeline.cli.why import choose_host
-from laggard.pipeline.history.report import told
+from laggard.pipeline.history.report import plain_findings
 from laggard.pipeline.history.watch import Watch
 from laggard.pipeline.history.why import History
 from laggard.pipeline.records.outputs import RankingOutput, write_output
@@ -66,7 +66,9 @@ def _write_lines(watched: Watch, rows: int, features: int, *, as_json: bool) -> 
         if new and (answer := watched.answer(rows, features)):
             if as_json:
                 click.echo(
-                    write_output(RankingOutput.of(answer.ts, answer.host, "", answer.ranking, " ".join(told(answer))))
+                    write_output(
+                        RankingOutput.of(answer.ts, answer.host, "", answer.ranking, " ".join(plain_findings(answer)))
+                    )
                 )
             else:
                 click.echo(tick_line(answer))

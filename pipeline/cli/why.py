@@ -31,7 +31,7 @@ from laggard.pipeline.cli.times import FORMS
 from laggard.pipeline.diagnoses.page import brief_lines, doing_lines, standing
 from laggard.pipeline.explaining.explain import pid_of, printable
 from laggard.pipeline.explaining.units import readable_duration
-from laggard.pipeline.history.report import moment, told
+from laggard.pipeline.history.report import moment, plain_findings
 from laggard.pipeline.history.why import History, NothingRecordedError, OutsideError, UnknownHostError
 from laggard.pipeline.incidents.diagnosed import Recorded, concerning
 from laggard.pipeline.incidents.queries import SHORT_ID, past_incidents
@@ -222,7 +222,7 @@ def _status(answer: Answer, reported: list[Incident]) -> Status:
 def _write_json(answer: Answer, mark: Marked | None, doing: list[Diagnosis], reported: list[Incident]) -> None:
     ts, note = (answer.ts, "") if mark is None else (mark.ts, mark.note)
     status = _status(answer, reported)
-    sentence = " ".join(told(answer, scored=status in ALARMED))
+    sentence = " ".join(plain_findings(answer, scored=status in ALARMED))
     written = RankingOutput.of(ts, answer.host, note, answer.ranking, sentence).to_json()
     written["status"] = status
     if doing:

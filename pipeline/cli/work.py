@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from laggard.pipeline.applications.stage import Regressing
+from laggard.pipeline.applications.stage import RegressionStage
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.cli.exits import BUSY, CommandError
 from laggard.pipeline.cli.opening import bus_of, topics_of
@@ -52,7 +52,7 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
         progress = Progress(host)
         with bus_of(settings) as bus:
             run = stages(settings)
-            operators = [each for each in run if isinstance(each, Wired | Regressing)]
+            operators = [each for each in run if isinstance(each, Wired | RegressionStage)]
             rates = {each.name: each.parameters.get("false_alarms_per_day") for each in operators}
             budgets = {name: float(rate) for name, rate in rates.items() if rate is not None}
             exporter = Exporter(telemetry, settings[WebSettings].top_rows, budgets)
@@ -84,8 +84,8 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
                 serving = serve(app, listen, running.stop)
             except ListenError as error:
                 raise CommandError(str(error), BUSY) from None
-            running.claim.tell(serving.url)
-            running.say(
+            running.claim.write(serving.url)
+            running.print_line(
                 f"laggard work runs {', '.join(settings[GeneralSettings].operators)}: {serving.url}/metrics. It reads "
                 f"{', '.join(sorted({topics.name(each.topic) for each in run if each.topic != ANOMALIES}))} and writes "
                 f"{', '.join(sorted({topics.name(topic) for each in run for topic in each.writes}))}. ^C stops it."

@@ -89,10 +89,10 @@ def run(
             progress(2 * pair + place + 1)
     brake.set(False)
     time.sleep(SETTLE_S)
-    return judge(before, slowed, free, meter.period(period_s))
+    return result_of(before, slowed, free, meter.period(period_s))
 
 
-def judge(before: Values, slowed: list[Values], free: list[Values], after: Values) -> Result:
+def result_of(before: Values, slowed: list[Values], free: list[Values], after: Values) -> Result:
     """Compare the measures that all periods have.
 
     A response time decides alone, since the user requested it. Otherwise the pressure of the host and the waiting of

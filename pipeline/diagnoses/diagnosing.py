@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.backoff import Backoff
-from laggard.pipeline.diagnoses.triggers import LOOK_RATIO, LOOK_S, MAX_SUSPECTS, RESOURCES, Triggers
+from laggard.pipeline.diagnoses.triggers import CHECK_RATIO, CHECK_S, MAX_SUSPECTS, RESOURCES, Triggers
 from laggard.pipeline.records.diagnosis_json import diagnosis_id
 from laggard.pipeline.records.limits import MAX_NOTES
 from laggard.producers.diagnosis import jcmd, perf
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.diagnosis import Diagnosis, Progress
     from laggard.producers.diagnosis.bounds import Limits
 
-LONGEST_LOOK_S: Final = 2.0
+LONGEST_CHECK_S: Final = 2.0
 """The longest time between two checks of the host, if checks are expensive (`LOOK_RATIO`), in seconds."""
 
 MAX_SESSIONS: Final = 6
 """The most processes that are sampled at once, `MAX_SUSPECTS` of them for pressure alone. Others wait; those with most
 use come first."""
 
-FIRST_TOLD_S: Final = 2.0
+FIRST_PUBLISHED_S: Final = 2.0
 """The first record is published after this time, in seconds. The age of a session doubles until each next one, but
 these are at least ..."""
 
-TOLD_S: Final = 10.0
+PUBLISHED_EVERY_S: Final = 10.0
 """... this many seconds apart."""
 
-MAX_SAID: Final = 100
+MOST_LOGGED: Final = 100
 """The most kinds of failures that are remembered as logged. Beyond, all of them may be logged again."""
 
 CLOSING_S: Final = 3.0
@@ -63,7 +63,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Look:
+class _Sampling:
     """The sampling of one process.
 
     Attributes:
@@ -79,7 +79,7 @@ class _Look:
     high: dict[Key, bool]
     begun_ns: int
     next_ns: int
-    told: bool = False
+    published: bool = False
 
 
 class Diagnosing:
@@ -129,7 +129,7 @@ class Diagnosing:
         self._root = root
         self._triggers = Triggers(conditions, self._clock, Timeline(self._clock), root, groups)
         self._budget = Budget(budget_ratio)
-        self._looks: dict[int, _Look] = {}
+        self._looks: dict[int, _Sampling] = {}
         self._waiting: dict[Key, list[int]] = {}  # the processes of each event that have no session yet
         self._look_s = 0.0
         self._looked_ns: int | None = None
@@ -171,11 +171,11 @@ class Diagnosing:
         now, begun, spent_s = self._clock.monotonic(), self._clock.cpu(), self._budget.spent_s
         aside_s = self._triggers.aside_s
         if self._looked_ns is None or now - self._looked_ns >= self._look_s * 1e9:
-            self._look(now)
+            self._check(now)
         pid = min(self._looks, key=lambda each: self._looks[each].session.delay_s(), default=None)
         if pid is not None and self._looks[pid].session.delay_s() <= 0.0:
             self._with(pid, self._looks[pid].session.sample)
-        self._tell()
+        self._publish_due()
         # Sessions count their own CPU time.
         self._own_s += max(0.0, (self._clock.cpu() - begun) / 1e9 - (self._budget.spent_s - spent_s))
         self._own_s += self._triggers.aside_s - aside_s
@@ -206,7 +206,7 @@ class Diagnosing:
                 self.let_go(FAILED)
                 self._triggers.forget()
                 backoff.failed(self._clock.monotonic() / 1e9)
-                self._stop.wait(max(backoff.pause_s, LOOK_S))
+                self._stop.wait(max(backoff.pause_s, CHECK_S))
         self.let_go(STOPPED)
         self._triggers.close()
 
@@ -223,14 +223,14 @@ class Diagnosing:
             symbolizer().helper()
         self._own_s += (self._clock.cpu() - begun) / 1e9 + helpers_time() - helped_s
 
-    def _look(self, now: int) -> None:
+    def _check(self, now: int) -> None:
         """Check the host, and begin, continue or end sessions."""
         late = self._looked_ns is None or now - self._looked_ns >= 1.5 * self._look_s * 1e9
         # A slightly late check does not move the next one. Two are at least half of the interval apart. In a shorter
         # time the kernel may not have counted the use of running processes yet.
         self._looked_ns = now if late or self._looked_ns is None else self._looked_ns + round(self._look_s * 1e9)
-        changes = self._triggers.look()
-        self._look_s = max(self._triggers.interval_s, min(self._triggers.took_s / LOOK_RATIO, LONGEST_LOOK_S))
+        changes = self._triggers.check()
+        self._look_s = max(self._triggers.interval_s, min(self._triggers.took_s / CHECK_RATIO, LONGEST_CHECK_S))
         for key, what in changes:
             match what:
                 case "begun":
@@ -250,7 +250,7 @@ class Diagnosing:
                 look.high[key] = high
                 self._phase(pid, look)
 
-    def _phase(self, pid: int, look: _Look) -> None:
+    def _phase(self, pid: int, look: _Sampling) -> None:
         """Set the phase of a session: high use if any of its events is in high use, otherwise a dip."""
         self._with(pid, partial(look.session.phase, high=any(look.high.values())))
 
@@ -310,17 +310,17 @@ class Diagnosing:
             root=self._root,
         )
         now = self._clock.monotonic()
-        self._looks[pid] = _Look(session, {key: True}, now, now + round(FIRST_TOLD_S * 1e9))
+        self._looks[pid] = _Sampling(session, {key: True}, now, now + round(FIRST_PUBLISHED_S * 1e9))
 
-    def _tell(self) -> None:
+    def _publish_due(self) -> None:
         """Publish the records that are due, and close sessions that have ended."""
         now = self._clock.monotonic()
         for pid, look in list(self._looks.items()):
             if look.session.ended:
                 self._close(pid)
             elif now >= look.next_ns:
-                look.next_ns = now + max(round(TOLD_S * 1e9), now - look.begun_ns)
-                self._told(look, "extended" if look.told else "opened")
+                look.next_ns = now + max(round(PUBLISHED_EVERY_S * 1e9), now - look.begun_ns)
+                self._publish_one(look, "extended" if look.published else "opened")
 
     def _with(self, pid: int, action: Callable[[], object]) -> None:
         """Run an action on a session, and close the session if the action fails."""
@@ -331,12 +331,12 @@ class Diagnosing:
         """Close a session, and publish its diagnosis."""
         look = self._looks.pop(pid)
         self._guarded(f"releasing process {pid}", look.session.close)
-        self._told(look, "closed", note)
+        self._publish_one(look, "closed", note)
 
-    def _told(self, look: _Look, progress: Progress, note: str = "") -> None:
+    def _publish_one(self, look: _Sampling, progress: Progress, note: str = "") -> None:
         def tell() -> None:
             diagnosis = look.session.diagnosis(progress)
-            look.told = True
+            look.published = True
             self._keep(_ended_early(diagnosis, note) if note else diagnosis)
 
         self._guarded(f"publishing the diagnosis of {look.session.target.row}", tell)
@@ -361,7 +361,7 @@ class Diagnosing:
             self.failures += 1
             if what not in self._failed:
                 _logger.exception("%s failed", what)
-            self._failed = (self._failed | {what}) if len(self._failed) < MAX_SAID else {what}
+            self._failed = (self._failed | {what}) if len(self._failed) < MOST_LOGGED else {what}
             return False
         return True
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Indices = NDArray[np.intp]
     Vector = NDArray[np.float64]
 
-LOOK_S: Final = 0.505
+CHECK_S: Final = 0.505
 """The time between two full checks, in seconds: an event is found within a second after it qualifies. Ten checks
 take slightly more than S1's 5 s: otherwise a wake-up that is a millisecond early would require an eleventh."""
 
@@ -41,7 +41,7 @@ IDLE_RATIO: Final = 0.6
 """Processes are not read while the host uses less than this share of the lowest threshold: none can be above it then.
 The share allows for use that begins between two checks."""
 
-LOOK_RATIO: Final = 0.005
+CHECK_RATIO: Final = 0.005
 """The CPU budget of checks, in cores: more expensive checks are less frequent. Samples of suspects have a budget of
 their own, since they must not delay the checks of how long a wait lasts."""
 
@@ -159,7 +159,7 @@ class Triggers:
         self, conditions: Mapping[str, Machine], clock: Clock, timeline: Timeline, root: str, groups: str
     ) -> None:
         self.events: dict[Key, Event] = {}
-        self.interval_s = LOOK_S
+        self.interval_s = CHECK_S
         self.took_s = 0.0
         self._conditions = conditions
         self._processes = [each for each in _PROCESSES if each in conditions]
@@ -200,22 +200,22 @@ class Triggers:
         for machine in self._conditions.values():
             machine.align(np.zeros(0, np.intp))
 
-    def look(self) -> Sequence[Change]:
+    def check(self) -> Sequence[Change]:
         """Read the use and waits, step each state machine, and return the changes of events."""
         at_s = self._clock.monotonic() / 1e9
         begun = self._clock.cpu() - self._suspected_ns
         self._changes = []
         busy = self._utilisation.busy_ratio()
         is_idle = busy < IDLE_RATIO * self._least_busy() and not any(each.active for each in self._conditions.values())
-        self.interval_s = GLANCE_S if is_idle else LOOK_S
+        self.interval_s = GLANCE_S if is_idle else CHECK_S
         if is_idle and self._use is not None:
             self._rest()
-        if not is_idle or not at_s - self._before_s < LOOK_S - GLANCE_S / 2:
-            self._look(self._timeline.now(), at_s, is_idle=is_idle)
+        if not is_idle or not at_s - self._before_s < CHECK_S - GLANCE_S / 2:
+            self._check(self._timeline.now(), at_s, is_idle=is_idle)
         self.took_s = (self._clock.cpu() - self._suspected_ns - begun) / 1e9
         return self._changes
 
-    def _look(self, ts: float, at_s: float, *, is_idle: bool) -> None:
+    def _check(self, ts: float, at_s: float, *, is_idle: bool) -> None:
         utilisation = self._utilisation
         if "quota" in self._conditions:
             throttling = self._quotas.read()
@@ -228,11 +228,11 @@ class Triggers:
                     self._align(each, use.source, use.pids)
                 ratios = use.single / utilisation.cpus if each == "cpu" else use.single
                 self._step(each, ts, at_s, ratios, use.pids)
-        self._look_at_pressure(ts, at_s)
+        self._check_pressure(ts, at_s)
         self._suspect(at_s)
         self._before_s = at_s
 
-    def _look_at_pressure(self, ts: float, at_s: float) -> None:
+    def _check_pressure(self, ts: float, at_s: float) -> None:
         """Check the pressure of the host and each control group, with one state machine for each resource."""
         watched = {each: resource for each, resource in RESOURCES.items() if each in self._conditions}
         if not watched:
@@ -324,7 +324,7 @@ class Triggers:
             return tuple(among)
         if self._suspects is None:
             return ()
-        self._look_at(self._suspects, at_s)  # the last sample after a first one, whatever the earlier ones cost
+        self._check_processes(self._suspects, at_s)  # the last sample after a first one, whatever the earlier ones cost
         return self._suspects.worst(resource, MAX_SUSPECTS if among is None else MAX_OF_GROUP, among)
 
     def _suspect(self, at_s: float) -> None:
@@ -338,19 +338,19 @@ class Triggers:
         if undecided:
             self._suspects = self._suspects or Suspects(self._root, self._patience)
             if due:
-                self._look_at(self._suspects, at_s)
+                self._check_processes(self._suspects, at_s)
 
     def _is_undecided(self, condition: str) -> bool:
         """Return whether the host or a control group is High: not Normal, and in no event."""
         machine = self._conditions[condition]
         return machine.active and bool((machine.states == _HIGH).any())
 
-    def _look_at(self, suspects: Suspects, at_s: float) -> None:
+    def _check_processes(self, suspects: Suspects, at_s: float) -> None:
         if at_s == self._looked_at_s:
             return  # sampled for another event that began at the same time
         self._looked_at_s = at_s
         begun, aside_ns = self._clock.cpu(), self._patience.cpu_ns
-        suspects.look()
+        suspects.sample()
         own_ns = self._clock.cpu() - begun
         took_ns = own_ns + self._patience.cpu_ns - aside_ns
         self._suspected_ns += own_ns

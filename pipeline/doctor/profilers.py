@@ -26,12 +26,12 @@ def examine_profilers(settings: Settings) -> Finding:
         return Finding("diagnosis", "ok", "the agent records only what threads wait in (diagnosis.method)")
     own = os.getpid()
     # The doctor is a Python process itself. Java programs are not checked: each decides by itself whether it answers.
-    return judged(
+    return finding_of(
         method, {"perf": perf.available(_INIT), "py-spy": pyspy.available(own), "eu-stack": eustack.available(own)}
     )
 
 
-def judged(method: str, refusals: Mapping[str, str]) -> Finding:
+def finding_of(method: str, refusals: Mapping[str, str]) -> Finding:
     """Return the finding of this check.
 
     Args:

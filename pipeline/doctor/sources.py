@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
     from laggard.producers.sources.measuring import Timed
 
-MOST_TOLD = 5
+MOST_LISTED = 5
 """The most problems of one source that are listed; the others are counted."""
 
 _AT_ONCE = 8
@@ -71,9 +71,9 @@ def _examine(timed: Timed) -> list[Finding]:
     if not troubles:
         return [Finding("source", "ok", f"{place} can be read")]
     told = [
-        Finding("source", "problem", f"{place}: {each.place}: {each.told}", "check it, or its table [[sources]]")
-        for each in troubles[:MOST_TOLD]
+        Finding("source", "problem", f"{place}: {each.place}: {each.text}", "check it, or its table [[sources]]")
+        for each in troubles[:MOST_LISTED]
     ]
-    if (left := len(troubles) - MOST_TOLD) > 0:
+    if (left := len(troubles) - MOST_LISTED) > 0:
         told.append(Finding("source", "problem", f"{place}: {counted(left, 'trouble')} more"))
     return told

@@ -73,7 +73,7 @@ def commit_of(parts: Mapping[Partition, Part]) -> Commit:
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class OwnedPartition:
     """A partition of a member.
 
     Attributes:

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from laggard.pipeline.bus import Bus, Partition
-    from laggard.pipeline.engine.assignment import Held
+    from laggard.pipeline.engine.assignment import OwnedPartition
     from laggard.pipeline.engine.telemetry import TaskTelemetry
 
 EVERY_S: Final = 1.0
 _logger = logging.getLogger(__name__)
 
 
-class Lookout:
+class LagMonitor:
     """Updates the lag of a member's partitions, and counts the records that it missed.
 
     Offsets may have holes, so neither is a difference of offsets alone. Offsets in a gap are missed records if they are
@@ -39,7 +39,7 @@ class Lookout:
         self,
         bus: Bus,
         group: str,
-        held: Mapping[Partition, Held],
+        held: Mapping[Partition, OwnedPartition],
         recovering: Callable[[], Iterable[tuple[Partition, int]]],
         counted: Callable[[Partition], Iterable[TaskTelemetry]],
     ) -> None:
@@ -63,17 +63,17 @@ class Lookout:
     def _run(self) -> None:
         while not self._stopped.wait(EVERY_S):
             try:
-                self.look()
+                self.update()
             except Exception:
                 # If this thread ended, lag and losses would freeze without notice.
                 _logger.exception("%s cannot look at its partitions", self._group)
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Check all partitions once. Values that the bus cannot provide now do not change."""
         with self._looking:
-            self._look()
+            self._update()
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         all_held, recovering = dict(self._held), dict(self._recovering())
         # Before the bounds are read: otherwise a deletion in between would make a hole look like a loss.
         gaps = {partition: len(held.gaps) for partition, held in all_held.items()}
@@ -82,11 +82,11 @@ class Lookout:
                 return
             if (held := all_held.get(partition)) is not None:
                 with suppress(BusError):
-                    self._look_at(partition, held, gaps[partition], oldest, end)
+                    self._update_one(partition, held, gaps[partition], oldest, end)
             elif partition not in self._held:
-                self._tell(partition, max(0, end - recovering[partition]))
+                self._set_lag(partition, max(0, end - recovering[partition]))
 
-    def _tell(self, partition: Partition, lag: int) -> None:
+    def _set_lag(self, partition: Partition, lag: int) -> None:
         for counted in self._counted(partition):
             counted.lag_records = lag
 
@@ -100,7 +100,7 @@ class Lookout:
                 with suppress(BusError):
                     yield partition, self._bus.bounds(partition)
 
-    def _look_at(self, partition: Partition, held: Held, seen: int, oldest: int, end: int) -> None:
+    def _update_one(self, partition: Partition, held: OwnedPartition, seen: int, oldest: int, end: int) -> None:
         gaps = [held.gaps.popleft() for _ in range(seen)]
         if missed := sum(max(0, min(oldest, gap.stop) - gap.start) for gap in gaps):
             for task in held.tasks.each:
@@ -116,7 +116,7 @@ class Lookout:
         self._seen[partition] = position, end
         empty = position == committed and self._empty_to.get(partition) == end
         if self._held.get(partition) is held:
-            self._tell(partition, 0 if empty else max(0, end - committed))
+            self._set_lag(partition, 0 if empty else max(0, end - committed))
 
     def _is_empty(self, partition: Partition, start: int, stop: int) -> bool:
         """Return whether there is nothing to read: no record has come since the last check, despite these offsets."""
@@ -125,7 +125,7 @@ class Lookout:
     def close(self) -> None:
         """Stop, after a last check if there are unchecked gaps."""
         if self._thread is not None and any(held.gaps for held in tuple(self._held.values())):
-            self.look()
+            self.update()
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()

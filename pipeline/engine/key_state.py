@@ -20,7 +20,7 @@ class KeyState(Protocol):
     """
 
     records: int
-    heard: int
+    last_number: int
 
     @property
     def ts(self) -> float:

@@ -101,7 +101,7 @@ def _base_of(snapshot: Snapshot, place: str) -> tuple[int, int]:
 
 def _check(keyed: KeyState, place: str) -> None:
     """Raise `SnapshotError` if a restored state has impossible numbers or times."""
-    if not (0 <= keyed.records <= _MOST_RECORDS and -1 <= keyed.heard <= _MOST_RECORDS):
-        raise SnapshotError(f"{place}: expected numbers of records, got {keyed.records} and {keyed.heard}")
+    if not (0 <= keyed.records <= _MOST_RECORDS and -1 <= keyed.last_number <= _MOST_RECORDS):
+        raise SnapshotError(f"{place}: expected numbers of records, got {keyed.records} and {keyed.last_number}")
     if not (0.0 <= keyed.ts <= MAX_TS and keyed.awaited_until >= 0.0):
         raise SnapshotError(f"{place}: expected a time, got {keyed.ts!r}")

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.backoff import Backoff
 from laggard.pipeline.bus import BusUnavailable, DamagedRecord, Fenced
-from laggard.pipeline.engine.assignment import Held, Part, commit_of
-from laggard.pipeline.engine.background import Lookout
+from laggard.pipeline.engine.assignment import OwnedPartition, Part, commit_of
+from laggard.pipeline.engine.background import LagMonitor
 from laggard.pipeline.engine.former import going_on
 from laggard.pipeline.engine.recoverer import Recoverer
 from laggard.pipeline.engine.standby import Standby
@@ -45,7 +45,7 @@ RECOVERING_S: Final = 0.05
 IDLE_S: Final = 1.0
 """The time since its last commit after which a member that reads nothing commits its read positions, in seconds."""
 
-SAID_AFTER: Final = 5
+LOGGED_AFTER: Final = 5
 """The number of failures to begin a recovery after which it is logged: some are normal during a rebalance."""
 
 _logger = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class Member:
         self._wall_clock = wall_clock
         self._subscription: Subscription | None = None
         self._joined = False
-        self._held: dict[Partition, Held] = {}
+        self._held: dict[Partition, OwnedPartition] = {}
         self._lost: dict[Partition, Backoff] = {}  # assigned, without a state yet
         self._parts: dict[Partition, Part] = {}  # of the commit that has not succeeded yet
         self._committed_at = -math.inf
@@ -119,7 +119,7 @@ class Member:
             Standby(bus, self._group, self._topic, new_tasks, self._is_mine) if standby and self._remembering else None
         )
         self._recoverer = Recoverer(bus, self.name, new_tasks, warm, clock)
-        self._lookout = Lookout(bus, self.name, self._held, self._recoverer.under_way, self._counted)
+        self._lookout = LagMonitor(bus, self.name, self._held, self._recoverer.under_way, self._counted)
 
     def _is_mine(self, partition: Partition) -> bool:
         return partition in self._held or partition in self._lost
@@ -225,10 +225,10 @@ class Member:
                     # Continue with the others: perhaps only the leader of this partition is unavailable.
                     self._telemetry.retries += 1
                     backoff.failed(self._clock())
-                    if backoff.failures == SAID_AFTER:
+                    if backoff.failures == LOGGED_AFTER:
                         _logger.warning("%s on %s[%d] cannot be claimed yet: %s", self.name, *partition, error)
                 else:
-                    if backoff.failures >= SAID_AFTER:
+                    if backoff.failures >= LOGGED_AFTER:
                         _logger.warning("%s on %s[%d] is claimed now", self.name, *partition)
                     backoff.went_well()
         if not self._held:
@@ -238,7 +238,7 @@ class Member:
             subscription.resume(partition)
             self._recoverer.drop(partition)
             tasks.refresh()
-            self._held[partition] = Held(self.name, tasks, committed)
+            self._held[partition] = OwnedPartition(self.name, tasks, committed)
             tasks.found()
             del self._lost[partition]
         if self._joined and not self._lost:
@@ -260,9 +260,9 @@ class Member:
         """Update lag and missed records from here on, in a thread of its own."""
         self._lookout.start()
 
-    def look(self) -> None:
+    def update_lag(self) -> None:
         """Update lag and missed records now."""
-        self._lookout.look()
+        self._lookout.update()
 
     # Committing.
 
@@ -310,7 +310,7 @@ class Member:
         """Return the fenced partitions of the commit."""
         return tuple(fenced.partitions & self._parts.keys() if fenced.partitions else ()) or tuple(self._parts)
 
-    def _count(self, held: Held, part: Part, took_s: float) -> None:
+    def _count(self, held: OwnedPartition, part: Part, took_s: float) -> None:
         wall = self._wall_clock()
         held.committed = min(part.offset, held.tasks.position)
         held.passed = max(part.offset, held.passed)

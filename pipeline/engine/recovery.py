@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from laggard.pipeline.bus import DamagedRecord, DamagedSnapshot
 from laggard.pipeline.engine.migrations import newest_snapshots
 from laggard.pipeline.engine.snapshots import BASE_KEY
-from laggard.pipeline.engine.stage import MOST_TOLD
+from laggard.pipeline.engine.stage import MOST_LOGGED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -147,7 +147,7 @@ class Recovery:
         self.had_snapshots = bool(snapshots)
         without_base = oldest if snapshots or self.joins else 0
         start = without_base if loaded.base is None else loaded.base
-        self._tell(loaded, start, oldest)
+        self._report(loaded, start, oldest)
         counted = task.states.counted
         self._saved = loaded.saved
         if damaged := [key for key in loaded.damaged if key != BASE_KEY]:
@@ -160,7 +160,7 @@ class Recovery:
         self.position = min(max(start, oldest), committed)
         return True
 
-    def _tell(self, loaded: Loaded[Any], start: int, oldest: int) -> None:
+    def _report(self, loaded: Loaded[Any], start: int, oldest: int) -> None:
         telemetry = self.task.telemetry
         if start < oldest:
             telemetry.missed_records += oldest - start
@@ -172,10 +172,10 @@ class Recovery:
         telemetry.snapshots_unusable += len(loaded.damaged)
         if loaded.migrated:
             _logger.warning("%s: %d snapshots of an older version were migrated", self._where, loaded.migrated)
-        for reason in islice(loaded.damaged.values(), MOST_TOLD):
+        for reason in islice(loaded.damaged.values(), MOST_LOGGED):
             _logger.warning("%s: a snapshot is unusable; learning from the input again: %s", self._where, reason)
-        if len(loaded.damaged) > MOST_TOLD:
-            _logger.warning("%s: %d more snapshots are unusable", self._where, len(loaded.damaged) - MOST_TOLD)
+        if len(loaded.damaged) > MOST_LOGGED:
+            _logger.warning("%s: %d more snapshots are unusable", self._where, len(loaded.damaged) - MOST_LOGGED)
 
     def _snapshots(self, committed: int) -> Sequence[Snapshot]:
         task = self.task

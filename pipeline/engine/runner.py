@@ -129,10 +129,10 @@ class Runner:
             left |= turn.member.recovering()
         return left
 
-    def look(self) -> None:
+    def update_lag(self) -> None:
         """Update lag and missed records now; `run` does so once a second."""
         for turn in self._turns:
-            turn.member.look()
+            turn.member.update_lag()
 
     def run(self, stop: threading.Event) -> None:
         """Run until `stop` is set; then commit the processed records, with the states, and leave.

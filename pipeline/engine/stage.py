@@ -33,7 +33,7 @@ MAX_KEYS: Final = 1024
 """The most keys of one task: a host of 300 processes needs about 1 MB."""
 
 LONGEST_REASON: Final = 1000
-MOST_TOLD: Final = 20
+MOST_LOGGED: Final = 20
 """The most unusable states of a task that are logged with the reason."""
 
 FAR_AHEAD_S: Final = 3600.0
@@ -197,7 +197,7 @@ class StageTask(ABC):
         except Exception as error:  # noqa: BLE001 - a third-party state may raise anything
             failed.append(f"{type(error).__name__}: {error}")
             self.states.set_aside(key, self.position)
-            if self._counts is self.telemetry and self._failures < MOST_TOLD:
+            if self._counts is self.telemetry and self._failures < MOST_LOGGED:
                 self._failures += 1
                 _logger.warning("%s: the state of %r is unusable; it learns anew: %s: %s",
                     self.stage.name, key, type(error).__name__, str(error)[:LONGEST_REASON],

@@ -186,12 +186,12 @@ class States(Generic[State]):
         while self._gone:
             yield self._gone.pop(0)
 
-    def heard(self, key: str, offset: int) -> None:
+    def note(self, key: str, offset: int) -> None:
         """Note that a record changed the state of a key, and save the key if it is due."""
         keyed = self._keys[key] = self._keys.pop(key)
         keyed.records += 1
-        keyed.heard = self.counted - 1
-        self._unsaved.setdefault(key, _Unsaved(offset, keyed.heard, offset)).last = offset
+        keyed.last_number = self.counted - 1
+        self._unsaved.setdefault(key, _Unsaved(offset, keyed.last_number, offset)).last = offset
         self._awaited.pop(key, None)
         if keyed.awaited_until < math.inf:
             self._awaited[key] = None
@@ -207,7 +207,7 @@ class States(Generic[State]):
         while self._every * len(self._keys) > REPLAY_RECORDS and self._every >= 2 * FEWEST_RECORDS:
             self._every //= 2
 
-    def look_after_silent(self, position: int) -> None:
+    def save_silent(self, position: int) -> None:
         """Save the key whose records have waited longest for it, and drop the least recently active one.
 
         Each only if that is too long ago. Called after each record, with the first unprocessed offset.
@@ -219,7 +219,7 @@ class States(Generic[State]):
         # The key is dropped in the same commit as the record that causes it: a replay finds it done.
         if self._keys and not self._replaying:
             key, keyed = next(iter(self._keys.items()))
-            if self.counted - keyed.heard > FORGOTTEN_RECORDS * len(self._keys):
+            if self.counted - keyed.last_number > FORGOTTEN_RECORDS * len(self._keys):
                 self._give_up(key, position)
 
     def silent(self, ts: float) -> tuple[str, State] | None:
@@ -238,7 +238,7 @@ class States(Generic[State]):
             return None
         key = next(iter(self._awaited))
         keyed = self._keys[key]
-        if ts < keyed.awaited_until or self.counted - keyed.heard <= SILENT_RECORDS * len(self._keys):
+        if ts < keyed.awaited_until or self.counted - keyed.last_number <= SILENT_RECORDS * len(self._keys):
             return None
         return key, keyed
 
@@ -267,17 +267,17 @@ class States(Generic[State]):
             value = encode_state({**told, **keyed.snapshot()}, MAX_SNAPSHOT_BYTES)
         except SnapshotError as error:
             # Such a key is learned from scratch after a restart. It must not prevent the others from being saved.
-            self._tell_unsavable(key, error)
+            self._report_unsavable(key, error)
             return None
         except Exception as error:  # noqa: BLE001 - a third-party state may raise anything
-            self._tell_unsavable(key, error)
+            self._report_unsavable(key, error)
             self.set_aside(key, position)
             return None
         self.state_bytes += state_bytes(value) - self._sizes.get(key, 0)
         self._sizes[key] = state_bytes(value)
         return self._snapshot(key, position, time_of(keyed), value)
 
-    def _tell_unsavable(self, key: str, error: Exception) -> None:
+    def _report_unsavable(self, key: str, error: Exception) -> None:
         if key not in self._unsavable:
             self._unsavable.add(key)
             reason = str(error)[:LONGEST_REASON]
@@ -326,7 +326,7 @@ class States(Generic[State]):
         self.counted = loaded.counted
         for key, keyed in self._keys.items():
             # States of an older form may have offsets in place of counts, which are ahead of them.
-            if loaded.base is None or (key in loaded.former and keyed.heard >= self.counted):
+            if loaded.base is None or (key in loaded.former and keyed.last_number >= self.counted):
                 self._lose_track(key)
         self.state_bytes = sum(self._sizes.values())
         self._space()
@@ -334,7 +334,7 @@ class States(Generic[State]):
 
     def _lose_track(self, key: str) -> None:
         """Assume that a key was active just before the replay, since the place of its last record is unknown."""
-        self._keys[key].heard = self.counted - 1
+        self._keys[key].last_number = self.counted - 1
         self._relearned.add(key)
 
     def relearned(self, key: str, counted: int) -> None:
@@ -347,14 +347,14 @@ class States(Generic[State]):
     def skipped(self, key: str) -> None:
         """Note that the replay has passed a record that is in its key's state."""
         if key in self._relearned:
-            self._keys[key].heard = self.counted - 1
+            self._keys[key].last_number = self.counted - 1
 
     def follow(self) -> None:
         """Allow keys to be dropped from here on: the replay has reached records whose effects are in no snapshot."""
         if self._replaying:
             self._replaying = False
             self._relearned.clear()
-            self._keys = dict(sorted(self._keys.items(), key=lambda item: item[1].heard))
+            self._keys = dict(sorted(self._keys.items(), key=lambda item: item[1].last_number))
             self._sort_unsaved()
             self._awaited = {key: None for key, keyed in self._keys.items() if keyed.awaited_until < math.inf}
 

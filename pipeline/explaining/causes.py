@@ -53,7 +53,7 @@ class Cause:
     """
 
     resource: Resource
-    told: str
+    clause: str
     feature: FeatureScore
     closer: str
     outside: bool = False
@@ -73,7 +73,7 @@ class HostCounters:
     def value(self, feature: str) -> float:
         """Return the scored value, usually a mean of the last few; NaN without the feature."""
         found = self._features.get(feature)
-        return math.nan if found is None else found.judged
+        return math.nan if found is None else found.scored
 
     def usual(self, feature: str) -> float:
         """Return the mean of the baseline; NaN without one."""
@@ -83,9 +83,9 @@ class HostCounters:
     def risen(self, feature: str, least: float) -> FeatureScore | None:
         """Return the feature if it is far from its baseline and at least `least`, in its base unit; otherwise None."""
         found = self._features.get(feature)
-        return found if found is not None and found.score >= FIRM and found.judged >= least else None
+        return found if found is not None and found.score >= FIRM and found.scored >= least else None
 
-    def told(self, feature: str) -> str:
+    def clause_of(self, feature: str) -> str:
         """Return a clause with the scored value and, if known, its baseline."""
         return beside_usual(self._features[feature], "host")
 
@@ -126,7 +126,7 @@ def causes(row: RowScore) -> tuple[Cause, ...]:
 def stolen(host: HostCounters) -> Iterator[Cause]:
     """Find steal time: the hypervisor runs other machines on the CPUs of this one."""
     if risen := host.risen("cpu_steal_ratio", 0.02):
-        told = host.told("cpu_steal_ratio")
+        told = host.clause_of("cpu_steal_ratio")
         yield Cause("cpu", told, risen, "`mpstat -P ALL 1`; ask whoever runs the hypervisor", outside=True)
 
 
@@ -135,7 +135,11 @@ def hot(host: HostCounters) -> Iterator[Cause]:
     for feature in ("cpu_throttled_ratio", "cpu_capped_ratio"):
         if risen := host.risen(feature, 0.05):
             yield Cause(
-                "cpu", host.told(feature), risen, "`sensors`; `dmesg | grep -i -e thermal -e throttl`", outside=True
+                "cpu",
+                host.clause_of(feature),
+                risen,
+                "`sensors`; `dmesg | grep -i -e thermal -e throttl`",
+                outside=True,
             )
             return
 
@@ -170,7 +174,7 @@ def damaged_network(host: HostCounters) -> Iterator[Cause]:
             if risen := host.risen(f"network_{interface}_{end}", 1.0):
                 shown = printable(interface)
                 closer = f"`ip -s -s link show {shown}`; `ethtool -S {shown}`"
-                yield Cause("network", host.told(risen.feature), risen, closer)
+                yield Cause("network", host.clause_of(risen.feature), risen, closer)
 
 
 def short_of_memory(host: HostCounters) -> Iterator[Cause]:
@@ -184,7 +188,7 @@ def short_of_memory(host: HostCounters) -> Iterator[Cause]:
     )
     risen = [found for feature, least in signs if (found := host.risen(feature, least))]
     if risen:
-        told = "; ".join(host.told(each.feature) for each in risen[:2])
+        told = "; ".join(host.clause_of(each.feature) for each in risen[:2])
         if not math.isnan(available := host.value("memory_available_bytes")):
             told += f"; {clause('memory_available_bytes', available, 'host')}"
         yield Cause("memory", told, risen[0], "who holds it: `ps -eo pid,rss,comm --sort -rss | head`; `vmstat 1`")
@@ -195,10 +199,11 @@ def cold_cache(host: HostCounters) -> Iterator[Cause]:
     faults, paged = host.risen("page_faults_major_per_s", 10.0), host.risen("paging_in_bytes_per_s", 1e6)
     if not (faults and paged):
         return
-    told = f"what is in memory at other times comes from disk: {host.told(faults.feature)}; {host.told(paged.feature)}"
+    read = f"{host.clause_of(faults.feature)}; {host.clause_of(paged.feature)}"
+    told = f"what is in memory at other times comes from disk: {read}"
     cached, usual = host.value("memory_cached_bytes"), host.usual("memory_cached_bytes")
     if cached < usual / 2.0:
-        told += f"; only {host.told('memory_cached_bytes')}"
+        told += f"; only {host.clause_of('memory_cached_bytes')}"
     yield Cause("disk", told, faults, "what is read: `iostat -x 1`; it gets better once the cache is warm")
 
 
@@ -206,33 +211,35 @@ def busy_disk(host: HostCounters) -> Iterator[Cause]:
     """Find loaded disks, or waits for I/O, without a visible process: writeback, or a guest."""
     for disk in host.devices("disk", "busy_ratio"):
         if risen := host.risen(f"disk_{disk}_busy_ratio", 0.5):
-            told = host.told(risen.feature)
+            told = host.clause_of(risen.feature)
             for end, least in (("write_bytes_per_s", 1e6), ("read_bytes_per_s", 1e6)):
                 if host.value(amount := f"disk_{disk}_{end}") >= max(least, 2.0 * host.usual(amount)):
-                    told += f"; {host.told(amount)}"
+                    told += f"; {host.clause_of(amount)}"
             if host.risen("memory_writeback_bytes", 1e6):
-                told += f"; {host.told('memory_writeback_bytes')}"
+                told += f"; {host.clause_of('memory_writeback_bytes')}"
             yield Cause("disk", told, risen, "`iostat -x 1`; `iotop -oPa`")
     if risen := host.risen("pressure_io_some_ratio", 0.1):
-        yield Cause("disk", host.told(risen.feature), risen, "`iostat -x 1`; mounts over the network: `nfsiostat 1`")
+        yield Cause(
+            "disk", host.clause_of(risen.feature), risen, "`iostat -x 1`; mounts over the network: `nfsiostat 1`"
+        )
 
 
 def short_lived(host: HostCounters) -> Iterator[Cause]:
     """Find many short-lived processes."""
     if risen := host.risen("forks_per_s", FORKS_PER_S):
-        yield Cause("cpu", host.told("forks_per_s"), risen, "who starts them: `execsnoop` of bcc, or `forkstat`")
+        yield Cause("cpu", host.clause_of("forks_per_s"), risen, "who starts them: `execsnoop` of bcc, or `forkstat`")
 
 
 def interrupted(host: HostCounters) -> Iterator[Cause]:
     """Find CPUs that are busy with interrupts of devices, mostly of the network."""
     for feature in ("cpu_soft_interrupt_ratio", "cpu_interrupt_ratio"):
         if risen := host.risen(feature, 0.1):
-            told = host.told(feature)
+            told = host.clause_of(feature)
             received = [
                 f"network_{each}_receive_packets_per_s" for each in host.devices("network", "receive_packets_per_s")
             ]
             if received and host.value(most := max(received, key=host.value)) >= 2.0 * host.usual(most):
-                told += f"; {host.told(most)}"
+                told += f"; {host.clause_of(most)}"
             yield Cause("cpu", told, risen, "which: `watch -d cat /proc/softirqs /proc/interrupts`")
             return
 
@@ -240,9 +247,9 @@ def interrupted(host: HostCounters) -> Iterator[Cause]:
 def busy_processors(host: HostCounters) -> Iterator[Cause]:
     """Find waits for the CPU, of tasks that do not stand out."""
     if risen := host.risen("pressure_cpu_some_ratio", 0.2):
-        told = host.told("pressure_cpu_some_ratio")
+        told = host.clause_of("pressure_cpu_some_ratio")
         if not math.isnan(host.value("cpu_busy_ratio")):
-            told += f"; {host.told('cpu_busy_ratio')}"
+            told += f"; {host.clause_of('cpu_busy_ratio')}"
         yield Cause("cpu", told, risen, "`top`; who was slowed by a limit: `cpu.stat` of its cgroup")
 
 

@@ -42,10 +42,10 @@ def finding(row: RowScore, scope: str) -> str:
     if not row.features:
         return "all of it together, no feature alone"
     worst = row.features[0]
-    told = _told(worst, scope)
+    told = _value_text(worst, scope)
     other = next((each for each in row.features[1:] if _resource(each) != _resource(worst)), None)
     if other is not None and other.score >= ALIKE * worst.score:
-        told += f"; and {_told(other, scope)}"
+        told += f"; and {_value_text(other, scope)}"
     return told
 
 
@@ -80,13 +80,13 @@ def comparison(feature: FeatureScore) -> str:
 
 def over(feature: FeatureScore) -> bool:
     """Return whether the scored value is above its baseline, but the newest value is not."""
-    return not feature.value > feature.mean and feature.judged > feature.mean
+    return not feature.value > feature.mean and feature.scored > feature.mean
 
 
 def beside_usual(feature: FeatureScore, scope: str) -> str:
     """Return the scored value and its baseline: `it waits for the disk 62 % of the time, usually 2 ± 1 %`."""
     usual = readable_usual(feature.feature, feature.mean, feature.standard_deviation)
-    told = clause(feature.feature, feature.judged, scope)
+    told = clause(feature.feature, feature.scored, scope)
     return f"{told}, usually {usual}" if math.isfinite(feature.mean) else told
 
 
@@ -108,10 +108,10 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 3, 0)].rstrip() + "..."
 
 
-def _told(feature: FeatureScore, scope: str) -> str:
+def _value_text(feature: FeatureScore, scope: str) -> str:
     """Return the value of a feature and its deviation as text, which says so if it is over, but still scored."""
     if over(feature):
-        recent, now = feature.judged, readable(feature.feature, feature.value)
+        recent, now = feature.scored, readable(feature.feature, feature.value)
         past = comparison(replace(feature, value=recent))
         again = "as usual again" if now == readable(feature.feature, feature.mean) else now
         return f"over the last seconds {clause(feature.feature, recent, scope)}, {past}, and now {again}"

@@ -65,7 +65,7 @@ def _most(row: RowScore, commands: Mapping[str, str], scope: str) -> str:
     if not row.features:
         return "Nothing is high for long."
     most = row.features[0]
-    told = clause(most.feature, most.judged, scope)
+    told = clause(most.feature, most.scored, scope)
     if scope == "host":
         return f"Nothing is high for long: on the host {told}."
     return f"Nothing is high for long. Most of all is {subject(row, commands, scope)}: {told}."
@@ -76,7 +76,7 @@ def _who(row: RowScore, commands: Mapping[str, str], scope: str) -> str:
 
 
 def _did(feature: FeatureScore, scope: str) -> str:
-    value, known = feature.judged, PROLONGED.get(feature.feature)
+    value, known = feature.scored, PROLONGED.get(feature.feature)
     if known is None:
         return clause(feature.feature, value, scope).removeprefix("it ")
     shown = readable("", 60.0 * value) if "{} a minute" in known else readable(feature.feature, value)

@@ -9,7 +9,7 @@ from laggard.pipeline.explaining.causes import causes
 from laggard.pipeline.explaining.explain import beside_usual, clause, finding, pid_of, printable, subject
 from laggard.pipeline.explaining.prolonged import prolonged_sentence
 from laggard.pipeline.explaining.units import cores, readable, readable_duration
-from laggard.pipeline.explaining.verdict import judge
+from laggard.pipeline.explaining.verdict import verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ def sentence(ranking: Ranking, commands: Mapping[str, str], scope: str = "proces
     """
     if scope == "host":
         return host_sentence(ranking, scored=scored)
-    return verdict_sentence(judge(ranking), ranking, commands, scope, scored=scored)
+    return verdict_sentence(verdict_of(ranking), ranking, commands, scope, scored=scored)
 
 
 def story(
@@ -128,13 +128,13 @@ def lasting_sentence(
     first = row.features[0]
     many = rows > 1
     who = f"`{printable(row.name)}` ({rows:,} processes together)" if many else subject(row, commands, scope)
-    doing = clause(first.feature, first.judged, scope).removeprefix("it ")
+    doing = clause(first.feature, first.scored, scope).removeprefix("it ")
     usual = readable(first.feature, first.mean)
     if first.feature in _CORES:
-        doing, usual = _CORES[first.feature].format(cores(first.judged)), cores(first.mean)
+        doing, usual = _CORES[first.feature].format(cores(first.scored)), cores(first.mean)
     does = f": {doing}. It has been so" if doing.startswith("its ") else f" {doing}. It has done so"
     told = f"{who}{does} for {readable_duration(lasted_s)}; its baseline is {usual}."
-    return told + _victims(judge(ranking).victims, "These wait longer than usual")
+    return told + _victims(verdict_of(ranking).victims, "These wait longer than usual")
 
 
 def suspicion_sentence(ranking: Ranking, commands: Mapping[str, str], scope: str, lasted_s: float) -> str:
@@ -152,7 +152,7 @@ def host_sentence(ranking: Ranking, *, scored: bool = False) -> str:
     if row.basis == "threshold":
         return prolonged_sentence(ranking, {}, "host")
     if found := causes(row):
-        return "On the host " + "; and ".join(each.told for each in found[:NAMED]) + "."
+        return "On the host " + "; and ".join(each.clause for each in found[:NAMED]) + "."
     if row.score <= 1.0 and not _notable(row):
         return "Nothing is unusual so far." if ranking.young else "Nothing is unusual."
     told = f"The most unusual counters of the host: {finding(row, 'host')}."
@@ -163,10 +163,10 @@ def host_lines(verdict: Verdict, since: str = "") -> list[str]:
     """Return the part of the host as text: its causes, its pressures from a culprit, and its boot."""
     told = []
     if verdict.causes and not verdict.culprits:
-        first, *others = [each.told for each in verdict.causes]
+        first, *others = [each.clause for each in verdict.causes]
         told.append(f"It is the host, no single process: {'; and '.join([first + since, *others])}.")
     elif verdict.causes:
-        told.append("Beside that, on the host: " + "; and ".join(each.told for each in verdict.causes) + ".")
+        told.append("Beside that, on the host: " + "; and ".join(each.clause for each in verdict.causes) + ".")
     if verdict.culprits and verdict.pressures:
         felt = "; ".join(beside_usual(each, "host") for each in verdict.pressures)
         told.append(f"The machine feels it: {felt}.")
@@ -228,7 +228,7 @@ def _others(rows: Sequence[RowScore]) -> str:
     pids = [str(pid) for row in rows if (pid := pid_of(row.row)) is not None]
     if len(pids) > MOST_PIDS:
         pids = [*pids[:MOST_PIDS], "..."]
-    values = sorted(row.features[0].judged for row in rows)
+    values = sorted(row.features[0].scored for row in rows)
     least, most = readable(feature, values[0]), readable(feature, values[-1])
     span = most if least == most else f"{least} to {most}"
     so = "So is 1" if len(rows) == 1 else f"So are {len(rows)}"

@@ -36,8 +36,8 @@ SIGMAS: Final = 3.0
 """Waits and pressures are reported from this many standard deviations above their baseline on, and from twice its mean
 on."""
 
-JUDGED_ROWS: Final = 200
-JUDGED_FEATURES: Final = 1000
+VERDICT_ROWS: Final = 200
+VERDICT_FEATURES: Final = 1000
 """The size of a ranking for a verdict: victims are many, and each uses little; of a host all counters matter."""
 
 
@@ -103,7 +103,7 @@ def resources_of(feature: FeatureScore) -> frozenset[Resource]:
     return RESOURCES.get(feature.feature.partition("_")[0], frozenset())
 
 
-def judge(ranking: Ranking, host: Ranking | None = None) -> Verdict:
+def verdict_of(ranking: Ranking, host: Ranking | None = None) -> Verdict:
     """Return the culprits, the victims and the causes in the host.
 
     Args:
@@ -127,7 +127,7 @@ def judge(ranking: Ranking, host: Ranking | None = None) -> Verdict:
         for each in ranking.rows
         if each.row not in taking and (feature := waits_for(each)) is not None
     ]
-    waiting.sort(key=lambda each: -each.feature.judged / WAITS[each.feature.feature])
+    waiting.sort(key=lambda each: -each.feature.scored / WAITS[each.feature.feature])
     worst = culprits[0].score if culprits else 0.0
     own = [each for each in takers if is_own(each.name) and stands_out(each) and each.score >= ALIKE * worst]
     if not culprits and not ails:
@@ -179,12 +179,12 @@ def only_waits(row: RowScore) -> bool:
 def waits_for(row: RowScore) -> FeatureScore | None:
     """Return the clearest sign of a row's waits; None if it does not wait longer than usual."""
     found = [each for each in row.features if above(each, WAITS.get(each.feature, math.inf))]
-    return max(found, key=lambda each: each.judged / WAITS[each.feature], default=None)
+    return max(found, key=lambda each: each.scored / WAITS[each.feature], default=None)
 
 
 def above(feature: FeatureScore, least: float) -> bool:
     """Return whether a value is at least `least`, twice its mean, and `SIGMAS` standard deviations above the mean."""
-    value, spread = feature.judged, feature.standard_deviation
+    value, spread = feature.scored, feature.standard_deviation
     if not math.isfinite(feature.mean):
         return False
     margin = SIGMAS * spread if math.isfinite(spread) else 0.0

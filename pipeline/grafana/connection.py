@@ -182,7 +182,7 @@ class Connection:
         raise AssertionError("not reached: the last attempt returns or raises")
 
     def _refusal(self, answer: requests.Response, what: str, right: str) -> GrafanaError:
-        status, said = answer.status_code, _said(answer)
+        status, said = answer.status_code, _message(answer)
         because = f" It says: {said}" if said else ""
         why = {
             401: "it does not know the token; expected one of a service account in grafana.token or grafana.token_file",
@@ -227,7 +227,7 @@ def _pause_s(answer: requests.Response, attempt: int) -> float:
     return float(FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.75, 1.25))  # noqa: S311 - not a secret
 
 
-def _said(answer: requests.Response) -> str:
+def _message(answer: requests.Response) -> str:
     """Return the message of an error of Grafana; empty for a page of a proxy."""
     try:
         found = answer.json()

@@ -80,7 +80,7 @@ class Note:
 
     def to_json(self) -> dict[str, Any]:
         """Return the annotation to create, for Grafana's API."""
-        return {"time": round(1000 * self.ts), "tags": self.tags, **self._said(), **self._ending()}
+        return {"time": round(1000 * self.ts), "tags": self.tags, **self._content(), **self._ending()}
 
     def changes(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """Return the changes to the existing annotation; none if it is as new, or newer.
@@ -96,14 +96,14 @@ class Note:
         match found:
             case {"text": str(text), "data": {"laggard": {"number": int(number), "print": str(fingerprint)}}}:
                 if fingerprint == _print(text) and number < self.number and text != self.text:
-                    changes |= self._said()
+                    changes |= self._content()
         return changes
 
     @property
     def _is_open(self) -> bool:
         return self.kind == INCIDENT and self.change != "closed"
 
-    def _said(self) -> dict[str, Any]:
+    def _content(self) -> dict[str, Any]:
         return {"text": self.text, "data": {"laggard": {"number": self.number, "print": _print(self.text)}}}
 
     def _ending(self) -> dict[str, Any]:

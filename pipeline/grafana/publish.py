@@ -51,12 +51,12 @@ def publish(grafana: Grafana, things: Sequence[Thing], *, force: bool = False) -
             case "current":
                 yield Done(thing, "unchanged")
             case "provisioned":
-                yield Done(thing, "left", thing.said)
+                yield Done(thing, "left", thing.state_text)
             case "changed" if not force:
-                yield Done(thing, "left", thing.said)
+                yield Done(thing, "left", thing.state_text)
             case "obsolete":
                 _delete(grafana, thing)
-                yield Done(thing, "removed", thing.said)
+                yield Done(thing, "removed", thing.state_text)
             case _:
                 _write(grafana, thing)
                 yield Done(thing, _WRITTEN[thing.state])
@@ -117,7 +117,7 @@ def remove(grafana: Grafana, things: Sequence[Thing], *, force: bool = False) ->
             _delete(grafana, thing)
             yield Done(thing, "removed")
         elif thing.kind in {"dashboard", "alert rule"} and thing.state != "missing":
-            yield Done(thing, "left", "provisioned by others: remove it there" if thing.held else thing.said)
+            yield Done(thing, "left", "provisioned by others: remove it there" if thing.held else thing.state_text)
     for thing in things:
         if thing.kind == "folder" and thing.found is not None:
             counts = grafana.folder_counts(FOLDER_UID)

@@ -30,7 +30,7 @@ State = Literal["missing", "current", "outdated", "changed", "provisioned", "obs
 """`outdated`: laggard's, of another version. `changed`: by people, or never laggard's. `provisioned`: by others.
 `obsolete`: laggard's, but no longer published."""
 
-SAID: Final[Mapping[State, str]] = {
+STATE_TEXTS: Final[Mapping[State, str]] = {
     "missing": "missing",
     "current": "as it should be",
     "outdated": "of another version of laggard",
@@ -74,12 +74,12 @@ class Thing:
         return f"{self.kind} {self.uid}"
 
     @property
-    def said(self) -> str:
+    def state_text(self) -> str:
         """The state in words."""
         if self.kind == "rule group" and self.state == "changed":
             return "evaluated at another interval than laggard's"
         moved = f"; moved to folder {self.place or 'General'}, where it stays" if self.place != FOLDER_UID else ""
-        return SAID[self.state] + moved
+        return STATE_TEXTS[self.state] + moved
 
     def diff(self) -> list[str]:
         """Return a unified diff from Grafana's form to laggard's; empty if they agree."""
@@ -106,7 +106,7 @@ def message_of(plain: Mapping[str, Any]) -> str:
     return f"laggard {version('laggard')}, sha256 {digest(plain)}"
 
 
-def look(grafana: Grafana, definitions: Definitions) -> list[Thing]:
+def survey(grafana: Grafana, definitions: Definitions) -> list[Thing]:
     """Return the states of all things, in the order of their publication. Raises GrafanaError."""
     folder = grafana.folder(FOLDER_UID)
     rules = {str(rule.get("uid")): rule for rule in grafana.alert_rules()} if definitions.groups else {}

@@ -51,7 +51,7 @@ class DataSource:
     name: str = ""
 
     @property
-    def said(self) -> str:
+    def label(self) -> str:
         """The name and uid for people."""
         return f"{self.name} (uid {self.uid})" if self.name else f"uid {self.uid}"
 

@@ -13,7 +13,7 @@ from laggard.pipeline.alarms.tolerance import holds
 from laggard.pipeline.explaining.explain import pid_of
 from laggard.pipeline.explaining.text import suspicion_sentence
 from laggard.pipeline.explaining.units import readable_duration
-from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, Verdict, judge, narrowed
+from laggard.pipeline.explaining.verdict import VERDICT_FEATURES, VERDICT_ROWS, Verdict, narrowed, verdict_of
 from laggard.pipeline.history.subject import Subject
 from laggard.pipeline.scoring.scopes import answering
 
@@ -131,11 +131,11 @@ def answer(
     streams = () if keyed is None else tuple(keyed.streams.values())
     about_host = None if keyed is None else keyed.streams.get("host")
     host_scores = None if about_host is None else about_host.scores()
-    ranking = scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
+    ranking = scores.ranking(rows=VERDICT_ROWS, features=VERDICT_FEATURES)
     if asking is not None:
         ranking = replace(ranking, rows=tuple(row for row in ranking.rows if pid_of(row.row) != asking))
-    host_ranking = None if host_scores is None else host_scores.ranking(rows=1, features=JUDGED_FEATURES)
-    verdict = judge(ranking, host_ranking)
+    host_ranking = None if host_scores is None else host_scores.ranking(rows=1, features=VERDICT_FEATURES)
+    verdict = verdict_of(ranking, host_ranking)
     return Answer(
         host=host,
         ts=stream.ts if ts is None else ts,
@@ -147,7 +147,7 @@ def answer(
         host_ranking=host_ranking,
         anomalous=task.wired.name if any(each.anomalies.open for each in streams) else "",
         suspicious=any(each.anomalies.notices.open for each in streams),
-        notices=(*_notices(streams, verdict), *_said(keyed, verdict, stream.ts)),
+        notices=(*_notices(streams, verdict), *_feedback_sentences(keyed, verdict, stream.ts)),
         scores=scores,
         host_scores=host_scores,
     )
@@ -159,7 +159,7 @@ def _notices(streams: Iterable[Stream], verdict: Verdict) -> Iterator[str]:
         opened, frame = stream.anomalies.notices.open, stream.frame
         scores: object = stream.scores()
         if opened is not None and frame is not None and isinstance(scores, LastingScores):
-            found, onset_ts = scores.suspects(JUDGED_ROWS, JUDGED_FEATURES)
+            found, onset_ts = scores.suspects(VERDICT_ROWS, VERDICT_FEATURES)
             first = found.rows[0].row if found.rows else ""
             if scores.suspicion > 1.0 and first not in {row.row for row in verdict.culprits}:
                 commands = dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
@@ -168,10 +168,10 @@ def _notices(streams: Iterable[Stream], verdict: Verdict) -> Iterator[str]:
                 yield f"Suspicious for {readable_duration(stream.ts - opened.opened_ts)}: {said}"
 
 
-def _said(keyed: Keyed | None, verdict: Verdict, ts: float) -> Iterator[str]:
+def _feedback_sentences(keyed: Keyed | None, verdict: Verdict, ts: float) -> Iterator[str]:
     """Yield a sentence on each feedback that holds, on a culprit or on the host as a whole."""
     names = {row.name for row in verdict.culprits}
-    for each in () if keyed is None else keyed.tolerance.said:
+    for each in () if keyed is None else keyed.tolerance.feedback:
         if holds(each, ts) and (not each.cases or not names.isdisjoint(case.name for case in each.cases)):
             yield f"Feedback: {feedback_sentence(each)}"
 

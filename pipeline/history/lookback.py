@@ -173,7 +173,7 @@ def grown(past: Lookback) -> Beginning | None:
     feature = past.about.feature
     if feature.feature.endswith(NO_LEVELS) or direction(feature) < 0.0 or not math.isfinite(past.now.value):
         return None
-    points, whole = _looks(past)
+    points, whole = _values_back(past)
     begin = min(range(len(points)), key=lambda number: points[number].value)
     while (knee := _knee(points[begin:])) is not None:
         begin += knee
@@ -188,7 +188,7 @@ def grown(past: Lookback) -> Beginning | None:
     return Beginning(*start, before=whole and begin == 0)
 
 
-def _looks(past: Lookback) -> tuple[list[Point], bool]:
+def _values_back(past: Lookback) -> tuple[list[Point], bool]:
     """Return values from the moment back to a fall too large for steady growth across it, or to the row's first frame.
 
     Returns:

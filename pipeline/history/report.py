@@ -16,7 +16,7 @@ from laggard.pipeline.explaining.explain import over, pid_of, printable, shorten
 from laggard.pipeline.explaining.short_lived import listed
 from laggard.pipeline.explaining.text import FAINT, compared, story
 from laggard.pipeline.explaining.units import NOT_THERE, readable, readable_duration, readable_usual
-from laggard.pipeline.explaining.verdict import judge, only_waits
+from laggard.pipeline.explaining.verdict import only_waits, verdict_of
 from laggard.pipeline.history.series import value_of
 from laggard.pipeline.history.sparkline import ASCII, BLOCKS, columns, sparkline
 from laggard.pipeline.own import is_own
@@ -45,7 +45,7 @@ HOST_SUMMARY: Final = (
 """The features of a host that are always shown, with their labels."""
 
 
-LOOK_CLOSER: Final = (
+NEXT_STEPS: Final = (
     ("cpu_children", "what it starts: `strace -f -e trace=execve -p {pid}`, or `execsnoop -P {pid}` of bcc"),
     ("cpu_", "which of its threads: `top -H -p {pid}`; let it give way: `renice 10 -p {pid}`"),
     ("timeslices", "which of its threads: `top -H -p {pid}`"),
@@ -79,7 +79,7 @@ def findings(answer: Answer, *, scored: bool = False) -> Iterator[Text]:
 
     `scored` is as in `story`.
     """
-    first, *others = told(answer, scored=scored, since=since(answer))
+    first, *others = plain_findings(answer, scored=scored, since=since(answer))
     leads = unusual(answer.ranking) or (answer.verdict.causes and not answer.verdict.culprits)
     yield Text(first, "bold" if leads else "")
     for line in others:
@@ -87,7 +87,7 @@ def findings(answer: Answer, *, scored: bool = False) -> Iterator[Text]:
     yield Text(belief(answer), "dim")
 
 
-def told(answer: Answer, *, scored: bool = False, since: str = "") -> list[str]:
+def plain_findings(answer: Answer, *, scored: bool = False, since: str = "") -> list[str]:
     """Return the findings in plain words; see `story`."""
     lines = story(answer.verdict, answer.ranking, answer.commands, answer.frame.scope, scored=scored, since=since)
     lines = [*lines, *answer.notices] if answer.begins else [*answer.notices, *lines]
@@ -108,7 +108,7 @@ def ranked(ranking: Ranking, commands: Mapping[str, str], page: Page, verdict: V
         verdict: the verdict on the same frame, if it is based on more than the ranking.
 
     """
-    victims = {each.row.row for each in (verdict or judge(ranking)).victims}
+    victims = {each.row.row for each in (verdict or verdict_of(ranking)).victims}
     own = [row for row in ranking.rows if is_own(row.name)]
     names = [printable(each.feature) for row in ranking.rows for each in row.features]
     narrow = page.width < NARROW
@@ -130,7 +130,7 @@ def ranked(ranking: Ranking, commands: Mapping[str, str], page: Page, verdict: V
             if row.basis == "threshold":
                 usual = f"high from {readable(each.feature, each.mean)}"
             if over(each) and each.score >= FAINT:
-                usual = f"lately {readable(each.feature, each.judged)}, {usual}"
+                usual = f"lately {readable(each.feature, each.scored)}, {usual}"
             if narrow:
                 yield line
                 yield Text(f"{'':10}{usual}, score {score_digits(each.score)}", "dim")
@@ -185,14 +185,14 @@ def host_figures(frame: Frame) -> Iterator[tuple[str, str, float]]:
             yield label, feature, value
 
 
-def look_closer(verdict: Verdict, about: Subject) -> str:
+def next_steps(verdict: Verdict, about: Subject) -> str:
     """Return how to investigate the subject of an answer on its machine; empty if unknown."""
     if about.scope == "host":
         return next((each.closer for each in verdict.causes if each.feature is about.feature), "")
     pid = pid_of(about.row)
     if pid is None:
         return ""
-    return next((how.format(pid=pid) for begin, how in LOOK_CLOSER if about.feature.feature.startswith(begin)), "")
+    return next((how.format(pid=pid) for begin, how in NEXT_STEPS if about.feature.feature.startswith(begin)), "")
 
 
 def unusual(ranking: Ranking) -> bool:

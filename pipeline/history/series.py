@@ -126,13 +126,13 @@ class Reader:
 
 def direction(feature: FeatureScore) -> float:
     """Return 1 for a feature that has risen, -1 for one that has fallen below its mean."""
-    return -1.0 if feature.judged < feature.mean else 1.0
+    return -1.0 if feature.scored < feature.mean else 1.0
 
 
 def least_unusual(feature: FeatureScore) -> float:
     """Return the value, times `direction`, at which the deviation of a feature begins."""
     sign = direction(feature)
-    value = sign * feature.judged
+    value = sign * feature.scored
     usual = sign * feature.mean if math.isfinite(feature.mean) else 0.0
     spread = feature.standard_deviation if math.isfinite(feature.standard_deviation) else 0.0
     # Slow growth begins just above the baseline, but a baseline that never varied has no deviation to measure it by.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.history.answers import Answer
     from laggard.pipeline.history.why import History
 
-KEPT_TICKS: Final = 48
+CACHED_FRAMES: Final = 48
 """The number of frames in memory of each scope, for time series."""
 
 _MOST_BEHIND: Final = 5000  # records: beyond, a snapshot is closer to the end than the task
@@ -39,11 +39,11 @@ class Watch:
         self._reader = history.reader(host)
         end = self._end()
         self._task = history.task_at(host, end)
-        self._frames: defaultdict[str, deque[Frame]] = defaultdict(partial(deque, maxlen=KEPT_TICKS))
+        self._frames: defaultdict[str, deque[Frame]] = defaultdict(partial(deque, maxlen=CACHED_FRAMES))
         for _, record in self._reader.backwards(end):
             if isinstance(record, Frame) and self._task.wired.takes(record.scope):
                 kept = self._frames[record.scope]
-                if len(kept) < KEPT_TICKS:
+                if len(kept) < CACHED_FRAMES:
                     kept.appendleft(record)
                 elif record.scope != HOST:
                     break

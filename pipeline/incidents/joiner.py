@@ -71,7 +71,7 @@ MOST_CLOSED: Final = 16
 """The most closed incidents that are remembered, the newest ones: no other of the same program may overlap them."""
 
 
-class _Heard(NamedTuple):
+class _LastRecord(NamedTuple):
     """The last record of an open anomaly: its time, and the last time with a score above 1."""
 
     ts: float
@@ -96,13 +96,13 @@ class _Open:
 
     """
 
-    told: Incident
-    heard: dict[str, _Heard] = field(default_factory=dict)
+    record: Incident
+    last_records: dict[str, _LastRecord] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
 
     def going_on(self) -> Iterator[Evidence]:
         """Return the evidence of open anomalies."""
-        return (each for each in self.told.evidence if each.anomaly in self.heard)
+        return (each for each in self.record.evidence if each.anomaly in self.last_records)
 
     def resources(self) -> set[str]:
         """Return the resources used by the present culprits."""
@@ -136,12 +136,12 @@ class Joiner:
     @property
     def incidents(self) -> tuple[Incident, ...]:
         """The open ones, the oldest first, each with its evidence so far."""
-        return tuple(each.told for each in self._open)
+        return tuple(each.record for each in self._open)
 
     def take(self, found: Anomaly | Progress) -> list[Incident]:
         """Process the next record of an operator, and return the records of incidents to publish."""
         told = self._end_silent(found)
-        known = next((each for each in self._open if found.id in each.heard), None)
+        known = next((each for each in self._open if found.id in each.last_records), None)
         if isinstance(found, Progress) and found.change == "ended":
             if known is None:
                 return told
@@ -156,8 +156,8 @@ class Joiner:
         """Close all open incidents, since the state of the key is dropped."""
         told = []
         for each in tuple(self._open):
-            for anomaly, heard in tuple(each.heard.items()):
-                told += self._end(each, anomaly, heard.until_ts, each.told.ts, silent_since_ts=heard.ts)
+            for anomaly, heard in tuple(each.last_records.items()):
+                told += self._end(each, anomaly, heard.until_ts, each.record.ts, silent_since_ts=heard.ts)
         return told
 
     # New and changed anomalies.
@@ -178,7 +178,7 @@ class Joiner:
         program = program_of(seen)
         if program is not None and resources_of(program):
             felt = (each for each in self._open if not each.blames())
-            return next((each for each in felt if seen.opened_ts <= each.told.opened_ts + FELT_S), None)
+            return next((each for each in felt if seen.opened_ts <= each.record.opened_ts + FELT_S), None)
         taken = set(resources_of(seen.blame))
         return min(self._open, key=lambda each: each.resources().isdisjoint(taken), default=None)
 
@@ -205,9 +205,9 @@ class Joiner:
             live=found.live,
             evidence=(seen,),
         )
-        opened = _Open(incident, {found.id: _heard(found)}, names)
+        opened = _Open(incident, {found.id: _last_record(found)}, names)
         self._open.append(opened)
-        return _tell(opened, "opened", found.ts)
+        return _next_record(opened, "opened", found.ts)
 
     def _after_closed(self, opened_ts: float, names: Sequence[str]) -> float:
         """Return the time at which an incident opens: not before the closing of an earlier one of the same program."""
@@ -216,23 +216,23 @@ class Joiner:
 
     def _take_in(self, known: _Open, found: Anomaly | Progress, seen: Evidence, evidence: Sequence[Evidence]) -> None:
         """Add evidence to an incident, which begins with the earliest of its anomalies."""
-        known.heard[found.id] = _heard(found)
-        known.told = _with(known.told, found, seen, evidence)
+        known.last_records[found.id] = _last_record(found)
+        known.record = _with(known.record, found, seen, evidence)
         _remember(known, names_of(seen))
-        if seen.opened_ts < known.told.opened_ts:
-            opened_ts = min(self._after_closed(seen.opened_ts, known.names), known.told.opened_ts)
-            known.told = replace(known.told, opened_ts=opened_ts)
+        if seen.opened_ts < known.record.opened_ts:
+            opened_ts = min(self._after_closed(seen.opened_ts, known.names), known.record.opened_ts)
+            known.record = replace(known.record, opened_ts=opened_ts)
 
     def _join(self, incidents: list[_Open], found: Anomaly | Progress, seen: Evidence) -> list[Incident]:
         """Add an anomaly to the oldest of these incidents, and merge the others into it."""
         into = incidents[0]
-        self._take_in(into, found, seen, [*into.told.evidence, seen])
-        return [*self._merge(into, incidents[1:], found.ts), _tell(into, "extended", found.ts)]
+        self._take_in(into, found, seen, [*into.record.evidence, seen])
+        return [*self._merge(into, incidents[1:], found.ts), _next_record(into, "extended", found.ts)]
 
     def _extend(self, known: _Open, found: Progress) -> list[Incident]:
         """Follow a known anomaly that is worse, blames another row, or goes on."""
         seen = evidence_of(found)
-        evidence = [seen if each.anomaly == found.id else each for each in known.told.evidence]
+        evidence = [seen if each.anomaly == found.id else each for each in known.record.evidence]
         self._take_in(known, found, seen, evidence)
         program = program_of(seen)
         named = program is not None and seen.scope == "host"
@@ -242,49 +242,51 @@ class Joiner:
             if each is known
             or (program is not None and (program.name in each.names if named else each.same(program, seen.scope)))
         ]
-        return [*self._merge(same[0], same[1:], found.ts), _tell(same[0], "extended", found.ts)]
+        return [*self._merge(same[0], same[1:], found.ts), _next_record(same[0], "extended", found.ts)]
 
     def _merge(self, into: _Open, others: Sequence[_Open], ts: float) -> list[Incident]:
         """Merge incidents, and return the closings of the others."""
         told = []
         for other in others:
             self._open.remove(other)
-            now = other.told
-            evidence = sorted([*into.told.evidence, *now.evidence], key=lambda each: each.opened_ts)
-            leader = max(into.told, now, key=lambda each: each.score)  # the first of equal ones
-            into.told = replace(
-                into.told,
-                ts=max(into.told.ts, now.ts),
+            now = other.record
+            evidence = sorted([*into.record.evidence, *now.evidence], key=lambda each: each.opened_ts)
+            leader = max(into.record, now, key=lambda each: each.score)  # the first of equal ones
+            into.record = replace(
+                into.record,
+                ts=max(into.record.ts, now.ts),
                 operator=leader.operator,
                 score=leader.score,
                 ranking=leader.ranking,
                 model_age_s=leader.model_age_s,
-                young=into.told.young and now.young,
+                young=into.record.young and now.young,
                 evidence=tuple(evidence),
-                left_out=into.told.left_out + now.left_out,
+                left_out=into.record.left_out + now.left_out,
             )
-            into.heard |= other.heard
+            into.last_records |= other.last_records
             _remember(into, other.names)
-            other.told = replace(now, until_ts=max(now.opened_ts, *(each.until_ts for each in other.heard.values())))
-            told.append(_tell(other, "closed", ts, merged_into=into.told.id))
+            other.record = replace(
+                now, until_ts=max(now.opened_ts, *(each.until_ts for each in other.last_records.values()))
+            )
+            told.append(_next_record(other, "closed", ts, merged_into=into.record.id))
         return told
 
     # Ended anomalies.
 
     def _end(self, known: _Open, anomaly: str, until_ts: float, ts: float, **why: Any) -> list[Incident]:
         """End an anomaly for the reason `why`, and return the closing of its incident if it was the last one."""
-        del known.heard[anomaly]
+        del known.last_records[anomaly]
         evidence = [
             replace(each, until_ts=max(until_ts, each.opened_ts)) if each.anomaly == anomaly else each
-            for each in known.told.evidence
+            for each in known.record.evidence
         ]
-        known.told = _bounded(replace(known.told, evidence=tuple(evidence)), known.heard)
-        if known.heard:
+        known.record = _bounded(replace(known.record, evidence=tuple(evidence)), known.last_records)
+        if known.last_records:
             return []
         self._open.remove(known)
-        until_ts = max(known.told.opened_ts, *(each.until_ts for each in known.told.evidence))
-        known.told = replace(known.told, until_ts=until_ts, **why)
-        told = _tell(known, "closed", ts)
+        until_ts = max(known.record.opened_ts, *(each.until_ts for each in known.record.evidence))
+        known.record = replace(known.record, until_ts=until_ts, **why)
+        told = _next_record(known, "closed", ts)
         self._closed = [*self._closed, _Closed(told.ts, tuple(known.names))][-MOST_CLOSED:]
         return [told]
 
@@ -293,7 +295,7 @@ class Joiner:
         told = []
         for each in tuple(self._open):
             for seen in tuple(each.going_on()):
-                heard = each.heard[seen.anomaly]
+                heard = each.last_records[seen.anomaly]
                 if seen.anomaly != found.id and found.ts > _next_word(seen.opened_ts, heard.ts) + SILENT_S:
                     told += self._end(each, seen.anomaly, heard.until_ts, found.ts, silent_since_ts=heard.ts)
         return told
@@ -305,8 +307,8 @@ class Joiner:
         return {
             "open": [
                 {
-                    "told": write_output(each.told),
-                    "heard": {anomaly: list(heard) for anomaly, heard in each.heard.items()},
+                    "told": write_output(each.record),
+                    "heard": {anomaly: list(heard) for anomaly, heard in each.last_records.items()},
                     "names": list(each.names),
                 }
                 for each in self._open
@@ -326,23 +328,23 @@ def _restored(state: dict[str, Any]) -> _Open:
         raise ValueError(f"incident: expected one, got {told.kind}")  # noqa: TRY004 - a state that does not fit
     evidence = tuple(replace(each, score=read_score(each.score)) for each in told.evidence)
     told = replace(told, score=read_score(told.score), evidence=evidence)
-    heard = {anomaly: _Heard(*map(float, each)) for anomaly, each in state["heard"].items()}
+    heard = {anomaly: _LastRecord(*map(float, each)) for anomaly, each in state["heard"].items()}
     return _Open(told, heard, [str(name) for name in state["names"]])
 
 
-def _tell(about: _Open, change: Change, ts: float, merged_into: str = "") -> Incident:
+def _next_record(about: _Open, change: Change, ts: float, merged_into: str = "") -> Incident:
     """Return the next record of an incident."""
     told = replace(
-        _bounded(about.told, about.heard),
-        number=about.told.number + 1,
+        _bounded(about.record, about.last_records),
+        number=about.record.number + 1,
         change=change,
-        ts=max(about.told.ts, ts),
+        ts=max(about.record.ts, ts),
         merged_into=merged_into,
     )
     leading = leading_of(tuple(about.going_on()) or told.evidence)
     told = replace(told, blame=leading.blame)
-    about.told = replace(told, sentence=incident_sentence(told, leading))
-    return about.told
+    about.record = replace(told, sentence=incident_sentence(told, leading))
+    return about.record
 
 
 def _with(incident: Incident, found: Anomaly | Progress, seen: Evidence, evidence: Sequence[Evidence]) -> Incident:
@@ -361,7 +363,7 @@ def _with(incident: Incident, found: Anomaly | Progress, seen: Evidence, evidenc
     )
 
 
-def _bounded(incident: Incident, heard: dict[str, _Heard]) -> Incident:
+def _bounded(incident: Incident, heard: dict[str, _LastRecord]) -> Incident:
     """Return the incident with at most `MOST_EVIDENCE` anomalies, or with more if more are open."""
     left_out = []
     if (more := len(incident.evidence) - MOST_EVIDENCE) > 0:
@@ -373,8 +375,8 @@ def _bounded(incident: Incident, heard: dict[str, _Heard]) -> Incident:
     return replace(incident, evidence=evidence, left_out=incident.left_out + len(left_out))
 
 
-def _heard(found: Anomaly | Progress) -> _Heard:
-    return _Heard(found.ts, found.until_ts if isinstance(found, Progress) else found.ts)
+def _last_record(found: Anomaly | Progress) -> _LastRecord:
+    return _LastRecord(found.ts, found.until_ts if isinstance(found, Progress) else found.ts)
 
 
 def _remember(about: _Open, names: Sequence[str]) -> None:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from laggard.pipeline.bus import Bus, Partition
-    from laggard.pipeline.incidents.queries import Telling
+    from laggard.pipeline.incidents.queries import IncidentFields
     from laggard.pipeline.records.outputs import Incident
     from laggard.pipeline.topics import Topics
 
 
-KEPT: Final = 256
+MOST_CACHED: Final = 256
 """The number of newest incidents of a partition whose records stay in memory, and up to twice as many meanwhile. A
 record has some 5 kB. So a list need not fetch them one by one."""
 
@@ -41,7 +41,7 @@ class Entry(NamedTuple):
 
     """
 
-    told: Telling
+    fields: IncidentFields
     key: str
     partition: Partition
     offset: int
@@ -60,14 +60,16 @@ class _Read:
     begins_ts: float
     since: float
     last: dict[str, Entry] = field(default_factory=dict)
-    kept: int = 0
+    cached: int = 0
 
     def forget(self) -> None:
         """Forget all records except for the newest ones."""
-        kept = sorted((each for each in self.last.values() if each.told.value), key=lambda each: -each.told.opened_ts)
-        for each in kept[KEPT:]:
-            self.last[each.told.id] = each._replace(told=each.told._replace(value=b""))
-        self.kept = min(len(kept), KEPT)
+        kept = sorted(
+            (each for each in self.last.values() if each.fields.value), key=lambda each: -each.fields.opened_ts
+        )
+        for each in kept[MOST_CACHED:]:
+            self.last[each.fields.id] = each._replace(fields=each.fields._replace(value=b""))
+        self.cached = min(len(kept), MOST_CACHED)
 
 
 class Ledger:
@@ -103,10 +105,10 @@ class Ledger:
                 each
                 for read in reads
                 for each in read.last.values()
-                if each.told.live and each.told.until_ts >= since and (key is None or each.key == key)
+                if each.fields.live and each.fields.until_ts >= since and (key is None or each.key == key)
             ]
             begins = max((read.begins_ts for read in reads if not math.isnan(read.begins_ts)), default=math.nan)
-        return sorted(found, key=lambda each: (-each.told.opened_ts, each.told.id)), begins
+        return sorted(found, key=lambda each: (-each.fields.opened_ts, each.fields.id)), begins
 
     def known(self, identity: str) -> Entry | None:
         """Return the up-to-date entry of the incident with this id; None if it has not been read."""
@@ -118,7 +120,9 @@ class Ledger:
 
     def read(self, entries: Iterable[Entry]) -> list[Incident]:
         """Return the last records of incidents; those that are no longer stored are left out."""
-        values = (value for each in entries for value in ([each.told.value] if each.told.value else self._stored(each)))
+        values = (
+            value for each in entries for value in ([each.fields.value] if each.fields.value else self._stored(each))
+        )
         return [one for value in values if (one := read_incident(value, self._topic)) is not None]
 
     def _stored(self, entry: Entry) -> Iterator[bytes]:
@@ -142,10 +146,10 @@ class Ledger:
             read.since = min(since, read.since)
         for record, told in tellings(Reader(self._bus, partition), read.stop, end):
             before = read.last.get(told.id)
-            if before is None or told.number > before.told.number:
-                read.kept += before is None or not before.told.value
+            if before is None or told.number > before.fields.number:
+                read.cached += before is None or not before.fields.value
                 read.last[told.id] = Entry(told, record.key, partition, record.offset)
-                if read.kept > 2 * KEPT:
+                if read.cached > 2 * MOST_CACHED:
                     read.forget()
         read.stop = end
         if end - MOST_RECORDS > read.start:

@@ -106,7 +106,7 @@ def _seen(evidence: Evidence, account: Account) -> Iterator[str]:
             usual = readable_usual(feature.feature, feature.mean, feature.standard_deviation)
             beside = "above" if row.basis == "threshold" else "usually"
             told = f", {beside} {usual}" if math.isfinite(feature.mean) else ""
-            yield f"  - {code(feature.feature)}: {readable(feature.feature, feature.judged)}{told}"
+            yield f"  - {code(feature.feature)}: {readable(feature.feature, feature.scored)}{told}"
 
 
 def _rows(account: Account, evidence: Evidence) -> list[RowScore]:

@@ -44,7 +44,7 @@ NOTICE_REACH_S: Final = 86_400.0
 _TYPE: Final = ("ce_type", f"laggard.{Incident.kind}".encode())
 
 
-class Telling(NamedTuple):
+class IncidentFields(NamedTuple):
     """A record of an incident, with the fields that are needed to find the last one of each.
 
     Attributes:
@@ -81,9 +81,9 @@ class Past:
     begins_ts: float
 
 
-def folded(tellings: Iterable[Telling]) -> list[Telling]:
+def folded(tellings: Iterable[IncidentFields]) -> list[IncidentFields]:
     """Return the last record of each incident, for records in any order; the incident that opened last is first."""
-    last: dict[str, Telling] = {}
+    last: dict[str, IncidentFields] = {}
     for telling in tellings:
         if telling.id not in last or telling.number > last[telling.id].number:
             last[telling.id] = telling
@@ -122,7 +122,7 @@ def past_incidents(bus: Bus, topics: Topics, since: float, *, key: str | None = 
 
     """
     topic = topics.name(ANOMALIES)
-    found: list[Telling] = []
+    found: list[IncidentFields] = []
     begins = -math.inf
     for partition in bus.partitions(topic) if key is None else [bus.partition_of(topic, key)]:
         reader = Reader(bus, partition, key)
@@ -167,12 +167,12 @@ def past_notices(bus: Bus, topics: Topics, since: float, *, key: str | None = No
 class PastFeedback(NamedTuple):
     """Feedback, and the time of its withdrawal, seconds since the Unix epoch; NaN without one."""
 
-    said: Feedback
+    feedback: Feedback
     withdrawn_ts: float
 
     def holds(self, ts: float) -> bool:
         """Return whether it holds at a time, seconds since the Unix epoch."""
-        return math.isnan(self.withdrawn_ts) and holds(self.said, ts)
+        return math.isnan(self.withdrawn_ts) and holds(self.feedback, ts)
 
 
 def past_feedback(bus: Bus, topics: Topics, since: float, *, key: str | None = None) -> list[PastFeedback]:
@@ -186,7 +186,7 @@ def past_feedback(bus: Bus, topics: Topics, since: float, *, key: str | None = N
         else:
             said[each.key, each.id] = each
     told = [PastFeedback(each, withdrawn.get(which, math.nan)) for which, each in said.items()]
-    return sorted(told, key=lambda each: (-each.said.ts, each.said.id))
+    return sorted(told, key=lambda each: (-each.feedback.ts, each.feedback.id))
 
 
 def _live(bus: Bus, topics: Topics, since: float, key: str | None, kind: type[_Kind]) -> Iterator[_Kind]:
@@ -201,7 +201,7 @@ def _live(bus: Bus, topics: Topics, since: float, key: str | None, kind: type[_K
                 yield found
 
 
-def tellings(reader: Reader, start: int, end: int, identity: bytes = b"") -> Iterator[tuple[Incoming, Telling]]:
+def tellings(reader: Reader, start: int, end: int, identity: bytes = b"") -> Iterator[tuple[Incoming, IncidentFields]]:
     """Yield the records of incidents from one offset to another, with their fields.
 
     Args:
@@ -214,11 +214,11 @@ def tellings(reader: Reader, start: int, end: int, identity: bytes = b"") -> Ite
     for record in reader.stored(start, end):
         if _TYPE not in record.headers or identity not in record.value:
             continue
-        if (telling := _told(record)) is not None:
+        if (telling := _fields_of(record)) is not None:
             yield record, telling
 
 
-def _told(record: Incoming) -> Telling | None:
+def _fields_of(record: Incoming) -> IncidentFields | None:
     """Return the fields of a record; None if it is no incident of laggard: other tools may write to the topic."""
     try:
         match json.loads(record.value):
@@ -232,7 +232,7 @@ def _told(record: Incoming) -> Telling | None:
             } as found:
                 ended = math.inf if change != "closed" or until is None else until
                 keyed_by = next((name for name in KEY_NAMES if name in found), "")
-                return Telling(identity, number, opened, ended, live, record.value, keyed_by)
+                return IncidentFields(identity, number, opened, ended, live, record.value, keyed_by)
     except ValueError:
         pass
     return None

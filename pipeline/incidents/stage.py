@@ -72,7 +72,7 @@ class KeyedIncidents:
 
     joiners: dict[tuple[KeyedBy, bool], Joiner] = field(default_factory=lambda: defaultdict(Joiner))
     records: int = 0
-    heard: int = -1
+    last_number: int = -1
     ts: float = 0.0
     dismissed: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_DISMISSED))
 
@@ -85,7 +85,7 @@ class KeyedIncidents:
         """Return a copy of the state as plain data."""
         return {
             "records": self.records,
-            "heard": self.heard,
+            "heard": self.last_number,
             "ts": self.ts,
             **({"dismissed": list(self.dismissed)} if self.dismissed else {}),
             "streams": {
@@ -100,7 +100,7 @@ class KeyedIncidents:
 
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:  # noqa: ARG002 - see `KeyState`
         """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
-        self.records, self.heard, self.ts = int(state["records"]), int(state["heard"]), float(state["ts"])
+        self.records, self.last_number, self.ts = int(state["records"]), int(state["heard"]), float(state["ts"])
         self.dismissed.extend(state.get("dismissed", ()))
         for one in state["streams"].values():
             self.joiners[one["keyed_by"], bool(one["live"])].restore(one["operator"])
@@ -141,11 +141,11 @@ class JoiningTask(Observed, StageTask):
 
     def _process(self, record: Incoming) -> bool:
         made = _is_joined(record) and self._take(record)
-        self.states.look_after_silent(self.position)
+        self.states.save_silent(self.position)
         for key, keyed in self.states.take_gone():
             with self._setting_aside(key):
                 for (keyed_by, _), joiner in keyed.joiners.items():
-                    self._tell(keyed_by, key, joiner.give_up(), ())
+                    self._publish(keyed_by, key, joiner.give_up(), ())
         return made
 
     def _take(self, record: Incoming) -> bool:
@@ -167,8 +167,8 @@ class JoiningTask(Observed, StageTask):
             keyed = self.states.open(found.key, self.position)
             told = keyed.joiners[found.keyed_by, found.live].take(found)
             keyed.ts = found.ts
-            self.states.heard(found.key, record.offset)
-            self._tell(found.keyed_by, found.key, told, keyed.open(found.keyed_by))
+            self.states.note(found.key, record.offset)
+            self._publish(found.keyed_by, found.key, told, keyed.open(found.keyed_by))
         return found.live
 
     def _dismiss(self, record: Incoming, said: Feedback, *, live: bool) -> None:
@@ -178,10 +178,12 @@ class JoiningTask(Observed, StageTask):
         known = self.states.get(said.key)
         if known is not None and said.incident not in known.dismissed:
             known.dismissed.append(said.incident)
-            self.states.heard(said.key, record.offset)
+            self.states.note(said.key, record.offset)
             self._observe(said.key, lambda observer: observer.dismissed(said.keyed_by, said.key))
 
-    def _tell(self, keyed_by: KeyedBy, key: str, incidents: Sequence[Incident], still_open: Sequence[Incident]) -> None:
+    def _publish(
+        self, keyed_by: KeyedBy, key: str, incidents: Sequence[Incident], still_open: Sequence[Incident]
+    ) -> None:
         if not incidents:
             return
         self.outputs += incidents

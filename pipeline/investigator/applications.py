@@ -15,7 +15,7 @@ from laggard.pipeline.applications.report import (
     effect,
     equation_with_units,
     metric_of,
-    reason_told,
+    reason_text,
 )
 from laggard.pipeline.applications.resources import described, resource_of
 from laggard.pipeline.applications.settings import ApplicationsSettings, RegressionSettings
@@ -179,7 +179,7 @@ def one_model(model: ModelOutput, before: ModelOutput | None) -> OneModel:
         model.end_ts,
         model.samples,
         model.reason,
-        reason_told(model),
+        reason_text(model),
         "" if before is None else changed(model, before),
         model.live,
     )

@@ -37,7 +37,7 @@ class _Place(Generic[T]):
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-class Kept(Generic[T]):
+class Cache(Generic[T]):
     """The answers to the `most` latest queries. Safe to use from several threads.
 
     Parameters:

@@ -32,7 +32,7 @@ from laggard.pipeline.investigator.tracks import (
     NOTHING,
     OVERHEAD_BYTES,
     Block,
-    Look,
+    Sample,
     Segment,
     Track,
     joined,
@@ -55,10 +55,10 @@ if TYPE_CHECKING:
 BLOCK: Final = 256
 """The number of records of a partition that are read together."""
 
-MOST_LOOKS: Final = 192
+MOST_SAMPLES: Final = 192
 """The most looks of a series."""
 
-LOOKING_S: Final = 0.05
+SAMPLING_S: Final = 0.05
 """The longest time to read looks for an answer, in seconds: the rest comes with the ticks."""
 
 AT_ONCE: Final = 2
@@ -67,7 +67,7 @@ AT_ONCE: Final = 2
 BLOCKS_BYTES: Final = 64 << 20
 """The most bytes of blocks: room for a day of `MOST_WANTED` rows at ticks of 5 s, 43 MB that are read together."""
 
-LOOKS_BYTES: Final = 48 << 20
+SAMPLES_BYTES: Final = 48 << 20
 
 GIVES_WAY_S: Final = 1.0
 """The longest time that a block waits for pending answers, in seconds."""
@@ -99,7 +99,7 @@ class Columns:
 
     """
 
-    def __init__(self, history: History, blocks_bytes: int = BLOCKS_BYTES, looks_bytes: int = LOOKS_BYTES) -> None:
+    def __init__(self, history: History, blocks_bytes: int = BLOCKS_BYTES, looks_bytes: int = SAMPLES_BYTES) -> None:
         self._history = history
         self._most_blocks_bytes = blocks_bytes
         self._most_looks_bytes = looks_bytes
@@ -175,7 +175,7 @@ class Columns:
 
     def _found(
         self, host: str, scope: str, row: str | None, span: tuple[float, float], moment: float | None, *, whole: bool
-    ) -> tuple[list[Segment], list[Look], list[int], bool]:
+    ) -> tuple[list[Segment], list[Sample], list[int], bool]:
         """Return the data of a row in a range of time that is known, or can be read at once.
 
         Returns:
@@ -200,7 +200,7 @@ class Columns:
             for number in missing[-AT_ONCE:]:
                 known |= self._read(reader, host, scope, row, number)
             missing = missing[:-AT_ONCE]
-        looks, looked = self._looks(reader, (host, scope), range(start, stop), missing) if missing else ([], True)
+        looks, looked = self._samples(reader, (host, scope), range(start, stop), missing) if missing else ([], True)
         if missing and whole:
             self._begin(Job(host, scope, row, list(missing)))  # a copy, since the thread removes blocks
         segments = [segment for number in numbers if number in known for segment in known[number].segments]
@@ -264,15 +264,15 @@ class Columns:
                 _, blocks = track.rows.popitem(last=False)
                 self._blocks_bytes -= sum(block.bytes for block in blocks.values())
 
-    def _looks(
+    def _samples(
         self, reader: Reader, of: tuple[str, str], records: range, blocks: Sequence[int]
-    ) -> tuple[list[Look], bool]:
+    ) -> tuple[list[Sample], bool]:
         """Return looks at frames in blocks with missing ticks, and whether there was time for all of them."""
         start, stop = records.start, records.stop
-        step = 1 << max(math.ceil(math.log2(max((stop - start) / MOST_LOOKS, 1.0))), 0)
+        step = 1 << max(math.ceil(math.log2(max((stop - start) / MOST_SAMPLES, 1.0))), 0)
         wanted = set(blocks)
-        until = time.monotonic() + LOOKING_S
-        found: list[Look] = []
+        until = time.monotonic() + SAMPLING_S
+        found: list[Sample] = []
         offsets = [each for each in range(-(-start // step) * step, stop, step) if each // BLOCK in wanted]
         # From coarse to fine: if the time ends before all are read, they are spread evenly.
         for offset in sorted(offsets, key=lambda each: -(each & -each or stop)):
@@ -294,15 +294,15 @@ class Columns:
                 found.append(look)
         return found, True
 
-    def _keep(self, track: Track, offset: int, frame: Frame) -> Look:
+    def _keep(self, track: Track, offset: int, frame: Frame) -> Sample:
         """Cache a look at a frame; with the lock held."""
-        before, look = track.looks.get(offset), track.look(frame)
+        before, look = track.looks.get(offset), track.sample(frame)
         track.looks[offset] = look
         self._looks_bytes += look.bytes - (0 if before is None else before.bytes)
-        self._bound_looks()
+        self._bound_samples()
         return look
 
-    def _bound_looks(self) -> None:
+    def _bound_samples(self) -> None:
         """Drop the oldest looks, of the least recently used tracks first; with the lock held."""
         for track in self._tracks.values():
             while self._looks_bytes > self._most_looks_bytes and track.looks:

@@ -37,7 +37,7 @@ class OpenIncident(Answer, frozen=True):
     operators: Annotated[list[str], msgspec.Meta(description="those that found it")]
 
 
-MOST_TOLD: Final = 2048
+MOST_CACHED: Final = 2048
 """The most cached incidents, some 0.5 kB each; beyond, the least recently used ones are dropped."""
 
 
@@ -72,12 +72,12 @@ class Events:
     def incidents_of(self, keyed_by: KeyedBy, key: str, begin: float, end: float) -> list[OpenIncident]:
         """Return the same for a host, an application, a pool or a service, by its name."""
         entries, _ = self._ledger.since(begin, key)
-        found = (each for each in entries if each.told.keyed_by == keyed_by and each.told.opened_ts <= end)
+        found = (each for each in entries if each.fields.keyed_by == keyed_by and each.fields.opened_ts <= end)
         return [told for each in found if (told := self._of(each)) is not None]
 
     def _of(self, entry: Entry) -> OpenIncident | None:
         """Return an incident; None if it is no longer on the bus."""
-        which = entry.told.id, entry.told.number
+        which = entry.fields.id, entry.fields.number
         with self._lock:
             told = self._told.get(which)
         if told is None:
@@ -96,6 +96,6 @@ class Events:
         with self._lock:
             self._told[which] = told
             self._told.move_to_end(which)
-            while len(self._told) > MOST_TOLD:
+            while len(self._told) > MOST_CACHED:
                 self._told.popitem(last=False)
         return told

@@ -72,7 +72,7 @@ class News:
                 topics.update(topic.name for topic in TOPICS)
                 woken.set()
             else:
-                self._thread = threading.Thread(target=self._look, name="news", daemon=True)
+                self._thread = threading.Thread(target=self._check, name="news", daemon=True)
                 self._thread.start()
         try:
             yield b"retry: 2000\n\n: the names of topics that have grown follow\n\n"
@@ -91,7 +91,7 @@ class News:
                 del self._listeners[woken]
                 self._changed.notify()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Report every topic that has grown, until there are no listeners; runs in the thread."""
         before: dict[str, int] = {}
         while True:
@@ -102,7 +102,7 @@ class News:
             except Exception:  # listeners still wait for the next poll
                 _logger.exception("cannot read the ends of topics")
             else:
-                self._tell({name for name, end in now.items() if end > before.get(name, -1)})
+                self._notify({name for name, end in now.items() if end > before.get(name, -1)})
                 before |= now
             with self._changed:
                 if not self._listeners:
@@ -116,7 +116,7 @@ class News:
         bounds = bus.all_bounds([each for found in partitions.values() for each in found])
         return {name: sum(bounds[each][1] for each in found) for name, found in partitions.items()}
 
-    def _tell(self, grown: set[str]) -> None:
+    def _notify(self, grown: set[str]) -> None:
         if not grown:
             return
         with self._changed:

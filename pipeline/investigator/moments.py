@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS
+from laggard.pipeline.explaining.verdict import VERDICT_FEATURES, VERDICT_ROWS
 from laggard.pipeline.history.answers import blamed_stream
 from laggard.pipeline.history.why import OutsideError
 from laggard.pipeline.records import Frame
@@ -35,16 +35,16 @@ LISTED_FEATURES: Final = 8
 HOST: Final = "host"
 """The scope of the host's own row."""
 
-JUDGED_CELLS: Final = 250_000
+MOMENT_CELLS: Final = 250_000
 """The most values in the frames of all cached moments: 16 of 500 rows with 26 counters use 50 MB of memory."""
 
 LEARNED_CELLS: Final = 80_000
 """The most values in the frames of all cached tasks: 6 of such a host use 45 MB of memory."""
 
-LEAST_KEPT: Final = 2
+LEAST_CACHED: Final = 2
 """The least number of cached moments and of tasks, however large: the present one, and one of the past."""
 
-MOST_KEPT: Final = 64
+MOST_CACHED: Final = 64
 """The most cached moments, and tasks, however small."""
 
 NEAR_TICKS: Final = 60
@@ -60,7 +60,7 @@ class Who(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Judged:
+class AnalyzedMoment:
     """An analyzed moment.
 
     Attributes:
@@ -79,7 +79,7 @@ class Judged:
         """The ranking of all rows, each with `LISTED_FEATURES` features."""
         return self.whole(LISTED_FEATURES)
 
-    def whole(self, features: int = JUDGED_FEATURES) -> Ranking:
+    def whole(self, features: int = VERDICT_FEATURES) -> Ranking:
         """Return the ranking of all rows with up to this number of features each; not cached, since it is large."""
         assert self.why.scores is not None
         return self.why.scores.ranking(rows=ALL, features=features)
@@ -153,10 +153,10 @@ class Moments:
         self._history = history
         self._lock = threading.Lock()
         self._asking: dict[str, threading.Lock] = {}
-        self._judged: OrderedDict[tuple[str, int], Judged] = OrderedDict()
+        self._judged: OrderedDict[tuple[str, int], AnalyzedMoment] = OrderedDict()
         self._learned: OrderedDict[tuple[str, int], Learned] = OrderedDict()
 
-    def at(self, host: str, ts: float | None) -> Judged:
+    def at(self, host: str, ts: float | None) -> AnalyzedMoment:
         """Return a moment of a host, in seconds since the Unix epoch; None for its newest frame.
 
         Raises `RequestError` (404) with the recorded times if no frame is near it.
@@ -172,16 +172,16 @@ class Moments:
                     self._judged.move_to_end((host, stop))
                     return judged
             try:
-                judged = self._judge(host, ts, stop)
+                judged = self._analyze(host, ts, stop)
             except OutsideError as error:
                 raise _outside(error) from None
             with self._lock:
                 if judged.answers(ts):
                     self._judged[host, stop] = judged
-                    _bound(self._judged, JUDGED_CELLS, lambda each: each.why.frame.values.size)
+                    _bound(self._judged, MOMENT_CELLS, lambda each: each.why.frame.values.size)
             return judged
 
-    def _judge(self, host: str, ts: float | None, stop: int) -> Judged:
+    def _analyze(self, host: str, ts: float | None, stop: int) -> AnalyzedMoment:
         """Analyze a moment, with a cached task that has learned up to shortly before it if there is one."""
         reader = self._history.reader(host)
         oldest, _ = reader.bus.bounds(reader.partition)
@@ -198,7 +198,7 @@ class Moments:
         else:
             self._history.go_on(learned, host, stop)
         try:
-            return Judged(self._history.ask(host, ts, JUDGED_ROWS, JUDGED_FEATURES, learned=learned))
+            return AnalyzedMoment(self._history.ask(host, ts, VERDICT_ROWS, VERDICT_FEATURES, learned=learned))
         finally:
             with self._lock:
                 self._learned[host, learned.task.position] = learned
@@ -222,7 +222,7 @@ def _cells(learned: Learned) -> int:
 def _bound(kept: OrderedDict[tuple[str, int], K], most: int, cells: Callable[[K], int]) -> None:
     """Drop the least recently used ones."""
     size = sum(map(cells, kept.values()))
-    while len(kept) > MOST_KEPT or (size > most and len(kept) > LEAST_KEPT):
+    while len(kept) > MOST_CACHED or (size > most and len(kept) > LEAST_CACHED):
         size -= cells(kept.popitem(last=False)[1])
 
 

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.applications.following import Following
-from laggard.pipeline.applications.method import regressing
+from laggard.pipeline.applications.method import regression_stage
 from laggard.pipeline.history.why import History, NothingRecordedError, UnknownHostError
 from laggard.pipeline.incidents.ledger import Ledger
 from laggard.pipeline.incidents.queries import past_incidents
@@ -15,7 +15,7 @@ from laggard.pipeline.investigator.columns import Columns
 from laggard.pipeline.investigator.events import Events
 from laggard.pipeline.investigator.moments import Moments
 from laggard.pipeline.investigator.requests import Requests
-from laggard.pipeline.requests.method import looking
+from laggard.pipeline.requests.method import analysis_functions
 from laggard.pipeline.settings import SettingError
 from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.web.errors import RequestError
@@ -24,7 +24,7 @@ from laggard.pipeline.web.marks import Allowance
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laggard.pipeline.applications.stage import Regressing
+    from laggard.pipeline.applications.stage import RegressionStage
     from laggard.pipeline.bus import Bus
     from laggard.pipeline.records.outputs import Incident
     from laggard.pipeline.scoring.wired import Wired
@@ -72,7 +72,7 @@ class Reading:
         self.incidents = Ledger(bus, topics)
         self.events = Events(self.history, self.incidents)
         self.applications = Following(bus, topics, self.regressing)
-        self.requests = Requests(bus, topics, looking)
+        self.requests = Requests(bus, topics, analysis_functions)
         self.allowance = Allowance()
 
     @property
@@ -80,10 +80,10 @@ class Reading:
         """The name of this machine in records."""
         return self.settings[GeneralSettings].host
 
-    def regressing(self) -> Regressing:
+    def regressing(self) -> RegressionStage:
         """Return the builder of performance models. Raises `RequestError` (503) if its dependencies are missing."""
         try:
-            return regressing(self.settings)
+            return regression_stage(self.settings)
         except SettingError as error:
             raise RequestError(503, str(error), "what it needs, or another kind of model") from None
 

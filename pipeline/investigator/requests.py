@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from laggard.operators.requests.results import Traced
     from laggard.pipeline.bus import Bus
-    from laggard.pipeline.requests.analysis import Looking
-    from laggard.pipeline.requests.queries import Told
+    from laggard.pipeline.requests.analysis import AnalysisFunctions
+    from laggard.pipeline.requests.queries import RequestsFound
     from laggard.pipeline.topics import Topics
 
 LATELY_S: Final = 3600.0
@@ -59,18 +59,22 @@ class Requests:
     """
 
     def __init__(
-        self, bus: Bus, topics: Topics, looking: Callable[[], Looking], clock: Callable[[], float] = time.monotonic
+        self,
+        bus: Bus,
+        topics: Topics,
+        looking: Callable[[], AnalysisFunctions],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.stored = Stored(bus, topics)
         self._bus, self._topics, self._clock = bus, topics, clock
         self._make = looking
-        self._looking: Looking | None = None
+        self._looking: AnalysisFunctions | None = None
         self._planes: Planes | None = None
         self._moments: dict[Hashable, _Moments] = {}  # in the order of computation
         self._lock = threading.Lock()
 
     @property
-    def looking(self) -> Looking:
+    def analysis_functions(self) -> AnalysisFunctions:
         """The functions of the analysis."""
         with self._lock:
             if self._looking is None:
@@ -80,7 +84,7 @@ class Requests:
     @property
     def planes(self) -> Planes:
         """The planes of requests."""
-        looking = self.looking
+        looking = self.analysis_functions
         with self._lock:
             if self._planes is None:
                 self._planes = Planes(looking, self._clock)
@@ -98,7 +102,7 @@ class Requests:
             known = self._moments.get(about)
         if known is None or self._clock() - known.at_s >= MOMENTS_S:
             requests = give()
-            known = _Moments(self.looking.moments(requests), len(requests), self._clock())
+            known = _Moments(self.analysis_functions.moments(requests), len(requests), self._clock())
             with self._lock:
                 self._moments.pop(about, None)
                 self._moments[about] = known
@@ -110,12 +114,12 @@ class Requests:
         """Return the recorded services, sorted."""
         return known_keys(self._bus, self._topics.name(REQUESTS))
 
-    def of(self, service: str, begin: float, end: float) -> tuple[Told, list[tuple[str, str]]]:
+    def of(self, service: str, begin: float, end: float) -> tuple[RequestsFound, list[tuple[str, str]]]:
         """Return the requests of a service that began from one time to another, and their keys.
 
         Raises `RequestError` (404) if nothing is recorded of the service, or nothing of that time.
         """
-        told = self.stored.told(begin, end, service)
+        told = self.stored.between(begin, end, service)
         keys = list(told.within(begin, end, service))
         if not keys:
             if service not in (known := self.services()):
@@ -175,7 +179,7 @@ def stretch(question: Stretch, now: float) -> tuple[float, float]:
     return begin, end
 
 
-def row(told: Told, key: tuple[str, str]) -> RequestRow:
+def row(told: RequestsFound, key: tuple[str, str]) -> RequestRow:
     """Return the table row of a request."""
     found, output = told.took[key], told.outputs.get(key)
     return RequestRow(
@@ -192,6 +196,6 @@ def row(told: Told, key: tuple[str, str]) -> RequestRow:
     )
 
 
-def rows(told: Told, keys: Sequence[tuple[str, str]]) -> list[RequestRow]:
+def rows(told: RequestsFound, keys: Sequence[tuple[str, str]]) -> list[RequestRow]:
     """Return the table rows of several requests."""
     return [row(told, key) for key in keys]

@@ -68,7 +68,7 @@ class Block(NamedTuple):
     bytes: int
 
 
-class Look(NamedTuple):
+class Sample(NamedTuple):
     """A sampled frame: its time, names, a copy of its values, shape (rows, features), and its size in bytes."""
 
     ts: float
@@ -89,7 +89,7 @@ class Track:
     """The caches of one scope of a host."""
 
     def __init__(self) -> None:
-        self.looks: OrderedDict[int, Look] = OrderedDict()
+        self.looks: OrderedDict[int, Sample] = OrderedDict()
         self.empty: OrderedDict[tuple[int, int], None] = OrderedDict()
         self.rows: OrderedDict[str | None, dict[int, Block]] = OrderedDict()
         self.wanted: OrderedDict[str | None, None] = OrderedDict()
@@ -101,7 +101,7 @@ class Track:
         while len(self.wanted) > MOST_WANTED:
             self.wanted.popitem(last=False)
 
-    def look(self, frame: Frame) -> Look:
+    def sample(self, frame: Frame) -> Sample:
         """Return a look at a frame. Looks share names, whose size counts for the first look that has them."""
         last = next(reversed(self.looks.values()), None)
         rows, features = frame.layout.rows, frame.layout.features
@@ -113,7 +113,7 @@ class Track:
             new = (each for each in (*rows, *features) if each not in before)
             size = sum(map(sys.getsizeof, (rows, features, *new)))
         values = frame.values.astype(np.float32)
-        return Look(frame.ts, rows, features, values, OVERHEAD_BYTES + values.nbytes + size)
+        return Sample(frame.ts, rows, features, values, OVERHEAD_BYTES + values.nbytes + size)
 
     def keep_empty(self, stretch: tuple[int, int]) -> None:
         """Remember that there is no frame from one offset to another."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from laggard.operators.covariance.results import Deviation
     from laggard.operators.regression.models import Model
-    from laggard.operators.requests.results import Judged
+    from laggard.operators.requests.results import RequestScore
     from laggard.pipeline.alarms.anomalies import Anomalies
     from laggard.pipeline.engine.telemetry import TaskTelemetry, Telemetry
     from laggard.pipeline.metrics.streams import Scores
@@ -116,7 +116,7 @@ class Exporter(Collector, Observer):
         with self._lock:
             self._pools.compared(operator, pool, members, deviations)
 
-    def requested(self, operator: str, request: Request, judged: Judged, cluster: str) -> None:
+    def requested(self, operator: str, request: Request, judged: RequestScore, cluster: str) -> None:
         """Count a request."""
         now = self._clock()
         with self._lock:

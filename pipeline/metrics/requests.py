@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.samples import Sample
 
-    from laggard.operators.requests.results import Judged
+    from laggard.operators.requests.results import RequestScore
     from laggard.pipeline.records import Request
 
 DURATION_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -61,7 +61,7 @@ class ShownRequests:
     def __init__(self) -> None:
         self._served: OrderedDict[tuple[str, str], _Served] = OrderedDict()  # by their newest records, the oldest first
 
-    def requested(self, operator: str, request: Request, judged: Judged, cluster: str, now: float) -> None:
+    def requested(self, operator: str, request: Request, judged: RequestScore, cluster: str, now: float) -> None:
         """Count a request. See `Observer`; `now` is of the clock that never steps."""
         which = operator, request.service
         one = self._served.get(which)

@@ -17,7 +17,7 @@ from laggard.pipeline.metrics.declared import HOST_DEVICES, HOST_FEATURES, METRI
 from laggard.pipeline.metrics.producers import SOURCE_LABELS
 from laggard.pipeline.metrics.samples import label, member, present, sample
 from laggard.pipeline.own import OWN_SCOPES, SOURCE_SCOPE
-from laggard.pipeline.scoring.stream import kept_by, score_of
+from laggard.pipeline.scoring.stream import open_anomalies, score_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -141,7 +141,7 @@ def _anomaly_samples(labels: dict[str, str], anomalies: Anomalies, scores: Score
     yield sample("anomalies_opened", labels, anomalies.opened, exemplar)
     if isinstance(scores, LastingScores):  # others have no budget of notices
         yield sample("notices_opened", labels, anomalies.notices.opened)
-    kept, of_score = kept_by(scores), score_of(scores)
+    kept, of_score = open_anomalies(scores), score_of(scores)
     seen: set[tuple[str, str]] = set()
     for anomaly in live[:MOST_OPEN]:  # of two with the same labels the older one
         row = member(anomaly.name) if "pool" in labels else label(anomaly.name)

@@ -146,7 +146,7 @@ class _Canvas:
                 self._lines[row + 1, column] |= _NORTH
             rows[number], columns[number] = (rows[upper] + rows[lower]) // 2, column
         for number, p_value in enumerate(level.p_values, count):
-            self._tell(rows[number], columns[number], p_value, root=number == 2 * count - 2)
+            self._write_p_value(rows[number], columns[number], p_value, root=number == 2 * count - 2)
 
     def _column(self, height: float) -> int:
         if not 0.0 < self._height < math.inf:
@@ -158,7 +158,7 @@ class _Canvas:
             self._lines[row, column] |= _EAST
             self._lines[row, column + 1] |= _WEST
 
-    def _tell(self, row: int, column: int, p_value: float, *, root: bool) -> None:
+    def _write_p_value(self, row: int, column: int, p_value: float, *, root: bool) -> None:
         """Write a p-value behind its merge, otherwise before it, if the line is long enough."""
         if math.isnan(p_value):
             return

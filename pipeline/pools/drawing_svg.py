@@ -169,7 +169,7 @@ class _Drawn:
         """Return a leaf from the bottom up to its merge, and its label."""
         leaf = self._level.leaves[number]
         colour = "" if not leaf.deviating else "y" if leaf.kind == HARMLESS else "d"
-        yield f"<g><title>{_text(self._said(number))}</title>"
+        yield f"<g><title>{_text(self._tooltip(number))}</title>"
         begin = self._y(leaf.height)
         if leaf.members > 1:
             yield (f'<path class="f {colour}" d="M{x - _WIDE:.1f} {self._base}H{x + _WIDE:.1f}L{x:.1f} {begin:.1f}Z"/>')
@@ -189,7 +189,7 @@ class _Drawn:
     def _note(self, leaf: Leaf) -> str:
         return leaf_note(leaf) or (INSIDE if path_of(self._level, leaf) in self._inside else "")
 
-    def _said(self, number: int) -> str:
+    def _tooltip(self, number: int) -> str:
         """Return the tooltip of a leaf."""
         note = self._note(self._level.leaves[number])
         return f"{self._labels[number]}: {note}" if note else self._labels[number]

@@ -9,7 +9,7 @@ from laggard.operators.covariance import Covariance
 from laggard.pipeline.explaining.counters import RESOLUTION
 from laggard.pipeline.pools.pooling import Members, Pooling
 from laggard.pipeline.pools.settings import CovarianceSettings, PoolsSettings
-from laggard.pipeline.pools.stage import MEMBER, Comparing
+from laggard.pipeline.pools.stage import MEMBER, PoolStage
 from laggard.pipeline.topics import POOLS
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
 
 
-def comparing(settings: Settings) -> Comparing:
+def pool_stage(settings: Settings) -> PoolStage:
     """Return the stage that compares the members of pools, whether or not a worker with these settings runs it."""
     own = settings[CovarianceSettings]
     windows = tuple(map(int, own.windows))
-    return Comparing(
+    return PoolStage(
         "covariance",
         POOLS,
         (MEMBER,),
@@ -47,5 +47,5 @@ def comparing(settings: Settings) -> Comparing:
 def stages(settings: Settings) -> tuple[Stage, ...]:
     """Return the comparing stage, after the one that re-keys hosts and processes to pools if settings define some."""
     if not (patterns := settings[PoolsSettings].members):
-        return (comparing(settings),)
-    return Pooling(Members({pool: str(said) for pool, said in patterns.items()})), comparing(settings)
+        return (pool_stage(settings),)
+    return Pooling(Members({pool: str(said) for pool, said in patterns.items()})), pool_stage(settings)

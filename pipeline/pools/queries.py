@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from laggard.pipeline.bus import Bus, Incoming, Partition
-    from laggard.pipeline.pools.stage import Comparing
+    from laggard.pipeline.pools.stage import PoolStage
     from laggard.pipeline.records.pools import Ranked
     from laggard.pipeline.topics import Topics
 
@@ -63,7 +63,7 @@ def standings(bus: Bus, topics: Topics, ts: float | None = None) -> list[Standin
         counted |= _counted(_newest(bus, partition, LATELY, ts))
     told: dict[str, PoolOutput] = {}
     for partition in bus.partitions(topics.name(ANOMALIES)):
-        told |= _told(_newest(bus, partition, MOST_RECORDS, ts), partition.topic)
+        told |= _last_outputs(_newest(bus, partition, MOST_RECORDS, ts), partition.topic)
     names = {*counted, *told, *(bus.keys(topics.name(POOLS)) if bus.knows_keys and ts is None else ())}
     found = []
     for pool in names:
@@ -72,7 +72,7 @@ def standings(bus: Bus, topics: Topics, ts: float | None = None) -> list[Standin
     return by_worst(found)
 
 
-def told_pools(lines: Iterable[bytes], place: str, ts: float | None = None) -> list[PoolOutput]:
+def replayed_pools(lines: Iterable[bytes], place: str, ts: float | None = None) -> list[PoolOutput]:
     """Return the last output on each pool, by name, in the lines of `laggard replay --json`, up to a time.
 
     Other outputs are skipped. Raises `RecordError` that names a line that is no output.
@@ -97,7 +97,7 @@ def by_worst(found: Iterable[Standing]) -> list[Standing]:
     return sorted(found, key=lambda each: (-max((one.score for one in each.ranking), default=0.0), each.pool))
 
 
-def pool_at(bus: Bus, topics: Topics, stage: Comparing, pool: str, ts: float | None = None) -> PoolOutput | None:
+def pool_at(bus: Bus, topics: Topics, stage: PoolStage, pool: str, ts: float | None = None) -> PoolOutput | None:
     """Return the full report on a pool, now or at a time; None without any record of it.
 
     The task of the worker rebuilds it from the newest snapshot and the records after that, at most those of the last
@@ -153,7 +153,7 @@ def _counted(records: Iterable[Incoming]) -> dict[str, tuple[float, int]]:
     return found
 
 
-def _told(records: Iterable[Incoming], topic: str) -> dict[str, PoolOutput]:
+def _last_outputs(records: Iterable[Incoming], topic: str) -> dict[str, PoolOutput]:
     """Return the last output on each pool."""
     kind = PoolOutput.kind.encode()
     values = {record.key: record.value for record in records if kind in record.value[:_PEEKED]}

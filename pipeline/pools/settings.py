@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _SHORTEST_WINDOW, _LONGEST_WINDOW = 4, 10_000
 
-_KEPT_BYTES = 15  # the part of a process name that the kernel keeps
+_NAME_BYTES = 15  # the part of a process name that the kernel keeps
 
 
 def _check_members(pools: Mapping[str, object]) -> None:
@@ -30,9 +30,9 @@ def _check_threads(names: Sequence[str]) -> None:
     for name in names:
         if "/" in name:
             raise ValueError(f"names of processes, not paths; {name!r} is one")
-        if len(name.encode()) > _KEPT_BYTES and not set(name) & set("*?["):
+        if len(name.encode()) > _NAME_BYTES and not set(name) & set("*?["):
             raise ValueError(
-                f"names of at most {_KEPT_BYTES} bytes, which is what the kernel keeps; {name!r} is longer"
+                f"names of at most {_NAME_BYTES} bytes, which is what the kernel keeps; {name!r} is longer"
             )
 
 

@@ -69,7 +69,7 @@ class Operator(streams.Operator, Protocol):
         """Return the report on the whole life so far. The state does not change."""
 
 
-class Comparing(Wired):
+class PoolStage(Wired):
     """The stage that compares the members of pools; see `Wired`."""
 
     __slots__ = ()
@@ -157,7 +157,7 @@ class CovarianceTask(Task):
 
     calm_s = OVER_S
 
-    def __init__(self, stage: Comparing, partition: Partition, **options: Unpack[TaskOptions]) -> None:
+    def __init__(self, stage: PoolStage, partition: Partition, **options: Unpack[TaskOptions]) -> None:
         super().__init__(stage, partition, **options)
         self._together = Together()
 
@@ -185,7 +185,7 @@ class CovarianceTask(Task):
         judged = pool.ticks.take(frame, live=live)
         if judged == "set_back":
             stream = pool.streams[MEMBER]
-            self._tell_set_back(frame.key, frame.scope, stream.ts - frame.ts)
+            self._report_set_back(frame.key, frame.scope, stream.ts - frame.ts)
             self._outcomes.end(frame.key, MEMBER, stream)
             pool.begin_anew(MEMBER, self.wired.make())
             judged = pool.ticks.take(frame, live=live)
@@ -196,7 +196,7 @@ class CovarianceTask(Task):
             self._refuse_late(record, frame.ts, pool.ticks.earliest_ts(frame), pool.ticks.set_back.count)
         for tick in pool.ticks.closed():
             self._tick(frame.key, pool, tick)
-        self.states.heard(record.key, record.offset)
+        self.states.note(record.key, record.offset)
         self._end_silent(frame.ts)
 
     def _tick(self, key: str, pool: Pool, tick: Tick) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.pipeline.eventtime import Judged
+    from laggard.pipeline.eventtime import Arrival
     from laggard.pipeline.records import Frame
 
 GRACE_S: Final = 10.0
@@ -43,7 +43,7 @@ SURE_TICKS: Final = 3
 """After this many ticks in a row in one frame each, the next one of the source is expected in one frame, too."""
 
 MAX_SOURCES: Final = 4_096
-MAX_HELD_CELLS: Final = 4_000_000
+MAX_WAITING_CELLS: Final = 4_000_000
 FRAME_CELLS: Final = 100
 """The overhead of a waiting frame, in values."""
 
@@ -86,7 +86,7 @@ class Source:
 
     """
 
-    heard_ts: float = -math.inf
+    newest_ts: float = -math.inf
     tick_s: float = 0.0
     single: int = 0
     waiting: deque[Tick] = field(default_factory=deque)
@@ -99,16 +99,16 @@ class Source:
 
     def is_awaited(self, ts: float) -> bool:
         """Return whether a frame of it is still expected, by the time of the newest frame of all sources."""
-        return ts <= self.heard_ts + self.tick_s + GRACE_S
+        return ts <= self.newest_ts + self.tick_s + GRACE_S
 
     def hear(self, ts: float) -> None:
         """Note the time of a newer frame."""
         if self.waiting:
             self.single = min(self.single + 1, SURE_TICKS) if len(self.waiting[-1].parts) == 1 else 0
-        if math.isfinite(self.heard_ts):
-            gap_s = ts - self.heard_ts
+        if math.isfinite(self.newest_ts):
+            gap_s = ts - self.newest_ts
             self.tick_s = min(gap_s, 2.0 * self.tick_s) if self.tick_s else gap_s
-        self.heard_ts = ts
+        self.newest_ts = ts
 
 
 class Ticks:
@@ -130,11 +130,11 @@ class Ticks:
     def earliest_ts(self, frame: Frame) -> float:
         """Return the time after which a frame of this source is not late, seconds since the Unix epoch."""
         source = self._sources.get(frame.hosts)
-        return max(self._closed_ts - GRACE_S, -math.inf if source is None else source.heard_ts)
+        return max(self._closed_ts - GRACE_S, -math.inf if source is None else source.newest_ts)
 
     # Incoming frames.
 
-    def take(self, frame: Frame, *, live: bool) -> Judged:
+    def take(self, frame: Frame, *, live: bool) -> Arrival:
         """Add a frame.
 
         Returns:
@@ -148,16 +148,16 @@ class Ticks:
             return "new"  # a host that never had a member is not waited for
         if source is None:
             while len(self._sources) >= MAX_SOURCES:
-                self._forget(min(self._sources, key=lambda each: self._sources[each].heard_ts))
+                self._forget(min(self._sources, key=lambda each: self._sources[each].newest_ts))
             source = self._sources[frame.hosts] = Source()
             self._unready[frame.hosts] = None
         if source.seen.again(frame):
             return "duplicate"
         if self._is_late(source, frame.ts):
-            return self.set_back.late(frame.ts, max(source.heard_ts, self._closed_ts))
+            return self.set_back.late(frame.ts, max(source.newest_ts, self._closed_ts))
         self.set_back.restart()
         part = Part(frame.layout, frame.values)
-        if frame.ts == source.heard_ts:
+        if frame.ts == source.newest_ts:
             last = source.waiting.pop()
             source.waiting.append(Tick(last.ts, last.live and live, (*last.parts, part)))
         else:
@@ -172,10 +172,10 @@ class Ticks:
         return "new"
 
     def _is_late(self, source: Source, ts: float) -> bool:
-        if ts == source.heard_ts and not source.waiting:
+        if ts == source.newest_ts and not source.waiting:
             source.single = 0  # it sends parts after all
             return True
-        return ts < source.heard_ts or ts <= self._closed_ts - GRACE_S
+        return ts < source.newest_ts or ts <= self._closed_ts - GRACE_S
 
     # Closing ticks.
 
@@ -193,14 +193,14 @@ class Ticks:
         if len(self._unready) == len(self._sources):
             return False
         awaited = (key for key in self._unready if self._sources[key].is_awaited(self._heard_ts))
-        return next(awaited, None) is None or self._held_cells > MAX_HELD_CELLS
+        return next(awaited, None) is None or self._held_cells > MAX_WAITING_CELLS
 
     def _close(self) -> Tick:
         there = {key: each for key, each in self._sources.items() if each.waiting}
         ts = self._closed_ts = max(each.waiting[0].ts for each in there.values())
         taken = [self._taken(each, ts) for each in there.values()]
         self._unready |= {key: None for key, each in there.items() if not each.is_ready}
-        for key in [key for key, each in self._sources.items() if each.heard_ts < ts - FORGOTTEN_S]:
+        for key in [key for key, each in self._sources.items() if each.newest_ts < ts - FORGOTTEN_S]:
             self._forget(key)
         return Tick(
             ts,
@@ -233,7 +233,7 @@ class Ticks:
         sources = [
             {
                 "hosts": list(hosts),
-                "heard_ts": each.heard_ts,
+                "heard_ts": each.newest_ts,
                 "tick_s": each.tick_s,
                 "single": each.single,
                 "waiting": [packed(told) for told in each.waiting],
@@ -269,7 +269,7 @@ class Ticks:
         waiting = (told for each in self._sources.values() for told in each.waiting)
         self._held_cells = sum(_cells(part) for each in waiting for part in each.parts)
         self._unready = {key: None for key, each in self._sources.items() if not each.is_ready}
-        self._heard_ts = max((each.heard_ts for each in self._sources.values()), default=-math.inf)
+        self._heard_ts = max((each.newest_ts for each in self._sources.values()), default=-math.inf)
         self._closed_ts, self.set_back = float(state["closed_ts"]), SetBack(int(state["set_back"]))
 
 

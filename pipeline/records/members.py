@@ -12,4 +12,4 @@ ID: Final = uuid("The id of the record: the same whenever the same input is proc
 AGE: Final = number("The time for which the operator has learned this key, in seconds.", minimum=0)
 YOUNG: Final = flag("Whether too little has been learned for reliable results.")
 LIVE: Final = flag("Whether it is about the present; false for replayed recordings, which never alert.")
-TOLD: Final = text(SENTENCE)
+SENTENCE_FIELD: Final = text(SENTENCE)

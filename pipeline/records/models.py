@@ -20,7 +20,7 @@ from laggard.pipeline.records.declared import (
 )
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.limits import MAX_METRIC
-from laggard.pipeline.records.members import LIVE, TOLD
+from laggard.pipeline.records.members import LIVE, SENTENCE_FIELD
 
 Resource = Literal["cpu", "memory", "disk", "network", "lock", ""]
 """The resource that a metric measures; empty if unknown."""
@@ -44,7 +44,7 @@ class Described(Part):
     row: Annotated[str, text("The host's, `web-1`, or that of all its processes of one name, `web-1/nginx`.")]
     feature: Annotated[str, text("The counter, with its base unit: `cpu_wait_ratio`.")]
     resource: Annotated[Resource, choice("The resource; empty if unknown.", Resource)]
-    description: Annotated[str, TOLD]
+    description: Annotated[str, SENTENCE_FIELD]
 
 
 METRIC: Final = inline(shape_of(Described))

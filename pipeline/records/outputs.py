@@ -37,7 +37,7 @@ from laggard.pipeline.records.fields import Fields
 from laggard.pipeline.records.frame import Frame, KeyedBy
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.limits import MAX_NAME, MAX_RESOURCES
-from laggard.pipeline.records.members import AGE, LIVE, SENTENCE, TOLD, YOUNG
+from laggard.pipeline.records.members import AGE, LIVE, SENTENCE, SENTENCE_FIELD, YOUNG
 from laggard.pipeline.records.models import ModelOutput, PredictionOutput
 from laggard.pipeline.records.pools import PoolOutput
 from laggard.pipeline.records.requests import RequestOutput
@@ -170,7 +170,7 @@ class Found(Evident):
     key: str
     score: Annotated[float, number("The score, above 1; null if it is too large for a number.", exclusiveMinimum=1)]
     ranking: Annotated[Ranking, RANKING]
-    sentence: Annotated[str, TOLD]
+    sentence: Annotated[str, SENTENCE_FIELD]
     model_age_s: Annotated[float, AGE]
     young: Annotated[bool, YOUNG]
     live: Annotated[bool, LIVE]
@@ -251,7 +251,7 @@ class Evidence(Part):
     until_ts: Annotated[float, number("The last time at which its score was above 1; null while it lasts.", minimum=0)]
     score: Annotated[float, WORST]
     young: Annotated[bool, YOUNG]
-    sentence: Annotated[str, TOLD]
+    sentence: Annotated[str, SENTENCE_FIELD]
     blame: Annotated[Blame | None, perhaps(BLAME, BLAMED)]
 
 
@@ -278,7 +278,7 @@ class Incident(Evident):
     score: Annotated[float, WORST]
     blame: Annotated[Blame | None, perhaps(BLAME, BLAMED)]
     ranking: Annotated[Ranking, RANKING]
-    sentence: Annotated[str, TOLD]
+    sentence: Annotated[str, SENTENCE_FIELD]
     model_age_s: Annotated[float, AGE]
     young: Annotated[bool, flag("Whether all its operators had learned too little for reliable results.")]
     live: Annotated[bool, LIVE]
@@ -357,8 +357,8 @@ class DeadLetterOutput(Declared):
 Published = (
     Anomaly | Progress | Notice | Incident | FeedbackOutput | RankingOutput | ModelOutput | PoolOutput | RequestOutput
 )
-Told = Published | ScoreOutput | PredictionOutput
-Output = Told | DeadLetterOutput
+ReplayOutput = Published | ScoreOutput | PredictionOutput
+Output = ReplayOutput | DeadLetterOutput
 
 KINDS: Final[Mapping[str, type[Output]]] = {each.kind: each for each in get_args(Output)}
 """The records by their kinds."""

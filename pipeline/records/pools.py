@@ -22,7 +22,7 @@ from laggard.pipeline.records.features import FEATURE
 from laggard.pipeline.records.fields import Fields
 from laggard.pipeline.records.ids import derived_id
 from laggard.pipeline.records.limits import MAX_NAME, MAX_ROWS
-from laggard.pipeline.records.members import ID, LIVE, TOLD, YOUNG
+from laggard.pipeline.records.members import ID, LIVE, SENTENCE_FIELD, YOUNG
 from laggard.pipeline.records.strict_json import json_number
 
 MAX_LEAVES: Final = 64
@@ -87,7 +87,7 @@ class Ranked(Part):
             FEATURE, "The most distinctive features, worst first: their value, and the mean and deviation of the pool."
         ),
     ]
-    sentence: Annotated[str, TOLD]
+    sentence: Annotated[str, SENTENCE_FIELD]
 
 
 @dataclass(frozen=True, slots=True)

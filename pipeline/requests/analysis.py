@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from laggard.operators.requests.results import Evidence, Traced
-    from laggard.pipeline.requests.queries import Told
+    from laggard.pipeline.requests.queries import RequestsFound
 
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class AnalysisFunctions:
     """The functions of operators that the analysis uses.
 
     Attributes:
@@ -99,7 +99,7 @@ class _Made(NamedTuple):
 
 
 def choose(
-    told: Told, keys: Sequence[Key], most_normal: int = MOST_NORMAL, most_outlying: int = MOST_OUTLYING
+    told: RequestsFound, keys: Sequence[Key], most_normal: int = MOST_NORMAL, most_outlying: int = MOST_OUTLYING
 ) -> Drawn:
     """Return the requests to draw. Beyond the limits, these are evenly chosen normal ones, and the newest outliers.
 
@@ -119,7 +119,7 @@ def choose(
     return Drawn(tuple(key for key in ordered if key in chosen), len(normal), len(outlying), newest_ts)
 
 
-def points(told: Told, keys: Sequence[Key]) -> Floats:
+def points(told: RequestsFound, keys: Sequence[Key]) -> Floats:
     """Return each request's seconds by state, shape (requests, states); if no states are known, its duration."""
     sums: dict[str, float] = {}
     for key in keys:
@@ -145,13 +145,13 @@ class Planes:
 
     """
 
-    def __init__(self, looking: Looking, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, looking: AnalysisFunctions, clock: Callable[[], float] = time.monotonic) -> None:
         self._looking, self._clock = looking, clock
         self._made: dict[Hashable, _Made] = {}  # the least recently used one first
         self._lock = threading.Lock()
         self._worker: threading.Thread | None = None
 
-    def plane(self, about: Hashable, told: Told, keys: Sequence[Key]) -> tuple[Plane, bool]:
+    def plane(self, about: Hashable, told: RequestsFound, keys: Sequence[Key]) -> tuple[Plane, bool]:
         """Return requests on a plane, and whether a later call will return a better or newer one.
 
         Args:
@@ -196,7 +196,7 @@ class Planes:
             self._worker = None
 
 
-def _summed(told: Told, keys: Sequence[Key]) -> tuple[int, int, float]:
+def _summed(told: RequestsFound, keys: Sequence[Key]) -> tuple[int, int, float]:
     outlying = sum(key in told.outputs for key in keys)
     return len(keys) - outlying, outlying, max((told.took[key].ts for key in keys), default=math.nan)
 
@@ -218,7 +218,7 @@ class Histogram(NamedTuple):
     threshold_s: float
 
 
-def histogram(durations_s: Floats, outlying: Mask, looking: Looking, bins: int) -> Histogram:
+def histogram(durations_s: Floats, outlying: Mask, looking: AnalysisFunctions, bins: int) -> Histogram:
     """Return the distribution of durations; those below a microsecond count as a microsecond.
 
     Args:

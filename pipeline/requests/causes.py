@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LESSER: Final = 0.2
 """The least share of the lost time of a lesser cause that is reported."""
 
-TOLD: Final = 3
+MOST_CAUSES: Final = 3
 """The most causes that are reported."""
 
 LONGER: Final = 1.1
@@ -53,17 +53,17 @@ def cause(evidence: Evidence) -> str:
         findings = _oddities(evidence)
         if not _known(evidence, findings):
             return f"nothing sets {_these(evidence)} apart from normal requests"
-        return f"{'; and '.join(each.told for each in findings)}; it takes {takes}"
+        return f"{'; and '.join(each.clause for each in findings)}; it takes {takes}"
     findings = _findings(evidence)
     if _known(evidence, findings):
-        return "; and ".join(each.told for each in findings)
+        return "; and ".join(each.clause for each in findings)
     most = max(findings, key=attrgetter("lost_s"), default=None)
     if math.isnan(evidence.usual_duration_s):
-        return "the baseline is not known yet" + (f"; most of its time: {most.told}" if most else "")
+        return "the baseline is not known yet" + (f"; most of its time: {most.clause}" if most else "")
     takers = "it takes" if evidence.requests == 1 else "they take"
     told = f"nothing sets {_these(evidence)} apart from normal requests but that {takers} longer: {takes}"
     if most and most.lost_s >= (evidence.duration_s - evidence.usual_duration_s) / 2.0:
-        told += f"; most of that: {most.told}"
+        told += f"; most of that: {most.clause}"
     return told
 
 
@@ -98,12 +98,12 @@ def _findings(evidence: Evidence) -> Sequence[Finding]:
     """Return the reported causes of slow requests, the main one first."""
     found = troubles(evidence)
     lost_s = evidence.duration_s - known(evidence.usual_duration_s)
-    told = [each for place, each in enumerate(found) if not place or each.lost_s >= LESSER * lost_s][:TOLD]
+    told = [each for place, each in enumerate(found) if not place or each.lost_s >= LESSER * lost_s][:MOST_CAUSES]
     others = [each for each in found if each.repeated and each not in told]
     calls = _repeated_calls(evidence, {each.syscall for each in (*told, *others)})
     if calls and any(each.vague for each in told):
         others.append(calls)
-    told = [*told[: TOLD - len(others[:1])], *others[:1]]
+    told = [*told[: MOST_CAUSES - len(others[:1])], *others[:1]]
     return sorted(told, key=lambda each: not each.repeated) if told and told[0].vague else told
 
 
@@ -154,5 +154,5 @@ def _oddities(evidence: Evidence) -> Sequence[Finding]:
             often = times(evidence, each.count, each.usual_count)
             told = f"makes no {_calls(each)}, {often.partition(', ')[2]}" if rarely else f"makes {_calls(each)} {often}"
             found.append(Finding(0.0, told, f"{'no ' if rarely else ''}{each.what[0]}", syscall=each.what[0]))
-    first = {each.syscall or each.told: each for each in reversed(found)}
-    return [each for each in found if first[each.syscall or each.told] is each][:TOLD]
+    first = {each.syscall or each.clause: each for each in reversed(found)}
+    return [each for each in found if first[each.syscall or each.clause] is each][:MOST_CAUSES]

@@ -33,7 +33,7 @@ LONGEST_NAME: Final = 32
 _TICK_EVERY: Final = 14  # columns
 
 
-class Look(NamedTuple):
+class Style(NamedTuple):
     """The look of a state, distinct even without colors."""
 
     block: str
@@ -41,27 +41,32 @@ class Look(NamedTuple):
     style: str
 
 
-LOOKS: Final[Mapping[str, Look]] = {
-    "RU": Look("█", "#", "green"),
-    "RS": Look("▓", "=", "blue"),
-    "BP": Look("▒", "P", "yellow"),
-    "BI": Look("▪", "I", "white"),
-    "BD": Look("▄", "D", "red"),
-    "BN": Look("▞", "N", "magenta"),
-    "BT": Look("░", "T", "bright_yellow"),
-    "BF": Look("▚", "F", "bright_magenta"),
-    "BS": Look("▁", "S", "cyan"),
-    "UN": Look("·", ".", "bright_black"),
+STYLES: Final[Mapping[str, Style]] = {
+    "RU": Style("█", "#", "green"),
+    "RS": Style("▓", "=", "blue"),
+    "BP": Style("▒", "P", "yellow"),
+    "BI": Style("▪", "I", "white"),
+    "BD": Style("▄", "D", "red"),
+    "BN": Style("▞", "N", "magenta"),
+    "BT": Style("░", "T", "bright_yellow"),
+    "BF": Style("▚", "F", "bright_magenta"),
+    "BS": Style("▁", "S", "cyan"),
+    "UN": Style("·", ".", "bright_black"),
 }
 
-_OTHERS: Final = (Look("█", "A", "green"), Look("▒", "B", "yellow"), Look("▓", "C", "blue"), Look("░", "D", "magenta"))
+_OTHERS: Final = (
+    Style("█", "A", "green"),
+    Style("▒", "B", "yellow"),
+    Style("▓", "C", "blue"),
+    Style("░", "D", "magenta"),
+)
 """The looks of other states than those of the method, in their order, repeated."""
 
 
-def looks_of(states: list[str]) -> dict[str, Look]:
+def styles_of(states: list[str]) -> dict[str, Style]:
     """Return the look of each of these states."""
-    others = [state for state in states if state not in LOOKS]
-    return {state: LOOKS.get(state) or _OTHERS[others.index(state) % len(_OTHERS)] for state in states}
+    others = [state for state in states if state not in STYLES]
+    return {state: STYLES.get(state) or _OTHERS[others.index(state) % len(_OTHERS)] for state in states}
 
 
 def path_lines(request: Request, page: Page) -> Iterator[Text]:
@@ -75,7 +80,7 @@ def path_lines(request: Request, page: Page) -> Iterator[Text]:
     lanes = lanes_of(request)
     width = min(page.width, WIDEST)
     longest = min(max(map(cell_len, lanes.names)), LONGEST_NAME, max(width - NARROWEST - 2, 8))
-    looks = looks_of(ordered(piece.state for piece in lanes.pieces))
+    looks = styles_of(ordered(piece.state for piece in lanes.pieces))
     canvas = _Canvas(lanes, looks, max(width - longest - 2, NARROWEST), unicode=page.unicode)
     for lane, name in enumerate(lanes.names):
         yield Text(set_cell_size(_cut(name, longest), longest), "bold" if lane == 0 else "").append("  ") + canvas.lane(
@@ -93,7 +98,7 @@ def state_lines(
     times_s: Mapping[str, float],
     duration_s: float,
     page: Page,
-    looks: Mapping[str, Look] | None = None,
+    looks: Mapping[str, Style] | None = None,
     details: Mapping[str, str] | None = None,
 ) -> Iterator[Text]:
     """Yield the states of a request, the longest first: look, label, time and share.
@@ -142,7 +147,7 @@ class _Canvas:
 
     """
 
-    def __init__(self, lanes: Lanes, looks: Mapping[str, Look], width: int, *, unicode: bool) -> None:
+    def __init__(self, lanes: Lanes, looks: Mapping[str, Style], width: int, *, unicode: bool) -> None:
         self._lanes, self._looks, self._width, self._unicode = lanes, looks, width, unicode
         self._cells = [self._of_lane(lane) for lane in range(len(lanes.names))]
 

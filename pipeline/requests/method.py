@@ -11,9 +11,9 @@ from laggard.operators.requests.principal import principal
 from laggard.operators.requests.rates import Rates
 from laggard.operators.requests.usual import evidence, moments
 from laggard.operators.requests.whole import whole
-from laggard.pipeline.requests.analysis import Looking
+from laggard.pipeline.requests.analysis import AnalysisFunctions
 from laggard.pipeline.requests.settings import RequestsSettings
-from laggard.pipeline.requests.stage import Judging
+from laggard.pipeline.requests.stage import RequestsStage
 from laggard.pipeline.requests.ticks import REQUEST
 from laggard.pipeline.settings import SettingError
 from laggard.pipeline.settings.kinds import duration
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
 
 
-def judging(settings: Settings, *, recorded: bool = False) -> Judging:
+def requests_stage(settings: Settings, *, recorded: bool = False) -> RequestsStage:
     """Return the stage that judges requests, even if no worker with these settings runs it.
 
     Args:
@@ -41,7 +41,7 @@ def judging(settings: Settings, *, recorded: bool = False) -> Judging:
         told = f"requests.minimum_points is {minimum_points}: expected at most requests.reference, {reference}"
         raise SettingError([f"{settings.place(RequestsSettings.minimum_points)}: {told}"])
     at_the_end = recorded and own.method == "published"
-    return Judging(
+    return RequestsStage(
         "requests",
         REQUESTS,
         (REQUEST,),
@@ -55,11 +55,11 @@ def judging(settings: Settings, *, recorded: bool = False) -> Judging:
             "false_alarms_per_day": own.false_alarms,
         },
         answers_marks=False,
-        judge=partial(Requests, eps_s=eps_s, minimum_points=minimum_points, reference=reference),
+        detector=partial(Requests, eps_s=eps_s, minimum_points=minimum_points, reference=reference),
         whole=partial(whole, eps_s=eps_s, minimum_points=minimum_points) if at_the_end else None,
     )
 
 
-def looking() -> Looking:
+def analysis_functions() -> AnalysisFunctions:
     """Return the functions of operators for the analysis of requests."""
-    return Looking(moments, evidence, isomap, principal, threshold)
+    return AnalysisFunctions(moments, evidence, isomap, principal, threshold)

@@ -127,7 +127,7 @@ class Found(NamedTuple):
 
 
 @dataclass(slots=True)
-class Told:
+class RequestsFound:
     """Requests and their outputs.
 
     Attributes:
@@ -163,7 +163,7 @@ def took(record: Request | RequestOutput) -> Took:
     return Took(record.ts, record.duration_s, record.name, record.host, record.times_s)
 
 
-def summaries(told: Told, begin: float = -math.inf, end: float = math.inf, service: str = "") -> list[Summary]:
+def summaries(told: RequestsFound, begin: float = -math.inf, end: float = math.inf, service: str = "") -> list[Summary]:
     """Return the summary of each service from `begin` to `end`: by the number of outliers, then by name."""
     by_service: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for key in told.within(begin, end, service):
@@ -172,7 +172,7 @@ def summaries(told: Told, begin: float = -math.inf, end: float = math.inf, servi
     return sorted(found, key=lambda each: (-each.outlying.requests, each.service))
 
 
-def _summary(service: str, keys: Sequence[tuple[str, str]], told: Told) -> Summary:
+def _summary(service: str, keys: Sequence[tuple[str, str]], told: RequestsFound) -> Summary:
     outputs = sorted((told.outputs[key] for key in keys if key in told.outputs), key=lambda each: each.ts)
     began = [told.took[key].ts for key in keys]
     clusters: dict[str, list[RequestOutput]] = defaultdict(list)
@@ -296,7 +296,7 @@ def find(
         text = identity if topic is REQUESTS or _PLAIN.fullmatch(identity) else ""
         for partition in partitions_of(bus, topics, topic, service):
             for record in _holding(bus, partition, text, at, most):
-                one = read_request(decoder, record) if topic is REQUESTS else read_told(record)
+                one = read_request(decoder, record) if topic is REQUESTS else output_of(record)
                 if one is not None and one.request.startswith(identity):
                     records.append(one)
                     if one.request == identity:
@@ -348,7 +348,7 @@ def read_request(decoder: Decoder, record: Incoming) -> Request | None:
     return found if isinstance(found, Request) else None
 
 
-def read_told(record: Incoming) -> RequestOutput | None:
+def output_of(record: Incoming) -> RequestOutput | None:
     """Return the output on a request in a record of the topic of anomalies; None if it has none."""
     if _KIND not in record.value[:_PEEKED]:
         return None

@@ -17,7 +17,7 @@ MOST_BYTES: Final = 1 << 30
 _logger = logging.getLogger(__name__)
 
 
-class Kept:
+class EncodedRequests:
     """Requests in the order of arrival, encoded to save nine tenths of the memory."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:

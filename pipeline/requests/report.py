@@ -159,7 +159,7 @@ def request_lines(found: Found, page: Page) -> Iterator[Text]:
     request = found.request
     yield Text(heading(request), "bold")
     if found.output is not None:
-        yield from _judged_lines(found.output)
+        yield from _score_lines(found.output)
     yield Text()
     if request.path:
         yield from path_lines(request, page)
@@ -188,7 +188,7 @@ def differs(request: Request) -> bool:
     return any(abs(on_path.get(each, 0.0) - request.times_s.get(each, 0.0)) > slack_s for each in states)
 
 
-def _judged_lines(output: RequestOutput) -> Iterator[Text]:
+def _score_lines(output: RequestOutput) -> Iterator[Text]:
     odd = "odd" if output.odd else "outlying"
     of = f", as others of the cluster {printable(output.cluster)}" if output.cluster else ""
     yield Text(f"It is {odd}, score {score_digits(output.score)}{of}: ").append(printable(output.cause), "bold red")
@@ -200,14 +200,14 @@ def spent_lines(spent: Sequence[Spent]) -> Iterator[Text]:
     times = max((len(_times(each)) for each in shown), default=0)
     for each in shown:
         line = Text("  ").append(f"{readable('duration_s', each.time_s):>8}", "bold")
-        yield line.append(f"  {_times(each):>{times}}  {spent_told(each)}")
+        yield line.append(f"  {_times(each):>{times}}  {use_text(each)}")
 
 
 def _times(spent: Spent) -> str:
     return counted(spent.times, "time")
 
 
-def spent_told(spent: Spent) -> str:
+def use_text(spent: Spent) -> str:
     """Return a use of time as text: `waits for a task, in fcntl on /var/lib/x.lock, by worker[812]`."""
     text = label(spent.state)
     if spent.syscall:
@@ -221,14 +221,14 @@ def spent_told(spent: Spent) -> str:
     return printable(text)
 
 
-def apart_told(found: Difference) -> str:
+def difference_text(found: Difference) -> str:
     """Return a difference of requests as text: `waits for a disk, in read`; or calls in a row: `openat, read`."""
     match found.kind:
         case "state":
             return label(found.what[0])
         case "spent":
             state, syscall, on, by, result = found.what
-            return spent_told(Spent(state, syscall, on, by, found.pid, result, 0, 0.0))
+            return use_text(Spent(state, syscall, on, by, found.pid, result, 0, 0.0))
         case "ngram":
             does = "" if len(found.what) > 1 else SYSCALLS.get(found.what[0], "")
             return printable(", ".join(found.what)) + (f" ({does})" if does else "")

@@ -48,7 +48,7 @@ RUNS: Final = frozenset({"RU", "RS", "BP"})
 class Words(NamedTuple):
     """A clause with figures, and a short title."""
 
-    told: str
+    clause: str
     title: str
 
 
@@ -65,7 +65,7 @@ class Rule:
     """
 
     key: Callable[[Spending], str | None]
-    tell: Callable[[Alike], Words]
+    describe: Callable[[Alike], Words]
     state: str = ""
     vain: bool = False
 
@@ -201,7 +201,7 @@ def _network(alike: Alike) -> Words:
     return Words(f"waits for the network{call}: {alike.figures}", "network")
 
 
-def _told_by(each: Spending) -> str | None:
+def _sent_by(each: Spending) -> str | None:
     """Return the task that ends a wait by sending something: over a pipe, or to one of several descriptors."""
     if each.state != "BT" or not (each.syscall in POLLS or each.on.startswith("pipe")):
         return None
@@ -215,7 +215,7 @@ def _message(alike: Alike) -> Words:
     )
 
 
-def _held_by(alike: Alike) -> Words:
+def _lock_words(alike: Alike) -> Words:
     call = f" in {_call(alike)}" if alike.syscall else ""
     if not alike.who:
         return Words(f"waits{call} for another process or thread: {alike.figures}", STATES["BT"].title)
@@ -326,9 +326,9 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(_all(lambda each: each.state == "RU"), _computes, state="RU"),
     Rule(_all(lambda each: each.state == "RS"), _kernel, state="RS"),
     Rule(_all(lambda each: each.state == "BN"), _network),
-    Rule(_told_by, _message),
-    Rule(lambda each: f"{each.syscall}\0{each.by}" if each.state == "BT" else None, _held_by),
+    Rule(_sent_by, _message),
+    Rule(lambda each: f"{each.syscall}\0{each.by}" if each.state == "BT" else None, _lock_words),
 )
 """The rules in the order of precedence: the first one that matches applies. Without a match, the state is reported."""
 
-SLEEP_RULE: Final = next(place for place, rule in enumerate(RULES) if rule.tell is _slept)
+SLEEP_RULE: Final = next(place for place, rule in enumerate(RULES) if rule.describe is _slept)

@@ -25,7 +25,7 @@ from laggard.pipeline.records import Feedback, Request
 from laggard.pipeline.records.limits import MAX_TS
 from laggard.pipeline.requests.causes import title
 from laggard.pipeline.requests.numbering import Numbering
-from laggard.pipeline.requests.recorded import Kept
+from laggard.pipeline.requests.recorded import EncodedRequests
 from laggard.pipeline.requests.text import blamed, lost_s, rates_sentence, request_output, traced
 from laggard.pipeline.requests.ticks import REQUEST, Ticks, frame_of
 from laggard.pipeline.scoring.keyed import Keyed
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from laggard.operators import contract
     from laggard.operators.ranking import Ranking
-    from laggard.operators.requests.results import Cluster, Judged
+    from laggard.operators.requests.results import Cluster, RequestScore
     from laggard.pipeline.bus import Partition
     from laggard.pipeline.engine.stage import TaskOptions
     from laggard.pipeline.engine.states import States
@@ -64,10 +64,10 @@ class Operator(Protocol):
     A method that raises must leave the state unchanged: the request becomes a dead letter, and the service continues.
     """
 
-    def score(self, request: Traced) -> Judged:
+    def score(self, request: Traced) -> RequestScore:
         """Return the score of a request, without a change of the state."""
 
-    def learn(self, request: Traced, judged: Judged) -> None:
+    def learn(self, request: Traced, judged: RequestScore) -> None:
         """Add a request to the state, with its result of `score` just before."""
 
     def cluster(self, number: int) -> Cluster | None:
@@ -84,7 +84,7 @@ class Everything(Protocol):
     """The results for all requests of a service, judged by each other."""
 
     @property
-    def outliers(self) -> Mapping[int, Judged]:
+    def outliers(self) -> Mapping[int, RequestScore]:
         """The outliers by their places in the order of requests, from 0."""
 
     @property
@@ -97,7 +97,7 @@ Whole = Callable[[Callable[[], Iterable[Traced]]], Everything]
 
 
 @dataclass(frozen=True, slots=True)
-class Judging(Wired):
+class RequestsStage(Wired):
     """The stage that finds outliers among requests; see `Wired`.
 
     Its `make` returns the operator that judges the number of outliers.
@@ -109,7 +109,7 @@ class Judging(Wired):
 
     """
 
-    judge: Callable[[], Operator] = field(kw_only=True)
+    detector: Callable[[], Operator] = field(kw_only=True)
     whole: Whole | None = field(default=None, kw_only=True)
 
     def narrator(self, states: States[Any]) -> RateNarrator:
@@ -140,7 +140,7 @@ class Service(Keyed):
 
     """
 
-    judge: Operator = field(kw_only=True)
+    detector: Operator = field(kw_only=True)
     numbering: Numbering = field(default_factory=Numbering)
     ticks: Ticks = field(default_factory=Ticks)
     names: dict[int, Named] = field(default_factory=dict)
@@ -159,7 +159,7 @@ class Service(Keyed):
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of the state as plain data."""
         return Keyed.snapshot(self) | {
-            "judge": self.judge.snapshot(),
+            "judge": self.detector.snapshot(),
             "numbering": self.numbering.snapshot(),
             "ticks": self.ticks.snapshot(),
             "names": [[number, *named] for number, named in self.names.items()],
@@ -168,7 +168,7 @@ class Service(Keyed):
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
         """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
         Keyed.restore(self, state, decoder, place)
-        self.judge.restore(state["judge"])
+        self.detector.restore(state["judge"])
         self.numbering.restore(state["numbering"])
         self.ticks.restore(state["ticks"])
         self.names = {int(number): Named(str(name), int(requests)) for number, name, requests in state["names"]}
@@ -178,12 +178,12 @@ class Service(Keyed):
         self.numbering, self.ticks = Numbering(), Ticks()
         return Keyed.begin_anew(self, scope, operator)
 
-    def name_of(self, judged: Judged) -> str:
+    def name_of(self, judged: RequestScore) -> str:
         """Return the name of an outlier's cluster, after the outlier was learned."""
         assert judged.evidence is not None
         known = self.names.pop(judged.cluster, Named("", 0))
         if known.requests < SETTLED_REQUESTS:
-            cluster = self.judge.cluster(judged.cluster)
+            cluster = self.detector.cluster(judged.cluster)
             name = title(judged.evidence if cluster is None else cluster.evidence)
             taken = any(each.name == name for each in self.names.values())
             known = Named(f"{name} ({judged.cluster})" if taken else name, known.requests + 1)
@@ -202,7 +202,7 @@ class RateNarrator(Narrator):
 
     def _cluster(self, key: str, row: str) -> Cluster | None:
         service = cast("Service | None", self._states.get(key))
-        return None if service is None else service.judge.cluster(int(row))
+        return None if service is None else service.detector.cluster(int(row))
 
     def blame(self, scores: contract.Scores, found: Ranking, frame: Frame) -> Blame | None:  # noqa: ARG002
         """Return the culprit, see `Narrator`."""
@@ -222,15 +222,15 @@ class RequestsTask(Task):
 
     calm_s = OVER_S
 
-    def __init__(self, stage: Judging, partition: Partition, **options: Unpack[TaskOptions]) -> None:
+    def __init__(self, stage: RequestsStage, partition: Partition, **options: Unpack[TaskOptions]) -> None:
         self._stage = stage
         records = options.get("snapshot_records", SNAPSHOT_RECORDS)
         options["snapshot_records"] = records * SNAPSHOT_REQUESTS // SNAPSHOT_RECORDS
         super().__init__(stage, partition, **options)
-        self._kept = defaultdict[str, Kept](Kept) if stage.whole is not None else None
+        self._kept = defaultdict[str, EncodedRequests](EncodedRequests) if stage.whole is not None else None
 
     def _empty(self) -> Service:
-        return Service({REQUEST: Stream(self.wired.make())}, judge=self._stage.judge())
+        return Service({REQUEST: Stream(self.wired.make())}, detector=self._stage.detector())
 
     def service(self, key: str) -> Service | None:
         """Return the state of a service; None without one."""
@@ -247,7 +247,7 @@ class RequestsTask(Task):
             case _:
                 kind = type(received).__name__.lower()
                 self._refuse(record, f"{self._place(record)}: expected a request or feedback, got a {kind}")
-        self.states.look_after_silent(self.position)
+        self.states.save_silent(self.position)
         self._end_gone()
 
     def _request(self, record: Incoming, request: Request) -> None:
@@ -257,50 +257,50 @@ class RequestsTask(Task):
         end_ts = request.ts + request.duration_s
         if end_ts > MAX_TS:  # otherwise all others would be late, as after a clock that was set back
             self._refuse(record, f"{self._place(record)}: field 'duration_s': expected an end by {MAX_TS:.0f}")
-            self.states.heard(record.key, record.offset)
+            self.states.note(record.key, record.offset)
             return
         if service.numbering.again(request, end_ts, far_behind=end_ts < service.ticks.earliest_ts):
             self._counts.duplicates += 1
             return
-        judged = service.ticks.judge(end_ts)
+        judged = service.ticks.arrival(end_ts)
         if judged == "late":
             self._refuse_late(record, end_ts, service.ticks.earliest_ts, service.ticks.set_back.count)
-            self.states.heard(record.key, record.offset)
+            self.states.note(record.key, record.offset)
             return
         if judged == "set_back":
-            self._tell_set_back(request.service, REQUEST, service.ticks.newest_ts - end_ts)
+            self._report_set_back(request.service, REQUEST, service.ticks.newest_ts - end_ts)
             self._outcomes.end(request.service, REQUEST, service.streams[REQUEST])
             service.begin_anew(REQUEST, self.wired.make())
             service.numbering.again(request, end_ts)
         if (tick := service.ticks.hear(end_ts)) is not None:
             self._tick(request.service, service, tick)
         if self._kept is None:
-            self._judge(record, service, request)
+            self._score_request(record, service, request)
         else:
             self._kept[request.service].add(request)
-        self.states.heard(record.key, record.offset)
+        self.states.note(record.key, record.offset)
         self._end_silent(end_ts)
 
-    def _judge(self, record: Incoming, service: Service, request: Request) -> None:
+    def _score_request(self, record: Incoming, service: Service, request: Request) -> None:
         """Judge a request, learn it, and publish it if it is an outlier."""
         live = self._is_live(record)
         found, cluster = traced(request), ""
         try:
-            judged = service.judge.score(found)
+            judged = service.detector.score(found)
         except Exception as error:  # noqa: BLE001 - an operator's error on one request must not stop the partition
-            self._refuse(record, f"{self._place(record)}: not scored: {_told(error)}")
+            self._refuse(record, f"{self._place(record)}: not scored: {_message(error)}")
             return
         try:
-            service.judge.learn(found, judged)
+            service.detector.learn(found, judged)
         except Exception as error:  # noqa: BLE001 - see above
-            self._refuse(record, f"{self._place(record)}: not learned: {_told(error)}")
+            self._refuse(record, f"{self._place(record)}: not learned: {_message(error)}")
         if judged.outlier:
             try:
                 cluster = service.name_of(judged)
                 told = request_output(request, judged, cluster, operator=self.wired.name, live=live)
                 self.outputs.append(told)
             except Exception as error:  # noqa: BLE001 - see above
-                self._refuse(record, f"{self._place(record)}: an outlier that cannot be reported: {_told(error)}")
+                self._refuse(record, f"{self._place(record)}: an outlier that cannot be reported: {_message(error)}")
         lost = lost_s(request, judged) if judged.outlier else 0.0
         service.ticks.count(live=live, cluster=judged.cluster, lost_s=lost)
         self._observe(request.service, lambda observer: observer.requested(self.wired.name, request, judged, cluster))
@@ -326,9 +326,9 @@ class RequestsTask(Task):
             assert service is not None
             self._rest(key, service)
         for kept in (self._kept or {}).values():
-            self._tell_whole(kept)
+            self._publish_whole(kept)
 
-    def _tell_whole(self, kept: Kept) -> None:
+    def _publish_whole(self, kept: EncodedRequests) -> None:
         """Publish the outliers among all requests of a service."""
         assert self._stage.whole is not None
         found = self._stage.whole(lambda: map(traced, kept.requests()))
@@ -342,5 +342,5 @@ class RequestsTask(Task):
                 self.outputs.append(request_output(request, judged, cluster, operator=name, live=False))
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

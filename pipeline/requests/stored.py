@@ -14,7 +14,7 @@ from laggard.pipeline.history.series import Reader
 from laggard.pipeline.records import Decoder
 from laggard.pipeline.records.limits import MAX_TS
 from laggard.pipeline.records.requests import RequestOutput
-from laggard.pipeline.requests.queries import Told, Took, partitions_of, read_request, read_told
+from laggard.pipeline.requests.queries import RequestsFound, Took, output_of, partitions_of, read_request
 from laggard.pipeline.topics import ANOMALIES, REQUESTS
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ MOST_REQUESTS: Final = 20_000
 LONGEST_REQUEST_S: Final = 3600.0
 """The longest time from the begin of a request to its records that a query allows for, in seconds."""
 
-MOST_KEPT: Final = 100_000
+MOST_CACHED: Final = 100_000
 """The most cached records of all partitions, some 1 kB each. Beyond, the least recently used partition is dropped."""
 
 _GAP: Final = 64  # the offsets between two wanted records up to which both are read together
@@ -54,7 +54,7 @@ _brief: Final = msgspec.msgpack.Decoder(_Brief)
 
 
 @dataclass(slots=True, eq=False)
-class _Kept:
+class _Cache:
     """The cache of a partition.
 
     Attributes:
@@ -80,12 +80,12 @@ class Stored:
 
     def __init__(self, bus: Bus, topics: Topics) -> None:
         self._bus, self._topics = bus, topics
-        self._kept: dict[Partition, _Kept] = {}  # the least recently used one first
+        self._kept: dict[Partition, _Cache] = {}  # the least recently used one first
         self._lock = threading.Lock()
 
-    def told(self, begin: float, end: float, service: str = "") -> Told:
+    def between(self, begin: float, end: float, service: str = "") -> RequestsFound:
         """Return the requests that began from `begin` to `end`, with their outputs, of one service or of all."""
-        told, cut = Told(), set()
+        told, cut = RequestsFound(), set()
         with self._lock:
             for partition in partitions_of(self._bus, self._topics, REQUESTS, service):
                 records, more = self._between(partition, begin, end)
@@ -142,11 +142,11 @@ class Stored:
         within = (each for each in kept.records if start <= each[0] < stop)
         return within, more
 
-    def _read(self, partition: Partition, start: int, stop: int) -> _Kept:
+    def _read(self, partition: Partition, start: int, stop: int) -> _Cache:
         """Return the cache of a partition after reading the missing part of a range of offsets."""
         kept = self._kept.pop(partition, None)
         if kept is None or start > kept.stop or stop < kept.start:
-            kept = _Kept(start, start)
+            kept = _Cache(start, start)
         if start < kept.start:
             kept.records.extendleft(reversed(list(self._records(partition, start, kept.start))))
             kept.start = start
@@ -163,21 +163,21 @@ class Stored:
                 while kept.records and kept.records[-1][0] >= stop:
                     kept.records.pop()
         self._kept[partition] = kept
-        while len(self._kept) > 1 and sum(len(each.records) for each in self._kept.values()) > MOST_KEPT:
+        while len(self._kept) > 1 and sum(len(each.records) for each in self._kept.values()) > MOST_CACHED:
             del self._kept[next(iter(self._kept))]
         return kept
 
     def _records(self, partition: Partition, start: int, stop: int) -> Iterator[tuple[int, _Brief | RequestOutput]]:
         of_requests = partition.topic == self._topics.name(REQUESTS)
         for record in Reader(self._bus, partition).stored(start, stop):
-            found = _briefly(record) if of_requests else read_told(record)
+            found = _briefly(record) if of_requests else output_of(record)
             if found is not None:
                 yield record.offset, found
 
 
-def told_on(bus: Bus, topics: Topics, begin: float, end: float, service: str = "") -> Told:
+def requests_on(bus: Bus, topics: Topics, begin: float, end: float, service: str = "") -> RequestsFound:
     """Return the requests that began from `begin` to `end`, with their outputs, of one service or of all."""
-    return Stored(bus, topics).told(begin, end, service)
+    return Stored(bus, topics).between(begin, end, service)
 
 
 def _briefly(record: Incoming) -> _Brief | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from laggard.operators.ranking import FeatureScore, RowScore
-    from laggard.operators.requests.results import Cluster, Evidence, Judged
+    from laggard.operators.requests.results import Cluster, Evidence, RequestScore
     from laggard.pipeline.records import Request
 
 RARE: Final = 0.001
@@ -46,13 +46,13 @@ def traced(request: Request) -> Traced:
     )
 
 
-def lost_s(request: Request, judged: Judged) -> float:
+def lost_s(request: Request, judged: RequestScore) -> float:
     """Return how much longer a request took than a normal one, in seconds; 0 if unknown."""
     usual_s = math.fsum(judged.usual_s.values())
     return max(request.duration_s - usual_s, 0.0) if usual_s else 0.0
 
 
-def request_output(request: Request, judged: Judged, cluster: str, *, operator: str, live: bool) -> RequestOutput:
+def request_output(request: Request, judged: RequestScore, cluster: str, *, operator: str, live: bool) -> RequestOutput:
     """Return the output on an outlying request; `cluster` is the name of its cluster."""
     assert judged.evidence is not None
     return RequestOutput(

@@ -19,7 +19,7 @@ from laggard.pipeline.records import UNNUMBERED, Frame, make_layout
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laggard.pipeline.eventtime import Judged
+    from laggard.pipeline.eventtime import Arrival
 
 TICK_S: Final = 10.0
 
@@ -93,7 +93,7 @@ class Ticks:
         """Whether there are requests in no closed tick."""
         return self._requests > 0
 
-    def judge(self, ts: float) -> Judged:
+    def arrival(self, ts: float) -> Arrival:
         """Return whether a request that ended at this time counts.
 
         Returns:

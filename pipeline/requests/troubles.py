@@ -36,7 +36,7 @@ class Finding:
     """
 
     lost_s: float
-    told: str
+    clause: str
     title: str
     vague: bool = False
     bare: bool = False
@@ -105,7 +105,7 @@ def _more(parts: Sequence[Spending]) -> float:
 
 
 def _finding(rule: Rule, alike: Alike) -> Finding:
-    told, title = rule.tell(alike)
+    told, title = rule.describe(alike)
     vague = bool(rule.state) and rule.state != "BP"
     repeated = rule.vain and alike.repeated
     return Finding(alike.lost_s, told, title, vague=vague, repeated=repeated, syscall=alike.syscall)

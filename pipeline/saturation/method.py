@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from laggard.operators.saturation import Saturation, Users
 from laggard.pipeline.saturation.settings import SaturationSettings
-from laggard.pipeline.saturation.stage import HOST, LIMIT, PROCESS, Saturating
+from laggard.pipeline.saturation.stage import HOST, LIMIT, PROCESS, SaturationStage
 from laggard.pipeline.topics import COUNTERS
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.settings import Settings
 
 
-def saturation(settings: Settings) -> Saturating:
+def saturation(settings: Settings) -> SaturationStage:
     """Return the operator with its settings."""
     own = settings[SaturationSettings]
     limits: Mapping[Name, float] = {
@@ -40,7 +40,7 @@ def saturation(settings: Settings) -> Saturating:
     def make(*, scope: str = HOST) -> Saturation | Users:
         return Users() if scope == PROCESS else of_host()
 
-    return Saturating(
+    return SaturationStage(
         "saturation",
         COUNTERS,
         (HOST, PROCESS, LIMIT),

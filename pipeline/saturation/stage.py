@@ -43,7 +43,7 @@ class Scores(contract.Scores, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Saturating(Wired):
+class SaturationStage(Wired):
     """The wired operators: one for the host, one for its limits, one for its processes."""
 
     def narrator(self, states: States[Any]) -> Narrator:
@@ -71,7 +71,7 @@ class SaturationNarrator(Narrator):
         user = None if users is None else blamed_user(reading, users)
         return blamed(found, HOST) if user is None else user
 
-    def said(self, scores: contract.Scores, found: Ranking, frame: Frame, own: str) -> str:
+    def finding_sentence(self, scores: contract.Scores, found: Ranking, frame: Frame, own: str) -> str:
         """Return the sentence on an anomaly, see `Narrator`."""
         reading, resource = _about(scores, found)
         lasted_s = frame.ts - cast("Scores", scores).open[own].onset_ts

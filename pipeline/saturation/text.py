@@ -48,7 +48,7 @@ _FILLING: Final[Mapping[Name, str]] = {
 }
 
 
-class _Telling(NamedTuple):
+class _Wording(NamedTuple):
     """The wording for the consumers of a resource.
 
     Attributes:
@@ -63,13 +63,13 @@ class _Telling(NamedTuple):
     feature: str
 
 
-_MOST: Final[Mapping[Use, _Telling]] = {
-    "cpu": _Telling("They are used most by", "", "cpu_single_ratio"),
-    "memory": _Telling("It is held most by", "memory_rss_bytes", "memory_rss_bytes"),
-    "disk": _Telling("It is used most by", "io_write_bytes_per_s", "io_write_bytes_per_s"),
-    "written": _Telling("Most is written by", "io_write_bytes_per_s", "io_write_bytes_per_s"),
-    "descriptors": _Telling("Most are held by", "descriptors", "descriptors"),
-    "threads": _Telling("Most are held by", "threads", "threads"),
+_MOST: Final[Mapping[Use, _Wording]] = {
+    "cpu": _Wording("They are used most by", "", "cpu_single_ratio"),
+    "memory": _Wording("It is held most by", "memory_rss_bytes", "memory_rss_bytes"),
+    "disk": _Wording("It is used most by", "io_write_bytes_per_s", "io_write_bytes_per_s"),
+    "written": _Wording("Most is written by", "io_write_bytes_per_s", "io_write_bytes_per_s"),
+    "descriptors": _Wording("Most are held by", "descriptors", "descriptors"),
+    "threads": _Wording("Most are held by", "threads", "threads"),
 }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.operators.ranking import Ranking
 from laggard.pipeline.explaining.text import story
-from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, judge, narrowed
+from laggard.pipeline.explaining.verdict import VERDICT_FEATURES, VERDICT_ROWS, narrowed, verdict_of
 from laggard.pipeline.scoring.narrator import commands_of
 from laggard.pipeline.scoring.scopes import answering, is_near
 
@@ -39,13 +39,13 @@ def _ranking(stream: Stream, mark: Mark) -> Ranking | None:
     scores = stream.scores()
     if scores is None or not is_near(stream, mark.ts):
         return None
-    return scores.ranking(rows=JUDGED_ROWS, features=JUDGED_FEATURES)
+    return scores.ranking(rows=VERDICT_ROWS, features=VERDICT_FEATURES)
 
 
 def _story(ranking: Ranking, streams: Mapping[str, Stream], scope: str) -> str:
     """Return what a ranking of the frame of a scope says, with the part of the host in it."""
     frame, about_host = streams[scope].frame, streams.get("host")
     scores = None if about_host is None else about_host.scores()
-    host = None if scores is None else scores.ranking(rows=1, features=JUDGED_FEATURES)
+    host = None if scores is None else scores.ranking(rows=1, features=VERDICT_FEATURES)
     commands = {} if frame is None else commands_of(frame)
-    return " ".join(story(judge(ranking, host), ranking, commands, scope))
+    return " ".join(story(verdict_of(ranking, host), ranking, commands, scope))

@@ -32,7 +32,7 @@ class Keyed:
     marks: Sequences = field(default_factory=Sequences)
     tolerance: Tolerance = field(default_factory=Tolerance)
     records: int = 0
-    heard: int = -1
+    last_number: int = -1
 
     @property
     def ts(self) -> float:
@@ -50,7 +50,7 @@ class Keyed:
         """Return a copy of the state as plain data."""
         return {
             "records": self.records,
-            "heard": self.heard,
+            "heard": self.last_number,
             "marks": self.marks.snapshot(),
             **self.tolerance.snapshot(),
             "streams": {scope: stream.snapshot() for scope, stream in self.streams.items()},
@@ -59,7 +59,7 @@ class Keyed:
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
         """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
         self.marks, self.tolerance = Sequences(state["marks"]), restored(state)
-        self.records, self.heard = int(state["records"]), int(state["heard"])
+        self.records, self.last_number = int(state["records"]), int(state["heard"])
         # A scope that is not in the snapshot starts from scratch.
         for scope in self.streams.keys() & state["streams"].keys():
             self.streams[scope].restore(state["streams"][scope], decoder, place)

@@ -9,10 +9,10 @@ from laggard.pipeline.alarms.anomalies import blamed
 from laggard.pipeline.alarms.progress import ANOMALY_FEATURES, ANOMALY_ROWS
 from laggard.pipeline.explaining.short_lived import just_begun, listed, matter
 from laggard.pipeline.explaining.text import lasting_sentence, sentence, suspicion_sentence
-from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS, judge, narrowed
+from laggard.pipeline.explaining.verdict import VERDICT_FEATURES, VERDICT_ROWS, narrowed, verdict_of
 from laggard.pipeline.records.outputs import Anomaly, Notice, frame_id
 from laggard.pipeline.scoring.scopes import HOST
-from laggard.pipeline.scoring.stream import kept_by, score_of
+from laggard.pipeline.scoring.stream import open_anomalies, score_of
 from laggard.pipeline.scoring.tolerated import Tolerated
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ class Narrator:
         """Return the culprit, by the scores of a frame and their ranking; None for none."""
         return blamed(found, frame.scope)
 
-    def said(self, scores: Scores, found: Ranking, frame: Frame, own: str) -> str:
+    def finding_sentence(self, scores: Scores, found: Ranking, frame: Frame, own: str) -> str:
         """Return the sentence on an anomaly; `own` is the operator's own id of it, if it has one."""
-        if (kept := kept_by(scores).get(own)) is None:
+        if (kept := open_anomalies(scores).get(own)) is None:
             return self.sentence(scores, found, frame)
         return lasting_sentence(found, commands_of(frame), frame.scope, frame.ts - kept.onset_ts, rows=kept.rows)
 
@@ -54,7 +54,7 @@ class Narrator:
 
     def beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:
         """Return a further sentence for an anomaly that opens: on processes that are not in the frame `before`."""
-        if before is None or not matter(judge(found), None) or not (begun := just_begun(before, frame)):
+        if before is None or not matter(verdict_of(found), None) or not (begun := just_begun(before, frame)):
             return ""
         return f"Processes that have just begun: {listed(begun)}."
 
@@ -63,7 +63,7 @@ class Narrator:
     ) -> Anomaly:
         """Return the record of an anomaly that opens."""
         ranking = narrowed(found, ANOMALY_ROWS, ANOMALY_FEATURES)
-        kept = kept_by(scores).get(opened.own)
+        kept = open_anomalies(scores).get(opened.own)
         return Anomaly(
             id=opened.id,
             operator=self._wired.name,
@@ -73,7 +73,7 @@ class Narrator:
             ts=frame.ts,
             score=score_of(scores) if kept is None else kept.score,
             ranking=ranking,
-            sentence=self.said(scores, found, frame, opened.own),
+            sentence=self.finding_sentence(scores, found, frame, opened.own),
             model_age_s=ranking.age_s,
             young=ranking.young,
             live=opened.live,
@@ -84,7 +84,7 @@ class Narrator:
 
     def notice(self, frame: Frame, scores: LastingScores, suspicion: float, *, live: bool) -> Notice:
         """Return the record of a notice that opens."""
-        found, onset_ts = scores.suspects(JUDGED_ROWS, JUDGED_FEATURES)
+        found, onset_ts = scores.suspects(VERDICT_ROWS, VERDICT_FEATURES)
         ranking = narrowed(found, ANOMALY_ROWS, ANOMALY_FEATURES)
         return Notice(
             id=frame_id(self._wired.name, frame, "notice"),

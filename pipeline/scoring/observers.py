@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from laggard.operators.contract import Scores
     from laggard.operators.covariance.results import Deviation
     from laggard.operators.regression.models import Model
-    from laggard.operators.requests.results import Judged
+    from laggard.operators.requests.results import RequestScore
     from laggard.pipeline.alarms.anomalies import Anomalies
     from laggard.pipeline.records import Frame, Mark, Request
     from laggard.pipeline.records.frame import KeyedBy
@@ -41,7 +41,7 @@ class Observer:
     def compared(self, operator: str, pool: str, members: int, deviations: Sequence[Deviation]) -> None:
         """Observe a comparison of a pool: its number of members at this tick, and their deviations, worst first."""
 
-    def requested(self, operator: str, request: Request, judged: Judged, cluster: str) -> None:
+    def requested(self, operator: str, request: Request, judged: RequestScore, cluster: str) -> None:
         """Observe a judged request; `cluster` is the name of the cluster of similar ones, empty for a normal one."""
 
     def received(self, frame: Frame) -> None:

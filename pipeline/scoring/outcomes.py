@@ -6,10 +6,10 @@ import math
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.alarms.anomalies import OpenAnomaly
-from laggard.pipeline.alarms.courses import Told
+from laggard.pipeline.alarms.courses import Update
 from laggard.pipeline.alarms.progress import notice_ended, progress
 from laggard.pipeline.alarms.tolerance import end_excused
-from laggard.pipeline.scoring.stream import kept_by
+from laggard.pipeline.scoring.stream import open_anomalies
 from laggard.pipeline.scoring.tolerated import ranking_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Outcomes:
         self._outputs = outputs
 
     def progress(
-        self, told: Told, key: str, scope: str, ts: float, said: str = "", *, silent_since_ts: float = math.nan
+        self, told: Update, key: str, scope: str, ts: float, said: str = "", *, silent_since_ts: float = math.nan
     ) -> Progress:
         """Return the record of an anomaly at a time, with a sentence on its ranking if there is one."""
         return progress(
@@ -98,13 +98,13 @@ class Outcomes:
             sudden = next((each for each in stream.courses if not each.own and each.blames(blame)), None)
             if sudden is None or blame is None:
                 return False
-            kept = kept_by(scores)[own]
-            course = sudden.kept(own, min(sudden.opened_ts, kept.onset_ts)).after(frame.ts, kept.score)
+            kept = open_anomalies(scores)[own]
+            course = sudden.of_operator(own, min(sudden.opened_ts, kept.onset_ts)).after(frame.ts, kept.score)
             course = course.extended(frame.ts, found, blame, worse=False)
-            said = self._narrator.said(scores, found, frame, own)
+            said = self._narrator.finding_sentence(scores, found, frame, own)
         except Exception:  # noqa: BLE001 - it cannot be told: whoever opens it says so
             return False
-        self._outputs.append(self.progress(Told(course, "extended", found), frame.key, frame.scope, frame.ts, said))
+        self._outputs.append(self.progress(Update(course, "extended", found), frame.key, frame.scope, frame.ts, said))
         stream.courses = tuple(course if each is sudden else each for each in stream.courses)
         opened = OpenAnomaly(course.id, course.began_ts, course.live, own=own).blaming(blame)
         stream.anomalies = stream.anomalies.going_on(opened)

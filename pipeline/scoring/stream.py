@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from laggard.operators.contract import Layout, Matrix, Open, Scores
     from laggard.pipeline.alarms.courses import Course
-    from laggard.pipeline.eventtime import Judged
+    from laggard.pipeline.eventtime import Arrival
 
-NOTHING_KEPT: Final[Mapping[str, Open]] = {}
+NONE_OPEN: Final[Mapping[str, Open]] = {}
 
 
-def kept_by(scores: object) -> Mapping[str, Open]:
+def open_anomalies(scores: object) -> Mapping[str, Open]:
     """Return the anomalies that the operator keeps open itself, by its own ids."""
-    return scores.open if isinstance(scores, LastingScores) else NOTHING_KEPT
+    return scores.open if isinstance(scores, LastingScores) else NONE_OPEN
 
 
 def score_of(scores: Scores) -> float:
@@ -81,7 +81,7 @@ class Stream:
         self._scores: Scores | None = None
         self._sequences = Sequences()
 
-    def judge(self, frame: Frame) -> Judged:
+    def arrival(self, frame: Frame) -> Arrival:
         """Judge whether a frame is new, a duplicate, late, or shows that the clock of its producer was set back.
 
         A duplicate has a known sequence number and is no newer than the newest frame: a producer may lose count and
@@ -130,7 +130,7 @@ class Stream:
         self.ts = frame.ts
         self.frame, self._scores, self.trigger = frame, scores, trigger
         if self.anomalies.open:
-            self.anomalies = self.anomalies.after(frame, over=trigger.armed, kept=kept_by(scores))
+            self.anomalies = self.anomalies.after(frame, over=trigger.armed, kept=open_anomalies(scores))
         self.set_back.restart()
 
     def adopt(self, anomalies: Iterable[str]) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.contract import LastingScores
 from laggard.pipeline.alarms.anomalies import OpenAnomaly
-from laggard.pipeline.alarms.courses import JOINED_S, followed, kept_open, opening
+from laggard.pipeline.alarms.courses import JOINED_S, followed, followed_by_operator, opening
 from laggard.pipeline.alarms.tolerance import Tolerance
 from laggard.pipeline.engine.namesakes import BESIDE, Namesakes
 from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask
@@ -32,7 +32,7 @@ from laggard.pipeline.scoring.answers import NOTHING_RANKED, answered
 from laggard.pipeline.scoring.observers import Observed
 from laggard.pipeline.scoring.outcomes import Outcomes
 from laggard.pipeline.scoring.scopes import MOST_SCOPES, Scopes
-from laggard.pipeline.scoring.stream import Stream, kept_by, score_of, suspicion_of
+from laggard.pipeline.scoring.stream import Stream, open_anomalies, score_of, suspicion_of
 from laggard.pipeline.scoring.tolerated import Tolerated, ranking_of
 
 if TYPE_CHECKING:
@@ -110,14 +110,14 @@ class Task(Observed, RecordTask):
                 self._refuse_for_all(
                     record, f"{self._place(record)}: expected a frame, a mark or feedback, got a {kind}"
                 )
-        self.states.look_after_silent(self.position)
+        self.states.save_silent(self.position)
         self._end_gone()
 
     def _frame(self, record: Incoming, frame: Frame) -> None:
         if not self._has_key(record, frame.key):
             return
         if self.wired.leads and record.headers and frame.scope not in BESIDE and self._namesakes.found(record):
-            self._tell_namesakes(frame.key)
+            self._report_namesakes(frame.key)
         if not self.wired.takes(frame.scope):
             self._observe(frame.key, lambda observer: observer.received(frame))
             return
@@ -126,9 +126,9 @@ class Task(Observed, RecordTask):
             expected = f"at most {MOST_SCOPES} scopes of {frame.key!r}: {', '.join(map(repr, keyed.streams))}"
             self._refuse(record, f"{self._place(record)}: expected {expected}; got {frame.scope!r}")
             return
-        judged = stream.judge(frame)
+        judged = stream.arrival(frame)
         if judged == "set_back":
-            self._tell_set_back(frame.key, frame.scope, stream.ts - frame.ts)
+            self._report_set_back(frame.key, frame.scope, stream.ts - frame.ts)
             self._outcomes.end(frame.key, frame.scope, stream)
             stream, judged = keyed.begin_anew(frame.scope, self.wired.make_for(frame.scope)), "new"
         match judged:
@@ -136,7 +136,7 @@ class Task(Observed, RecordTask):
                 self._counts.duplicates += 1
             case "late":
                 if stream.set_back.count:
-                    self.states.heard(record.key, record.offset)
+                    self.states.note(record.key, record.offset)
                 self._refuse_late(record, frame.ts, stream.ts, stream.set_back.count)
             case "new":
                 if is_first := not stream.begun:
@@ -144,7 +144,7 @@ class Task(Observed, RecordTask):
                 self._take(record, stream, frame, keyed.tolerance)
                 if is_first:
                     keyed.share()
-                self.states.heard(record.key, record.offset)
+                self.states.note(record.key, record.offset)
                 self._end_silent(frame.ts)
 
     def _refuse_late(self, record: Incoming, ts: float, expected_ts: float, set_back: int) -> None:
@@ -172,7 +172,7 @@ class Task(Observed, RecordTask):
         self._refuse_for_all(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {key!r}")
         return False
 
-    def _tell_namesakes(self, key: str) -> None:
+    def _report_namesakes(self, key: str) -> None:
         self._counts.namesakes += 1
         if self._counts is self.telemetry:
             _logger.warning(
@@ -181,7 +181,7 @@ class Task(Observed, RecordTask):
                 self.wired.name, key,
             )  # fmt: skip
 
-    def _tell_set_back(self, key: str, scope: str, by_s: float) -> None:
+    def _report_set_back(self, key: str, scope: str, by_s: float) -> None:
         self._counts.clocks_set_back += 1
         if self._counts is self.telemetry:
             _logger.warning(
@@ -197,20 +197,20 @@ class Task(Observed, RecordTask):
         except Exception as error:  # noqa: BLE001 - an operator's error on one frame must not stop the partition
             assert frame is not None
             learned = replace(record, value=b"", ts=frame.ts)
-            self._refuse_frame(learned, frame, f"the frame before, of {frame.ts!r}, was not learned: {_told(error)}")
+            self._refuse_frame(learned, frame, f"the frame before, of {frame.ts!r}, was not learned: {_message(error)}")
 
     def _score(
         self, record: Incoming, stream: Stream, frame: Frame, before: Frame | None, tolerance: Tolerance
     ) -> None:
         try:
             scores = stream.score(frame)
-            if tolerance.said and (said := self.narrator.feedback_on(tolerance, frame)).said:
+            if tolerance.feedback and (said := self.narrator.feedback_on(tolerance, frame)).feedback:
                 scores = self.narrator.tolerated(scores, frame, said, stream.anomalies)
-            kept = kept_by(scores)
+            kept = open_anomalies(scores)
             fires, trigger = stream.trigger.after(frame.ts, score_of(scores), QUIET_S)
             suspicion = suspicion_of(scores)
         except Exception as error:  # noqa: BLE001 - see above
-            self._refuse_frame(record, frame, f"not scored: {_told(error)}")
+            self._refuse_frame(record, frame, f"not scored: {_message(error)}")
             return
         stream.accept(frame, scores, trigger)
         if isinstance(scores, Tolerated):
@@ -237,7 +237,7 @@ class Task(Observed, RecordTask):
         self, record: Incoming, stream: Stream, frame: Frame, scores: Scores, before: Frame | None, own: str = ""
     ) -> None:
         """Open an anomaly, and tell of it; `before` is the frame before, `own` the operator's id of what it keeps."""
-        began_ts = kept_by(scores)[own].onset_ts if own else frame.ts
+        began_ts = open_anomalies(scores)[own].onset_ts if own else frame.ts
         opened = OpenAnomaly(frame_id(self.wired.name, frame, own), began_ts, self._is_live(record), own=own)
         try:
             found = ranking_of(scores, own)
@@ -250,7 +250,7 @@ class Task(Observed, RecordTask):
             self._counts.anomalies += 1
             stream.courses = (*stream.courses, opening(told, own))
         except Exception as error:  # noqa: BLE001 - see above; the frame is learned all the same
-            self._refuse_frame(record, frame, f"an anomaly that cannot be reported: {_told(error)}")
+            self._refuse_frame(record, frame, f"an anomaly that cannot be reported: {_message(error)}")
         stream.anomalies = stream.anomalies.opening(opened)
 
     def _notice(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores, suspicion: float) -> None:
@@ -267,7 +267,7 @@ class Task(Observed, RecordTask):
             try:
                 told = self.narrator.notice(frame, scores, suspicion, live=self._is_live(record))
             except Exception as error:  # noqa: BLE001 - see above
-                self._refuse_frame(record, frame, f"a notice that cannot be reported: {_told(error)}")
+                self._refuse_frame(record, frame, f"a notice that cannot be reported: {_message(error)}")
                 return
             if not any(each.blames(told.blame) for each in stream.courses):
                 self.outputs.append(told)
@@ -276,25 +276,29 @@ class Task(Observed, RecordTask):
     def _follow(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores) -> None:
         """Tell what became of the anomalies that were told before this frame."""
 
-        def look(own: str = "") -> tuple[Ranking, Blame | None] | None:
+        def rank(own: str = "") -> tuple[Ranking, Blame | None] | None:
             try:
                 found = ranking_of(scores, own)
                 return found, self.narrator.blame(scores, found, frame)
             except Exception as error:  # noqa: BLE001 - see above
-                self._refuse_frame(record, frame, f"progress that cannot be reported: {_told(error)}")
+                self._refuse_frame(record, frame, f"progress that cannot be reported: {_message(error)}")
                 return None
 
         of_score = stream.anomalies.of_score
         going_on = "" if of_score is None else of_score.id
-        left, told = followed(stream.courses, frame.ts, score_of(scores), going_on, look, calm_s=self.calm_s)
+        left, told = followed(stream.courses, frame.ts, score_of(scores), going_on, rank, calm_s=self.calm_s)
         if any(course.own for course in left):
-            left, more = kept_open(left, frame.ts, kept_by(scores), lambda own: partial(look, own))
+            left, more = followed_by_operator(left, frame.ts, open_anomalies(scores), lambda own: partial(rank, own))
             told += more
         stream.courses = left
         for each in told:
             if each.change == "ended" and not each.course.own:
                 stream.close(each.course.id)
-            said = "" if each.ranking is None else self.narrator.said(scores, each.ranking, frame, each.course.own)
+            said = (
+                ""
+                if each.ranking is None
+                else self.narrator.finding_sentence(scores, each.ranking, frame, each.course.own)
+            )
             self.outputs.append(self._outcomes.progress(each, frame.key, frame.scope, frame.ts, said))
 
     def _refuse_frame(self, record: Incoming, frame: Frame, reason: str) -> None:
@@ -336,10 +340,10 @@ class Task(Observed, RecordTask):
             try:
                 ranking, told = answered(keyed.streams, self.wired, mark)
             except Exception as error:  # noqa: BLE001 - see above
-                self._refuse(record, f"{self._place(record)}: not ranked: {_told(error)}")
+                self._refuse(record, f"{self._place(record)}: not ranked: {_message(error)}")
                 return
             keyed.marks.add(mark.sequence)
-            self.states.heard(record.key, record.offset)
+            self.states.note(record.key, record.offset)
         if self._is_live(record):
             self._observe(mark.host, lambda observer: observer.marked(self.wired.name, mark))
         ranking = ranking or NOTHING_RANKED
@@ -359,7 +363,7 @@ class Task(Observed, RecordTask):
         keyed.tolerance = tolerance
         for scope, stream in keyed.streams.items():
             self._outcomes.excuse(feedback.key, scope, stream, keyed)
-        self.states.heard(record.key, record.offset)
+        self.states.note(record.key, record.offset)
         if self.wired.leads:
             self.outputs.append(FeedbackOutput.of(feedback, self.wired.name, live=self._is_live(record)))
 
@@ -374,5 +378,5 @@ class Task(Observed, RecordTask):
         self._namesakes = Namesakes()  # what was found and withheld is to be found again
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

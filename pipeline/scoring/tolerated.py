@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from laggard.operators.contract import LastingScores
 from laggard.pipeline.explaining.causes import FIRM, causes
-from laggard.pipeline.explaining.verdict import JUDGED_FEATURES, JUDGED_ROWS
-from laggard.pipeline.scoring.stream import kept_by, score_of, suspicion_of
+from laggard.pipeline.explaining.verdict import VERDICT_FEATURES, VERDICT_ROWS
+from laggard.pipeline.scoring.stream import open_anomalies, score_of, suspicion_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,7 +53,7 @@ class Tolerated(LastingScores):
         self._others: Ranking | None = None
         self.usual: list[str] = []
         told = {each.own for each in anomalies.open}
-        for own, each in kept_by(scores).items():
+        for own, each in open_anomalies(scores).items():
             said = "" if own in told else excused(blame(ranking_of(scores, own)))
             if not said:
                 self._open[own] = each
@@ -65,7 +65,7 @@ class Tolerated(LastingScores):
             self._others = self._without(without_causes(found, lambda each: excused(blame(each))) if host else found)
             self.sudden = min(self.sudden, self._others.score)
         self.suspicion = suspicion_of(scores)
-        if self.suspicion > 1.0 and excused(blame(self.suspects(JUDGED_ROWS, JUDGED_FEATURES)[0])):
+        if self.suspicion > 1.0 and excused(blame(self.suspects(VERDICT_ROWS, VERDICT_FEATURES)[0])):
             self.suspicion = 0.0
 
     def __getattr__(self, name: str) -> Any:
@@ -106,7 +106,7 @@ class Tolerated(LastingScores):
         return found
 
 
-def ranking_of(scores: Scores, own: str, rows: int = JUDGED_ROWS, features: int = JUDGED_FEATURES) -> Ranking:
+def ranking_of(scores: Scores, own: str, rows: int = VERDICT_ROWS, features: int = VERDICT_FEATURES) -> Ranking:
     """Return the ranking of an anomaly that the operator keeps open itself, otherwise of the frame.
 
     By default it has enough rows and features to judge it.

@@ -24,12 +24,12 @@ CLOSING_S: Final = 5.0
 CLOSING_IN_TROUBLE_S: Final = 0.5
 """The same if the bus has just failed: the spool holds the records, and the stop of the agent should be quick."""
 
-SAY_AGAIN_S: Final = 600.0
+LOG_AGAIN_S: Final = 600.0
 """The least time between two warnings about refused records, in seconds."""
 
 TIDY_S: Final = 60.0
 
-_LOOK_S: Final = 1.0
+_CHECK_S: Final = 1.0
 _CLOSING_STEP_S: Final = 0.2
 
 _logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Sender:
         self._drain_until = 0.0
         self._trouble = ""
         self._backoff = Backoff()
-        self._said_refused = -SAY_AGAIN_S
+        self._said_refused = -LOG_AGAIN_S
         self._tidied = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="sender", daemon=True)
         self._thread.start()
@@ -109,14 +109,14 @@ class Sender:
         elif self._stop.is_set():
             return False
         else:
-            self._spool.news.wait(_LOOK_S)
+            self._spool.news.wait(_CHECK_S)
         return True
 
     def _failed(self, error: Exception) -> bool:
         """Log an unexpected error, and wait; return False when it is time to stop."""
         _logger.debug("sending failed", exc_info=error)
         told = f"{type(error).__name__}: {error}"
-        self._say("failed", f"sending failed with {told}; what is published waits in {self._spool.path}")
+        self._log("failed", f"sending failed with {told}; what is published waits in {self._spool.path}")
         return self._wait()
 
     def _send(self, batch: list[Outgoing]) -> bool:
@@ -126,10 +126,10 @@ class Sender:
             try:
                 self._append(batch)
             except BusUnavailable as error:
-                self._say("unavailable", f"{error}; what is published waits in {self._spool.path} until then")
+                self._log("unavailable", f"{error}; what is published waits in {self._spool.path} until then")
                 going_on = self._wait()
             except BusError as error:
-                self._say("refused", f"{error}; what is published waits in {self._spool.path}")
+                self._log("refused", f"{error}; what is published waits in {self._spool.path}")
                 going_on = self._wait()
             except Exception as error:  # noqa: BLE001 - a bug of the client must not end the thread
                 going_on = self._failed(error)
@@ -163,11 +163,11 @@ class Sender:
                     del batch[0]
                 return
             self.refused += 1
-            if time.monotonic() - self._said_refused >= SAY_AGAIN_S:
+            if time.monotonic() - self._said_refused >= LOG_AGAIN_S:
                 self._said_refused = time.monotonic()
                 _logger.warning("%s; it is skipped (%d so far)", error, self.refused)
 
-    def _say(self, trouble: str, line: str) -> None:
+    def _log(self, trouble: str, line: str) -> None:
         """Log a problem once, and again when it changes."""
         if trouble != self._trouble:
             _logger.warning("%s", line)

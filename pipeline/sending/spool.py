@@ -78,7 +78,7 @@ class Spool:
         """Queue the records of a tick. Waits only for the disk. Raises BusError if they cannot be stored."""
         with self._lock:
             self._outbox.publish(records)
-            self._look()
+            self._recount()
         self.news.set()
 
     def append(self, records: Sequence[Outgoing]) -> None:
@@ -100,7 +100,7 @@ class Spool:
                 found: Sequence[Incoming | Outgoing] = self._read()
             except BusError as error:
                 if self._bus is not None:
-                    self._say_unreadable(error)
+                    self._log_unreadable(error)
                     return []
                 found = []
             self._unreadable = False
@@ -123,7 +123,7 @@ class Spool:
     def waiting(self) -> int:
         """The number of records that have not arrived yet."""
         with self._lock:
-            return self._taken + self._look() + self._outbox.waiting
+            return self._taken + self._recount() + self._outbox.waiting
 
     @property
     def dropped(self) -> int:
@@ -137,7 +137,7 @@ class Spool:
             self._outbox.put_back(self._lent)
             self._outbox.close()
             if self._bus is not None:
-                in_file += self._look()
+                in_file += self._recount()
                 self._bus.close()
                 return in_file
         return 0
@@ -180,7 +180,7 @@ class Spool:
             damaged = False
             try:
                 bus = self._opened()
-                self._look()
+                self._recount()
                 for record in bus.read(_PARTITION, self._position):
                     found.append(record)
                     size += len(record.value)
@@ -198,12 +198,12 @@ class Spool:
             self._position = found[-1].offset + 1
         return found
 
-    def _say_unreadable(self, error: BusError) -> None:
+    def _log_unreadable(self, error: BusError) -> None:
         if not self._unreadable:
             _logger.warning("%s; what waits in it is not sent until then", error)
         self._unreadable = True
 
-    def _look(self) -> int:
+    def _recount(self) -> int:
         """Count the records dropped unsent since the last call, and return the number that is left in the file."""
         if self._bus is None:
             return 0

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 KINDS: Final = ("prometheus", "lines", "log")
 """The kinds of sources; `BY_KIND` has the class of each."""
 
-LOOKS: Final = 5
+READS_PER_INTERVAL: Final = 5
 """The number of reads of a log per interval."""
 
 
@@ -336,7 +336,7 @@ class LogSource(Source):
     @property
     def read_every_s(self) -> float:
         """The seconds between two reads, which are frequent: the log's own time ends its intervals."""
-        return max(1.0, self.interval / LOOKS)
+        return max(1.0, self.interval / READS_PER_INTERVAL)
 
     def contradictions(self) -> Contradictions:
         """Return the problems of its format or paths."""

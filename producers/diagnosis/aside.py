@@ -58,7 +58,7 @@ class Aside:
             raise answer
         return answer  # type: ignore[return-value] # the one to this question
 
-    def tell(self, task: Callable[[], object]) -> None:
+    def submit(self, task: Callable[[], object]) -> None:
         """Queue a task, behind any call that hangs, and do not wait for it."""
         self._put(task)
 

@@ -41,7 +41,7 @@ def answer(question: list[Any], _: int) -> object:
     try:
         match question:
             case ["look", str(name)]:
-                return [True, _look(name)]
+                return [True, _stat(name)]
             case ["wish", str(name)]:
                 return [True, _wish(name)]
             case ["remove", str(name)]:
@@ -54,7 +54,7 @@ def answer(question: list[Any], _: int) -> object:
     return [False, "an unknown question"]
 
 
-def _look(name: str) -> object:
+def _stat(name: str) -> object:
     """Return the mode and the user of a file; None if there is none."""
     try:
         status = os.lstat(name)
@@ -89,7 +89,7 @@ def main() -> None:
     """Become the machine's user in its namespace, and answer questions."""
     parent, path, uid, gid = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     confinement.take_name("laggard-attach")
-    with confinement.telling():
+    with confinement.reporting():
         root = os.open(f"{path}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         confinement.limit(MEMORY_BYTES, CPU_S, FILES)
         _enter_namespace(f"{path}/ns/mnt")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from laggard.producers.system.open_files import HeldFiles, raise_descriptor_limit
+from laggard.producers.system.open_files import FileBudget, raise_descriptor_limit
 
 FILES = 1024
 """The most open files of all sessions together, at most a quarter of those that the program may have."""
@@ -69,7 +69,7 @@ class Budget:
         if not ratio > 0:
             raise ValueError(f"ratio: expected a part of one core above 0, got {ratio!r}")
         self.ratio = ratio
-        self.files = HeldFiles(min(FILES, raise_descriptor_limit() // 4))
+        self.files = FileBudget(min(FILES, raise_descriptor_limit() // 4))
         self.sessions = 0
         self.spent_s = 0.0
 

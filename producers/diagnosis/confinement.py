@@ -177,7 +177,7 @@ def serve(answer: Callable[[list[object], int], object], idle_s: float | None = 
 
 
 @contextlib.contextmanager
-def telling() -> Iterator[None]:
+def reporting() -> Iterator[None]:
     """Report to the parent process why this one cannot confine itself, and end."""
     try:
         yield

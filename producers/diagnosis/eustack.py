@@ -124,7 +124,7 @@ class EuStack:
         if stopped := set(states.values()) & {b"T", b"t"}:
             self._note(f"eu-stack: not asked while a thread was stopped (state {min(stopped).decode()})")
             return ()
-        return self._look(states)
+        return self._sample(states)
 
     def stop(self) -> Sequence[Sample]:
         """Stop; there are no remaining samples."""
@@ -138,7 +138,7 @@ class EuStack:
             self._hung = None
         return self._hung is not None
 
-    def _look(self, states: dict[int, bytes]) -> list[Sample]:
+    def _sample(self, states: dict[int, bytes]) -> list[Sample]:
         supervised = ("sh", "-c", _SUPERVISOR, "sh", str(LIMIT_S), _program(), str(FRAMES), str(self._pid))
         begin_ns = self._clock.monotonic()
         try:
@@ -208,7 +208,7 @@ def available(pid: int) -> str:
     status = content(f"/proc/{pid}/status")
     if not status:
         return f"eu-stack: there is no process {pid} any more"
-    if reason := _held(status):
+    if reason := _stopped_by(status):
         return f"eu-stack: process {pid} {reason}"
     if not content(f"/proc/{pid}/maps"):
         return (
@@ -232,7 +232,7 @@ def _program() -> str:
     return shutil.which("eu-stack") or ""
 
 
-def _held(status: bytes) -> str:
+def _stopped_by(status: bytes) -> str:
     """Return why a process with this `/proc/PID/status` does not run by itself, in words; empty if it does."""
     tracer = re.search(rb"^TracerPid:\s*(\d+)$", status, re.MULTILINE)
     if tracer and int(tracer[1]):

@@ -48,7 +48,7 @@ class Functions:
 
     def close(self) -> None:
         """Close all files."""
-        self._aside.tell(self._symbols.close)
+        self._aside.submit(self._symbols.close)
 
     def locate(self, address: int) -> Location:
         """Return the function at an address; without a name if it is unknown."""

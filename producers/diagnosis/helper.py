@@ -37,7 +37,7 @@ ANSWER_CPU_S: Final = 2.0
 ANSWER_BYTES: Final = 1 << 14
 """The default limit of an answer, in bytes."""
 
-_LOOK_S: Final = 0.1  # how often the CPU time of an answer is checked
+_CHECK_S: Final = 0.1  # how often the CPU time of an answer is checked
 
 _LONGEST_CAUSE: Final = 300
 _SMALLEST: Final = 64  # a packet counts as this many bytes at least
@@ -230,7 +230,7 @@ class Helper:
         """Wait for a packet."""
         poll = select.poll()
         poll.register(self._connection, select.POLLIN)
-        while not poll.poll(round(_LOOK_S * 1e3)):
+        while not poll.poll(round(_CHECK_S * 1e3)):
             if self._cpu_s() > until_cpu_s:
                 raise self._failed("it took too much CPU time")
             if time.monotonic() > until:

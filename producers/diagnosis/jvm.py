@@ -28,7 +28,7 @@ from laggard.producers.system.proc import ProcError, parse_stat, printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Told = TypeVar("Told")
+Result = TypeVar("Result")
 
 WAIT_S = 1.5
 """The timeout of a machine, in seconds: one that is starved of CPU time, or stopped, answers later or never."""
@@ -38,7 +38,7 @@ ANSWER_BYTES: Final = DUMP_BYTES
 
 _VERSION = b"1"
 _ARGUMENTS = 3
-_LONGEST_SAID = 200
+_LONGEST_ERROR = 200
 _MODULE: Final = "laggard.producers.diagnosis.attaching"
 _PEER: Final = struct.Struct("=iII")  # struct ucred: pid, uid, gid
 
@@ -124,8 +124,8 @@ class Jvm:
             raise ProfilerError(f"jcmd: process {self._pid} did not answer to {command!r}: {error}") from error
         code, _, rest = bytes(answer[: ANSWER_BYTES + 1]).partition(b"\n")
         if code != b"0":
-            said = _said(rest.strip().partition(b"\n")[0]) or "nothing: an old Java listens only to its own user"
-            raise ProfilerError(f"jcmd: process {self._pid} answered to {command!r} with {_said(code)!r}: {said}")
+            said = _message(rest.strip().partition(b"\n")[0]) or "nothing: an old Java listens only to its own user"
+            raise ProfilerError(f"jcmd: process {self._pid} answered to {command!r} with {_message(code)!r}: {said}")
         return Answer(rest[:ANSWER_BYTES], len(answer) > ANSWER_BYTES)
 
     def found(self, name: str) -> tuple[int, int] | None:
@@ -171,7 +171,7 @@ class Jvm:
         connection.close()
         raise OSError("another process listens in its place")
 
-    def _reached(self, ask: Callable[[Helper], Told]) -> Told:
+    def _reached(self, ask: Callable[[Helper], Result]) -> Result:
         """Return the answer of the child, or of a new one if that had ended. Raises `HelperError`."""
         try:
             return ask(self._attached())
@@ -249,13 +249,13 @@ class Jvm:
             return 0
 
 
-def _said(text: bytes) -> str:
-    return printable(text[:_LONGEST_SAID].decode("utf-8", "replace"))
+def _message(text: bytes) -> str:
+    return printable(text[:_LONGEST_ERROR].decode("utf-8", "replace"))
 
 
 def _why(told: object) -> str:
     """Return why the child did not do its task, in its words."""
     match told:
         case [False, str(why)]:
-            return printable(why[:_LONGEST_SAID])
+            return printable(why[:_LONGEST_ERROR])
     return "it did not answer as it should"

@@ -148,7 +148,7 @@ class Profiling:
         try:
             self._ask(stop)
         except TimeoutError:
-            self._aside.tell(self._timed(stop))
+            self._aside.submit(self._timed(stop))
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
         return self._aside.ask(self._timed(question), PATIENCE_S)
@@ -193,7 +193,7 @@ class Profiling:
             self._ask(profiler.start)
         except (ProfilerError, TimeoutError) as error:
             self._notes.append(str(error) if isinstance(error, ProfilerError) else f"{profiler.name}: {error}")
-            self._aside.tell(self._timed(profiler.stop))
+            self._aside.submit(self._timed(profiler.stop))
             self._given_up.append(profiler)
             if profiler is self._profiler:
                 self._profiler = None

@@ -273,7 +273,7 @@ class Session:
         if threads is None:
             return
         try:
-            looked = self._look(threads)
+            looked = self._sample(threads)
         except OSError as error:
             if error.errno not in OUT_OF_DESCRIPTORS:
                 self._end(self._why(error))
@@ -297,7 +297,7 @@ class Session:
         elif elapsed_s >= self._limits.duration_s:
             self._end(f"the bound of {self._limits.duration_s:g} s was reached")
 
-    def _look(self, threads: Threads) -> list[Thread]:
+    def _sample(self, threads: Threads) -> list[Thread]:
         """Sample the threads, and return the sampled ones."""
         begin_ts = self._timeline.now()
         stat = parse_stat(os.pread(self._stat, BUFFER, 0), file=f"{self._root}/{self.target.pid}/stat")
@@ -310,7 +310,7 @@ class Session:
             if program and program.removesuffix(DELETED) != self._program.removesuffix(DELETED):
                 self._end(f"it began to run another program, {printable(program)}")
                 return []
-        looked, ended = threads.look()
+        looked, ended = threads.sample()
         self._samples += 1
         self._phase.add((begin_ts + self._timeline.now()) / 2.0, looked, ended)
         self._note(stat.state, threads)
@@ -344,7 +344,7 @@ class Session:
         threads.mark({sample.tid for sample in samples if sample.state == "running"})
         for sample in samples:
             phase = next((phase for phase in reversed(self._phases) if phase.begin_ts <= sample.ts), self._phases[0])
-            phase.add_sample(sample, threads.last_look(sample.tid))
+            phase.add_sample(sample, threads.last_sample(sample.tid))
 
     def _note(self, state: bytes, threads: Threads) -> None:
         """Note the present gaps in the results."""

@@ -129,7 +129,7 @@ class Symbolizer:
                         return None
                     self._keep(known, descriptor)
                 self._files.move_to_end(known)
-                return _told(kind, self._files[known], address)
+                return _result(kind, self._files[known], address)
         raise ValueError(f"a question of the kind {question[:1]!r}")
 
     def _keep(self, key: tuple[Any, ...], descriptor: int) -> None:
@@ -151,7 +151,7 @@ class Symbolizer:
                 file.close()
 
 
-def _told(kind: str, file: File, address: int) -> object:
+def _result(kind: str, file: File, address: int) -> object:
     if file is None:
         return ""
     try:
@@ -185,7 +185,7 @@ def main() -> None:
         for kind in ("name", "rule"):
             symbolizer.answer([kind, [0], begin], own.fileno())
     symbolizer.answer(["forget", [[0]]], -1)
-    with confinement.telling():
+    with confinement.reporting():
         confinement.limit(MEMORY_BYTES, CPU_S, 2 * FILES)
         confinement.leave()
         confinement.drop_to_stranger()

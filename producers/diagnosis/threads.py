@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.records.diagnosis import Location, ThreadState
     from laggard.producers.diagnosis.parsers import Blocked
     from laggard.producers.system.kernel import Kernel
-    from laggard.producers.system.open_files import HeldFiles
+    from laggard.producers.system.open_files import FileBudget
     from laggard.producers.system.proc import Stat
 
 FILES = ("schedstat", "stat")
@@ -35,7 +35,7 @@ _READ_MOST = 32  # the most stacks that are read in a round; those of other thre
 _FIND_ROUNDS = 16  # the number of rounds between two searches for the running ones of many threads
 
 
-class Look(NamedTuple):
+class ThreadSample(NamedTuple):
     """The state and the place of a thread at one time, as in `Sample`."""
 
     locations: tuple[Location, ...]
@@ -44,8 +44,8 @@ class Look(NamedTuple):
     system_call: str = ""
 
 
-RUNNING = Look((), "running")
-UNKNOWN = Look((), "blocked")
+RUNNING = ThreadSample((), "running")
+UNKNOWN = ThreadSample((), "blocked")
 
 _Called = tuple[tuple[int | None, int, int], "Sequence[Location]", int]
 _NOT_READ: _Called = (None, 0, 0), (), 0
@@ -129,7 +129,7 @@ class Threads:
         self,
         path: str,
         kernel: Kernel,
-        files: HeldFiles,
+        files: FileBudget,
         *,
         limit: int,
         locate: Callable[[int], Location],
@@ -149,7 +149,7 @@ class Threads:
         self._to_read = 0
         self._threads: dict[int, Thread] = {}
 
-    def look(self) -> tuple[list[Thread], list[Thread]]:
+    def sample(self) -> tuple[list[Thread], list[Thread]]:
         """Make one round: return the sampled threads, and those sampled before that have ended since the last one.
 
         Raises:
@@ -183,7 +183,7 @@ class Threads:
         for tid in tids & self._threads.keys():
             self._threads[tid].ran = True
 
-    def last_look(self, tid: int) -> Look:
+    def last_sample(self, tid: int) -> ThreadSample:
         """Return the last sample of a thread; `UNKNOWN` without one."""
         thread = self._threads.get(tid)
         return thread.look if thread else UNKNOWN
@@ -262,12 +262,12 @@ class Threads:
         for thread in self._threads.values():
             self._files.release(thread.descriptors)
 
-    def _found_at(self, place: str, stat: Stat, thread: Thread) -> Look:
+    def _found_at(self, place: str, stat: Stat, thread: Thread) -> ThreadSample:
         if stat.state == b"R":
             return RUNNING
         if stat.flags & PF_KTHREAD:
             stack = self._kernel_stack(place)
-            return Look(stack, "blocked", self._wait_channel(place, stack))
+            return ThreadSample(stack, "blocked", self._wait_channel(place, stack))
         try:
             text = self._permitted(place, "syscall")
             # The kernel stack matters only for a thread that is stuck in the kernel.
@@ -280,12 +280,12 @@ class Threads:
                 if before is None or blocked is None or before.place != blocked.place:
                     callers, thread.called = (), _NOT_READ
         except PermissionError:
-            return Look((), "blocked", self._wait_channel(place, ()))
+            return ThreadSample((), "blocked", self._wait_channel(place, ()))
         if blocked is None:
             return RUNNING
         called = "" if blocked.number is None else system_calls.name(blocked.number, bits=self._bits)
         locations = (*kernel, self._locate(blocked.address), *callers) if blocked.address else kernel
-        return Look(locations, "blocked", self._wait_channel(place, kernel), called)
+        return ThreadSample(locations, "blocked", self._wait_channel(place, kernel), called)
 
     def _called(self, thread: Thread, blocked: Blocked) -> Sequence[Location]:
         """Return the callers of the function in which it is blocked: read now, or at an earlier sample of the place."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from laggard.pipeline.records.diagnosis import Location, Phase, Stack, ThreadUse
 from laggard.producers.diagnosis.symbols import KERNEL
-from laggard.producers.diagnosis.threads import Look
+from laggard.producers.diagnosis.threads import ThreadSample
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -78,8 +78,8 @@ class ThreadRecord:
         self.first_ts = self.last_ts = ts
         self.samples = 0
         self.base_s = self.used_s = (0.0, 0.0)
-        self._looks: Counter[Look] = Counter()
-        self._profiled: Counter[Look] = Counter()
+        self._looks: Counter[ThreadSample] = Counter()
+        self._profiled: Counter[ThreadSample] = Counter()
 
     @property
     def cpu_s(self) -> float:
@@ -101,12 +101,12 @@ class ThreadRecord:
         self._looks[thread.look] += 1
         _bound(self._looks)
 
-    def add_sample(self, sample: Sample, last: Look) -> None:
+    def add_sample(self, sample: Sample, last: ThreadSample) -> None:
         """Add a sample of a profiler. If it does not show in what the thread is blocked, `last` does."""
         _, _, locations, state, channel, call = sample
         if state == "blocked" == last.state and not channel and not call:
             channel, call = last.wait_channel, last.system_call
-        self._profiled[Look(locations, state, channel, call)] += 1
+        self._profiled[ThreadSample(locations, state, channel, call)] += 1
         _bound(self._profiled)
 
     def entry(self) -> Location:
@@ -132,13 +132,13 @@ class ThreadRecord:
         ]
 
 
-def _bound(counts: Counter[Look]) -> None:
+def _bound(counts: Counter[ThreadSample]) -> None:
     if len(counts) <= STACKS:
         return
     kept = dict(counts.most_common(STACKS // 2))
     for look, count in counts.items():
         if look not in kept:
-            rest = Look((), look.state)
+            rest = ThreadSample((), look.state)
             kept[rest] = kept.get(rest, 0) + count
     counts.clear()
     counts.update(kept)
@@ -175,7 +175,7 @@ class PhaseRecord:
                 record = self._living[thread.tid] = ThreadRecord(thread.tid, ts)
             record.add(thread, ts)
 
-    def add_sample(self, sample: Sample, last: Look) -> None:
+    def add_sample(self, sample: Sample, last: ThreadSample) -> None:
         """Add a sample of a profiler."""
         tid = sample.tid
         record = self._living.get(tid) or next((each for each in reversed(self._ended) if each.tid == tid), None)

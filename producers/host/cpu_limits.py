@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from laggard.producers.system.open_files import HeldFiles
+from laggard.producers.system.open_files import FileBudget
 
 MAX_FILES = 16
 """The most packages, and the most groups of processors of one frequency, that are read: their cooling is shared."""
@@ -37,7 +37,7 @@ class CpuLimits:
             if highest.exists() and limit.exists() and (kilohertz := float(highest.read_text())) > 0.0:
                 self._policies.append((str(limit), kilohertz))
         paths = len(self._packages) + len(self._policies)
-        self._files = HeldFiles(paths)
+        self._files = FileBudget(paths)
         self._descriptors = [-1] * paths
 
     def close(self) -> None:

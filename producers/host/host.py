@@ -12,7 +12,7 @@ import psutil
 from laggard.pipeline.records import Layout, make_layout
 from laggard.producers.host.cpu_limits import CpuLimits
 from laggard.producers.host.filling import Filling
-from laggard.producers.system.open_files import HeldFiles
+from laggard.producers.system.open_files import FileBudget
 from laggard.producers.system.proc import (
     parse_load,
     parse_meminfo,
@@ -97,7 +97,7 @@ class HostCounters:
         self.read_errors = 0
         self._clock = clock
         self._root = root
-        self._files = HeldFiles(len(_FILES))
+        self._files = FileBudget(len(_FILES))
         self._descriptors = [-1] * len(_FILES)
         self._limits = CpuLimits(processors)
         self._filling = Filling(clock, root)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FEATURES: Final = ("used_ratio", "unused_bytes")
 
-TOLD: Final = 0.25
+LEAST_REPORTED: Final = 0.25
 """The least share of a limit in use that is reported."""
 
 NEAR: Final = 0.125
@@ -47,7 +47,7 @@ MAX_OF_KIND: Final = 24
 MAX_OF_NAME: Final = 8
 """The most `descriptors` rows of one process name."""
 
-LOOK_S: Final = 60.0
+SEARCH_S: Final = 60.0
 """The least time between two searches for limits, and for the top consumer of each, in seconds.
 
 An empty frame is sent as often: a reader that missed the first one closes its anomaly then.
@@ -78,7 +78,7 @@ _MOST_BYTES: Final = 4096
 _DESCRIPTORS, _RSS, _THREADS = (
     len(RATES) + GAUGES.index(name) for name in ("descriptors", "memory_rss_bytes", "threads")
 )
-_HELD: Final = {"memory": _RSS, "pids": _THREADS}
+_USE_OF: Final = {"memory": _RSS, "pids": _THREADS}
 _GONE: Final = {errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ESRCH}
 _CACHE: Final = {
     b"total_": (b"total_inactive_file", b"total_active_file"),
@@ -184,7 +184,7 @@ class Limits:
         """
         now_ns = self._clock.monotonic()
         if self._told_ns is None or now_ns >= self._look_ns:
-            self._look(now_ns, layout)
+            self._search(now_ns, layout)
         found = self._descriptors(layout, values)
         found += [row for group in tuple(self._groups.values()) if (row := self._of_group(group)) is not None]
         self._last = {each.id: each for each in found}
@@ -203,9 +203,9 @@ class Limits:
         """Return whether the last frame was empty and is newer than `LOOK_S`."""
         if self._told_ns is None or self._layout is None or self._layout.rows:
             return False
-        return now_ns - self._told_ns < LOOK_S * 1e9
+        return now_ns - self._told_ns < SEARCH_S * 1e9
 
-    def _look(self, now_ns: int, layout: Layout) -> None:
+    def _search(self, now_ns: int, layout: Layout) -> None:
         """Search for groups with a limit, and forget ended processes and groups."""
         begun = self._clock.cpu()
         self._groups = self._seek()
@@ -213,7 +213,7 @@ class Limits:
         self._opened = {row: each for row, each in self._opened.items() if row in here}
         self._holders = {id_: each for id_, each in self._holders.items() if id_ in self._groups}
         took_ns = self._clock.cpu() - begun
-        self._looked_ns, self._look_ns = now_ns, now_ns + max(round(LOOK_S * 1e9), round(took_ns / SEEK_RATIO))
+        self._looked_ns, self._look_ns = now_ns, now_ns + max(round(SEARCH_S * 1e9), round(took_ns / SEEK_RATIO))
 
     def _seek(self) -> dict[str, _Group]:
         found: dict[str, _Group] = {}
@@ -261,7 +261,7 @@ class Limits:
                 head = _head(f"{processes[place].path}/limits")
                 files = open_files(head) if head is not None else 0 if limit is None else limit.files
                 limit = self._opened[row] = _Limit(files, self._looked_ns)
-            if limit.files >= SMALLEST["descriptors"] and (used := opened / limit.files) >= TOLD:
+            if limit.files >= SMALLEST["descriptors"] and (used := opened / limit.files) >= LEAST_REPORTED:
                 rows.append(_Row(id_, row, used, np.nan, opened))
         by_name, counts = dict(zip(layout.rows, layout.names, strict=True)), Counter[str]()
         kept = []
@@ -281,14 +281,14 @@ class Limits:
             if limit is not None and not SMALLEST[group.controller.kind] <= limit < UNLIMITED:
                 return None
             group = self._groups[group.id] = group._replace(limit=group.limit if limit is None else limit)
-        if used < TOLD * group.limit:
+        if used < LEAST_REPORTED * group.limit:
             return None
         if holds_memory:
             stat = _head(f"{group.path}/memory.stat")
             if stat is None:
                 return self._last.get(group.id)
             used = max(used - cache_bytes(stat), 0)
-        if (ratio := used / group.limit) < TOLD:
+        if (ratio := used / group.limit) < LEAST_REPORTED:
             return None
         unused = float(max(group.limit - used, 0)) if holds_memory else np.nan
         return _Row(group.id, group.id, ratio, unused, used, group)
@@ -302,7 +302,7 @@ class Limits:
             holder, known = row.holder, self._holders.get(row.id)
             if row.group is not None:
                 is_known = known is not None and (known.what in places or known.what == row.id)
-                if known is not None and is_known and now_ns - known.at_ns < LOOK_S * 1e9:
+                if known is not None and is_known and now_ns - known.at_ns < SEARCH_S * 1e9:
                     holder = known.what
                 elif left > 0:
                     members, looked = some_members(row.group.path, left)
@@ -328,7 +328,7 @@ def _nearest(rows: list[_Row]) -> list[_Row]:
 
 def _holder(row: _Row, held: list[int], layout: Layout, values: Values) -> str:
     """Return the row of the top consumer; empty if no program holds `SHARE` of the use."""
-    of_each = np.nan_to_num(values[held, _HELD[row.kind]])
+    of_each = np.nan_to_num(values[held, _USE_OF[row.kind]])
     amounts: dict[str, float] = {}
     for place, amount in zip(held, of_each.tolist(), strict=True):
         amounts[layout.names[place]] = amounts.get(layout.names[place], 0.0) + amount

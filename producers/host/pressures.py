@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from laggard.producers.host.groups import ROOT, SEEK_RATIO, below, members, unified
-from laggard.producers.system.open_files import HeldFiles
+from laggard.producers.system.open_files import FileBudget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +77,7 @@ class Pressures:
         self._places: Indices = np.zeros(0, np.intp)
         self._stalled_us: dict[str, Vector] = {}
         self._host: dict[str, bytes] = {}
-        self._files = HeldFiles((MAX_GROUPS + 1) * len(RESOURCES) + 1)
+        self._files = FileBudget((MAX_GROUPS + 1) * len(RESOURCES) + 1)
         self._host_descriptors = [-1] * (len(RESOURCES) + 1)
         self._descriptors: dict[str, list[int]] = {resource: [] for resource in RESOURCES}
         self._read_ns: int | None = None

@@ -31,7 +31,7 @@ from laggard.producers.system.proc import (
 if TYPE_CHECKING:
     from laggard.producers.host.tasks import Watch
     from laggard.producers.system.kernel import Kernel
-    from laggard.producers.system.open_files import HeldFiles
+    from laggard.producers.system.open_files import FileBudget
 
 RATES = (
     "cpu_user_ratio",
@@ -139,7 +139,7 @@ class Process(Task):
         "uid",
     )
 
-    def __init__(self, pid: int, path: str, kernel: Kernel, files: HeldFiles) -> None:
+    def __init__(self, pid: int, path: str, kernel: Kernel, files: FileBudget) -> None:
         super().__init__(path, files)
         self.pid = pid
         self.slot = -1

@@ -24,7 +24,7 @@ from laggard.producers.host.slots import READ, Slots
 from laggard.producers.host.thread import Thread
 from laggard.producers.system.foreign import names
 from laggard.producers.system.kernel import Kernel
-from laggard.producers.system.open_files import OUT_OF_DESCRIPTORS, HeldFiles, raise_descriptor_limit
+from laggard.producers.system.open_files import OUT_OF_DESCRIPTORS, FileBudget, raise_descriptor_limit
 from laggard.producers.system.patience import HangingError, Patience
 from laggard.producers.system.proc import PF_KTHREAD, ProcError, Stat, parse_name
 
@@ -54,7 +54,7 @@ _QUOTA, _IO, _MEMORY, _CPUS = range(READ + 1, len(FEATURES))
 _START_SLACK_TICKS = 2  # a start is rounded down to a clock tick
 
 
-class _Look(NamedTuple):
+class _Reading(NamedTuple):
     """The reading of a process that ran, or of a new one."""
 
     at_ns: int
@@ -116,8 +116,8 @@ class ProcessTable:
         self._kernel = Kernel(root)
         self._users = Users(root)
         # Watched threads have a budget of their own.
-        self._thread_files = HeldFiles(limit // 2 if watches_threads else 0)
-        self._files = HeldFiles(limit - self._thread_files.limit)
+        self._thread_files = FileBudget(limit // 2 if watches_threads else 0)
+        self._files = FileBudget(limit - self._thread_files.limit)
         self._families = Families()
         self.tick_s = self._kernel.tick_s
         self.groups = groups or f"{Path(root).with_name('sys')}/fs/cgroup"
@@ -213,7 +213,7 @@ class ProcessTable:
         self._patience.close()
         self._listed = None
 
-    def _look_at(self, process: Process, phase: int, *, retry: bool) -> _Look | None:
+    def _read_one(self, process: Process, phase: int, *, retry: bool) -> _Reading | None:
         """Read a process; None if it slept."""
         refresh = process.phase == phase
         try:
@@ -227,9 +227,9 @@ class ProcessTable:
             raise
         if process.stat.comm != before.comm or not process.command:
             self._name(process)
-        return _Look(at_ns, 0, before, uid, values)
+        return _Reading(at_ns, 0, before, uid, values)
 
-    def _look_at_new(self, process: Process) -> _Look:
+    def _first_reading(self, process: Process) -> _Reading:
         at_ns, boot_ns = self._clock.monotonic(), self._clock.boottime()
         before = process.stat
         try:
@@ -239,11 +239,11 @@ class ProcessTable:
             process.release()
             raise
         self._name(process)
-        return _Look(at_ns, boot_ns, before, None, values)
+        return _Reading(at_ns, boot_ns, before, None, values)
 
     def _read_known(self) -> None:
         round_, phase = divmod(self._tick, self._phases)
-        look = partial(self._look_at, phase=phase, retry=round_ % self._rounds == 0)
+        look = partial(self._read_one, phase=phase, retry=round_ % self._rounds == 0)
         slots: list[int] = []
         values: list[tuple[float, ...]] = []
         times: list[int] = []
@@ -278,7 +278,7 @@ class ProcessTable:
         if self._tick % (self._phases * self._rounds):
             new -= self._hidden
         self._new = [Process(int(pid), f"{self.root}/{pid}", self._kernel, self._files) for pid in new]
-        for process, found in zip(self._new, self._patience.each(self._new, self._look_at_new), strict=True):
+        for process, found in zip(self._new, self._patience.each(self._new, self._first_reading), strict=True):
             pid = str(process.pid)
             if isinstance(found, HangingError):
                 self._hanging.add(process)

@@ -12,7 +12,7 @@ import numpy as np
 
 from laggard.producers.host.groups import ROOT, below
 from laggard.producers.system.foreign import content
-from laggard.producers.system.open_files import HeldFiles
+from laggard.producers.system.open_files import FileBudget
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,7 +63,7 @@ class Quotas:
         self._groups: tuple[str, ...] = ()
         self._places: Indices = np.zeros(0, np.intp)
         self._counted: list[tuple[int, int] | None] = []  # periods, and those in which the quota was used up
-        self._files = HeldFiles(MAX_QUOTAS)
+        self._files = FileBudget(MAX_QUOTAS)
         self._descriptors: list[int] = []
         self._sought_ns: int | None = None
 

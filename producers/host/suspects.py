@@ -43,15 +43,15 @@ class Suspects:
         self._left = 0  # threads that it still may read in this sample
         self._processes: dict[int, _Process] = {}
 
-    def look(self) -> None:
+    def sample(self) -> None:
         """Sample every process once."""
         listed = [int(entry) for entry in names(self._root) if entry.isdecimal()]
         self._patience.late()
         self._left = MAX_TASKS
-        looks = zip(listed, self._patience.each(listed, self._look_at), strict=True)
+        looks = zip(listed, self._patience.each(listed, self._sample_one), strict=True)
         self._processes = {pid: process for pid, process in looks if isinstance(process, _Process)}
 
-    def _look_at(self, pid: int) -> _Process | None:
+    def _sample_one(self, pid: int) -> _Process | None:
         """Return the sample of a process; None for a kernel thread. Raises `ProcError` for one that is gone."""
         path = f"{self._root}/{pid}"
         stat = parse_stat(content(f"{path}/stat"), file=f"{path}/stat")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laggard.producers.host.thread import Thread
-    from laggard.producers.system.open_files import HeldFiles
+    from laggard.producers.system.open_files import FileBudget
 
     Watch = Callable[[str, str], Thread]
 
@@ -31,7 +31,7 @@ class Task:
 
     __slots__ = ("_files", "descriptors", "path", "schedstat", "schedstat_text", "switches", "thread")
 
-    def __init__(self, path: str, files: HeldFiles) -> None:
+    def __init__(self, path: str, files: FileBudget) -> None:
         self.path = path
         self.descriptors = [-1] * len(FILES)
         self.schedstat_text = b""
@@ -81,7 +81,7 @@ class Threads:
 
     __slots__ = ("_files", "_path", "_pid", "_tasks", "switches", "timeslices", "wait_ns", "watch")
 
-    def __init__(self, pid: int, path: str, files: HeldFiles) -> None:
+    def __init__(self, pid: int, path: str, files: FileBudget) -> None:
         self._pid = str(pid)
         self._path = f"{path}/task"
         self._files = files

@@ -11,7 +11,7 @@ from laggard.producers.system.proc import Io, parse_io, parse_name, parse_stat
 
 if TYPE_CHECKING:
     from laggard.producers.system.kernel import Kernel
-    from laggard.producers.system.open_files import HeldFiles
+    from laggard.producers.system.open_files import FileBudget
     from laggard.producers.system.proc import Schedstat
 
 RATES: Final = (
@@ -69,7 +69,7 @@ class Thread:
         "start_ticks",
     )
 
-    def __init__(self, tid: str, path: str, kernel: Kernel, files: HeldFiles) -> None:
+    def __init__(self, tid: str, path: str, kernel: Kernel, files: FileBudget) -> None:
         self.name = self.row = ""
         self.start_ticks = -1
         self.counters: tuple[float, ...] = ()

@@ -17,7 +17,7 @@ import numpy as np
 from laggard.producers.host.pressures import RESOURCES
 from laggard.producers.system.foreign import content, names
 from laggard.producers.system.kernel import Kernel, cpu_clock, is_of_another_namespace
-from laggard.producers.system.open_files import HeldFiles
+from laggard.producers.system.open_files import FileBudget
 from laggard.producers.system.proc import ProcError, parse_pressure, parse_stat
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Utilisation:
         self._counted_ns = clock.monotonic()
         self._root = root
         self._kernel = Kernel(root)
-        self._files = HeldFiles(len(_FILES))
+        self._files = FileBudget(len(_FILES))
         self._descriptors = [-1] * len(_FILES)
         # A filesystem over procfs that shows a container its own times (lxcfs) does not show the host's.
         self._tells_idle = _is_of(root, "uptime")

@@ -25,7 +25,7 @@ STANDARD_INPUT: Final = "-"
 BUDGET_BYTES: Final = 4 << 20
 """The most bytes that are read of a pipe at once, so that they are published before the rest is read."""
 
-MOST_TOLD: Final = 5
+MOST_REPORTED: Final = 5
 """The most unusable lines of one read that are reported; the others are counted."""
 
 _READ_BYTES: Final = 64 << 10
@@ -143,7 +143,7 @@ class JsonLines:
                     frames.append(self._frame(line, place))
                 except RecordError as error:
                     unusable += 1
-                    if unusable - read.too_long <= MOST_TOLD:
+                    if unusable - read.too_long <= MOST_REPORTED:
                         troubles.append(Trouble(place, str(error).removeprefix(f"{place}: "), lasting=False))
         return Taken(frames, troubles, read.expected, read.places, samples, unusable, read.more)
 

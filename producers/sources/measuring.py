@@ -18,16 +18,16 @@ from laggard.producers.system.clock import Clock, Schedule, Timeline
 if TYPE_CHECKING:
     from laggard.producers.host.agent import Queue, Stop
 
-SAY_AGAIN_S: Final = 600.0
+LOG_AGAIN_S: Final = 600.0
 """The least time between two reports of the same trouble, in seconds."""
 
-MOST_SAID: Final = 5
+MOST_LOGGED: Final = 5
 """The most troubles with a part of a place that are logged of a source in that time; the others are counted."""
 
 CLOSING_S: Final = 8.0
 """The time for which the end waits for sources that are being read, in seconds."""
 
-_LOOK_S: Final = 0.5
+_CHECK_S: Final = 0.5
 _TURN_S: Final = 5.0
 """The longest wait between two turns of a source, in seconds: turns show that it is alive."""
 
@@ -102,7 +102,7 @@ class Measuring:
             thread.start()
         try:
             while not stop.is_set() and any(thread.is_alive() for thread in threads):
-                stop.wait(_LOOK_S)
+                stop.wait(_CHECK_S)
         finally:
             self._stop.set()
             until = time.monotonic() + CLOSING_S
@@ -175,7 +175,7 @@ class SourceRun:
         self._failures += max(0, taken.expected - taken.places)
         self._unusable += taken.unusable
         self.failing = taken.places < taken.expected
-        self._troubles.tell(taken.troubles)
+        self._troubles.log(taken.troubles)
         frames = [*taken.frames, self._own_frame(ts, taken, (self._clock.monotonic() - begun) / 1e9)]
         try:
             arrives = self._publish(frames)
@@ -221,22 +221,22 @@ class Troubles:
         self._parts: set[str] = set()  # the parts with a recent report
         self._parts_since = clock.monotonic()
 
-    def tell(self, troubles: Sequence[Trouble]) -> None:
+    def log(self, troubles: Sequence[Trouble]) -> None:
         """Log the new troubles of one read."""
         now = self._clock.monotonic()
-        lasting = {each.place: each.told for each in troubles if each.lasting}
+        lasting = {each.place: each.text for each in troubles if each.lasting}
         for place in self._lasting.keys() - lasting.keys():
             _logger.warning("%s: is as expected again", place)
             del self._lasting[place]
         for place, told in lasting.items():
             before, said_ns = self._lasting.get(place, ("", 0))
-            if told != before or now - said_ns >= SAY_AGAIN_S * 1e9:
+            if told != before or now - said_ns >= LOG_AGAIN_S * 1e9:
                 self._lasting[place] = told, now
                 _logger.warning("%s: %s", place, told)
-        if now - self._parts_since >= SAY_AGAIN_S * 1e9:
+        if now - self._parts_since >= LOG_AGAIN_S * 1e9:
             self._parts.clear()
             self._parts_since = now
         for each in troubles:
-            if not each.lasting and each.place not in self._parts and len(self._parts) < MOST_SAID:
+            if not each.lasting and each.place not in self._parts and len(self._parts) < MOST_LOGGED:
                 self._parts.add(each.place)
-                _logger.warning("%s: %s", each.place, each.told)
+                _logger.warning("%s: %s", each.place, each.text)

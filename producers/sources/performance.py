@@ -72,7 +72,7 @@ class Trouble:
     """
 
     place: str
-    told: str
+    text: str
     lasting: bool = True
 
 

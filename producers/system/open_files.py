@@ -28,7 +28,7 @@ def raise_descriptor_limit() -> int:
     return max(0, soft - _RESERVED)
 
 
-class HeldFiles:
+class FileBudget:
     """A budget of open files. Beyond it, files are opened, read and closed.
 
     Reading an open file of an ended process raises `ProcessLookupError` (ESRCH), even if its pid is in use again. There

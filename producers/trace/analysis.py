@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SLICE: Final = 32_768
 """The number of events after which data that is not needed is dropped."""
 
-MAX_KEPT: Final = 2_000_000
+MAX_PIECES: Final = 2_000_000
 """The most pieces of timelines in memory for open requests, at some 150 bytes each."""
 
 LONGEST_S: Final = 120.0
@@ -115,7 +115,7 @@ class Analysis:
     """
 
     def __init__(
-        self, *, host: str = "", clock_offset_s: float = 0.0, longest_s: float = LONGEST_S, kept: int = MAX_KEPT
+        self, *, host: str = "", clock_offset_s: float = 0.0, longest_s: float = LONGEST_S, kept: int = MAX_PIECES
     ) -> None:
         self.report = Report()
         self._host = host
@@ -146,7 +146,7 @@ class Analysis:
         gaps = events[events["kind"] == Kind.LOST]
         self._gaps += zip(gaps["a"].tolist(), gaps["b"].tolist(), strict=True)
         self.report.lost += len(gaps)
-        told = self._told()
+        told = self._whole_requests()
         times = self._in_order(events["ts"])
         for at in range(0, len(events), SLICE):
             self._take(events[at : at + SLICE], times[at : at + SLICE])
@@ -155,7 +155,7 @@ class Analysis:
 
     def finish(self) -> list[Request]:
         """Return the remaining requests; open ones are counted as discarded."""
-        told = self._told()
+        told = self._whole_requests()
         for one in list(self._board.open):
             self._board.discard(one, serving.STILL_OPEN)
         self._account()
@@ -215,7 +215,7 @@ class Analysis:
         local, critical = self._timelines.both(one.thread, one.begin, end)
         machine = one.machine
         service, _, name = one.text.partition("\t")
-        threads, path = paths.told(critical, self._texts, here=machine.name)
+        threads, path = paths.condensed(critical, self._texts, here=machine.name)
         ts = one.begin + self._offset_ns
         times = _sums(local)
         syscalls = _system_calls(one.thread, one.begin, critical, self._texts)
@@ -249,7 +249,7 @@ class Analysis:
         if len(syscalls) > MAX_SYSCALLS:
             yield f"only the first {MAX_SYSCALLS:,} of {len(syscalls):,} system calls are told"
 
-    def _told(self) -> list[Request]:
+    def _whole_requests(self) -> list[Request]:
         """Return the delayed requests, except those that overlap a gap."""
         told = []
         for begin, end, request in self._held:

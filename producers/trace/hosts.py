@@ -68,7 +68,7 @@ class Hosts:
             known, name, found = best
             self.differences[name] = found
             self._corrections[name] = [found, *self._corrections[known]]
-            self._tell(known, name, found)
+            self._apply(known, name, found)
         for name in hosts:
             if name not in self._corrections:
                 ahead = (self._traces[name].wall_offset_s - self.wall_offset_s) * 1e9
@@ -122,7 +122,7 @@ class Hosts:
                     best = known, name, found
         return best
 
-    def _tell(self, known: str, name: str, found: Difference) -> None:
+    def _apply(self, known: str, name: str, found: Difference) -> None:
         if not np.isfinite(found.error_ns):
             self._warnings.append(
                 f"{name}: packets between it and {known} were recorded one way only: its clock is known but for the"

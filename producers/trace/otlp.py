@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from laggard.producers.trace.problems import Told
+    from laggard.producers.trace.problems import Problems
 
 MAX_MESSAGE: Final = 64 << 20
 """The longest accepted message, in bytes: a parser needs up to 30 times its size."""
@@ -43,7 +43,7 @@ _FIELD_ONE: Final = 0x0A
 _ERROR: Final = 2
 
 
-def spans_in(path: Path, told: Told) -> Iterator[Span]:
+def spans_in(path: Path, told: Problems) -> Iterator[Span]:
     """Yield the spans of a file in its order; unreadable parts are reported and skipped.
 
     Args:
@@ -69,7 +69,7 @@ def spans_in(path: Path, told: Told) -> Iterator[Span]:
             else:
                 yield from _protobuf(begin, file, path, told)
     except (EOFError, zlib.error, zstandard.ZstdError, gzip.BadGzipFile) as error:
-        told.tell(f"the compressed file cannot be read to its end: {error}", path)
+        told.count(f"the compressed file cannot be read to its end: {error}", path)
     except OSError as error:
         raise TraceError(path, f"cannot be read: {error.strerror or error}") from error
 
@@ -95,13 +95,13 @@ _LARGE: Final = f"a message of more than {MAX_MESSAGE >> 20} MiB: passed over"
 _DEEP: Final = "a message holds a value that is too deep or too long: passed over"
 
 
-def _json(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator[Span]:
+def _json(begin: bytes, file: IO[bytes], path: Path, told: Problems) -> Iterator[Span]:
     number = known = 0
     lines = _lines(begin, file)
     for line in lines:
         number += 1
         if line is None:
-            told.tell(_LARGE, f"{path}:{number}")
+            told.count(_LARGE, f"{path}:{number}")
             continue
         if not line.strip():
             continue
@@ -112,11 +112,11 @@ def _json(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator[Spa
                 # One message on many lines.
                 yield from _whole(line, lines, path, told)
                 return
-            told.tell("a line is no JSON: passed over", f"{path}:{number}")
+            told.count("a line is no JSON: passed over", f"{path}:{number}")
             continue
         except (ValueError, RecursionError):
             known += 1
-            told.tell(_DEEP, f"{path}:{number}")
+            told.count(_DEEP, f"{path}:{number}")
             continue
         if isinstance(message, dict) and "resourceSpans" in message:
             known += 1
@@ -124,7 +124,7 @@ def _json(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator[Spa
         elif isinstance(message, dict) and message.keys() & {"resourceLogs", "resourceMetrics"}:
             known += 1
         else:
-            told.tell("a line is no OTLP (expected `resourceSpans`): passed over", f"{path}:{number}")
+            told.count("a line is no OTLP (expected `resourceSpans`): passed over", f"{path}:{number}")
     if not known:
         raise TraceError(path, "expected OTLP JSON with `resourceSpans`, there is none")
 
@@ -157,7 +157,7 @@ def _host(shared: Mapping[str, str]) -> str:
     return next((shared[name] for name in _HOSTS if shared.get(name)), "")
 
 
-def _whole(first: bytes, lines: Iterator[bytes | None], path: Path, told: Told) -> Iterator[Span]:
+def _whole(first: bytes, lines: Iterator[bytes | None], path: Path, told: Problems) -> Iterator[Span]:
     parts, size = [first], len(first)
     for line in lines:
         size += MAX_MESSAGE if line is None else len(line) + 1
@@ -176,7 +176,7 @@ def _whole(first: bytes, lines: Iterator[bytes | None], path: Path, told: Told) 
 _WRONG: Final = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
-def _from_json(message: dict[str, Any], place: str, told: Told) -> Iterator[Span]:
+def _from_json(message: dict[str, Any], place: str, told: Problems) -> Iterator[Span]:
     try:
         for resource in message["resourceSpans"]:
             shared = _attributes_of_json(resource.get("resource", {}).get("attributes", ()))
@@ -185,11 +185,11 @@ def _from_json(message: dict[str, Any], place: str, told: Told) -> Iterator[Span
                     try:
                         found = _span_of_json(span, shared)
                     except _WRONG as error:
-                        told.tell(f"a span is not as OTLP has it ({_what(error)}): passed over", place)
+                        told.count(f"a span is not as OTLP has it ({_what(error)}): passed over", place)
                     else:
                         yield found
     except _WRONG as error:
-        told.tell(f"a message is not as OTLP has it ({_what(error)}): its rest is passed over", place)
+        told.count(f"a message is not as OTLP has it ({_what(error)}): its rest is passed over", place)
 
 
 def _what(error: Exception) -> str:
@@ -246,7 +246,7 @@ def _attributes_of_json(attributes: Any) -> dict[str, str]:
 # Protobuf
 
 
-def _protobuf(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator[Span]:
+def _protobuf(begin: bytes, file: IO[bytes], path: Path, told: Problems) -> Iterator[Span]:
     try:
         from google.protobuf.message import DecodeError  # noqa: PLC0415 - an extra
         from opentelemetry.proto.trace.v1.trace_pb2 import TracesData  # noqa: PLC0415
@@ -262,7 +262,7 @@ def _protobuf(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator
         try:
             data.ParseFromString(message)
         except DecodeError:
-            told.tell("a message is no OTLP: passed over", path)
+            told.count("a message is no OTLP: passed over", path)
             continue
         known += 1
         for resource in data.resource_spans:
@@ -272,14 +272,14 @@ def _protobuf(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator
                     try:
                         found = _span_of(span, shared)
                     except ValueError:
-                        told.tell("a span is not as OTLP has it (ValueError): passed over", path)
+                        told.count("a span is not as OTLP has it (ValueError): passed over", path)
                     else:
                         yield found
     if not known:
         raise TraceError(path, _NONE)
 
 
-def _messages(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator[bytes]:
+def _messages(begin: bytes, file: IO[bytes], path: Path, told: Problems) -> Iterator[bytes]:
     if begin[0] == _FIELD_ONE and len(begin) > 1:
         # A single message: its only field is the first one.
         yield begin + file.read(MAX_MESSAGE)
@@ -292,11 +292,11 @@ def _messages(begin: bytes, file: IO[bytes], path: Path, told: Told) -> Iterator
             return
         size, used = (int.from_bytes(rest[:4], "big"), 4) if fixed else _varint(rest)
         if not used or size > MAX_MESSAGE:
-            told.tell("expected the length of a message, got something else: what follows is not read", path)
+            told.count("expected the length of a message, got something else: what follows is not read", path)
             return
         message = rest[used:] + file.read(max(0, size - len(rest) + used))
         if len(message) < size:
-            told.tell("the file ends within a message", path)
+            told.count("the file ends within a message", path)
             return
         rest = message[size:]
         yield message[:size]

@@ -27,11 +27,11 @@ _Part = tuple["Piece", int, int]
 _PLAIN: Final = frozenset({RU, UN, BP})
 
 LONGEST_DETAIL: Final = 80
-_KEPT: Final = (99, 90, 80, 70, 60, 49)
+_LONGEST_PIECES: Final = (99, 90, 80, 70, 60, 49)
 """The numbers of longest pieces to try: all pieces between two of them become one."""
 
 
-def told(pieces: Sequence[Piece], texts: Texts, *, here: str) -> tuple[tuple[str, ...], tuple[Segment, ...]]:
+def condensed(pieces: Sequence[Piece], texts: Texts, *, here: str) -> tuple[tuple[str, ...], tuple[Segment, ...]]:
     """Return the threads of a critical path, and its pieces: at most `MAX_SEGMENTS`, consecutive short ones merged.
 
     Args:
@@ -59,12 +59,12 @@ def _merged(pieces: Sequence[Piece]) -> Iterable[_Part]:
         return [(piece, piece[1], piece[2]) for piece in pieces]
     lengths = np.array([piece[2] - piece[1] for piece in pieces])
     ranked = np.sort(lengths)[::-1]
-    for kept in _KEPT:
+    for kept in _LONGEST_PIECES:
         stands = lengths >= ranked[kept - 1]
         if _parts(stands) <= MAX_SEGMENTS:
             break
     else:
-        stands = lengths > ranked[_KEPT[-1] - 1]
+        stands = lengths > ranked[_LONGEST_PIECES[-1] - 1]
     return _joined(pieces, stands.tolist())
 
 

@@ -8,13 +8,13 @@ MOST: Final = 50
 """The most different problems that are reported."""
 
 
-class Told:
+class Problems:
     """Problems, in the order of their first occurrence."""
 
     def __init__(self) -> None:
         self._first: dict[str, tuple[str, int]] = {}
 
-    def tell(self, problem: str, place: object = "", times: int = 1) -> None:
+    def count(self, problem: str, place: object = "", times: int = 1) -> None:
         """Count a problem; its first place is remembered."""
         known = self._first.get(problem)
         if known is not None:

@@ -58,16 +58,16 @@ def measure(interval: float, ticks: int) -> str:
     conditions = {name: Machine(threshold=2.0) for name in triggers.CONDITIONS}
     triggers.IDLE_RATIO = -1.0  # type: ignore[misc] # as if the host were never idle
     watch = triggers.Triggers(conditions, clock, Timeline(clock), "/proc", "/sys/fs/cgroup")
-    watch.look()
+    watch.check()
     agent.tick()
     psutil_tick(known)
     rows.clear()
     agent_s = psutil_s = watch_s = 0.0
     for _ in range(ticks):
-        for _ in range(round(interval / triggers.LOOK_S)):
-            time.sleep(triggers.LOOK_S)
+        for _ in range(round(interval / triggers.CHECK_S)):
+            time.sleep(triggers.CHECK_S)
             begun = time.process_time()
-            watch.look()
+            watch.check()
             watch_s += time.process_time() - begun
         begun = time.process_time()
         agent.tick()

@@ -17,7 +17,7 @@ import numpy as np
 from laggard.operators.regression import Regression
 from laggard.pipeline.applications.resources import trait
 from laggard.pipeline.applications.serving import ServedBySettings, Serving
-from laggard.pipeline.applications.stage import Regressing
+from laggard.pipeline.applications.stage import RegressionStage
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.records import Frame, Wish, encode, make_layout
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 HOSTS: Final = ("web-1", "web-2", "db-1")
 SERVED: Final = ServedBySettings({"shop": "web-* db-1", "blog": "web-1 db-1"})
-REGRESSING: Final = Regressing(lambda: Regression(trait=trait), Regression.state_version, {})
+REGRESSING: Final = RegressionStage(lambda: Regression(trait=trait), Regression.state_version, {})
 TICK_S: Final = 5.0
 FEATURES: Final = ("cpu_user_ratio", "cpu_wait_ratio", "io_delay_ratio", "memory_rss_bytes")
 BEGAN: Final = 1.7e9

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from laggard.pipeline.applications.method import regressing
+from laggard.pipeline.applications.method import regression_stage
 from laggard.pipeline.bus import Incoming, Partition
 from laggard.pipeline.engine.stage import RecordTask
 from laggard.pipeline.incidents.joiner import Joiner
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.pools.method import comparing
+from laggard.pipeline.pools.method import pool_stage
 from laggard.pipeline.records import Frame, Request, Spent, make_layout
 from laggard.pipeline.records.outputs import Anomaly, Progress
-from laggard.pipeline.requests.method import judging
+from laggard.pipeline.requests.method import requests_stage
 from tests.evaluation.pools.simulation import CPU, FEATURES, HANDLES, MICRO_THREADS, PRIVATE, VIRTUAL, healthy
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ STREAMS: Final[Mapping[str, Stream]] = {
 def task_of(stage: str) -> RecordTask:
     """Make the task of a stage, as the default settings have it."""
     settings = read_settings(environ={})
-    made = {"pool": comparing, "service": judging, "application": regressing}
+    made = {"pool": pool_stage, "service": requests_stage, "application": regression_stage}
     wired: Stage = made[stage](settings)  # type: ignore[operator]
     task = wired.task(Partition(wired.topic.name, 0), live=True)
     assert isinstance(task, RecordTask)

@@ -19,7 +19,7 @@ from laggard.operators.covariance import Covariance
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.pools.pooling import Members, Pooling
-from laggard.pipeline.pools.stage import MEMBER, Comparing
+from laggard.pipeline.pools.stage import MEMBER, PoolStage
 from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.topics import ANOMALIES, POOLS
 from tests.evaluation.rekeying_kill import INPUT, TOPICS, Case, Result, main
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 HOSTS: Final = ("web-1", "web-2", "db-1")
 MEMBERS: Final = Members({"web": "*/gunicorn", "machines": "*"})
-COMPARING: Final = Comparing(
+COMPARING: Final = PoolStage(
     "covariance",
     POOLS,
     (MEMBER,),

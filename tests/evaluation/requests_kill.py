@@ -20,7 +20,7 @@ from laggard.operators.requests.rates import Rates
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.records import Request, Segment, Spent, encode
-from laggard.pipeline.requests.stage import Judging
+from laggard.pipeline.requests.stage import RequestsStage
 from laggard.pipeline.requests.ticks import REQUEST
 from laggard.pipeline.topics import ANOMALIES, REQUESTS
 from tests.evaluation.rekeying_kill import TOPICS, Case, Result, main
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SERVICES: Final = ("shop", "blog", "search")
-JUDGING: Final = Judging(
+JUDGING: Final = RequestsStage(
     "requests",
     REQUESTS,
     (REQUEST,),
@@ -37,7 +37,7 @@ JUDGING: Final = Judging(
     1,
     {},
     answers_marks=False,
-    judge=partial(Requests, minimum_points=20, reference=500),
+    detector=partial(Requests, minimum_points=20, reference=500),
 )
 BEGAN: Final = 1.7e9
 EVERY_S: Final = 0.1

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from laggard.pipeline.records import Received
-    from laggard.pipeline.records.outputs import Told
+    from laggard.pipeline.records.outputs import ReplayOutput
     from laggard.producers.sources.access_log.requests import Parser
 
 TESTS: Final = Path(__file__).parents[1]
@@ -195,7 +195,7 @@ def _settings() -> Settings:
     return read_settings(environ={}, flags=[])
 
 
-def _told(output: Told) -> None:
+def _told(output: ReplayOutput) -> None:
     assert write_output(output)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -388,6 +389,7 @@ class Played:
     Attributes:
         url: Prometheus's.
         bus: the file of the worker's.
+        started: when the worker did, seconds since the Unix epoch.
         begins: when it began, seconds since the Unix epoch.
         ends: when it ended.
 
@@ -395,6 +397,7 @@ class Played:
 
     url: str
     bus: Path
+    started: float
     begins: float
     ends: float
 
@@ -416,8 +419,8 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
             # An interval is judged once its hosts are past its end.
             judged = f"min(laggard_frame_timestamp_seconds{{application!=''}}) >= {ends - 2 * INTERVAL_S:.3f}"
             shown = f"{newest} and {judged} and sum(laggard_lag_records) == 0"
-            awaited(lambda url=stage.url, text=shown: query(url, text), within_s=120)
-            yield Played(stage.url, stage.path, stage.begins, time.time())
+            awaited(partial(query, stage.url, shown), within_s=120)
+            yield Played(stage.url, stage.path, stage.started, stage.begins, time.time())
             return
 
 
@@ -429,6 +432,7 @@ class _Stage:
     path: Path
     bus: EmbeddedBus
     fleet: Fleet
+    started: float
     begins: float
 
 
@@ -438,6 +442,7 @@ def _learned(
 ) -> Iterator[_Stage]:
     """Start the servers of a scene that begins after `learns_s`, and let the worker learn what comes before."""
     folder.mkdir()
+    started = time.time()
     path = folder / "laggard.db"
     served = f"{APPLICATION}={' '.join(SERVED_BY)}"
     with (
@@ -463,7 +468,7 @@ def _learned(
                 f"and count({of_requests}) == 1"
             )
             awaited(lambda: query(url, known), within_s=240)  # on a machine that is busy
-            yield _Stage(url, path, bus, fleet, begins)
+            yield _Stage(url, path, bus, fleet, started, begins)
 
 
 def _play(bus: EmbeddedBus, script: Script, fleet: Fleet, begins: float) -> float:

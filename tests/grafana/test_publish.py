@@ -27,7 +27,7 @@ from laggard.pipeline.grafana.definitions import (
 )
 from laggard.pipeline.grafana.publish import publish as bring
 from laggard.pipeline.grafana.publish import remove as take
-from laggard.pipeline.grafana.standing import look
+from laggard.pipeline.grafana.standing import survey
 from laggard.pipeline.grafana.surroundings import RIGHTS
 from tests.grafana.defined import DASHBOARDS, DEFINED, RULES
 from tests.grafana.stand_in import TOKEN, VERSIONS, StandIn, running
@@ -448,19 +448,19 @@ class Person:
 def test_whatever_happens_nothing_of_others_is_lost(version: str, deeds: list[str]) -> None:
     with running(version) as grafana, Grafana(grafana.url, TOKEN) as client:
         definitions = read_definitions("prom-1", keeps_firing=grafana.major >= 12)
-        list(bring(client, look(client, definitions)))
+        list(bring(client, survey(client, definitions)))
         person = Person(grafana)
         for deed in deeds:
             if deed == "publish":
-                list(bring(client, look(client, definitions)))
+                list(bring(client, survey(client, definitions)))
                 before = grafana.state()
-                again = list(bring(client, look(client, definitions)))
+                again = list(bring(client, survey(client, definitions)))
                 assert grafana.state() == before
                 assert {done.deed for done in again} <= {"unchanged", "left"}
                 left = {done.thing.uid for done in again if done.deed == "left"}
                 assert left == {HOST, ANOMALY} & {*person.dashboards, *person.rules}
             elif deed == "remove":
-                list(take(client, look(client, definitions)))
+                list(take(client, survey(client, definitions)))
                 assert {*grafana.dashboards} == {*person.dashboards}
                 assert {*grafana.rules} == {*person.rules}
             elif HOST in grafana.dashboards and ANOMALY in grafana.rules:
@@ -497,7 +497,7 @@ def test_every_rule_and_dashboard_fits_the_documents(grafana: StandIn) -> None:
     for rule in definitions.rules:
         assert grafana.document.check(schema, rule, strict=True) == []
     with Grafana(grafana.url, TOKEN) as client:
-        assert {thing.state for thing in look(client, definitions)} == {"missing"}
+        assert {thing.state for thing in survey(client, definitions)} == {"missing"}
 
 
 def test_the_page_names_every_right_and_every_command() -> None:

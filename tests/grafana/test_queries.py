@@ -66,13 +66,13 @@ def answers(played: Played, one: Asked, place: Mapping[str, str]) -> list[float]
     if function and function[1] == "label_values":
         selector = LABEL.fullmatch(function[2])
         assert selector, one
-        within = {"start": f"{played.begins:.3f}", "end": ends}
+        within = {"start": f"{played.started:.3f}", "end": ends}
         found = api(played.url, f"/api/v1/label/{selector[2]}/values", **{"match[]": selector[1]}, **within)
         return [1.0 for _ in found["data"]]
     if one.instant:
         result = query(played.url, function[2] if function else text, time=ends)
         return [float(series["value"][1]) for series in result]
-    between = {"query": text, "start": f"{played.begins:.3f}", "end": ends, "step": "1"}
+    between = {"query": text, "start": f"{played.started:.3f}", "end": ends, "step": "1"}
     series = api(played.url, "/api/v1/query_range", **between)["data"]["result"]
     return [float(value) for each in series for _, value in each["values"]]
 

@@ -37,7 +37,7 @@ def test_one_holder_at_a_time_whose_claim_is_for_its_owner_alone(tmp_path: Path)
         assert before <= holder.since <= time.time()
         assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
         assert claim_path(bus, tmp_path, "agent").stat().st_mode & 0o777 == 0o600
-        claim.tell("http://127.0.0.1:1")
+        claim.write("http://127.0.0.1:1")
         assert getattr(holder_of(bus, tmp_path, "agent"), "url", None) == "http://127.0.0.1:1"
         with pytest.raises(Claimed, match=rf"`laggard agent` runs already on .*laggard\.db \(process {os.getpid()}\)"):
             Claim(bus, tmp_path, "agent")
@@ -61,7 +61,7 @@ def test_several_workers_on_a_bus_on_the_network(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(claims, "MAX_WORKERS", 3)
     bus = "kafka://b1"
     three = [Claim(bus, tmp_path, "work") for _ in range(3)]
-    three[0].tell("http://127.0.0.1:1")
+    three[0].write("http://127.0.0.1:1")
     assert getattr(holder_of(bus, tmp_path, "work"), "url", None) == "http://127.0.0.1:1"
     with pytest.raises(Claimed, match="`laggard work` runs already on kafka://b1"):
         Claim(bus, tmp_path, "work")

@@ -152,7 +152,7 @@ def test_this_machine_can_be_examined() -> None:
 )
 def test_what_can_look_into_processes(method: str, refused: tuple[str, ...], level: str, found: str) -> None:
     names = ("perf", "py-spy", "eu-stack")
-    finding = profilers.judged(method, {name: f"no {name}" if name in refused else "" for name in names})
+    finding = profilers.finding_of(method, {name: f"no {name}" if name in refused else "" for name in names})
     assert (finding.level, bool(finding.advice)) == (level, level != "ok")
     assert finding.found == found.replace("...", "what running threads execute is told")
 
@@ -191,7 +191,7 @@ def test_processes_need_not_be_looked_into(tmp_path: Path, assignment: str, foun
 def test_whether_requests_can_be_traced(  # noqa: PLR0917 - a case each
     wanted: bool, refusal: str, missing: str, notes: tuple[str, ...], level: str, found: str
 ) -> None:
-    finding = tracing.judged(wanted=wanted, refusal=refusal, missing=missing, notes=notes)
+    finding = tracing.finding(wanted=wanted, refusal=refusal, missing=missing, notes=notes)
     assert (finding.level, finding.found, bool(finding.advice)) == (level, found, level != "ok")
 
 

@@ -28,7 +28,7 @@ part.STOPPING_S = float(sys.argv[5])
 settings = read_settings(environ={}, flags=[parse_assignment("state=" + sys.argv[1])])
 supervised, duration_s = sys.argv[2] == "supervised", float(sys.argv[3]) or None
 with part.session(settings, "agent", supervised=supervised, duration_s=duration_s) as running:
-    running.say("begun")
+    running.print_line("begun")
     running.report(begun=True)
     running.stop.wait()
     if sys.argv[4] == "stubborn":

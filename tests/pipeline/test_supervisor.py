@@ -62,7 +62,7 @@ class Heard:
         self.reports: list[dict[str, Any]] = []
         self.looks = 0
 
-    def say(self, line: str) -> None:
+    def announce(self, line: str) -> None:
         self.lines.append(line)
 
     def show(self, reports: Mapping[str, Mapping[str, Any]]) -> None:
@@ -211,7 +211,7 @@ def test_parts_end_with_a_supervisor_that_was_killed() -> None:
 import sys
 from laggard.pipeline.supervisor import Supervisor
 class Said:
-    def say(self, line): pass
+    def announce(self, line): pass
     def show(self, reports): print(reports["one"]["pid"], flush=True)
     def alive(self): pass
 Supervisor({{"one": {python(GOOD)!r}}}, Said()).run()
@@ -315,7 +315,7 @@ watchdog.STOPPED_S = watchdog.SILENT_S = 4.0
 from laggard.pipeline.supervisor import Supervisor
 class Said:
     looks = 0
-    def say(self, line): print(line, flush=True)
+    def announce(self, line): print(line, flush=True)
     def show(self, reports):
         if not self.looks: print(reports["one"]["pid"], flush=True)
     def alive(self):

@@ -610,7 +610,7 @@ def test_what_tracing_tells_of_itself_comes_now_and_then_and_is_not_worth_to_sto
     figures = Figures(7, 0.0, 1000.0, "PHP as blog", events=500, requests=20, discarded={"lost": 2, "open": 1}, lost=9)
     for second in range(25):
         figures.ts = 1000.0 + second
-        own.tell(figures)
+        own.publish(figures)
     assert [frame.ts for frame in told] == [1000.0, 1010.0, 1020.0]
     values = dict(zip(OWN_FEATURES, told[0].values[0].tolist(), strict=True))
     assert (values["trace_events"], values["trace_requests"], values["trace_discarded_requests"]) == (500, 20, 3)
@@ -619,5 +619,5 @@ def test_what_tracing_tells_of_itself_comes_now_and_then_and_is_not_worth_to_sto
     def refuse(_: Sequence[Frame]) -> None:
         raise BusUnavailable("locked")
 
-    Own(refuse, "web-1").tell(figures)
+    Own(refuse, "web-1").publish(figures)
     assert "locked; the state of tracing is not published" in caplog.text

@@ -41,7 +41,7 @@ class Part:
         for thread, state in enumerate(self.states):
             fields = [state, *["0"] * 10, f"{self._used_s * TICKS:.0f}", "0", *["0"] * 8]
             (self._task / f"{thread}/stat").write_text(f"{PID} (a) b) c) {' '.join(fields)}")
-        return watchdog.look(PID, passed_s, alive=alive)
+        return watchdog.check(PID, passed_s, alive=alive)
 
     def killed_after_s(self, watchdog: Watchdog, used_ratio: float = 0.0, passed_s: float = 5.0) -> float:
         """How long it takes until it is killed."""
@@ -119,4 +119,4 @@ def test_where_it_sleeps_is_said(tmp_path: Path) -> None:
 
 def test_one_that_has_gone_is_not_killed(tmp_path: Path) -> None:
     watchdog = Watchdog(MemoryLimit(0, "x.memory_bytes"), str(tmp_path))
-    assert watchdog.look(PID, 1e6, alive=False) == ""
+    assert watchdog.check(PID, 1e6, alive=False) == ""

@@ -15,12 +15,12 @@ from laggard.operators.requests.rates import Rates
 from laggard.operators.river import River
 from laggard.pipeline.alarms.trigger import Trigger
 from laggard.pipeline.applications.serving import ServedByFrames, Serving
-from laggard.pipeline.applications.stage import Regressing
+from laggard.pipeline.applications.stage import RegressionStage
 from laggard.pipeline.hosts.cpu import machines
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.pools.stage import Comparing
+from laggard.pipeline.pools.stage import PoolStage
 from laggard.pipeline.records import Frame, make_layout
-from laggard.pipeline.requests.stage import Judging
+from laggard.pipeline.requests.stage import RequestsStage
 from laggard.pipeline.scoring.scopes import Scopes
 from laggard.pipeline.scoring.stream import Stream
 from laggard.pipeline.settings import SettingError, Settings, parse_assignment
@@ -205,7 +205,7 @@ def test_recorded_data_is_looked_through_for_applications_by_default() -> None:
 def test_regression_gets_its_parameters() -> None:
     flags = ("operators=regression", "regression.candidates=7", "regression.window=12", "regression.kind=tree")
     (stage, _) = stages(settings_of(*flags, "regression.performance=throughput_per_s", "regression.method=published"))
-    assert isinstance(stage, Regressing)
+    assert isinstance(stage, RegressionStage)
     operator = stage.make()
     assert isinstance(operator, Regression)
     assert operator.performance == ("throughput_per_s",)
@@ -255,7 +255,7 @@ def test_wrong_settings_of_applications_and_pools_are_told(flag: str, told: str)
 def test_covariance_gets_its_parameters() -> None:
     flags = ("covariance.method=published", "covariance.windows=5,10", "covariance.false_alarms=2/day")
     (stage, _) = stages(settings_of("operators=covariance", *flags, "covariance.replicates=7"))
-    assert isinstance(stage, Comparing)
+    assert isinstance(stage, PoolStage)
     operator = stage.make()
     assert isinstance(operator, Covariance)
     assert operator is not stage.make()
@@ -280,16 +280,16 @@ def test_settings_of_requests_become_parameters() -> None:
     flags = ("eps=25ms", "minimum_points=50", "reference=500", "method=published", "false_alarms=2/day")
     settings = settings_of("operators=requests", *(f"requests.{each}" for each in flags))
     stage, _ = stages(settings)
-    assert isinstance(stage, Judging)
-    judge, rates = stage.judge(), stage.make()
+    assert isinstance(stage, RequestsStage)
+    judge, rates = stage.detector(), stage.make()
     assert isinstance(judge, Requests)
     assert isinstance(rates, Rates)
-    assert judge is not stage.judge()
+    assert judge is not stage.detector()
     assert judge.eps_s == 0.025
     assert stage.state_version == judge.state_version + rates.state_version - 1
     # As published needs an end.
     (of_recorded,) = replayed(settings, ServedByFrames())
-    assert isinstance(of_recorded, Judging)
+    assert isinstance(of_recorded, RequestsStage)
     assert (stage.whole is None, of_recorded.whole is None) == (True, False)
     assert stage.parameters == {
         "eps": "25ms",
@@ -302,8 +302,8 @@ def test_settings_of_requests_become_parameters() -> None:
 
 def test_by_default_what_counts_as_near_is_estimated() -> None:
     *_, stage, _ = stages(settings_of())
-    assert isinstance(stage, Judging)
-    judge = stage.judge()
+    assert isinstance(stage, RequestsStage)
+    judge = stage.detector()
     assert isinstance(judge, Requests)
     assert np.isnan(judge.eps_s)
     assert (stage.whole, stage.answers_marks) == (None, False)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_POLL_S: Final = 60.0
 """The time without a poll after which a member is removed from its group, in seconds. Rebalances wait for it, too."""
 
-_LOOK_S: Final = 0.05
+_CHECK_S: Final = 0.05
 
 
 class KafkaPython:
@@ -150,7 +150,7 @@ class KafkaPythonReader:
             deadline = time.monotonic() + timeout_s
             while True:
                 left = max(0.0, deadline - time.monotonic())
-                batches = self._consumer.poll(timeout_ms=round(min(left, _LOOK_S) * 1000))
+                batches = self._consumer.poll(timeout_ms=round(min(left, _CHECK_S) * 1000))
                 after = self._consumer.position_now(at)
                 if batches or (after is not None and after != position) or not left:
                     return _records(batches), position if after is None else after

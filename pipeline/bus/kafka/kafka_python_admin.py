@@ -68,7 +68,7 @@ class AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no
         """Return a group; a dead or missing one has an `error`, too."""
         found: Mapping[str, Any] = self.describe_groups([name])[name]
         if found["error"] is not None and found["group_state"] not in _DEAD:
-            raise _told(found["error"])
+            raise _error_of(found["error"])
         return found
 
     def offsets_of(
@@ -125,7 +125,7 @@ class AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no
         return Offsets(committed, frozenset(unstable))
 
 
-def _told(text: str) -> Exception:
+def _error_of(text: str) -> Exception:
     """Return the error that kafka-python reports as text: `[Error 16] NotCoordinatorError: None`."""
     code = re.match(r"\[Error (\d+)\]", text)
     error: Exception = kafka_errors.for_code(int(code[1]))(text) if code else kafka_errors.KafkaError(text)

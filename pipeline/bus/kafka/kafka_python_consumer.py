@@ -26,7 +26,7 @@ timeout of a request, also on a slow line. Larger answers cost more CPU time, si
 
 _FETCH_WAIT_MS: Final = 250
 _JOINING_S: Final = 0.05  # the time between checks whether joining has ended
-_LOOK_S: Final = 0.2  # ... and whether a heartbeat was answered with a rebalance
+_CHECK_S: Final = 0.2  # ... and whether a heartbeat was answered with a rebalance
 _BROKEN_DATA = (kafka_errors.CorruptRecordError, kafka_errors.UnsupportedCodecError)
 
 
@@ -120,7 +120,7 @@ class Consumer(KafkaConsumer):  # type: ignore[misc] # kafka-python has no types
         if coordinator.stable() and not coordinator._heartbeat_enabled:  # noqa: SLF001 - no public attribute has it
             # The coordinator has reported it to a heartbeat, after which kafka-python sends no more.
             raise kafka_errors.FencedInstanceIdError(self.config["group_instance_id"])
-        return _LOOK_S * 1000
+        return _CHECK_S * 1000
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
         """Pause new partitions, and set a position, so that the client does not wait for the committed one."""

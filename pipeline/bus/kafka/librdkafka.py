@@ -29,7 +29,7 @@ from laggard.pipeline.bus.kafka.librdkafka_consumer import (
     partition_of,
     passing,
 )
-from laggard.pipeline.bus.kafka.librdkafka_errors import code_of, told
+from laggard.pipeline.bus.kafka.librdkafka_errors import bus_error, code_of
 from laggard.pipeline.bus.kafka.librdkafka_producer import LibrdkafkaTransactions
 from laggard.pipeline.bus.kafka.librdkafka_reader import LibrdkafkaReader
 
@@ -141,7 +141,7 @@ class LibrdkafkaMember:
                 if records or self._revoked or self._assigned or self._faults or not left:
                     break
         except KafkaException as error:
-            raise self._told(error) from error
+            raise self._error(error) from error
         if not (records or self._revoked or self._assigned):
             self._raise_fault()
         return Polled(*self._news(), tuple(records))
@@ -178,7 +178,7 @@ class LibrdkafkaMember:
             if not self._is_damaged(partition := partition_of(message)):
                 self._ends[partition] = offset_of(message)
         elif error.fatal() or not passing(error):
-            self._faults.append(self._told(KafkaException(error)))
+            self._faults.append(self._error(KafkaException(error)))
 
     def _pass_over(self, damaged: DamagedRecord) -> None:
         self._seek(damaged.partition, damaged.offset + 1)
@@ -222,7 +222,7 @@ class LibrdkafkaMember:
             except KafkaException as error:
                 # A newly assigned partition is not ready yet.
                 if code_of(error) != KafkaError._STATE or time.monotonic() > deadline:
-                    raise self._told(error) from error
+                    raise self._error(error) from error
                 time.sleep(0.001)
             else:
                 return
@@ -243,19 +243,19 @@ class LibrdkafkaMember:
         try:
             ask(partitions)
         except KafkaException as error:
-            raise self._told(error) from error
+            raise self._error(error) from error
 
     def membership(self) -> Membership | None:
         """Return the membership as of the last rebalance that `poll` has reported."""
         return self._membership
 
-    def _told(self, error: KafkaException) -> BusError:
+    def _error(self, error: KafkaException) -> BusError:
         if code_of(error) in (KafkaError.FENCED_INSTANCE_ID, KafkaError._FATAL):
             return Expelled(
                 f"{location(self._options)}: group {self._group}: another worker has joined as worker.instance "
                 f"{self._options.instance!r}; each needs a name of its own ({error.args[0].str()})"
             )
-        return told(error, f"poll group {self._group}", self._options)
+        return bus_error(error, f"poll group {self._group}", self._options)
 
     def close(self) -> None:
         """Leave the group."""

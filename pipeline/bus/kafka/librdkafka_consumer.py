@@ -12,7 +12,7 @@ from kafka import errors as kafka_errors
 
 from laggard.pipeline.bus import DamagedRecord, Partition
 from laggard.pipeline.bus.kafka.errors import unreachable
-from laggard.pipeline.bus.kafka.librdkafka_errors import settings, told
+from laggard.pipeline.bus.kafka.librdkafka_errors import bus_error, settings
 from laggard.pipeline.bus.kafka.wire import incoming
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def consumer_of(options: KafkaOptions, asked: str, client_id: str, own: dict[str
     try:
         consumer = Consumer(config | own)
     except Exception as error:
-        raise told(error, asked, options) from error
+        raise bus_error(error, asked, options) from error
     # The constructor sends no request; this waits for a broker.
     try:
         consumer.list_topics(ANY_TOPIC, options.request_timeout_s)

@@ -81,7 +81,7 @@ def code_of(error: Exception) -> int | None:
     return None
 
 
-def told(error: Exception, asked: str, options: KafkaOptions) -> BusError:
+def bus_error(error: Exception, asked: str, options: KafkaOptions) -> BusError:
     """Return the error as the bus raises it."""
     return explained(translated(error), asked, options)
 

@@ -15,7 +15,7 @@ from kafka import errors as kafka_errors
 from laggard.pipeline.bus.kafka.connection import milliseconds
 from laggard.pipeline.bus.kafka.errors import Displaced, Outdated, Unresolved, unreachable
 from laggard.pipeline.bus.kafka.librdkafka_consumer import ANY_TOPIC
-from laggard.pipeline.bus.kafka.librdkafka_errors import code_of, settings, told, translated
+from laggard.pipeline.bus.kafka.librdkafka_errors import bus_error, code_of, settings, translated
 from laggard.pipeline.bus.kafka.wire import DEFAULT_BYTES, MAX_RECORD_BYTES, OVERHEAD_BYTES
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class LibrdkafkaTransactions:
             raise Outdated(error.args[0].str()) from error
         if code in _FENCED:
             raise Displaced(error.args[0].str()) from error
-        raise told(error, f"commit a transaction of group {group}", self._options) from error
+        raise bus_error(error, f"commit a transaction of group {group}", self._options) from error
 
     def close(self) -> None:
         """Close everything."""

@@ -20,7 +20,7 @@ from laggard.pipeline.bus.kafka.librdkafka_consumer import (
     offset_of,
     passing,
 )
-from laggard.pipeline.bus.kafka.librdkafka_errors import told
+from laggard.pipeline.bus.kafka.librdkafka_errors import bus_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ class LibrdkafkaReader:
             self._at = None
             records, after, sound = self._fetch(partition, position, time.monotonic() + timeout_s)
         except KafkaException as error:
-            raise told(error, f"read {partition.topic}[{partition.number}]", self._options) from error
+            raise bus_error(error, f"read {partition.topic}[{partition.number}]", self._options) from error
         if sound:
             self._at = partition, after
         return records, after

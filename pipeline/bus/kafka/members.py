@@ -90,7 +90,7 @@ class KafkaSubscription(Subscription):
         deadline = time.monotonic() + timeout_s
         self._settle()
         if self._revoked or self._assigned:
-            return self._tell()
+            return self._rebalanced()
         self._claim(self._unclaimed)
         if self._held:
             records, self._held = self._held[:max_records], self._held[max_records:]
@@ -102,7 +102,7 @@ class KafkaSubscription(Subscription):
             self._note(polled)
             if self._revoked or self._assigned:
                 self._held += polled.records
-                return self._tell()
+                return self._rebalanced()
             if polled.records:
                 return polled
             if not max(0.0, deadline - time.monotonic()):
@@ -138,7 +138,7 @@ class KafkaSubscription(Subscription):
                 self._revoked.add(partition)
         self._assigned |= polled.assigned
 
-    def _tell(self) -> Polled:
+    def _rebalanced(self) -> Polled:
         revoked, assigned = frozenset(self._revoked), frozenset(self._assigned)
         self._revoked.clear()
         self._assigned.clear()
@@ -274,7 +274,7 @@ class KafkaSubscription(Subscription):
             membership = self._member.membership()
             # Only now: the coordinator accepts offsets of any partition from a member of the right generation.
             self._note(self._member.news())
-            self._check_held(touched)
+            self._check_owned(touched)
             if membership is None or touched & self._unclaimed:
                 self._check_patience(deadline)
                 self._advance(membership, touched, deadline)
@@ -307,7 +307,7 @@ class KafkaSubscription(Subscription):
         self._offsets |= {partition: offset for partition, offset in offsets.items() if partition in self._mine}
         self._snapshots.committed(commit.snapshots)
 
-    def _check_held(self, touched: set[Partition]) -> None:
+    def _check_owned(self, touched: set[Partition]) -> None:
         """Raise Fenced for partitions that this member does not have, or lost in between."""
         lost = frozenset(touched - (self._mine - self._revoked))
         if lost:

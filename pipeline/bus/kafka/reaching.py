@@ -110,7 +110,7 @@ def _try(options: KafkaOptions, server: str) -> None:
             _greet(options, server, talk)
             if options.sasl != "none":
                 _authenticate(options, server, talk)
-            _look_round(options, server, talk)
+            _discover(options, server, talk)
     except BusError:
         raise
     except ssl.SSLError as error:
@@ -227,7 +227,7 @@ def _refusal(options: KafkaOptions, server: str, said: str) -> BusError:
     )
 
 
-def _look_round(options: KafkaOptions, server: str, talk: Conversation) -> None:
+def _discover(options: KafkaOptions, server: str, talk: Conversation) -> None:
     """Request the brokers' advertised addresses, and check them: all later connections use these."""
     try:
         answer = talk.ask(MetadataRequest(topics=[], version=4, allow_auto_topic_creation=False))

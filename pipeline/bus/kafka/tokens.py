@@ -29,7 +29,7 @@ UNKNOWN_LIFETIME_S = 300.0
 
 _RENEW_AT = 0.8
 _MAX_BYTES = 1 << 20
-_SAID = 200
+_QUOTED = 200
 
 
 class Token(NamedTuple):
@@ -136,7 +136,7 @@ class FetchedTokens(Tokens):
         """Raise an error with the endpoint's reason, if it gives one (RFC 6749, section 5.2)."""
         try:
             answer = json.loads(error.read(_MAX_BYTES))
-            said = f": {answer['error']} {answer.get('error_description', '')}"[:_SAID].rstrip()
+            said = f": {answer['error']} {answer.get('error_description', '')}"[:_QUOTED].rstrip()
         except (ValueError, KeyError, TypeError, OSError):
             said = ""
         if error.code >= 500 or error.code == 429:

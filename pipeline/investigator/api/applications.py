@@ -11,7 +11,7 @@ import msgspec
 from laggard.pipeline.applications.queries import known_metrics, past_models
 from laggard.pipeline.applications.report import REASONS
 from laggard.pipeline.applications.settings import ApplicationsSettings, RegressionSettings
-from laggard.pipeline.applications.text import Judged, how_slow, named
+from laggard.pipeline.applications.text import ScoredInterval, how_slow, named
 from laggard.pipeline.applications.tiers import tiers
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.rebuilding import known_keys
@@ -276,7 +276,7 @@ def tracking(reading: Reading, question: TrackingQuestion) -> Tracking:
     slow = judgement is not None and judgement.score > 1.0
     told = ""
     if newest is not None and judgement is not None and judgement.predictions:
-        judged = Judged(newest.ts, question.application, judgement)
+        judged = ScoredInterval(newest.ts, question.application, judgement)
         told = judged.sentence() if slow else how_slow(question.application, judgement)
     return Tracking(
         question.application,

@@ -8,7 +8,7 @@ import msgspec
 
 from laggard.pipeline.applications.metrics import metric_parts
 from laggard.pipeline.applications.queries import known_metrics
-from laggard.pipeline.applications.text import Judged
+from laggard.pipeline.applications.text import ScoredInterval
 from laggard.pipeline.applications.tiers import tiers
 from laggard.pipeline.investigator.api.applications_models import chosen_model, course_of
 from laggard.pipeline.investigator.applications import (
@@ -123,7 +123,7 @@ def diagnosis(reading: Reading, question: MapQuestion) -> Map:
         [Tier(each.name, [placed(host) for host in each.hosts]) for each in tiers(hosts, patterns)],
         [each.present.performance for each in courses],
         slow,
-        Judged(newest.ts, question.application, judgement).sentence()
+        ScoredInterval(newest.ts, question.application, judgement).sentence()
         if newest is not None and judgement is not None and slow
         else "",
     )

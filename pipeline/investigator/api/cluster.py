@@ -90,7 +90,7 @@ def cluster(reading: Reading, _: Question, *, caller: Caller) -> Hosts:
 def marks(reading: Reading, question: MarksQuestion) -> Marks:
     """Return the marks of a host, or of all."""
     found = reading.history.marks(question.host or None)
-    return Marks([_told(each) for each in found if each.ts >= question.since][: question.most])
+    return Marks([_one_mark(each) for each in found if each.ts >= question.since][: question.most])
 
 
 def set_mark(reading: Reading, _: Question, new: NewMark) -> Marking:
@@ -102,7 +102,7 @@ def set_mark(reading: Reading, _: Question, new: NewMark) -> Marking:
     return Marking(OneMark(mark_id(mark.host, mark.ts, mark.note), mark.ts, mark.host, mark.note, mark.ts))
 
 
-def _told(mark: Marked) -> OneMark:
+def _one_mark(mark: Marked) -> OneMark:
     return OneMark(mark.id, mark.ts, mark.host, mark.note, mark.frame_ts)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from laggard.pipeline.history.report import since, told
+from laggard.pipeline.history.report import plain_findings, since
 from laggard.pipeline.investigator.api.moment import Feature, Row, host_row_of, row_of
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
 
@@ -78,8 +78,8 @@ def compare(reading: Reading, question: CompareQuestion) -> Comparison:
         at=one.why.frame.ts,
         other=other.why.frame.ts,
         tick_s=one.why.tick_s,
-        told_at=told(one.why, since=since(one.why, clocked=False)),
-        told_with=told(other.why, since=since(other.why, clocked=False)),
+        told_at=plain_findings(one.why, since=since(one.why, clocked=False)),
+        told_with=plain_findings(other.why, since=since(other.why, clocked=False)),
         scope=one.why.frame.scope,
         host_row=None if host_rows == (None, None) else _row_difference(*host_rows, question.features),
         rows=differences[: question.rows],

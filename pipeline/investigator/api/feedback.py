@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from laggard.pipeline.alarms.text import feedback_sentence
-from laggard.pipeline.alarms.tolerance import KEPT_S, holds_until, of_incident, of_names, withdrawal
+from laggard.pipeline.alarms.tolerance import LONGEST_S, holds_until, of_incident, of_names, withdrawal
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.incidents.queries import PastFeedback, past_feedback
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Question, Seconds, Text, Time
@@ -72,16 +72,16 @@ class NewFeedback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def feedback(reading: Reading, question: FeedbackQuestion) -> AllFeedback:
     """List feedback."""
     now = reading.clock()
-    found = past_feedback(reading.bus, reading.topics, now - KEPT_S, key=question.key or None)
-    wanted = [each for each in found if each.said.incident == question.incident or not question.incident]
+    found = past_feedback(reading.bus, reading.topics, now - LONGEST_S, key=question.key or None)
+    wanted = [each for each in found if each.feedback.incident == question.incident or not question.incident]
     return AllFeedback([_one(each, now) for each in wanted])
 
 
-def say(reading: Reading, _: Question, new: NewFeedback) -> OneFeedback:
+def record_feedback(reading: Reading, _: Question, new: NewFeedback) -> OneFeedback:
     """Record a person's feedback."""
     now = reading.clock()
     reading.allowance.take()
-    said = _said(reading, new, now)
+    said = _feedback_of(reading, new, now)
     try:
         value = encode(said)
     except RecordError as error:
@@ -90,10 +90,10 @@ def say(reading: Reading, _: Question, new: NewFeedback) -> OneFeedback:
     return _one(PastFeedback(said, math.nan), now)
 
 
-def _said(reading: Reading, new: NewFeedback, now: float) -> Feedback:
+def _feedback_of(reading: Reading, new: NewFeedback, now: float) -> Feedback:
     if new.says == "withdrawn":
-        found = past_feedback(reading.bus, reading.topics, now - KEPT_S)
-        said = next((each.said for each in found if each.said.id == new.id), None)
+        found = past_feedback(reading.bus, reading.topics, now - LONGEST_S)
+        said = next((each.feedback for each in found if each.feedback.id == new.id), None)
         if said is None and new.incident and new.id:  # no operator has processed it yet
             said = replace(of_incident(reading.incident(new.incident), "usual", now), id=new.id)
         if said is None:
@@ -110,7 +110,7 @@ def _said(reading: Reading, new: NewFeedback, now: float) -> Feedback:
 
 
 def _one(each: PastFeedback, now: float) -> OneFeedback:
-    said = each.said
+    said = each.feedback
     return OneFeedback(
         id=said.id,
         ts=said.ts,
@@ -131,7 +131,7 @@ ENDPOINTS: Final = (
         "/feedback",
         "Mark an incident as usual or expected, or withdraw feedback.",
         OneFeedback,
-        say,
+        record_feedback,
         body=NewFeedback,
         status=201,
     ),

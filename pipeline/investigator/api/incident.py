@@ -180,7 +180,7 @@ def incident(reading: Reading, question: IncidentQuestion) -> IncidentPage:
         incident=incident_of(found, silent_hosts(reading.bus, reading.topics, [found], now), now),
         seen=[_seen(each, said) for each in found.evidence],
         seen_left_out=found.left_out,
-        told=[_told(each) for each in said.told],
+        told=[_record_of(each) for each in said.anomalies],
         told_left_out=said.left_out,
         marks=[MarkThen(each.ts, each.mark) for each in said.marks],
         models=_models(reading, found) if found.keyed_by == "application" else [],
@@ -215,7 +215,7 @@ def similar_incidents(reading: Reading, question: SimilarQuestion) -> SimilarInc
     found, now = reading.incident(question.id), reading.clock()
     since = found.opened_ts - REACH_S
     entries, _ = reading.incidents.since(since)
-    earlier = [each for each in entries if each.told.opened_ts < found.opened_ts][:MOST_COMPARED]
+    earlier = [each for each in entries if each.fields.opened_ts < found.opened_ts][:MOST_COMPARED]
     return SimilarIncidents(
         [
             OneSimilar(incident_of(each.incident, {}, now), each.similarity, list(each.common))
@@ -265,7 +265,7 @@ def _ranked(row: RowScore) -> Ranked:
     )
 
 
-def _told(said: Anomaly | Progress) -> Told:
+def _record_of(said: Anomaly | Progress) -> Told:
     change = said.change if isinstance(said, Progress) else "opened"
     return Told(said.ts, said.id, said.operator, said.scope, change, said.score, said.sentence)
 

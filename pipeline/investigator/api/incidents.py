@@ -96,13 +96,13 @@ def incidents(reading: Reading, question: IncidentsQuestion) -> Incidents:
     found = [
         each
         for each in entries
-        if (not given or (each.told.keyed_by, each.key) == given[0])
-        and (question.end is None or each.told.opened_ts <= question.end)
+        if (not given or (each.fields.keyed_by, each.key) == given[0])
+        and (question.end is None or each.fields.opened_ts <= question.end)
     ]
-    keys = sorted({(each.told.keyed_by, each.key) for each in found})
+    keys = sorted({(each.fields.keyed_by, each.key) for each in found})
     if question.only_open:
-        found = [each for each in found if each.told.until_ts == math.inf]
-    found.sort(key=lambda each: (each.told.until_ts < math.inf, -each.told.opened_ts))
+        found = [each for each in found if each.fields.until_ts == math.inf]
+    found.sort(key=lambda each: (each.fields.until_ts < math.inf, -each.fields.opened_ts))
     shown = reading.incidents.read(found[: question.most])
     silent = silent_hosts(reading.bus, reading.topics, shown, now)
     return Incidents(

@@ -10,7 +10,7 @@ import msgspec
 from laggard.pipeline.alarms.status import ALARMED, Status
 from laggard.pipeline.explaining.explain import clause, pid_of
 from laggard.pipeline.explaining.text import compared
-from laggard.pipeline.history.report import belief, host_figures, since, told
+from laggard.pipeline.history.report import belief, host_figures, plain_findings, since
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
 from laggard.pipeline.investigator.events import MarkNear, OpenIncident  # noqa: TC001 - msgspec reads annotations
 from laggard.pipeline.investigator.moments import HOST, LISTED_FEATURES, Who
@@ -19,7 +19,7 @@ from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
     from laggard.operators.ranking import FeatureScore, RowScore
-    from laggard.pipeline.investigator.moments import Judged
+    from laggard.pipeline.investigator.moments import AnalyzedMoment
     from laggard.pipeline.investigator.reading import Reading
     from laggard.pipeline.records import Frame
 
@@ -186,7 +186,7 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
         score=_number(ranking.score),
         status=status,
         # With an open incident, no sentence says that a score is below the alert level.
-        told=told(why, scored=status in ALARMED, since=since(why, clocked=False)),
+        told=plain_findings(why, scored=status in ALARMED, since=since(why, clocked=False)),
         belief=Belief(belief(why), ranking.young, ranking.age_s),
         subject=None if about is None else Subject(about.scope, about.row, about.feature.feature),
         rows=rows,
@@ -235,7 +235,7 @@ def _feature(each: FeatureScore) -> Feature:
     )
 
 
-def _role(found: Judged, row: RowScore) -> Role:
+def _role(found: AnalyzedMoment, row: RowScore) -> Role:
     if is_own(row.name):
         return "own"
     if row.row in found.culprits:
@@ -243,7 +243,7 @@ def _role(found: Judged, row: RowScore) -> Role:
     return "victim" if row.row in found.victims else "other"
 
 
-def row_of(found: Judged, row: RowScore, features: int | None) -> Row:
+def row_of(found: AnalyzedMoment, row: RowScore, features: int | None) -> Row:
     """Return a scored row with up to this number of its features; None for all."""
     who = found.who(row.row)
     scope, shown = found.why.frame.scope, row.features[:features]
@@ -260,13 +260,13 @@ def row_of(found: Judged, row: RowScore, features: int | None) -> Row:
         basis_told=compared(row),
         age_s=_number(row.age_s),
         gone_s=row.gone_s,
-        took=clause(row.features[0].feature, row.features[0].judged, scope) if row.features else "",
+        took=clause(row.features[0].feature, row.features[0].scored, scope) if row.features else "",
         features=[_feature(each) for each in shown],
         features_left_out=max(found.features.get(row.row, 0) - len(shown), 0),
     )
 
 
-def _unjudged(found: Judged, row: str, features: int | None) -> Row:
+def _unjudged(found: AnalyzedMoment, row: str, features: int | None) -> Row:
     """Return a row that is not scored, such as a new one, with its values."""
     return _plain_row(found.why.frame, row, found.who(row), features)
 
@@ -298,7 +298,7 @@ def _plain_row(frame: Frame, row: str, who: Who, features: int | None) -> Row:
     )
 
 
-def host_row_of(found: Judged, features: int | None) -> Row | None:
+def host_row_of(found: AnalyzedMoment, features: int | None) -> Row | None:
     """Return the host's own counters; None without any."""
     ranking, frame = found.why.host_ranking, found.why.host_frame
     if frame is None or not frame.layout.rows:
@@ -320,13 +320,13 @@ def host_row_of(found: Judged, features: int | None) -> Row | None:
         basis_told="",
         age_s=_number(row.age_s),
         gone_s=0.0,
-        took=clause(row.features[0].feature, row.features[0].judged, HOST) if row.features else "",
+        took=clause(row.features[0].feature, row.features[0].scored, HOST) if row.features else "",
         features=[_feature(each) for each in shown],
         features_left_out=len(row.features) - len(shown),
     )
 
 
-def _find(found: Judged, row: str) -> Row | None:
+def _find(found: AnalyzedMoment, row: str) -> Row | None:
     if (ranked := found.row(row)) is not None:
         return row_of(found, ranked, None)
     return _unjudged(found, row, None) if row in found.unjudged else None

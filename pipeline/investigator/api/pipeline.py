@@ -19,7 +19,7 @@ from laggard.pipeline.bus.kafka.options import is_kafka
 from laggard.pipeline.claims import holder_of
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.series import Reader
-from laggard.pipeline.investigator.caching import Kept
+from laggard.pipeline.investigator.caching import Cache
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Nothing, Number, Question, Seconds
 from laggard.pipeline.metrics.declared import METRICS
 from laggard.pipeline.provisioning import reports, wanted_topics
@@ -125,7 +125,7 @@ class PipelineTopics(Answer, frozen=True):
 # Tasks.
 
 
-class _Told(NamedTuple):
+class _TaskMetrics(NamedTuple):
     """The metrics of a task from its worker."""
 
     recovery_left: int
@@ -140,7 +140,7 @@ class Rates:
         self._seen: deque[tuple[float, Mapping[tuple[str, Partition], int]]] = deque()
         self._lock = threading.Lock()
 
-    def look(self, now: float, positions: Mapping[tuple[str, Partition], int]) -> dict[tuple[str, Partition], float]:
+    def update(self, now: float, positions: Mapping[tuple[str, Partition], int]) -> dict[tuple[str, Partition], float]:
         """Return the records per second of tasks that have been observed long enough; `now` never steps."""
         with self._lock:
             while len(self._seen) > 1 and self._seen[1][0] <= now - WINDOW_S:
@@ -153,23 +153,23 @@ class Rates:
         return {task: max(at - before[task], 0) / (now - before_s) for task, at in positions.items() if task in before}
 
 
-class _Looks:
+class _Cache:
     """The data that is remembered between queries of the pipeline."""
 
     def __init__(self) -> None:
         self.stages: tuple[Stage, ...] = ()
         self.rates = Rates()
-        self.workers: Kept[dict[tuple[str, str, int], _Told] | str] = Kept()
-        self.snapshots: Kept[dict[Partition, Mapping[str, int]]] = Kept()
-        self.topics: Kept[list[PipelineTopic]] = Kept()
+        self.workers: Cache[dict[tuple[str, str, int], _TaskMetrics] | str] = Cache()
+        self.snapshots: Cache[dict[Partition, Mapping[str, int]]] = Cache()
+        self.topics: Cache[list[PipelineTopic]] = Cache()
 
 
-_looks: WeakKeyDictionary[Reading, _Looks] = WeakKeyDictionary()
+_cache: WeakKeyDictionary[Reading, _Cache] = WeakKeyDictionary()
 
 
 def pipeline(reading: Reading, _: Question) -> Pipeline:
     """Return the progress and the lag of each operator."""
-    looks, now = _looks.setdefault(reading, _Looks()), reading.clock()
+    looks, now = _cache.setdefault(reading, _Cache()), reading.clock()
     bus, topics = reading.bus, reading.topics
     if not looks.stages:
         looks.stages = _stages(reading)
@@ -180,9 +180,9 @@ def pipeline(reading: Reading, _: Question) -> Pipeline:
     }
     bounds = bus.all_bounds({partition for _, partition in of})
     positions = {(name, partition): bus.committed(topics.group(name), partition) for name, partition in of}
-    rates = looks.rates.look(time.monotonic(), positions)
+    rates = looks.rates.update(time.monotonic(), positions)
     holder = _holder(reading)
-    told = _told(reading, looks, holder)
+    told = _task_metrics(reading, looks, holder)
     tasks = []
     for (name, partition), stage in of.items():
         position, (oldest, end) = positions[name, partition], bounds[partition]
@@ -224,7 +224,7 @@ def _stages(reading: Reading) -> tuple[Stage, ...]:
         raise RequestError(503, str(error), "settings with which a worker runs") from None
 
 
-def _snapshots(reading: Reading, looks: _Looks, stage: Stage) -> dict[Partition, Mapping[str, int]]:
+def _snapshots(reading: Reading, looks: _Cache, stage: Stage) -> dict[Partition, Mapping[str, int]]:
     """Return the offsets of a stage's newest snapshots by partition and key; a network bus has to read them all."""
 
     def find() -> dict[Partition, Mapping[str, int]]:
@@ -258,7 +258,9 @@ def _holder(reading: Reading) -> Holder | None:
         return None  # it is another user's
 
 
-def _told(reading: Reading, looks: _Looks, holder: Holder | None) -> Mapping[tuple[str, str, int], _Told] | None:
+def _task_metrics(
+    reading: Reading, looks: _Cache, holder: Holder | None
+) -> Mapping[tuple[str, str, int], _TaskMetrics] | None:
     """Return the metrics of the tasks of this machine's worker; None if it does not answer."""
     if holder is None or not holder.url:
         return None
@@ -267,7 +269,7 @@ def _told(reading: Reading, looks: _Looks, holder: Holder | None) -> Mapping[tup
     return None if isinstance(found, str) else found
 
 
-def _ask(url: str, token: str) -> dict[tuple[str, str, int], _Told] | str:
+def _ask(url: str, token: str) -> dict[tuple[str, str, int], _TaskMetrics] | str:
     request = urllib.request.Request(f"{url}/metrics")  # noqa: S310 - the worker's own claim says http://
     if token:
         request.add_header("Authorization", f"Bearer {token}")
@@ -293,12 +295,12 @@ _EXPOSED: Final = {
 }
 
 
-def _one(values: Mapping[str, float]) -> _Told:
+def _one(values: Mapping[str, float]) -> _TaskMetrics:
     def of(name: str) -> int:
         return int(values.get(_EXPOSED[name], 0.0))
 
     standby = of("standby_left_records") if of("standby_position") else None
-    return _Told(of("recovery_left_records"), standby, _EXPOSED["lag_records"] in values and standby is None)
+    return _TaskMetrics(of("recovery_left_records"), standby, _EXPOSED["lag_records"] in values and standby is None)
 
 
 # Topics.
@@ -306,7 +308,7 @@ def _one(values: Mapping[str, float]) -> _Told:
 
 def topics(reading: Reading, _: Question) -> PipelineTopics:
     """Return the topics as they are."""
-    looks = _looks.setdefault(reading, _Looks())
+    looks = _cache.setdefault(reading, _Cache())
     return PipelineTopics(reading.clock(), looks.topics.get("topics", lambda: _topics(reading)))
 
 

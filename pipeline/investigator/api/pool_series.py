@@ -79,7 +79,7 @@ def series(reading: Reading, question: SeriesQuestion) -> PoolSeries:
     level = next((each for each in output.levels if each.path == path), None)
     compared = [] if level is None else [leaf.label for leaf in level.leaves]
     chosen, merge = _chosen(question, level)
-    feature = question.feature or _telling(reading, output, path, chosen)
+    feature = question.feature or _distinctive(reading, output, path, chosen)
     end_ts = output.ts if question.at is None else min(question.at + AFTER_S, reading.clock())
     end_ts = end_ts if question.to is None else question.to
     begin_ts = end_ts - CONTEXT_S if question.from_ is None else question.from_
@@ -125,7 +125,7 @@ def _chosen(question: SeriesQuestion, level: LevelOutput | None) -> tuple[tuple[
     return labels, merge_of(level, number - len(level.leaves), places(level))
 
 
-def _telling(reading: Reading, output: PoolOutput, level: str, chosen: Sequence[str] | None) -> str:
+def _distinctive(reading: Reading, output: PoolOutput, level: str, chosen: Sequence[str] | None) -> str:
     """Return the most distinctive feature of these members; if they have none, of the level, then of the pool."""
     wanted = set(chosen or ())
     told = [each for each in output.ranking if each.features]

@@ -14,11 +14,11 @@ from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.history.report import moment
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.history.why import OutsideError
-from laggard.pipeline.investigator.caching import Kept
+from laggard.pipeline.investigator.caching import Cache
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Time
 from laggard.pipeline.pools.dendrogram import highest, places, ticks
 from laggard.pipeline.pools.drawing import HARMLESS, INSIDE, leaf_labels, leaf_note, path_of
-from laggard.pipeline.pools.method import comparing
+from laggard.pipeline.pools.method import pool_stage
 from laggard.pipeline.pools.queries import pool_at, standings
 from laggard.pipeline.pools.report import SILENT_S, belief, level_heading, where_from
 from laggard.pipeline.pools.series import member_paths
@@ -181,7 +181,7 @@ def _where_from(reading: Reading) -> str:
 # One pool.
 
 
-_compared: WeakKeyDictionary[Reading, Kept[PoolOutput]] = WeakKeyDictionary()
+_compared: WeakKeyDictionary[Reading, Cache[PoolOutput]] = WeakKeyDictionary()
 
 
 def pool(reading: Reading, question: PoolQuestion) -> Pool:
@@ -207,7 +207,7 @@ def pool(reading: Reading, question: PoolQuestion) -> Pool:
 
 def output_of(reading: Reading, question: PoolQuestion) -> PoolOutput:
     """Return the output on the queried pool. Raises `RequestError` (404) with the recorded pools or times."""
-    kept = _compared.setdefault(reading, Kept())
+    kept = _compared.setdefault(reading, Cache())
     # P-values need a bootstrap. For a recent moment, records may still come.
     fixed = question.at is not None and question.at < reading.clock() - SILENT_S
     return kept.get((question.pool, question.at), lambda: _compare(reading, question), fixed=fixed)
@@ -216,7 +216,7 @@ def output_of(reading: Reading, question: PoolQuestion) -> PoolOutput:
 def _compare(reading: Reading, question: PoolQuestion) -> PoolOutput:
     name = printable(question.pool[:100])
     try:
-        found = pool_at(reading.bus, reading.topics, comparing(reading.settings), question.pool, question.at)
+        found = pool_at(reading.bus, reading.topics, pool_stage(reading.settings), question.pool, question.at)
     except OutsideError as error:
         reach = f"a moment from {moment(error.first)} to {moment(error.last)}"
         raise RequestError(404, f"there are no records of pool {name} at {moment(error.ts)}", reach) from None

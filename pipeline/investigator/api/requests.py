@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.requests.queries import Durations, Summary, Told
+    from laggard.pipeline.requests.queries import Durations, RequestsFound, Summary
 
 BINS: Final = 48
 MOST_SERVICES: Final = 100
@@ -114,7 +114,7 @@ def services(reading: Reading, question: Stretch) -> Services:
     """Return the recorded services."""
     known = reading.requests.services()
     begin, end = stretch(question, reading.clock())
-    told = reading.requests.stored.told(begin, end)
+    told = reading.requests.stored.between(begin, end)
     found = summaries(told, begin, end)[:MOST_SERVICES]
     heard = {each.service for each in found}
     newest = max((each.newest_ts for each in found), default=math.nan)
@@ -151,7 +151,7 @@ def service(reading: Reading, question: OfService) -> Service:
         )
         for each in found.clusters
     ]
-    bins = histogram(durations_s, outlying, reading.requests.looking, BINS)
+    bins = histogram(durations_s, outlying, reading.requests.analysis_functions, BINS)
     return Service(begin, end, _service(reading, found), HowManyTookHowLong(*bins), clusters)
 
 
@@ -186,7 +186,7 @@ def _how_long(durations: Durations) -> HowLong:
     return HowLong(*durations)
 
 
-def _is_wanted(told: Told, key: tuple[str, str], question: Wanted) -> bool:
+def _is_wanted(told: RequestsFound, key: tuple[str, str], question: Wanted) -> bool:
     output = told.outputs.get(key)
     if question.only == "normal" and output is not None:
         return False
@@ -201,7 +201,7 @@ def _is_wanted(told: Told, key: tuple[str, str], question: Wanted) -> bool:
     return not question.like or any(question.like.casefold() in each.casefold() for each in texts)
 
 
-def _order(told: Told, sort: str) -> Callable[[tuple[str, str]], tuple[float, float, str]]:
+def _order(told: RequestsFound, sort: str) -> Callable[[tuple[str, str]], tuple[float, float, str]]:
     def order(key: tuple[str, str]) -> tuple[float, float, str]:
         took, output = told.took[key], told.outputs.get(key)
         if sort == "newest":

@@ -12,7 +12,7 @@ from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Tex
 from laggard.pipeline.investigator.requests import Asked, OfService, RequestRow, rows, stretch
 from laggard.pipeline.requests.causes import cause
 from laggard.pipeline.requests.lanes import colors_of, label, ordered
-from laggard.pipeline.requests.report import apart_told
+from laggard.pipeline.requests.report import difference_text
 from laggard.pipeline.requests.text import traced
 from laggard.pipeline.requests.troubles import CHANCE
 from laggard.pipeline.web.errors import RequestError
@@ -166,7 +166,7 @@ def cluster(reading: Reading, question: Member) -> Cluster:
     usual, beside = requests.moments(about, lambda: whole(normal[-MOST_NORMAL:]))
     these = members[-MOST_MEMBERS:]
     its, looked_at = requests.moments((*about, these[0], these[-1], len(these)), lambda: whole(these))
-    evidence = requests.looking.evidence(its, usual) if looked_at and beside else None
+    evidence = requests.analysis_functions.evidence(its, usual) if looked_at and beside else None
     slowest = sorted(members, key=lambda key: -told.took[key].duration_s)[:EXAMPLES]
     return Cluster(
         begin,
@@ -178,7 +178,7 @@ def cluster(reading: Reading, question: Member) -> Cluster:
         outputs[-1].cause if evidence is None else cause(evidence),
         looked_at,
         beside,
-        _told_states(outputs) if evidence is None else _states(evidence),
+        _states_of_outputs(outputs) if evidence is None else _states(evidence),
         _apart(evidence, "ngram"),
         _apart(evidence, "spent"),
         rows(told, slowest),
@@ -189,7 +189,7 @@ def _states(found: Evidence) -> list[StateBeside]:
     return _beside(found.times_s, found.usual_s, found.counts, found.usual_counts)
 
 
-def _told_states(outputs: Sequence[RequestOutput]) -> list[StateBeside]:
+def _states_of_outputs(outputs: Sequence[RequestOutput]) -> list[StateBeside]:
     """Return the states of requests that are no longer on the bus, from their outputs."""
     sums: dict[str, float] = {}
     for each in outputs:
@@ -229,7 +229,7 @@ def _apart(evidence: Evidence | None, kind: str) -> list[Distinction]:
 
 def _distinction(found: Difference) -> Distinction:
     return Distinction(
-        apart_told(found),
+        difference_text(found),
         list(found.what),
         found.count,
         found.usual_count,

@@ -21,13 +21,13 @@ from laggard.pipeline.requests.lanes import (
     times_on,
 )
 from laggard.pipeline.requests.queries import Found, find, lately, request_of
-from laggard.pipeline.requests.report import listed, spent_told
+from laggard.pipeline.requests.report import listed, use_text
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
     from laggard.pipeline.investigator.reading import Reading
     from laggard.pipeline.records.requests import Request, Spent
-    from laggard.pipeline.requests.queries import Told
+    from laggard.pipeline.requests.queries import RequestsFound
 
 ROUND_S: Final = 1800.0
 """The time before and after a request outside of the queried time to search for others of its cluster, in seconds."""
@@ -125,12 +125,12 @@ class RequestPath(Asked, frozen=True):
 def path(reading: Reading, question: Which) -> RequestPath:
     """Return where the time of a request went."""
     begin, end = stretch(question, reading.clock())
-    told = reading.requests.stored.told(begin, end, question.service)
+    told = reading.requests.stored.between(begin, end, question.service)
     found = _known(reading, question, told, begin, end) or _searched(reading, question)
     request, output = found
     if (request.service, request.request) not in told.took:
         begin, end = max(request.ts - ROUND_S, 0.0), request.ts + ROUND_S
-        told = reading.requests.stored.told(begin, end, request.service)
+        told = reading.requests.stored.between(begin, end, request.service)
     lanes = lanes_of(request) if request.path else None
     others: list[RequestRow] = []
     if output is not None and output.cluster:
@@ -163,7 +163,7 @@ def path(reading: Reading, question: Which) -> RequestPath:
     )
 
 
-def _known(reading: Reading, question: Which, told: Told, begin: float, end: float) -> Found | None:
+def _known(reading: Reading, question: Which, told: RequestsFound, begin: float, end: float) -> Found | None:
     """Return the queried request if it is in the queried time range."""
     key = question.service, question.request
     if key not in told.took:
@@ -219,7 +219,7 @@ def _path_times(request: Request) -> tuple[dict[str, float], dict[str, str]]:
 
 def _spent(each: Spent) -> SpentOn:
     rest = each.state == REST
-    told = "all else" if rest else spent_told(each)
+    told = "all else" if rest else use_text(each)
     return SpentOn(
         told,
         "" if rest else each.state,

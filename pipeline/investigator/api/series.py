@@ -14,7 +14,7 @@ from laggard.pipeline.investigator.moments import HOST
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
-    from laggard.pipeline.investigator.moments import Judged
+    from laggard.pipeline.investigator.moments import AnalyzedMoment
     from laggard.pipeline.investigator.reading import Reading
 
 AFTER_S: Final = 300.0
@@ -111,7 +111,7 @@ def series(reading: Reading, question: SeriesQuestion) -> Series:
     """Return a counter over time."""
     host = reading.choose_host(question.host)
     with reading.columns.waiting():
-        judged = _judged(reading, host, question.at)
+        judged = _moment(reading, host, question.at)
     row = question.row
     if question.scope == HOST and row == HOST and judged is not None and judged.why.host_frame is not None:
         row = judged.why.host_frame.layout.rows[0]
@@ -188,7 +188,7 @@ def timeline(reading: Reading, question: TimelineQuestion) -> Timeline:
     )
 
 
-def _judged(reading: Reading, host: str, at: float | None) -> Judged | None:
+def _moment(reading: Reading, host: str, at: float | None) -> AnalyzedMoment | None:
     """Return the moment; None without a frame near it: its series can be shown all the same."""
     try:
         return reading.moments.at(host, at)

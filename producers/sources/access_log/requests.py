@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-TOLD: Final = 3
+MOST_REPORTED: Final = 3
 """The most unreadable lines of one block that are reported with the reason."""
 
 
@@ -40,7 +40,7 @@ class Requests(NamedTuple):
     duration_s: NDArray[np.float64]
     status: NDArray[np.int16]
     unreadable: int
-    told: tuple[Unreadable, ...]
+    reported: tuple[Unreadable, ...]
 
 
 class Parser(Protocol):
@@ -75,7 +75,7 @@ class Gathered:
     def refuse(self, offset: int, reason: str) -> None:
         """Add a line that is no request."""
         self._unreadable += 1
-        if len(self._told) < TOLD:
+        if len(self._told) < MOST_REPORTED:
             self._told.append(Unreadable(offset, reason))
 
     def requests(self) -> Requests:

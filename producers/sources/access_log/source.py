@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.producers.sources.access_log.intervals import EXACT, Intervals
 from laggard.producers.sources.access_log.positions import Positions, load_positions, save_positions
-from laggard.producers.sources.access_log.requests import TOLD
+from laggard.producers.sources.access_log.requests import MOST_REPORTED
 from laggard.producers.sources.access_log.rotation import compressed, matching
 from laggard.producers.sources.access_log.tail import Block, Tail, Tailed
 from laggard.producers.sources.performance import Taken, Trouble, performance_frame
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 AHEAD_S: Final = 60.0
 """The most seconds that a request may end after now. Otherwise one wrong line would close all intervals before it."""
 
-TELL_AGAIN_S: Final = 600.0
+REPORT_AGAIN_S: Final = 600.0
 """The seconds for which only the first few unreadable lines are reported; all are counted."""
 
 CHECKED_BYTES: Final = 64 << 10
@@ -198,9 +198,9 @@ class AccessLog:
 
     def _unreadable(self, block: Block, requests: Requests, ts: float) -> list[Trouble]:
         """Return the first few lines that are no requests, each with its place, and the number of the others."""
-        if ts - self._told_ts >= TELL_AGAIN_S:
+        if ts - self._told_ts >= REPORT_AGAIN_S:
             self._told_ts, self._told = ts, 0
-        first = requests.told[: max(0, TOLD - self._told)]
+        first = requests.reported[: max(0, MOST_REPORTED - self._told)]
         self._told += len(first)
         path = block.file.path
         told = [Trouble(f"{path}:{block.offset + each.offset}", each.reason, lasting=False) for each in first]
@@ -249,5 +249,5 @@ class AccessLog:
             end = end[end.find(b"\n") + 1 :]  # the rest of a line
         requests = self._parser.parse(end[: end.rfind(b"\n") + 1])
         if requests.unreadable and not len(requests.ts):
-            return [Trouble(name, requests.told[0].reason)]
+            return [Trouble(name, requests.reported[0].reason)]
         return []

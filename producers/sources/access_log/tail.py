@@ -173,7 +173,7 @@ class Tail:
             self._resume()
         for file in self.files:
             file.named = False
-            self._look(file)
+            self._check(file)
         found = sum(self._find(path) for path in self._paths)
         self._begun = True
         blocks = list(self._blocks())
@@ -207,14 +207,14 @@ class Tail:
             if os.fstat(file.descriptor).st_size >= position.offset and self._add(file):
                 return
             file.close()
-        self._tell(
+        self._report(
             position.path,
             f"expected the rest of the file that was read to offset {position.offset:,} before; it was rotated away "
             "and compressed or deleted, or truncated",
             lasting=False,
         )
 
-    def _look(self, file: Followed) -> None:
+    def _check(self, file: Followed) -> None:
         """Detect that it was truncated, or that another file was written over it."""
         now = os.fstat(file.descriptor)
         looked = now.st_size, now.st_mtime_ns
@@ -247,14 +247,14 @@ class Tail:
         """Follow the files of a name or a pattern; return whether one of them is readable."""
         found = [self._find_one(name, path) for name in matching(path)]
         if not found:
-            self._tell(path, "expected a file that this pattern matches")
+            self._report(path, "expected a file that this pattern matches")
         return any(found)
 
     def _find_one(self, name: str, path: str) -> bool:
         try:
             now = Path(name).stat()
         except OSError as error:
-            self._tell(name, f"cannot be read: {error.strerror}")
+            self._report(name, f"cannot be read: {error.strerror}")
             return False
         known = self._files.get(Identity(now.st_dev, now.st_ino))
         if known is None:
@@ -307,11 +307,11 @@ class Tail:
         try:
             descriptor = os.open(path, FLAGS)
         except OSError as error:
-            self._tell(path, f"cannot be read: {error.strerror}")
+            self._report(path, f"cannot be read: {error.strerror}")
             return None
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            self._tell(path, "expected a regular file")
+            self._report(path, "expected a regular file")
             return None
         return Followed(called or path, descriptor, offset, seen)
 
@@ -319,7 +319,7 @@ class Tail:
         if file.identity in self._files:
             return False
         if len(self._files) >= MAX_FILES:
-            self._tell(file.path, f"expected at most {MAX_FILES} files to follow; this one is left out")
+            self._report(file.path, f"expected at most {MAX_FILES} files to follow; this one is left out")
             return False
         self._files[file.identity] = file
         return True
@@ -334,7 +334,7 @@ class Tail:
                 try:
                     data = os.pread(file.descriptor, wanted, file.offset + file.passed_over)
                 except OSError as error:
-                    self._tell(file.path, f"cannot be read: {error.strerror}")
+                    self._report(file.path, f"cannot be read: {error.strerror}")
                     file.exhausted = True
                     break
                 left -= len(data)
@@ -362,7 +362,7 @@ class Tail:
                 file.seen = 0  # it was written again since; the next read is longer
             else:
                 self._skipped += 1
-                self._tell(
+                self._report(
                     f"{file.path}:{file.offset}", f"expected a line of at most {LONGEST_LINE:,} bytes", lasting=False
                 )
                 file.passed_over = len(data)
@@ -391,5 +391,5 @@ class Tail:
         file.close()
         del self._files[file.identity]
 
-    def _tell(self, place: str, told: str, *, lasting: bool = True) -> None:
+    def _report(self, place: str, told: str, *, lasting: bool = True) -> None:
         self._troubles.append(Trouble(place, told, lasting))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 AGENT: Final = "laggard"
 _SECRET_BYTES: Final = 64 << 10
 _CHUNK: Final = 64 << 10
-_TOLD: Final = 200
+_QUOTED: Final = 200
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
@@ -179,7 +179,7 @@ def fetch(url: str, access: Access, headers: Mapping[str, str], form: Mapping[st
     except (OSError, http.client.HTTPException, zlib.error, ValueError) as error:
         if late.is_set() or isinstance(error, TimeoutError):
             raise FetchError(in_time) from None
-        raise FetchError(_told(error)) from None
+        raise FetchError(_message(error)) from None
     finally:
         watchdog.cancel()
         made.close()
@@ -189,7 +189,7 @@ def _content(answer: http.client.HTTPResponse, max_bytes: int) -> bytes:
     """Return the unpacked page. Raises `FetchError` if there is none or it is too large, and errors of the reading."""
     encoding = answer.getheader("Content-Encoding", "identity").strip().lower()
     if encoding not in {"identity", "", "gzip"}:
-        raise FetchError(f"expected a page packed with gzip or not at all, got {encoding[:_TOLD]!r}")
+        raise FetchError(f"expected a page packed with gzip or not at all, got {encoding[:_QUOTED]!r}")
     unpacking = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
     parts: list[bytes] = []
     size = came = 0
@@ -214,14 +214,14 @@ def _content(answer: http.client.HTTPResponse, max_bytes: int) -> bytes:
 def _refusal(answer: http.client.HTTPResponse, content: bytes) -> str:
     said = f"expected 200 OK, got {answer.status} {answer.reason}".rstrip()
     if location := answer.getheader("Location"):
-        return f"{said} to {location[:_TOLD]!r}; name that page instead"
+        return f"{said} to {location[:_QUOTED]!r}; name that page instead"
     if answer.status in {http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN}:
         return f"{said}; look at username and password_file, or token_file"
-    first = content[:_TOLD].decode(errors="replace").partition("\n")[0]
+    first = content[:_QUOTED].decode(errors="replace").partition("\n")[0]
     return f"{said}: {first}" if first.isprintable() and first.strip() else said
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     told = f"cannot be reached: {getattr(error, 'strerror', None) or str(error) or type(error).__name__}"
     match error:
         case ssl.SSLCertVerificationError():
@@ -231,7 +231,7 @@ def _told(error: Exception) -> str:
         case http.client.IncompleteRead():
             told = "the page is cut off"
         case http.client.HTTPException() | ValueError():
-            told = f"expected an answer in HTTP: {type(error).__name__} {str(error)[:_TOLD]!r}"
+            told = f"expected an answer in HTTP: {type(error).__name__} {str(error)[:_QUOTED]!r}"
         case zlib.error():
             told = f"expected a page packed with gzip, as it says: {error}"
     return told

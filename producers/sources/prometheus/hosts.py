@@ -50,7 +50,7 @@ class InstanceFrames:
 
     frames: tuple[Frame, ...]
     unusable: int
-    told: str
+    reason: str
 
 
 def is_counter(one: Series, counters: Set[str], names: Set[str]) -> bool:

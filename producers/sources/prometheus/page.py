@@ -95,7 +95,7 @@ def parse_page(content: bytes, content_type: str, wanted: Callable[[str], bool])
                 duplicates += one in samples
                 samples.setdefault(one, float(sample.value))
     except Exception as error:  # noqa: BLE001 - on malformed text these parsers raise any exception
-        raise PageError(_first_wrong(lines, is_open=is_open) or _said(error)) from None
+        raise PageError(_first_wrong(lines, is_open=is_open) or _message(error)) from None
     return Page(samples, counters, duplicates)
 
 
@@ -153,5 +153,5 @@ def _first_wrong(lines: Iterable[tuple[int, str]], *, is_open: bool) -> str:
     return ""
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return f"expected metrics in text: {str(error)[:_SHOWN]!r}"

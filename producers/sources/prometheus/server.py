@@ -129,7 +129,7 @@ class Server:
             frames += found.frames
             unusable += found.unusable
             if found.unusable:
-                told = f"{found.unusable} series: {found.told}"
+                told = f"{found.unusable} series: {found.reason}"
                 troubles.append(Trouble(f"{self._url}, {self.key}, {self.name}", told, lasting=False))
         failed = any(isinstance(answer, str) for answer in read.by.values())
         return Taken(frames, troubles, 1, int(not failed), samples, unusable)

@@ -190,7 +190,7 @@ class Targets:
             frames += found.frames
             unusable += found.unusable
             if found.unusable:
-                troubles.append(Trouble(f"{self.key}, {self.name}", f"{found.unusable} series: {found.told}", False))
+                troubles.append(Trouble(f"{self.key}, {self.name}", f"{found.unusable} series: {found.reason}", False))
         return Taken(frames, troubles, len(self._urls), places, samples, unusable)
 
     def published(self) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.producers.trace.problems import Told
+    from laggard.producers.trace.problems import Problems
 
 PACKET_MAGIC: Final = 0xC1FC1FC1
 
@@ -118,7 +118,7 @@ class Stream:
         path: Path,
         metadata: Metadata,
         decoders: dict[int, Decoder],
-        told: Told,
+        told: Problems,
         histories: dict[Hashable, History] | None = None,
     ) -> None:
         self.path = path
@@ -163,7 +163,7 @@ class Stream:
         cut = head.content - head.begin > end
         if found.problem or cut:
             problem = "the file ends within a packet" if cut else f"a packet cannot be read to its end: {found.problem}"
-            self._told.tell(problem, self.path)
+            self._told.count(problem, self.path)
             since = int(ts[-1]) if len(ts) else self._begin(head)
             stop = head.fields.get("timestamp_end")
             until = max(since, self._ns(stop)) if isinstance(stop, int) else since
@@ -223,7 +223,7 @@ class Stream:
 
     def _ends(self, problem: str) -> None:
         """Report that the rest of this file is unreadable, and skip it."""
-        self._told.tell(problem, self.path)
+        self._told.count(problem, self.path)
         self._at = self._size
 
     def _clock_of(self, stream: StreamClass) -> None:
@@ -262,7 +262,7 @@ class Stream:
         backward = risen - value
         if backward.any():
             steps = int(np.count_nonzero(backward))
-            self._told.tell("time runs backward: taken as standing still", self.path, steps)
+            self._told.count("time runs backward: taken as standing still", self.path, steps)
         self._history.last_ns = int(risen[-1])
         return risen
 
@@ -275,13 +275,13 @@ class Stream:
         sequence = fields.get("packet_seq_num")
         if isinstance(sequence, int) and self._history.sequence is not None and sequence > self._history.sequence + 1:
             packets = sequence - self._history.sequence - 1
-            self._told.tell("packets are missing", self.path, packets)
+            self._told.count("packets are missing", self.path, packets)
             gaps.append(Gap(before, max(before, begin), 0))
         discarded = fields.get("events_discarded")
         if isinstance(discarded, int):
             lost = discarded - self._history.discarded
             if lost > 0:
-                self._told.tell("events were discarded by the recorder", self.path, lost)
+                self._told.count("events were discarded by the recorder", self.path, lost)
                 gaps.append(Gap(before, max(before, end), min(lost, FOREVER_NS)))
             self._history.discarded = discarded
         self._history.sequence = sequence if isinstance(sequence, int) else None

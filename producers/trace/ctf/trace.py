@@ -14,7 +14,7 @@ from laggard.producers.trace.ctf.streams import FOREVER_NS, History, Packet, Str
 from laggard.producers.trace.ctf.translation import BOUNDARIES, Boundary, Translation, blank
 from laggard.producers.trace.errors import TraceError
 from laggard.producers.trace.events import EVENT, Events, Kind, Texts
-from laggard.producers.trace.problems import Told
+from laggard.producers.trace.problems import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ class CtfTrace:
     """
 
     def __init__(self, folders: Mapping[Path, Metadata], boundaries: Sequence[Boundary] = ()) -> None:
-        self._told = Told()
+        self._told = Problems()
         self._translation = Translation((*boundaries, *BOUNDARIES))
         self.host = ""
         streams: list[Stream] = []
@@ -64,7 +64,7 @@ class CtfTrace:
             if {"sched_waking", "sched:sched_waking"} & names:
                 self._translation.has_waking = True
             elif {"sched_wakeup", "sched:sched_wakeup"} & names:
-                self._told.tell("sched_waking was not recorded: who woke a thread of another CPU may be wrong", folder)
+                self._told.count("sched_waking was not recorded: who woke a thread of another CPU may be wrong", folder)
             decoders: dict[int, Decoder] = {}
             for path in _streams(folder):
                 stream = self._opened(path, metadata, decoders)
@@ -89,7 +89,7 @@ class CtfTrace:
         """Return the nanoseconds from a stream's times to those of the reference."""
         if not _is_dated(stream):
             what = "taken for the monotonic clock's" if _is_dated(reference) else "requests are dated since boot"
-            self._told.tell(f"times are not of the day: {what}", stream.path.parent, times=0)
+            self._told.count(f"times are not of the day: {what}", stream.path.parent, times=0)
             return 0
         same = stream.clock.unique and stream.clock.unique == reference.clock.unique
         return 0 if same else stream.clock.offset_ns - reference.clock.offset_ns
@@ -98,9 +98,9 @@ class CtfTrace:
         try:
             return Stream(path, metadata, decoders, self._told, self._histories)
         except TraceError as error:
-            self._told.tell(error.problem, error.place)
+            self._told.count(error.problem, error.place)
         except UnreadableError as error:
-            self._told.tell(f"cannot be read: {error}", path)
+            self._told.count(f"cannot be read: {error}", path)
         return None
 
     def __iter__(self) -> Iterator[Events]:
@@ -126,7 +126,7 @@ class CtfTrace:
                 size = sum(len(each) for each in waiting)
                 if len(batch):
                     if batch["ts"][0] < told_ns:
-                        self._told.tell("a packet begins after its first events: these are taken to be later")
+                        self._told.count("a packet begins after its first events: these are taken to be later")
                         batch["ts"] = np.maximum(batch["ts"], told_ns)
                     told_ns = int(batch["ts"][-1])
                     running.fill(batch)

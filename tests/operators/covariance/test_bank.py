@@ -23,14 +23,14 @@ def fed(values: np.ndarray, *, groups: list[int] | None = None, resolution: floa
     slots = bank.claim(members)
     numbers = np.array(groups or [0] * members)
     for tick, each in enumerate(values):
-        bank.take(bank.look(float(tick), slots, each, numbers, 1.0), each)
+        bank.take(bank.compare(float(tick), slots, each, numbers, 1.0), each)
     return bank
 
 
 def looked(bank: Bank, values: np.ndarray, *, groups: list[int] | None = None) -> np.ndarray:
     """Statistics of a tick at which all members are there."""
     numbers = np.array(groups or [0] * len(values))
-    return bank.look(1e6, np.arange(len(values)), values, numbers, 1.0).statistics
+    return bank.compare(1e6, np.arange(len(values)), values, numbers, 1.0).statistics
 
 
 def test_medians_are_those_of_what_is_known(chance: np.random.Generator) -> None:
@@ -60,7 +60,7 @@ def test_statistics_are_standard_normal_while_nothing_deviates() -> None:
     bank = fed(values[:200])
     slots, found = np.arange(members), []
     for tick in range(200, ticks):
-        look = bank.look(float(tick), slots, values[tick], np.zeros(members, np.intp), 1.0)
+        look = bank.compare(float(tick), slots, values[tick], np.zeros(members, np.intp), 1.0)
         found.append(look.statistics)
         bank.take(look, values[tick])
     z = np.array(found)[::8]
@@ -79,7 +79,7 @@ def test_statistics_are_standard_normal_while_nothing_deviates() -> None:
 def test_looking_changes_nothing(chance: np.random.Generator) -> None:
     bank = fed(chance.normal(size=(100, 6, 2)))
     before = plain(bank.snapshot())
-    bank.look(1e6, np.arange(4), chance.normal(1e6, 1.0, (4, 2)), np.zeros(4, np.intp), 1.0)
+    bank.compare(1e6, np.arange(4), chance.normal(1e6, 1.0, (4, 2)), np.zeros(4, np.intp), 1.0)
     assert plain(bank.snapshot()) == before
 
 
@@ -90,7 +90,7 @@ def test_who_differs_is_further_out_the_more_it_differs(chance: np.random.Genera
     for far in (10.0, 30.0, 100.0, 1e3, 1e6, 1e12):
         values = chance.normal(size=(8, 1))
         values[5] += far
-        tick = bank.look(1e6, np.arange(8), values, np.zeros(8, np.intp), limit)
+        tick = bank.compare(1e6, np.arange(8), values, np.zeros(8, np.intp), limit)
         evidence = np.nan_to_num(tick.evidence).max(axis=(0, 1))
         assert evidence.argmax() == 5
         assert evidence[5] > last
@@ -175,7 +175,7 @@ def test_the_stretch_above_the_limit_is_kept(chance: np.random.Generator) -> Non
     slots = bank.claim(6)
     limit = bank.evidence_limit(6, 1.0, 1.0)
     for tick, each in enumerate(values):
-        bank.take(bank.look(float(tick), slots, each, np.zeros(6, np.intp), limit), each)
+        bank.take(bank.compare(float(tick), slots, each, np.zeros(6, np.intp), limit), each)
     begins, untils, _ = bank.runs(slots)
     assert 200.0 <= begins[3] < 210.0
     assert 229.0 <= untils[3] <= 299.0
@@ -229,7 +229,7 @@ def test_a_bank_goes_on_from_a_snapshot_though_members_were_forgotten_since_the_
     for tick in range(2 * BLOCK + 5, 3 * BLOCK):
         found = []
         for bank in (whole, restored):
-            look = bank.look(float(tick), np.arange(5), left[tick], np.zeros(5, np.intp), 1.0)
+            look = bank.compare(float(tick), np.arange(5), left[tick], np.zeros(5, np.intp), 1.0)
             bank.take(look, left[tick])
             found.append(look.scores.tobytes())
         assert found[0] == found[1]

@@ -12,7 +12,7 @@ from laggard.operators.regression import Trait
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from laggard.operators.regression import Judgement, Model, Regression
+    from laggard.operators.regression import Model, Regression, SampleScores
 
 RT, THR = "response_time_mean_s", "throughput_per_s"
 
@@ -90,6 +90,6 @@ def restless(intervals: int, seed: int, *, change: int | None = None) -> list[In
     return found
 
 
-def run(operator: Regression, intervals: Sequence[Interval]) -> list[tuple[Judgement, tuple[Model, ...]]]:
+def run(operator: Regression, intervals: Sequence[Interval]) -> list[tuple[SampleScores, tuple[Model, ...]]]:
     """Score, then learn, each interval."""
     return [(operator.score(*interval), operator.learn(*interval)) for interval in intervals]

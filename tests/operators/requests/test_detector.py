@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from laggard.operators.requests.detector import Requests
-from laggard.operators.requests.results import Judged, Traced, Use
+from laggard.operators.requests.results import RequestScore, Traced, Use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ def _troubled(chance: np.random.Generator, number: int, what: str) -> Traced:
     return _request(number, times, calls, uses)
 
 
-def _judged(requests: Requests, those: Iterator[Traced] | list[Traced]) -> list[Judged]:
+def _judged(requests: Requests, those: Iterator[Traced] | list[Traced]) -> list[RequestScore]:
     found = []
     for each in those:
         found.append(requests.score(each))
@@ -159,7 +159,7 @@ def test_a_state_goes_on_where_it_was_written_down() -> None:
 
 def test_score_and_learn_go_together() -> None:
     requests = Requests()
-    judged = Judged(0.0, odd=False, cluster=0, evidence=None, usual_s={}, eps_s=0.025, young=True)
+    judged = RequestScore(0.0, odd=False, cluster=0, evidence=None, usual_s={}, eps_s=0.025, young=True)
     with pytest.raises(TypeError, match="what score"):
         requests.learn(_normal(np.random.default_rng(1), 1), judged)
 

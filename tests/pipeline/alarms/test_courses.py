@@ -16,7 +16,7 @@ from laggard.pipeline.alarms.courses import (
     LOOKED_S,
     MOST_CHANGES,
     Course,
-    Told,
+    Update,
     followed,
     opening,
     restored,
@@ -68,10 +68,10 @@ class Looks:
 
 def after(
     one: Course, scores: Iterable[tuple[float, float]], look: Looks | None = None, going_on: str = "id"
-) -> tuple[tuple[Course, ...], list[tuple[float, Told]]]:
+) -> tuple[tuple[Course, ...], list[tuple[float, Update]]]:
     """What is left and what was told, each with its time, after these times and scores."""
     left: tuple[Course, ...] = (one,)
-    told: list[tuple[float, Told]] = []
+    told: list[tuple[float, Update]] = []
     for ts, score in scores:
         left, now = followed(left, ts, score, going_on, look or Looks(blame("hog")))
         told += [(ts, each) for each in now]
@@ -166,7 +166,7 @@ def test_a_course_that_was_restored_goes_on_the_same(steps: list[tuple[float, fl
 
 def test_only_one_that_the_operator_keeps_open_has_more_than_an_older_laggard_wrote() -> None:
     one = course()
-    kept = one.kept("hog[1] 990.0", 990.0)
+    kept = one.of_operator("hog[1] 990.0", 990.0)
     assert kept.snapshot().keys() - one.snapshot().keys() == {"own", "onset_ts"}
     assert one.snapshot().keys() == set(Course._fields) - {"own", "onset_ts"}
     assert [restored(each.snapshot()) for each in (one, kept)] == [one, kept]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from laggard.operators.regression.models import Judgement, Model, Prediction, Suspect, Term
+from laggard.operators.regression.models import Model, Prediction, SampleScores, Suspect, Term
 from laggard.pipeline.records import UNNUMBERED, Frame, make_layout
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Remembering:
 
     def score(
         self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]
-    ) -> Judgement:
+    ) -> SampleScores:
         if performance.get("refused") == 1.0:
             raise ValueError("cannot score this")
         value = performance.get(SLOW, NAN)
@@ -80,7 +80,7 @@ class Remembering:
             suspects = (Suspect(metrics.ids[worst], float(values[worst]), 0.1, 0.01, value),)
         young = len(self.learned) < 3
         prediction = Prediction(SLOW, value, self.total / max(len(self.learned), 1), 0.5, 0.9)
-        return Judgement(0.0 if math.isnan(value) else value, (prediction,), suspects, ts - T0, young)
+        return SampleScores(0.0 if math.isnan(value) else value, (prediction,), suspects, ts - T0, young)
 
     def learn(
         self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]

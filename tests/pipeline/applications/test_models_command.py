@@ -16,7 +16,7 @@ from laggard.operators.regression import Regression
 from laggard.pipeline.applications.queries import application_now, known_metrics, past_models
 from laggard.pipeline.applications.report import equation_with_units, model_lines
 from laggard.pipeline.applications.resources import trait
-from laggard.pipeline.applications.stage import Regressing
+from laggard.pipeline.applications.stage import RegressionStage
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tests.pipeline.conftest import Called, Replaying
 
 TOPICS = Topics()
-STAGE = Regressing(lambda: Regression(trait=trait), Regression.state_version, {})
+STAGE = RegressionStage(lambda: Regression(trait=trait), Regression.state_version, {})
 WAIT, BUSY = "web-1:pressure_cpu_some_ratio", "db-1:cpu_busy_ratio"
 
 

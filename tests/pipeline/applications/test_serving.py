@@ -48,7 +48,7 @@ def test_of_recorded_data_the_applications_own_frames_say_it() -> None:
     assert served("web-1") == []
     for application, hosts in (("shop", ("web-1",)), ("all", ())):
         layout = make_layout([application], [application], ["x"])
-        served.heard(Frame("application", application, "performance", 1.0, -1, layout, np.ones((1, 1)), hosts))
+        served.learn(Frame("application", application, "performance", 1.0, -1, layout, np.ones((1, 1)), hosts))
     assert served("web-1") == ["shop", "all"]
     assert served("db-1") == ["all"]
 

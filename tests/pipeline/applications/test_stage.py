@@ -14,7 +14,7 @@ import pytest
 
 from laggard.operators.regression import Regression
 from laggard.pipeline.applications.resources import trait
-from laggard.pipeline.applications.stage import Regressing, RegressionTask
+from laggard.pipeline.applications.stage import RegressionStage, RegressionTask
 from laggard.pipeline.bus import Incoming, Outgoing, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.runner import Runner
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 TOPICS = Topics("t.")
 INPUT = Partition(TOPICS.name(APPLICATIONS), 0)
-STAGE = Regressing(Remembering, Remembering.state_version, {"limit": 1.0})
-REAL = Regressing(lambda: Regression(trait=trait), Regression.state_version, {})
+STAGE = RegressionStage(Remembering, Remembering.state_version, {"limit": 1.0})
+REAL = RegressionStage(lambda: Regression(trait=trait), Regression.state_version, {})
 
 
 def key_of(one: Received) -> str:
@@ -73,7 +73,7 @@ def give(task: RegressionTask, records: Iterable[Received | bytes], **headers: b
     return found
 
 
-def new_task(stage: Regressing = STAGE, **options: Any) -> RegressionTask:
+def new_task(stage: RegressionStage = STAGE, **options: Any) -> RegressionTask:
     task = stage.task(INPUT, **options)
     task.states.follow()
     return task

@@ -33,7 +33,7 @@ def periods(**levels: float) -> list[Any]:
 
 def judged(slowed: dict[str, float], free: dict[str, float]) -> study.Result:
     without = periods(**free)
-    return study.judge(without[0], periods(**slowed), without[::-1], without[1])
+    return study.result_of(without[0], periods(**slowed), without[::-1], without[1])
 
 
 def test_a_response_time_decides_alone() -> None:

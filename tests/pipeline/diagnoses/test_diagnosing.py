@@ -18,7 +18,7 @@ from laggard.operators.cpu import Machine as StateMachine
 from laggard.operators.cpu import State
 from laggard.pipeline.diagnoses import triggers
 from laggard.pipeline.diagnoses.diagnosing import FAILED, KILLED, MAX_SESSIONS, STOPPED, Diagnosing
-from laggard.pipeline.diagnoses.triggers import CONDITIONS, LOOK_S, MAX_SUSPECTS, SUSPECT_RATIO
+from laggard.pipeline.diagnoses.triggers import CHECK_S, CONDITIONS, MAX_SUSPECTS, SUSPECT_RATIO
 from laggard.pipeline.diagnoses.unfinished import Unfinished
 from laggard.pipeline.records.diagnosis_json import write_diagnosis
 from laggard.pipeline.settings.producing import DiagnosisSettings
@@ -283,7 +283,7 @@ def test_where_it_is_expensive_to_look_at_who_waits_that_is_done_seldom_and_stil
 ) -> None:
     """On a machine with 5,000 processes a look takes 0.23 s of CPU time."""
     looked = []
-    look = Suspects.look
+    look = Suspects.sample
 
     def expensive(suspects: Suspects) -> None:
         look(suspects)
@@ -305,7 +305,7 @@ def test_where_it_is_expensive_to_look_at_who_waits_that_is_done_seldom_and_stil
 
 def test_looking_at_who_waits_makes_no_event_late(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine with 95 processes a look takes 10 ms of CPU time."""
-    look = Suspects.look
+    look = Suspects.sample
 
     def expensive(suspects: Suspects) -> None:
         look(suspects)
@@ -323,7 +323,7 @@ def test_looking_at_who_waits_makes_no_event_late(scene: Scene, monkeypatch: pyt
 def test_two_looks_are_not_a_sliver_of_time_apart(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """However late one of them is, as on a machine that has no CPU time left."""
     looked = []
-    look = scene.diagnosing._triggers.look
+    look = scene.diagnosing._triggers.check
 
     def noted() -> Sequence[Change]:
         looked.append(scene.time.monotonic / 1e9)
@@ -339,7 +339,7 @@ def test_two_looks_are_not_a_sliver_of_time_apart(scene: Scene, monkeypatch: pyt
             scene.time.pass_(0.01)
             scene.write(0.01, {7: 2.0}, {})
             scene.diagnosing.step()
-    assert min(later - earlier for earlier, later in itertools.pairwise(looked)) >= LOOK_S / 2 - 1e-6
+    assert min(later - earlier for earlier, later in itertools.pairwise(looked)) >= CHECK_S / 2 - 1e-6
 
 
 def test_what_returns_to_high_use_by_another_trouble_is_in_no_dip(scene: Scene) -> None:

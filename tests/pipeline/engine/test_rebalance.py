@@ -173,7 +173,7 @@ def test_a_kept_partition_goes_on_while_another_recovers(shared: SharedBus, want
     until(lambda: done(shared, P0), one)
     assert one.recovering().keys() == {"drift t.counters[1]"}
     assert shared.committed(GROUP, P1) == before
-    one.look()
+    one.update_lag()
     assert [one.telemetry.task("drift", each).lag_records for each in BOTH] == [0, shared.bounds(P1)[1] - before]
     assert shared.members[1].polls > polls + 10, "it keeps its place in the group"
     shared.let_go(P1)

@@ -314,7 +314,7 @@ def test_gauges(bus: EmbeddedBus) -> None:
     lags = []
     settle(one)
     for _ in range(11):
-        one.look()
+        one.update_lag()
         lags.append(one.telemetry.tasks()[0].lag_records)
         one.step(NEVER)
     assert lags == list(range(10, -1, -1))
@@ -425,7 +425,7 @@ def test_input_that_was_deleted_before_it_could_be_replayed_is_counted(
     assert "6 records that are in no snapshot were deleted" in caplog.text
 
 
-@pytest.mark.parametrize("look", [Runner.look, stop], ids=["now and then", "at last"])
+@pytest.mark.parametrize("look", [Runner.update_lag, stop], ids=["now and then", "at last"])
 def test_input_that_was_deleted_before_it_was_read_is_counted(
     bus: EmbeddedBus, caplog: pytest.LogCaptureFixture, look: Callable[[Runner], None]
 ) -> None:

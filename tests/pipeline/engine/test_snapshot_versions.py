@@ -132,7 +132,7 @@ def test_what_is_loaded_is_saved_the_same(name: str) -> None:
     task.states.load([Snapshot(WIRES[name].snapshots, INPUT, "web-1", 90, 1_700_000_087.0, value)])
     task.states.loaded(90)
     task.states.counted = 91
-    task.states.heard("web-1", 90)
+    task.states.note("web-1", 90)
     task.states.save_all(91)
     (again,) = (each.value for each in task.states.take(91) if each.key)
     first, second = decode_state(value, "first"), decode_state(again, "second")

@@ -119,7 +119,7 @@ BUSY = disk(write_time_ratio=9.0, busy_ratio=0.99, write_operations_per_s=900.0,
 )
 def test_a_cause_is_told_with_its_figures(features, resource, told):
     (found,) = causes(host(**features))
-    assert (found.resource, found.told) == (resource, told)
+    assert (found.resource, found.clause) == (resource, told)
     assert found.feature.feature in features
     assert found.closer
 
@@ -181,5 +181,5 @@ def test_causes_of_different_resources_are_all_told_those_from_outside_first():
 def test_a_device_may_have_any_name(name):
     features = {key.replace("vda", name): value for key, value in SLOW.items()}
     (found,) = causes(host(**features))
-    assert found.told.isprintable()
+    assert found.clause.isprintable()
     assert found.closer.isprintable()

@@ -10,7 +10,7 @@ import pytest
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.explaining.short_lived import came_and_went, just_begun, listed, matter, seen_s, spawns
-from laggard.pipeline.explaining.verdict import judge
+from laggard.pipeline.explaining.verdict import verdict_of
 from laggard.pipeline.records import Frame, make_layout
 
 SPENDS = FeatureScore("cpu_children_ratio", 1.8, 0.02, 0.01, 40.0)
@@ -99,14 +99,14 @@ def test_who_spawns_is_told_by_the_time_of_its_children(features, expected):
 def test_they_matter_where_who_is_blamed_spawns_them_or_the_host_forks():
     host = ranking(RowScore("host", "host", 3.0, (FORKS,), 3600.0))
     calm = ranking(RowScore("host", "host", 0.1, (replace(FORKS, value=3.0, score=0.5),), 3600.0))
-    for verdict in (judge(ranking(row(SPENDS))), judge(ranking(row(replace(SPENDS, score=3.0), score=0.4)))):
+    for verdict in (verdict_of(ranking(row(SPENDS))), verdict_of(ranking(row(replace(SPENDS, score=3.0), score=0.4)))):
         assert matter(verdict, None)
         assert matter(verdict, calm)
-    hog = judge(ranking(row(USES)))
+    hog = verdict_of(ranking(row(USES)))
     assert not matter(hog, None)
     assert not matter(hog, ranking())
     assert not matter(hog, calm)
     assert matter(hog, host)
-    assert matter(judge(ranking()), host)
+    assert matter(verdict_of(ranking()), host)
     both = ranking(row(USES), RowScore("make[78@9]", "make", 7.0, (SPENDS,), 3600.0))
-    assert matter(judge(both), None), "the second culprit"
+    assert matter(verdict_of(both), None), "the second culprit"

@@ -10,7 +10,7 @@ import pytest
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.explaining.text import host_lines, lasting_sentence, sentence, verdict_sentence
-from laggard.pipeline.explaining.verdict import judge
+from laggard.pipeline.explaining.verdict import verdict_of
 
 WRITES = FeatureScore("io_write_bytes_per_s", 212e6, 0.1e6, 0.3e6, 40.0)
 READS = FeatureScore("io_read_bytes_per_s", 20e6, 0.1e6, 0.3e6, 39.0)
@@ -184,7 +184,7 @@ def test_laggards_own_are_told_as_that_and_after_the_others():
     assert sentence(ranking(own), {}).startswith(
         "`laggard-agent` (laggard itself, pid 7) is behaving unusually: it uses 97 % of one core"
     )
-    found = judge(ranking(own, waiting("web[8@5]")), about_host(STOLEN))
+    found = verdict_of(ranking(own, waiting("web[8@5]")), about_host(STOLEN))
     assert verdict_sentence(found, ranking(own), {}).startswith(
         "No process but laggard's own takes far more than usual. "
         "Behaving unusually: `laggard-agent` (laggard itself, pid 7): it uses 97 % of one core"
@@ -251,7 +251,7 @@ def test_victims_of_one_name_are_told_together_and_many_are_counted():
 
 def test_it_is_said_since_when():
     given = ranking(row(), waiting("nginx[7@5]"))
-    text = verdict_sentence(judge(given), given, {}, since=", since 12:00:00 (42 s)")
+    text = verdict_sentence(verdict_of(given), given, {}, since=", since 12:00:00 (42 s)")
     assert "the usual 100 ± 300 kB/s, since 12:00:00 (42 s). Then wait" in text
 
 
@@ -259,7 +259,7 @@ def test_it_is_said_since_when():
 
 
 def test_where_no_process_stands_out_it_is_the_host():
-    verdict = judge(ranking(waiting("nginx[7@5]", 0.5, CROWDED)), about_host(STOLEN))
+    verdict = verdict_of(ranking(waiting("nginx[7@5]", 0.5, CROWDED)), about_host(STOLEN))
     (told,) = host_lines(verdict, ", since 12:00:00 (42 s)")
     assert told == (
         "It is the host, no single process: the hypervisor takes 38 % of its CPUs away, usually 0 ± 0.1 %, "
@@ -271,27 +271,27 @@ def test_where_no_process_stands_out_it_is_the_host():
 
 
 def test_beside_a_culprit_the_host_adds_what_it_feels_and_what_no_process_can_do():
-    assert host_lines(judge(ranking(row()), about_host(PRESSED))) == [
+    assert host_lines(verdict_of(ranking(row()), about_host(PRESSED))) == [
         "The machine feels it: some task waits for I/O 62 % of the time, usually 2 ± 3 %."
     ]
-    assert host_lines(judge(ranking(row()), about_host(STOLEN))) == [
+    assert host_lines(verdict_of(ranking(row()), about_host(STOLEN))) == [
         "Beside that, on the host: the hypervisor takes 38 % of its CPUs away, usually 0 ± 0.1 %."
     ]
     crowded = FeatureScore("pressure_cpu_some_ratio", 0.9, 0.1, 0.05, 60.0)
-    assert host_lines(judge(ranking(row()), about_host(crowded))) == [
+    assert host_lines(verdict_of(ranking(row()), about_host(crowded))) == [
         "Beside that, on the host: some task waits for a CPU 90 % of the time, usually 10 ± 5 %."
     ], "who writes does not explain it"
-    assert host_lines(judge(ranking(row(features=(USES,))), about_host(crowded))) == [
+    assert host_lines(verdict_of(ranking(row(features=(USES,))), about_host(crowded))) == [
         "The machine feels it: some task waits for a CPU 90 % of the time, usually 10 ± 5 %."
     ]
-    assert host_lines(judge(ranking(row()), about_host())) == []
-    assert host_lines(judge(ranking(row()))) == []
+    assert host_lines(verdict_of(ranking(row()), about_host())) == []
+    assert host_lines(verdict_of(ranking(row()))) == []
 
 
 @pytest.mark.parametrize(("age_s", "told"), [(40.0, ["The machine booted 40 s before."]), (599.0, None), (601.0, [])])
 def test_a_boot_is_told_for_ten_minutes(age_s, told):
     booted = FeatureScore("boot_timestamp_seconds", 1_700_000_000.0 - age_s, math.nan, math.nan, 0.0)
-    lines = host_lines(judge(ranking(row(score=0.1, features=())), about_host(booted)))
+    lines = host_lines(verdict_of(ranking(row(score=0.1, features=())), about_host(booted)))
     assert lines == (["The machine booted 10 min before."] if told is None else told)
 
 

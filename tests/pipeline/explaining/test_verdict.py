@@ -9,7 +9,7 @@ import pytest
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.explaining.counters import CATALOGUE
-from laggard.pipeline.explaining.verdict import SPREAD, WAITS, above, judge, narrowed, only_waits, resources_of
+from laggard.pipeline.explaining.verdict import SPREAD, WAITS, above, narrowed, only_waits, resources_of, verdict_of
 
 WAITED = FeatureScore("cpu_wait_ratio", 0.5, 0.02, 0.01, 12.0)
 USED = FeatureScore("cpu_user_ratio", 0.5, 0.02, 0.01, 20.0)
@@ -27,30 +27,30 @@ def ranking(*rows):
 def test_who_hogs_what_others_use_too_is_no_victim_although_it_waits_most():
     hog = row(features=(USED, WAITED), waits=True)
     assert not only_waits(hog)
-    verdict = judge(ranking(hog, row("web", 7.0, (WAITED, SCHEDULED), waits=True)))
+    verdict = verdict_of(ranking(hog, row("web", 7.0, (WAITED, SCHEDULED), waits=True)))
     assert [each.name for each in verdict.culprits] == ["hog"]
     assert [each.row.name for each in verdict.victims] == ["web"]
     assert verdict.resources == verdict.victims[0].resources == {"cpu"}
 
 
 def test_a_second_culprit_is_nearly_as_unusual_as_the_first():
-    verdict = judge(ranking(row(score=8.0), row("b", 4.1), row("c", 3.9)))
+    verdict = verdict_of(ranking(row(score=8.0), row("b", 4.1), row("c", 3.9)))
     assert [each.name for each in verdict.culprits] == ["hog", "b"]
     weak = replace(USED, score=14.0)
-    assert judge(ranking(row(score=0.9, features=(weak,)))).culprits == ()
-    assert judge(ranking(row(score=0.9))).culprits[0].name == "hog"
+    assert verdict_of(ranking(row(score=0.9, features=(weak,)))).culprits == ()
+    assert verdict_of(ranking(row(score=0.9))).culprits[0].name == "hog"
 
 
 def test_laggards_own_come_after_all_others_and_are_not_hidden():
     agent, other = row("laggard-agent", 9.0), row("hog", 4.0)
-    verdict = judge(ranking(agent, other))
+    verdict = verdict_of(ranking(agent, other))
     assert verdict.culprits == (other,)
     assert verdict.own == (agent,)
     assert verdict.taker == other
-    assert judge(ranking(row("hog", 9.0), row("laggard-agent", 4.4))).own == (), "not nearly as unusual"
-    alone = judge(ranking(agent, row("web", 0.1, ())))
+    assert verdict_of(ranking(row("hog", 9.0), row("laggard-agent", 4.4))).own == (), "not nearly as unusual"
+    alone = verdict_of(ranking(agent, row("web", 0.1, ())))
     assert (alone.culprits, alone.own) == ((agent,), ()), "nobody else is to blame"
-    ails = judge(ranking(agent, row("web", 0.1, ())), ranking(COLD))
+    ails = verdict_of(ranking(agent, row("web", 0.1, ())), ranking(COLD))
     assert (ails.culprits, ails.own) == ((), (agent,))
     assert ails.causes, "what laggard takes explains nothing of the host"
 
@@ -58,14 +58,14 @@ def test_laggards_own_come_after_all_others_and_are_not_hidden():
 def test_of_victims_the_one_that_waits_longest_comes_first():
     longer = replace(WAITED, value=0.9)
     rows = [row("a", 0.1, (WAITED,), waits=True), row("b", 0.1, (longer,), waits=True), row("c", 0.1, (WAITED,))]
-    assert [each.row.name for each in judge(ranking(*rows)).victims] == ["b", "a"]
+    assert [each.row.name for each in verdict_of(ranking(*rows)).victims] == ["b", "a"]
 
 
 @pytest.mark.parametrize("feature", WAITS)
 def test_a_little_waiting_makes_no_victim(feature):
     for value in (WAITS[feature] * 0.9, math.nan):
         little = FeatureScore(feature, value, 0.0, 0.0, 9.0)
-        assert judge(ranking(row(features=(little,), waits=True))).victims == ()
+        assert verdict_of(ranking(row(features=(little,), waits=True))).victims == ()
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ COLD = row(
 @pytest.mark.parametrize(("readers", "blamed"), [(SPREAD - 1, SPREAD - 1), (SPREAD, 0), (40, 0)])
 def test_who_reads_anew_what_was_in_memory_is_a_victim_where_many_do(readers, blamed):
     rows = [row(f"app-{number}", 3.0, (READS, FAULTS)) for number in range(readers)]
-    verdict = judge(ranking(*rows), ranking(COLD))
+    verdict = verdict_of(ranking(*rows), ranking(COLD))
     assert len(verdict.culprits) == blamed
     assert len(verdict.victims) == readers - blamed
     assert bool(verdict.causes) is not bool(blamed)
@@ -110,15 +110,15 @@ def test_who_reads_anew_what_was_in_memory_is_a_victim_where_many_do(readers, bl
 def test_who_empties_the_cache_is_to_blame_for_it():
     rows = [row(f"app-{number}", 3.0, (READS, FAULTS)) for number in range(SPREAD)]
     writes = FeatureScore("memory_rss_bytes", 9e9, 1e6, 1e6, 30.0)
-    verdict = judge(ranking(row("hog", 5.0, (writes,)), *rows), ranking(COLD))
+    verdict = verdict_of(ranking(row("hog", 5.0, (writes,)), *rows), ranking(COLD))
     assert [each.name for each in verdict.culprits] == ["hog"]
     assert len(verdict.victims) == SPREAD
-    without = judge(ranking(*rows), ranking(row("host", 1.0, ())))
+    without = verdict_of(ranking(*rows), ranking(row("host", 1.0, ())))
     assert len(without.culprits) == SPREAD, "the host's cache is as usual"
 
 
 def test_without_rows_nobody_is_to_blame():
-    verdict = judge(ranking(), ranking())
+    verdict = verdict_of(ranking(), ranking())
     assert (verdict.culprits, verdict.taker, verdict.victims, verdict.causes) == ((), None, (), ())
 
 
@@ -138,6 +138,6 @@ def test_many_sockets_do_not_explain_damaged_packets():
     sockets = FeatureScore("sockets", 500.0, 20.0, 10.0, 20.0)
     damaged = FeatureScore("network_eth0_receive_errors_per_s", 50.0, 0.0, 0.1, 20.0)
     host = RowScore("host", "host", 8.0, (damaged,), 3600.0, waits=False)
-    verdict = judge(ranking(row(features=(sockets,))), ranking(host))
+    verdict = verdict_of(ranking(row(features=(sockets,))), ranking(host))
     assert verdict.resources == {"network"}
     assert [each.resource for each in verdict.causes] == ["network"]

@@ -66,7 +66,7 @@ def test_where_a_page_is_served_a_person_is_told_where_it_shows_this(why: Called
     moment = str(at(155))
     assert "Page:" not in why("--at", moment)[1]
     with Claim(str(recorded.path), tmp_path / "state", "serve") as claim:
-        claim.tell("http://127.0.0.1:1234")
+        claim.write("http://127.0.0.1:1234")
         assert why("--at", moment)[1].endswith(f"\nPage: http://127.0.0.1:1234/?host=web-1&at={at(155):.3f}\n")
         assert "Page:" not in why("--at", moment, "--json")[1]
 

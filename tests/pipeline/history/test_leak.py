@@ -14,7 +14,7 @@ from laggard.pipeline.cli import run
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.history.lookback import Beginning
 from laggard.pipeline.history.report import findings
-from laggard.pipeline.history.watch import KEPT_TICKS, Watch
+from laggard.pipeline.history.watch import CACHED_FRAMES, Watch
 from laggard.pipeline.history.why import History
 from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import Frame
@@ -82,7 +82,7 @@ def test_who_watches_is_told_that_it_has_lasted_longer_than_is_looked_at(leaking
     watched = Watch(leaking.history, "web-1").answer(5, 3)
     assert watched is not None
     assert (watched.verdict.culprits[0].row, watched.grown) == (HOG, None)
-    assert (watched.began, watched.began_before) == (at(ENDS - KEPT_TICKS), True)
+    assert (watched.began, watched.began_before) == (at(ENDS - CACHED_FRAMES), True)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.pipeline.history.conftest import GAP, HOG, MARKED, TOPICS, WRONG, at,
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from laggard.pipeline.records.outputs import Told
+    from laggard.pipeline.records.outputs import ReplayOutput
     from tests.pipeline.conftest import Called, Replaying
 
 LASTS, CALM = 153, 162
@@ -34,7 +34,7 @@ def recording() -> list[str]:
 
 
 def taken(wired, records, scores=False):
-    told: list[Told] = []
+    told: list[ReplayOutput] = []
     problems: list[str] = []
     replay = Replay(wired, told.append, problems.append, scores=scores)
     for number, each in enumerate(records):

@@ -9,8 +9,8 @@ import pytest
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.cli.pages import console_of, write
-from laggard.pipeline.explaining.verdict import judge
-from laggard.pipeline.history.report import Page, look_closer, plotted, ranked, score_digits
+from laggard.pipeline.explaining.verdict import verdict_of
+from laggard.pipeline.history.report import Page, next_steps, plotted, ranked, score_digits
 from laggard.pipeline.history.series import Series
 from laggard.pipeline.history.subject import Subject
 
@@ -140,16 +140,16 @@ def about(feature=WRITES, row_id="hog[4711@99]", scope="process"):
 
 
 def test_how_to_look_closer_depends_on_the_resource_and_of_a_host_on_what_ails_it():
-    verdict = judge(ranking(row()))
-    assert look_closer(verdict, about()).startswith("what it has open: `ls -l /proc/4711/fd`")
+    verdict = verdict_of(ranking(row()))
+    assert next_steps(verdict, about()).startswith("what it has open: `ls -l /proc/4711/fd`")
     spends = FeatureScore("cpu_children_ratio", 1.8, 0.0, 0.1, 9.0)
-    assert look_closer(verdict, about(spends)).startswith("what it starts: `strace -f -e trace=execve -p 4711`")
-    assert look_closer(verdict, about(FeatureScore("anything", 1.0, 1.0, 1.0, 1.0))) == ""
-    assert look_closer(verdict, about(row_id="worker-1")) == ""
+    assert next_steps(verdict, about(spends)).startswith("what it starts: `strace -f -e trace=execve -p 4711`")
+    assert next_steps(verdict, about(FeatureScore("anything", 1.0, 1.0, 1.0, 1.0))) == ""
+    assert next_steps(verdict, about(row_id="worker-1")) == ""
     stolen = FeatureScore("cpu_steal_ratio", 0.4, 0.0, 0.001, 60.0)
-    verdict = judge(ranking(), ranking(RowScore("host", "host", 2.0, (stolen,), 40.0)))
-    assert look_closer(verdict, about(stolen, "host", "host")) == verdict.causes[0].closer
-    assert look_closer(verdict, about(WRITES, "host", "host")) == ""
+    verdict = verdict_of(ranking(), ranking(RowScore("host", "host", 2.0, (stolen,), 40.0)))
+    assert next_steps(verdict, about(stolen, "host", "host")) == verdict.causes[0].closer
+    assert next_steps(verdict, about(WRITES, "host", "host")) == ""
 
 
 @pytest.mark.parametrize(

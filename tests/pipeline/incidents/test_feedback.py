@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laggard.pipeline.alarms import tolerance
-from laggard.pipeline.alarms.tolerance import KEPT_S, Tolerance, cases_of
+from laggard.pipeline.alarms.tolerance import LONGEST_S, Tolerance, cases_of
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.engine.publishing import outgoing
 from laggard.pipeline.engine.runner import Runner
-from laggard.pipeline.history.report import told
+from laggard.pipeline.history.report import plain_findings
 from laggard.pipeline.history.why import History
 from laggard.pipeline.incidents.queries import past_feedback, past_incidents, past_notices
 from laggard.pipeline.incidents.stage import Joining
@@ -85,7 +85,7 @@ def lags(bus: EmbeddedBus) -> bool:
 def why(path: Path) -> str:
     with EmbeddedBus(path) as bus:
         answer = History(bus, TOPICS, WIRED).ask("web-1", None, 5, 5)
-    return " ".join(told(answer))
+    return " ".join(plain_findings(answer))
 
 
 def incidents(path: Path) -> dict[str, Incident]:
@@ -180,7 +180,7 @@ def test_it_is_said_and_listed_by_the_api(bus: Path) -> None:
         assert answer.status_code == 201, answer.text
         usual = answer.json()
         assert (usual["key"], usual["sentence"], usual["holds"]) == ("web-1", "`report` is usual. month end", True)
-        assert usual["until"] == NOW + KEPT_S
+        assert usual["until"] == NOW + LONGEST_S
         new = {"says": "expected", "host": "web-1", "until": NOW + 60.0}
         expected = page.client.post("/api/v1/feedback", json=new).json()
         assert expected["sentence"].startswith("Everything is expected until ")
@@ -221,7 +221,7 @@ def test_feedback_and_notices_of_one_key_are_looked_for_in_its_partition(tmp_pat
         bus.append([outgoing(FeedbackOutput.of(each, "gaussian", live=True), TOPICS) for each in said])
         bus.append([outgoing(replace(notice(1, NOW), key=each.key, id=each.id), TOPICS) for each in said])
         for number, each in enumerate(said):
-            assert [found.said for found in past_feedback(bus, TOPICS, 0.0, key=each.key)] == [each]
+            assert [found.feedback for found in past_feedback(bus, TOPICS, 0.0, key=each.key)] == [each]
             assert [found.opened.id for found in past_notices(bus, TOPICS, 0.0, key=each.key)] == [f"{number}"]
         assert len(past_feedback(bus, TOPICS, 0.0)) == len(past_notices(bus, TOPICS, 0.0)) == 8
 
@@ -280,7 +280,7 @@ def test_what_is_expected_is_so_however_large_and_whatever_it_takes() -> None:
 def test_nothing_is_said_in_the_future() -> None:
     ahead = Feedback("host", "web-1", NOW + 1e9, "a", "usual")
     before = Feedback("host", "web-1", NOW, "b", "usual")
-    said = Tolerance((before,)).after(ahead, NOW + 60.0).said
+    said = Tolerance((before,)).after(ahead, NOW + 60.0).feedback
     assert [(each.id, each.ts) for each in said] == [("b", NOW), ("a", NOW + 60.0)]
 
 
@@ -290,7 +290,7 @@ def test_what_is_usual_outlives_what_is_expected() -> None:
     assert Tolerance((expected, usual)).excused(None, NOW + 59.0) == "usual"
     assert Tolerance((expected,)).excused(None, NOW + 59.0) == "expected"
     assert Tolerance((expected,)).excused(None, NOW + 60.0) == ""
-    assert Tolerance((usual,)).excused(None, NOW + KEPT_S) == ""
+    assert Tolerance((usual,)).excused(None, NOW + LONGEST_S) == ""
 
 
 def test_a_state_is_read_as_it_was_written() -> None:

@@ -94,7 +94,7 @@ def test_the_newest_are_kept_with_their_records_and_the_others_are_read(
     for number in range(20):
         bus.append([outgoing(incident(number, NOW + number), TOPICS)])
     entries, _ = ledger.since(NOW)
-    kept = [bool(each.told.value) for each in entries]
+    kept = [bool(each.fields.value) for each in entries]
     assert kept == sorted(kept, reverse=True)
     assert 3 <= sum(kept) <= 6
     assert [each.opened_ts for each in ledger.read(entries)] == [NOW + number for number in range(19, -1, -1)]
@@ -107,7 +107,7 @@ def test_it_is_bounded(bus: EmbeddedBus, monkeypatch: pytest.MonkeyPatch) -> Non
         bus.append([outgoing(incident(number, NOW + number), TOPICS)])
         entries, begins = ledger.since(NOW)
         assert len(entries) == min(number + 1, 10)
-    assert [each.told.opened_ts for each in entries] == [NOW + number for number in range(29, 19, -1)]
+    assert [each.fields.opened_ts for each in entries] == [NOW + number for number in range(29, 19, -1)]
     assert begins == NOW + 20
 
 

@@ -24,7 +24,7 @@ from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.engine.publishing import outgoing, outgoing_diagnosis
 from laggard.pipeline.history.rebuilding import LATELY
 from laggard.pipeline.incidents import queries as module
-from laggard.pipeline.incidents.queries import REACH_S, Telling, folded, lasted_s, past_incidents
+from laggard.pipeline.incidents.queries import REACH_S, IncidentFields, folded, lasted_s, past_incidents
 from laggard.pipeline.records import Frame, Request, encode, make_layout
 from laggard.pipeline.records.diagnosis import Location, Phase, Stack
 from laggard.pipeline.records.outputs import Blame, read_output
@@ -62,7 +62,7 @@ def asked(bus: Bus, since: float = NOW - DAY_S, **more: str) -> list[tuple[str, 
 
 
 TELLINGS = st.builds(
-    Telling,
+    IncidentFields,
     st.sampled_from("abcd"),
     st.integers(1, 5),
     st.sampled_from([1.0, 2.0, 3.0]),
@@ -74,7 +74,7 @@ TELLINGS = st.builds(
 
 @given(st.lists(TELLINGS, max_size=20, unique_by=lambda telling: (telling.id, telling.number)), st.randoms())
 def test_the_last_record_of_each_counts_in_whatever_order_they_come(
-    tellings: list[Telling], shuffled: random.Random
+    tellings: list[IncidentFields], shuffled: random.Random
 ) -> None:
     found = folded(tellings)
     assert {one.id for one in found} == {one.id for one in tellings}
@@ -340,7 +340,7 @@ def test_where_a_page_is_served_its_address_is_told(
     append(bus, one)
     assert "Page:" not in call(one.id)[1]
     with Claim(str(tmp_path / "laggard.db"), tmp_path / "state", "serve") as claim:
-        claim.tell("http://127.0.0.1:1234")
+        claim.write("http://127.0.0.1:1234")
         assert call(one.id[:8])[1].endswith(f"\nPage: http://127.0.0.1:1234/incidents?id={one.id}\n")
         assert "Page:" not in call(one.id, "--json")[1]
     monkeypatch.setenv("LAGGARD_SERVE_URL", "https://laggard.example/")

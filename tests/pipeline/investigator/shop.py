@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.applications.method import regressing
+from laggard.pipeline.applications.method import regression_stage
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine.runner import Runner
@@ -80,7 +80,7 @@ def learned(path: Path, intervals: int = INTERVALS, interval_s: float = INTERVAL
     with EmbeddedBus(path) as bus:
         bus.create(TOPICS.specs())
         bus.append([outgoing(replace(each, ts=each.ts + shift)) for each in told])
-        every = (regressing(settings), stages(settings)[-1])
+        every = (regression_stage(settings), stages(settings)[-1])
         drain(
             Runner(bus, every, TOPICS), bus, [each.name for each in every], [TOPICS.name(each.topic) for each in every]
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from laggard.pipeline.applications.method import regressing
+from laggard.pipeline.applications.method import regression_stage
 from laggard.pipeline.applications.queries import application_now
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
@@ -129,7 +129,7 @@ def test_the_predictions_are_those_that_a_worker_tells(page: Served) -> None:
 
     bus = page.reading.bus
     partition = bus.partition_of("laggard.applications", "shop")
-    task = regressing(page.reading.settings).task(partition, observers=[Listening()])
+    task = regression_stage(page.reading.settings).task(partition, observers=[Listening()])
     for record in bus.read(partition, 0, None, "shop"):
         task.process(record)
     tracked = asked(page, "/tracking")
@@ -251,7 +251,7 @@ def test_a_metric_is_pinned_banned_and_freed(tmp_path: Path) -> None:
         ]
         bus.append([outgoing(replace(each, ts=now + 10.0 + number)) for number, each in enumerate(later)])
         assert asked(page, "/configuration")["banned"][0]["metric"] == WAITS
-        state = application_now(bus, TOPICS, regressing(page.reading.settings), "shop")
+        state = application_now(bus, TOPICS, regression_stage(page.reading.settings), "shop")
         assert state is not None
         assert list(state.operator.banned) == [WAITS]
 
@@ -327,7 +327,7 @@ def test_on_a_bus_that_keeps_only_the_newest_snapshots_wishes_are_known_and_mode
                 *(Outgoing(name, one.key, one.value, one.ts) for one in whole),
             ]
         )
-        stage = regressing(page.reading.settings)
+        stage = regression_stage(page.reading.settings)
         drain(Runner(bus, (stage,), TOPICS), bus, [stage.name], [name])
         end = bus.bounds(partition)[1]
         newest = bus.snapshots(stage.snapshots, partition)

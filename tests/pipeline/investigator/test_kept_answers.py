@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from laggard.pipeline.investigator.caching import SHARE, SOONEST_S, Kept
+from laggard.pipeline.investigator.caching import SHARE, SOONEST_S, Cache
 
 
 class Clock:
@@ -20,7 +20,7 @@ class Clock:
 
 def test_it_is_found_anew_so_rarely_that_this_takes_its_share() -> None:
     clock, found = Clock(), iter(range(10))
-    kept = Kept[int](clock=clock)
+    kept = Cache[int](clock=clock)
 
     def find() -> int:
         clock.now_s += 1.0
@@ -39,7 +39,7 @@ def test_it_is_found_anew_so_rarely_that_this_takes_its_share() -> None:
 
 def test_what_is_found_at_once_is_kept_for_some_seconds() -> None:
     clock, found = Clock(), iter(range(10))
-    kept = Kept[int](clock=clock)
+    kept = Cache[int](clock=clock)
     assert kept.get("a", found.__next__) == 0
     clock.now_s = SOONEST_S
     assert kept.get("a", found.__next__) == 0
@@ -48,14 +48,14 @@ def test_what_is_found_at_once_is_kept_for_some_seconds() -> None:
 
 
 def test_what_could_not_be_found_is_looked_for_again() -> None:
-    kept = Kept[int]()
+    kept = Cache[int]()
     with pytest.raises(ZeroDivisionError):
         kept.get("a", lambda: 1 // 0)
     assert kept.get("a", lambda: 1) == 1
 
 
 def test_the_answers_that_were_asked_for_last_are_kept() -> None:
-    kept, found = Kept[str](most=2), list[str]()
+    kept, found = Cache[str](most=2), list[str]()
 
     def get(asked: str) -> str:
         def find() -> str:
@@ -70,7 +70,7 @@ def test_the_answers_that_were_asked_for_last_are_kept() -> None:
 
 
 def test_who_asks_the_same_waits_for_it_and_who_asks_something_else_does_not() -> None:
-    kept, begun, go_on, found = Kept[str](), threading.Event(), threading.Event(), []
+    kept, begun, go_on, found = Cache[str](), threading.Event(), threading.Event(), []
 
     def slow() -> str:
         begun.set()

@@ -60,14 +60,14 @@ def test_tasks_tell_what_is_done_and_what_waits(page: Served) -> None:
 
 def test_throughput_is_what_was_processed_while_somebody_looked() -> None:
     rates, cpu, late = Rates(), ("cpu", Partition("laggard.counters", 0)), ("late", Partition("laggard.counters", 0))
-    assert rates.look(1000.0, {cpu: 50}) == {}
-    assert rates.look(1004.0, {cpu: 54}) == {}  # too short to tell
-    assert rates.look(1010.0, {cpu: 70, late: 5}) == {cpu: 2.0}
-    assert rates.look(1050.0, {cpu: 70, late: 85})[cpu] == 20 / 50
+    assert rates.update(1000.0, {cpu: 50}) == {}
+    assert rates.update(1004.0, {cpu: 54}) == {}  # too short to tell
+    assert rates.update(1010.0, {cpu: 70, late: 5}) == {cpu: 2.0}
+    assert rates.update(1050.0, {cpu: 70, late: 85})[cpu] == 20 / 50
     # Of the last minute: at 1004 there were 54.
-    assert rates.look(1064.0, {cpu: 84}) == {cpu: 0.5}
-    assert rates.look(1066.0, {cpu: 0}) == {cpu: 0.0}  # it was reset
-    assert rates.look(9000.0, {cpu: 10}) == {}  # nobody looked for long
+    assert rates.update(1064.0, {cpu: 84}) == {cpu: 0.5}
+    assert rates.update(1066.0, {cpu: 0}) == {cpu: 0.0}  # it was reset
+    assert rates.update(9000.0, {cpu: 10}) == {}  # nobody looked for long
 
 
 def test_topics_are_told_with_what_is_in_them(page: Served) -> None:

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from laggard.pipeline.investigator.caching import Kept
+from laggard.pipeline.investigator.caching import Cache
 from laggard.pipeline.pools.series import BIN_S, DRAWN
 from tests.pipeline.investigator.comparing import (
     FLAT,
@@ -57,7 +57,7 @@ def test_of_a_moment_before_the_leak_nobody_deviates(page: Served) -> None:
 
 def test_only_of_a_moment_long_past_the_answer_stays_what_it_is(page: Served) -> None:
     ts = get(page, "/pools/pool", pool=FLAT)["ts"]
-    with mock.patch.object(Kept, "get", autospec=True, side_effect=Kept.get) as kept:
+    with mock.patch.object(Cache, "get", autospec=True, side_effect=Cache.get) as kept:
         for clock, fixed in ((ts - 3600.0, False), (ts, False), (ts + 3600.0, True)):
             with mock.patch.object(page.reading, "clock", lambda now=clock: now):
                 get(page, "/pools/pool", pool=FLAT, at=ts)

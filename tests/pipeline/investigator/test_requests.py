@@ -14,8 +14,8 @@ from laggard.pipeline.investigator.api import requests_path
 from laggard.pipeline.records import encode
 from laggard.pipeline.records.outputs import write_output
 from laggard.pipeline.requests import analysis
-from laggard.pipeline.requests.method import looking as wired
-from laggard.pipeline.requests.queries import Told, Took, summaries
+from laggard.pipeline.requests.method import analysis_functions as wired
+from laggard.pipeline.requests.queries import RequestsFound, Took, summaries
 from laggard.pipeline.topics import ANOMALIES, REQUESTS, Topics
 from tests.grafana.service import THREADS
 from tests.monitoring.servers import awaited
@@ -73,7 +73,7 @@ def test_services_are_told_with_durations_and_open_troubles_and_of_another_time_
     told = get(page, "/requests")
     assert (told["from"], told["to"], told["hint"]) == (NOW - 3600.0, NOW, "")
     (one,) = told["services"]
-    (summary,) = summaries(page.reading.requests.stored.told(NOW - 3600.0, NOW))
+    (summary,) = summaries(page.reading.requests.stored.between(NOW - 3600.0, NOW))
     assert one["every"]["requests"] == 3000 == one["normal"]["requests"] + one["outlying"]["requests"]
     assert 40 <= one["outlying"]["requests"] <= 80
     assert one["every"] == summary.every._asdict()
@@ -172,7 +172,7 @@ def test_requests_are_placed_at_once_and_then_by_isomap(page: Served) -> None:
 
 
 def test_a_plane_is_made_anew_when_others_have_come_and_some_time_has_passed() -> None:
-    told, now = Told(), 0.0
+    told, now = RequestsFound(), 0.0
     for number in range(40):
         took_s = 0.1 + 0.001 * (number % 7)
         told.put(SERVICE, str(number), Took(BEGIN + number, took_s, "", "", {"RU": took_s, "RS": 0.01 * (number % 3)}))

@@ -12,7 +12,7 @@ from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records import encode
-from laggard.pipeline.requests.method import judging
+from laggard.pipeline.requests.method import requests_stage
 from laggard.pipeline.topics import REQUESTS, Topics
 from tests.grafana.service import Held, Service
 
@@ -44,7 +44,7 @@ def record(
         named: makes another request of each.
 
     """
-    topics, stages = Topics(), (judging(read_settings(None, environ={}, flags=[])), Joining())
+    topics, stages = Topics(), (requests_stage(read_settings(None, environ={}, flags=[])), Joining())
     with EmbeddedBus(path) as bus:
         bus.create(topics.specs())
         bus.create(topics.specs([topics.snapshots(each.snapshots) for each in stages if each.remembers]))

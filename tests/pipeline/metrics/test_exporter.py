@@ -31,7 +31,7 @@ from laggard.operators.cpu import Cpu
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.operators.regression import Model, Term
-from laggard.operators.requests.results import Judged
+from laggard.operators.requests.results import RequestScore
 from laggard.pipeline.alarms.anomalies import Anomalies, OpenAnomaly
 from laggard.pipeline.alarms.courses import Course
 from laggard.pipeline.alarms.notices import Notices
@@ -231,7 +231,7 @@ SERVED = Request("wordpress", TS, "r1", 0.122, times_s={"RU": 0.102, "BP": 0.02}
 
 def serve(page: Page, score: float = 0.3, cluster: str = "", **changes: object) -> None:
     """A request that was judged like this; above 1 it is an outlier."""
-    judged = Judged(score, False, int(score > 1.0), None, {}, 0.025, False)
+    judged = RequestScore(score, False, int(score > 1.0), None, {}, 0.025, False)
     page.exporter.requested("requests", replace(SERVED, **changes), judged, cluster)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from laggard.operators.covariance.results import Dendrogram, Deviation, Level, Report
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-from laggard.pipeline.pools.stage import MEMBER, Comparing
+from laggard.pipeline.pools.stage import MEMBER, PoolStage
 from laggard.pipeline.records import UNNUMBERED, Frame, make_layout
 from laggard.pipeline.topics import POOLS
 
@@ -120,4 +120,4 @@ class Plain:
         self.learned = [(ts, dict(each)) for ts, each in state["learned"]]
 
 
-STAGE = Comparing("covariance", POOLS, (MEMBER,), Plain, Plain.state_version, {"method": "plain"}, answers_marks=False)
+STAGE = PoolStage("covariance", POOLS, (MEMBER,), Plain, Plain.state_version, {"method": "plain"}, answers_marks=False)

@@ -20,7 +20,7 @@ from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.pools.dendrogram import level_output
-from laggard.pipeline.pools.method import comparing
+from laggard.pipeline.pools.method import pool_stage
 from laggard.pipeline.pools.queries import pool_at, standings
 from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.records.outputs import read_output, write_output
@@ -64,7 +64,7 @@ def append(bus: EmbeddedBus, frames: list[Frame]) -> None:
 
 
 def drain(bus: EmbeddedBus) -> None:
-    stage, stop = comparing(read_settings(None, {})), threading.Event()
+    stage, stop = pool_stage(read_settings(None, {})), threading.Event()
     runner = Runner(bus, (stage,), TOPICS)
     (partition,) = bus.partitions(TOPICS.name(POOLS))
     while bus.committed(TOPICS.group(stage.name), partition) < bus.bounds(partition)[1]:
@@ -148,7 +148,7 @@ def test_a_past_moment_knows_nothing_of_what_came_later(here: Called, worked: Pa
     _, out, _ = here("--at", before)
     assert "(leak)" not in out
     with EmbeddedBus(worked) as bus:
-        stage = comparing(read_settings(None, {}))
+        stage = pool_stage(read_settings(None, {}))
         now, then = (pool_at(bus, TOPICS, stage, "web-1/gunicorn", ts) for ts in (None, float(before)))
     assert now is not None
     assert then is not None
@@ -167,7 +167,7 @@ def test_a_past_moment_knows_nothing_of_what_came_later(here: Called, worked: Pa
 @pytest.mark.slow
 def test_what_is_asked_is_what_the_worker_knows(worked: Path) -> None:
     with EmbeddedBus(worked) as bus:
-        stage = comparing(read_settings(None, {}))
+        stage = pool_stage(read_settings(None, {}))
         asked = pool_at(bus, TOPICS, stage, "web-1/gunicorn")
         (partition,) = bus.partitions(TOPICS.name(POOLS))
         task = stage.task(partition)

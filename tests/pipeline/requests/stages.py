@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from laggard.operators.requests.detector import Requests
 from laggard.operators.requests.rates import Rates
 from laggard.pipeline.records import Request, Spent
-from laggard.pipeline.requests.stage import Judging
+from laggard.pipeline.requests.stage import RequestsStage
 from laggard.pipeline.requests.ticks import REQUEST
 from laggard.pipeline.topics import REQUESTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laggard.operators.requests.results import Judged, Traced
+    from laggard.operators.requests.results import RequestScore, Traced
 
 T0 = 1_700_000_000.0
 UNSCORABLE, UNLEARNABLE = "cannot be scored", "cannot be learned"
@@ -26,19 +26,19 @@ LOCK = "/srv/x.lock"
 class Touchy(Requests):
     """The operator, but that two requests are too much for it."""
 
-    def score(self, request: Traced) -> Judged:
+    def score(self, request: Traced) -> RequestScore:
         if request.request == UNSCORABLE:
             raise ValueError(UNSCORABLE)
         return super().score(request)
 
-    def learn(self, request: Traced, judged: Judged) -> None:
+    def learn(self, request: Traced, judged: RequestScore) -> None:
         if request.request == UNLEARNABLE:
             raise ValueError(UNLEARNABLE)
         super().learn(request, judged)
 
 
-def stage(**more: Any) -> Judging:
-    return Judging(
+def stage(**more: Any) -> RequestsStage:
+    return RequestsStage(
         "requests",
         REQUESTS,
         (REQUEST,),
@@ -46,7 +46,7 @@ def stage(**more: Any) -> Judging:
         1,
         {"eps": "50ms"},
         answers_marks=False,
-        judge=partial(Touchy, eps_s=0.05, minimum_points=5, reference=300),
+        detector=partial(Touchy, eps_s=0.05, minimum_points=5, reference=300),
         **more,
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laggard.pipeline.requests.causes import LONGEST_TITLE, TOLD, cause, title
+from laggard.pipeline.requests.causes import LONGEST_TITLE, MOST_CAUSES, cause, title
 from laggard.pipeline.requests.spending import LONGEST_NAME, LONGEST_OBJECT
 from laggard.pipeline.requests.words import RESULTS, SPANS, STATES, SYSCALLS
 from tests.pipeline.requests.evidence import Repeated, Spent, evidence
@@ -296,7 +296,7 @@ def test_whatever_the_evidence_it_is_one_printable_clause_of_bounded_length(ms, 
     assert told
     assert told.isprintable()
     assert not told.endswith(".")
-    assert len(told) <= TOLD * (2 * LONGEST_NAME + 2 * LONGEST_OBJECT + 300)
+    assert len(told) <= MOST_CAUSES * (2 * LONGEST_NAME + 2 * LONGEST_OBJECT + 300)
     assert name
     assert name.isprintable()
     assert len(name) <= LONGEST_TITLE

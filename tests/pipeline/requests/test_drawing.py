@@ -17,7 +17,7 @@ from rich.cells import cell_len
 
 from laggard.pipeline.history.report import Page
 from laggard.pipeline.records import Request, Segment, read_line
-from laggard.pipeline.requests.drawing import LOOKS, NARROWEST, path_lines, state_lines
+from laggard.pipeline.requests.drawing import NARROWEST, STYLES, path_lines, state_lines
 from laggard.pipeline.requests.drawing_svg import path_svg
 from laggard.pipeline.requests.lanes import lanes_of, times_on
 from laggard.pipeline.requests.words import STATES
@@ -71,10 +71,10 @@ def test_as_svg(path: Path, request_: Request, golden: Callable[[Path, str], Non
 
 
 def test_states_look_unlike_each_other() -> None:
-    assert LOOKS.keys() == STATES.keys()
-    for parts in zip(*LOOKS.values(), strict=True):
-        assert len(set(parts)) == len(LOOKS)
-    assert all(cell_len(look.block) == 1 and look.ascii.isascii() for look in LOOKS.values())
+    assert STYLES.keys() == STATES.keys()
+    for parts in zip(*STYLES.values(), strict=True):
+        assert len(set(parts)) == len(STYLES)
+    assert all(cell_len(look.block) == 1 and look.ascii.isascii() for look in STYLES.values())
 
 
 def test_colours_and_blocks_are_those_of_the_states() -> None:
@@ -96,7 +96,7 @@ def test_a_piece_that_is_too_short_for_a_column_is_seen_all_the_same() -> None:
 def test_any_path_has_a_lane_for_each_thread_on_it(request: Request, width: int, unicode: bool) -> None:
     lanes = lanes_of(request)
     lines = [line.plain for line in path_lines(request, Page(width, unicode))]
-    blocks = {look.block if unicode else look.ascii for look in LOOKS.values()} | set("█▒▓░" if unicode else "ABCD")
+    blocks = {look.block if unicode else look.ascii for look in STYLES.values()} | set("█▒▓░" if unicode else "ABCD")
     rows = lines[: 2 * len(lanes.names) - 1 : 2]
     longest = min(max(map(cell_len, lanes.names)), 32, max(width - NARROWEST - 2, 8))
     on_path = {piece.thread for piece in lanes.pieces}

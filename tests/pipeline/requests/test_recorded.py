@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.records import encode
-from laggard.pipeline.requests.recorded import Kept
+from laggard.pipeline.requests.recorded import EncodedRequests
 from tests.pipeline.requests.stages import calm, locked
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def test_they_come_back_as_often_as_they_are_asked_for() -> None:
-    kept, requests = Kept(), [*calm(0, 5), locked(6)]
+    kept, requests = EncodedRequests(), [*calm(0, 5), locked(6)]
     for each in requests:
         kept.add(each)
     assert list(kept.requests()) == list(kept.requests()) == requests
@@ -21,7 +21,7 @@ def test_they_come_back_as_often_as_they_are_asked_for() -> None:
 
 def test_beyond_a_bound_the_first_ones_are_let_go_and_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     requests = list(calm(0, 5))
-    kept = Kept(most_bytes=10 * len(encode(requests[0])) + 5)
+    kept = EncodedRequests(most_bytes=10 * len(encode(requests[0])) + 5)
     for each in requests:
         kept.add(each)
     left = list(kept.requests())

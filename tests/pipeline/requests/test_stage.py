@@ -29,7 +29,7 @@ from tests.pipeline.requests.stages import LOCK, T0, UNLEARNABLE, UNSCORABLE, ca
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from laggard.operators.requests.results import Judged
+    from laggard.operators.requests.results import RequestScore
     from laggard.pipeline.engine.stage import Output
     from laggard.pipeline.records import Request
     from laggard.pipeline.requests.stage import RequestsTask
@@ -132,7 +132,7 @@ class Watching(Observer):
         self.judged: list[tuple[str, str, bool, str]] = []
         self.ticks: list[tuple[float, list[str], list[list[float]]]] = []
 
-    def requested(self, operator: str, request: Request, judged: Judged, cluster: str) -> None:
+    def requested(self, operator: str, request: Request, judged: RequestScore, cluster: str) -> None:
         self.judged.append((operator, request.request, judged.outlier, cluster))
 
     def scored(self, operator: str, frame: Frame, scores: Any, anomalies: Any) -> None:

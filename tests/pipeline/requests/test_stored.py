@@ -13,7 +13,7 @@ from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.records import encode
 from laggard.pipeline.records.outputs import write_output
 from laggard.pipeline.requests import stored
-from laggard.pipeline.requests.stored import Stored, told_on
+from laggard.pipeline.requests.stored import Stored, requests_on
 from laggard.pipeline.topics import ANOMALIES, REQUESTS, Topics
 from tests.pipeline.requests.told import normal, outlying
 
@@ -71,20 +71,20 @@ def test_whatever_was_asked_before_the_answer_is_that_of_who_asks_first(
             fill(bus, BEGIN + 200.0)
         begin, end = sorted(BEGIN + draw.uniform(-10.0, 400.0) for _ in range(2))
         service = draw.choice(["", "wordpress", "shop"])
-        same(asked.told(begin, end, service), told_on(bus, TOPICS, begin, end, service))
+        same(asked.between(begin, end, service), requests_on(bus, TOPICS, begin, end, service))
 
 
 def test_what_was_read_is_not_read_again(bus: Counting) -> None:
     fill(bus, BEGIN)
     asked = Stored(bus, TOPICS)
-    first = asked.told(BEGIN, BEGIN + 1000.0)
+    first = asked.between(BEGIN, BEGIN + 1000.0)
     assert len(first.took) == 241
     assert bus.read_records == 241 + 11
-    told = asked.told(BEGIN + 10.0, BEGIN + 1000.0, "wordpress")
+    told = asked.between(BEGIN + 10.0, BEGIN + 1000.0, "wordpress")
     assert len(list(told.within(BEGIN + 10.0, BEGIN + 1000.0, "wordpress"))) == 190 + 11
     assert bus.read_records == 241 + 11
     fill(bus, BEGIN + 200.0, requests=7)
-    assert len(asked.told(BEGIN, BEGIN + 1000.0).took) == 241  # ids that were there count once
+    assert len(asked.between(BEGIN, BEGIN + 1000.0).took) == 241  # ids that were there count once
     assert bus.read_records == 241 + 11 + 48 + 11
 
 
@@ -93,7 +93,7 @@ def test_no_more_is_kept_than_is_allowed(bus: Counting, monkeypatch: pytest.Monk
     fill(bus, BEGIN)
     asked = Stored(bus, TOPICS)
     for _ in range(3):
-        same(asked.told(BEGIN, BEGIN + 1000.0), told_on(bus, TOPICS, BEGIN, BEGIN + 1000.0))
+        same(asked.between(BEGIN, BEGIN + 1000.0), requests_on(bus, TOPICS, BEGIN, BEGIN + 1000.0))
     assert sum(len(each.records) for each in asked._kept.values()) <= 252
 
 
@@ -126,4 +126,4 @@ def packed(**fields: Any) -> bytes:
 )
 def test_what_is_no_request_is_passed_over(bus: Counting, value: bytes) -> None:
     bus.append([Outgoing(TOPICS.name(REQUESTS), "shop", each, BEGIN) for each in (value, packed(request="good"))])
-    assert list(told_on(bus, TOPICS, BEGIN - 10.0, BEGIN + 10.0).took) == [("shop", "good")]
+    assert list(requests_on(bus, TOPICS, BEGIN - 10.0, BEGIN + 10.0).took) == [("shop", "good")]

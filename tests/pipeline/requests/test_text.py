@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from laggard.operators.ranking import FeatureScore, RowScore
-from laggard.operators.requests.results import Cluster, Judged, Use
+from laggard.operators.requests.results import Cluster, RequestScore, Use
 from laggard.pipeline.records import Request, Spent, read_line
 from laggard.pipeline.records.requests import REST
 from laggard.pipeline.requests.text import blamed, lost_s, rates_sentence, traced
@@ -43,7 +43,7 @@ def test_a_request_is_what_the_operator_takes_without_what_is_only_the_rest() ->
 
 @pytest.mark.parametrize(("usual", "lost"), [({"RU": 0.1, "RS": 0.02}, 0.48), ({}, 0.0), ({"RU": 9.0}, 0.0)])
 def test_what_is_lost_is_what_it_took_longer_than_usual(usual: dict[str, float], lost: float) -> None:
-    judged = Judged(2.0, False, 1, None, usual, 0.025, young=False)
+    judged = RequestScore(2.0, False, 1, None, usual, 0.025, young=False)
     assert lost_s(locked(0.0), judged) == pytest.approx(lost)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pytest
 
-from laggard.pipeline.alarms.tolerance import KEPT_S, MOST
+from laggard.pipeline.alarms.tolerance import LONGEST_S, MOST
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.records import Case, Feedback, Frame, encode, make_layout
 from laggard.pipeline.records.feedback_output import FeedbackOutput
@@ -126,7 +126,7 @@ def test_it_can_be_taken_back() -> None:
 
 
 def test_it_holds_for_a_while() -> None:
-    long_ago = replace(USUAL, ts=ONSET - KEPT_S + MINUTE_S)
+    long_ago = replace(USUAL, ts=ONSET - LONGEST_S + MINUTE_S)
     ((name, since),) = opened(run(30, (COMPUTES,), long_ago))
     assert name == "report"
     assert since == pytest.approx(0.0, abs=1.6)
@@ -145,7 +145,7 @@ def test_what_is_remembered_is_bounded() -> None:
         task.receive(Incoming(INPUT, number, "web-1", b"", USUAL.ts), replace(USUAL, id=f"{number}"))
     keyed = task.states.get("web-1")
     assert keyed is not None
-    assert [each.id for each in keyed.tolerance.said] == [f"{number}" for number in range(10, MOST + 10)]
+    assert [each.id for each in keyed.tolerance.feedback] == [f"{number}" for number in range(10, MOST + 10)]
 
 
 def test_another_key_is_refused() -> None:

@@ -356,7 +356,7 @@ def test_one_event_keeps_what_ran_before_a_dip_from_what_ran_after():
 
 def test_a_phase_ends_when_its_threads_were_looked_at_however_late_that_is(monkeypatch):
     """Else a dip of 0.5 s was told with 214 % of one core on two: what the look was late by was in its use alone."""
-    look_at, late_s, looked_ts, passing = Session._look, 0.0, 0.0, Leaping()
+    look_at, late_s, looked_ts, passing = Session._sample, 0.0, 0.0, Leaping()
 
     def late(session, threads):  # as where others have the processors
         nonlocal looked_ts

@@ -9,13 +9,13 @@ import pytest
 from laggard.pipeline.records.diagnosis import Diagnosis, Location, Stack
 from laggard.pipeline.records.diagnosis_json import diagnosis_object
 from laggard.producers.diagnosis.contract import Sample
-from laggard.producers.diagnosis.threads import RUNNING, UNKNOWN, Look, Thread
+from laggard.producers.diagnosis.threads import RUNNING, UNKNOWN, Thread, ThreadSample
 from laggard.producers.diagnosis.use import ENDED, STACKS, PhaseRecord, entry, phases
 
 LIBC = "/usr/lib/x86_64-linux-gnu/libc.so.6"
 GRIND, SERVE, GRINDER = (Location(name, "/srv/app", 4096 + at) for at, name in enumerate(("grind", "serve", "grinder")))
 START = Location("", LIBC, 0x891F5)
-READ = Look((Location("read", LIBC, 7),), "blocked", "pipe_read", "read")
+READ = ThreadSample((Location("read", LIBC, 7),), "blocked", "pipe_read", "read")
 
 
 @pytest.fixture

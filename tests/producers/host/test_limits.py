@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from laggard.producers.host.groups import some_members
-from laggard.producers.host.limits import LOOK_S, MAX_OF_KIND, MAX_OF_NAME, Limits, cache_bytes, open_files
+from laggard.producers.host.limits import MAX_OF_KIND, MAX_OF_NAME, SEARCH_S, Limits, cache_bytes, open_files
 from laggard.producers.host.processes import ProcessTable
 from laggard.producers.system.clock import Clock
 from tests.producers.conftest import limited_group
@@ -80,7 +80,7 @@ def test_the_memory_and_the_tasks_of_groups(machine: Machine, time: Time, groups
     (groups / "web.service" / "pids.current").write_text("1\n")
     time.pass_(5.0)
     assert read(table, limits) == {}, "that they are gone is told ..."
-    time.pass_(LOOK_S - 1.0)
+    time.pass_(SEARCH_S - 1.0)
     assert read(table, limits) is None
     time.pass_(1.0)
     assert read(table, limits) == {}, "... and again: somebody may have missed it"
@@ -93,12 +93,12 @@ def test_new_groups_and_limits_are_found_within_a_minute(machine: Machine, time:
     limits = Limits(table, time.clock)
     assert read(table, limits) == {}, "what was near before the agent began anew is told to be over"
     folder = group(groups, "a/b", "7\n", memory_max=str(GIB), memory_current=str(GIB // 2))
-    time.pass_(LOOK_S - 1.0)
+    time.pass_(SEARCH_S - 1.0)
     assert read(table, limits) is None
     time.pass_(1.0)
     assert read(table, limits) == {"memory /a/b": ("memory /a/b", 0.5, GIB / 2)}, "no process holds much of it"
     (folder / "memory.max").write_text("max\n")
-    time.pass_(LOOK_S)
+    time.pass_(SEARCH_S)
     assert read(table, limits) == {}
     table.close()
 
@@ -216,7 +216,7 @@ def test_what_is_unreadable_is_as_it_was(
         return opened(path, *arguments, **options)
 
     monkeypatch.setattr(Path, "open", fail)
-    for passed_s in (5.0, LOOK_S):
+    for passed_s in (5.0, SEARCH_S):
         time.pass_(passed_s)
         found = limits.read(*processes)
         assert found is not None
@@ -275,7 +275,7 @@ def test_groups_are_sought_less_often_where_it_takes_long(machine: Machine, time
     table = ProcessTable(time.clock, 5.0, root=str(machine.root), groups=str(groups))
     limits = Limits(table, clock)
     assert read(table, limits) == {}
-    time.pass_(LOOK_S)
+    time.pass_(SEARCH_S)
     assert read(table, limits) == {}
     table.close()
 

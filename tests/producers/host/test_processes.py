@@ -12,7 +12,7 @@ from laggard.producers.host.process import MAX_SOCKET_SCAN, MAX_THREADS, RATES, 
 from laggard.producers.host.processes import FEATURES, ProcessTable
 from laggard.producers.host.tasks import IO
 from laggard.producers.system.kernel import Kernel
-from laggard.producers.system.open_files import HeldFiles
+from laggard.producers.system.open_files import FileBudget
 
 
 @pytest.fixture
@@ -637,7 +637,7 @@ def test_a_process_without_a_readable_stat_is_left_out_and_counted(machine, tabl
 
 
 def test_one_that_runs_while_it_is_read_is_read_again(machine):
-    class Racing(HeldFiles):
+    class Racing(FileBudget):
         def read(self, descriptors, which, path):
             text = super().read(descriptors, which, path)
             if which == IO:

@@ -71,7 +71,7 @@ def test_a_file_that_is_not_there_yet(tmp_path: Path) -> None:
     run = Run(tmp_path / "none.jsonl", tmp_path)
     taken = run.look()
     assert (taken.expected, taken.places, len(taken.troubles)) == (1, 0, 1)
-    assert run.source.check()[0].told == "expected a file or a named pipe, there is none"
+    assert run.source.check()[0].text == "expected a file or a named pipe, there is none"
     (tmp_path / "none.jsonl").write_bytes(line(5))
     assert times(run.look()) == [5]
     assert not run.source.check()
@@ -119,7 +119,7 @@ def test_lines_of_no_use_are_told_by_number_and_the_others_go_on(tmp_path: Path,
     assert times(taken) == [3]
     assert (taken.samples, taken.unusable) == (11, 10)
     assert [each.place for each in taken.troubles] == [f"standard input:{number}" for number in range(1, 6)]
-    assert taken.troubles[1].told.endswith("expected a frame of the application 'shop', got one of application 'other'")
+    assert taken.troubles[1].text.endswith("expected a frame of the application 'shop', got one of application 'other'")
     assert not any(each.lasting for each in taken.troubles)
     os.close(writes)
 
@@ -139,7 +139,7 @@ def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path) -> None:
         found += times(taken)
         unusable += taken.unusable
     assert (found, unusable) == ([1, 2], 1)
-    assert taken.troubles[0].told == f"expected a line of at most {LONGEST_LINE:,} bytes"
+    assert taken.troubles[0].text == f"expected a line of at most {LONGEST_LINE:,} bytes"
     os.close(writes)
     run.source.close()
 
@@ -185,7 +185,7 @@ def test_members_of_a_pool(tmp_path: Path, pipe: tuple[int, int]) -> None:
     assert (frame.keyed_by, frame.key, frame.scope, frame.sequence) == ("pool", "jobs", "member", 1000)
     assert frame.layout.rows == ("worker-1", "worker-2")
     assert taken.unusable == 2
-    assert [each.told for each in taken.troubles] == [
+    assert [each.text for each in taken.troubles] == [
         "expected a frame of the pool 'jobs', got one of pool 'others'",
         "expected a frame of the pool 'jobs', got one of application 'jobs'",
     ]

@@ -7,7 +7,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from laggard.producers.sources.measuring import SAY_AGAIN_S, Measuring, Timed, Troubles
+from laggard.producers.sources.measuring import LOG_AGAIN_S, Measuring, Timed, Troubles
 from laggard.producers.sources.performance import SOURCE, Taken, Trouble, performance_frame
 from laggard.producers.system.clock import Clock
 from tests.pipeline.waiting import until
@@ -178,9 +178,9 @@ def test_troubles_are_said_when_they_begin_and_when_they_are_over(caplog: pytest
     down, other = Trouble("web-1", "down"), Trouble("web-1", "slow")
     lines = [Trouble(f"log:{number}", "no line", lasting=False) for number in range(9)]
     for some in ([down], [down], [other], [], *[[down]] * 3, lines, lines):
-        troubles.tell(some)
-    now = int((SAY_AGAIN_S + 1) * 1e9)
-    troubles.tell([lines[0]])
+        troubles.log(some)
+    now = int((LOG_AGAIN_S + 1) * 1e9)
+    troubles.log([lines[0]])
     said = [each.message for each in caplog.records]
     assert said[:4] == ["web-1: down", "web-1: slow", "web-1: is as expected again", "web-1: down"]
     assert said[4:] == [

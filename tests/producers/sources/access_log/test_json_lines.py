@@ -33,7 +33,7 @@ NGINX = {"time_iso8601": "2026-11-22T14:06:12+00:00", "status": "499", "request_
 
 def only(line: object, fields: JsonFields | None = None, zone: Zone | None = None) -> tuple[float, float, int]:
     found = JsonParser(fields, zone).parse(json.dumps(line, ensure_ascii=False).encode() + b"\n")
-    assert found.unreadable == 0, found.told
+    assert found.unreadable == 0, found.reported
     assert len(found.ts) == 1
     return float(found.ts[0]), float(found.duration_s[0]), int(found.status[0])
 
@@ -41,7 +41,7 @@ def only(line: object, fields: JsonFields | None = None, zone: Zone | None = Non
 def refused(line: object, fields: JsonFields | None = None) -> str:
     found = JsonParser(fields).parse(json.dumps(line).encode() + b"\n")
     assert (len(found.ts), found.unreadable) == (0, 1)
-    return found.told[0].reason
+    return found.reported[0].reason
 
 
 def test_the_usual_servers_are_known() -> None:
@@ -112,8 +112,8 @@ def test_what_is_no_json_is_told() -> None:
     assert "expected the fields 'StartUTC' with 'Duration' or" in refused({"msg": "started"})
     found = JsonParser().parse(b'{"a"\n\xff\xfe\n' + b"[" * 100_000 + b"\n\n" + json.dumps(CADDY).encode() + b"\r\n")
     assert (len(found.ts), found.unreadable) == (1, 3)
-    assert all("expected a line of JSON" in each.reason for each in found.told)
-    assert [each.offset for each in found.told] == [0, 5, 8]
+    assert all("expected a line of JSON" in each.reason for each in found.reported)
+    assert [each.offset for each in found.reported] == [0, 5, 8]
     with pytest.raises(ValueError, match="expected a unit of s, ms, us, ns"):
         JsonParser(JsonFields("a", "b", "c", "minutes"))
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from laggard.producers.sources.access_log.formats import text_format
 from laggard.producers.sources.access_log.rotation import LONGEST_LINE
-from laggard.producers.sources.access_log.source import TELL_AGAIN_S, AccessLog
+from laggard.producers.sources.access_log.source import REPORT_AGAIN_S, AccessLog
 from laggard.producers.sources.access_log.tail import BUDGET_BYTES, LINGER_S, MAX_FILES, Tail
 from laggard.producers.sources.access_log.text import TextParser
 from laggard.producers.sources.performance import THROUGHPUT
@@ -326,7 +326,7 @@ def test_lines_that_are_too_long_are_passed_over(log: Log) -> None:
     log.write(1)
     log.each_counts_once()
     assert log.unusable == 3
-    assert any("at most 262,144 bytes" in each.told for each in log.troubles)
+    assert any("at most 262,144 bytes" in each.text for each in log.troubles)
 
 
 def test_binary_junk_and_holes_do_no_harm_and_are_not_kept(log: Log) -> None:
@@ -348,8 +348,8 @@ def test_of_much_junk_the_first_lines_are_told_and_all_are_counted(log: Log) -> 
     assert log.unusable == 200
     placed = [each.place for each in log.troubles if each.place != str(log.path)]
     assert placed == [f"{log.path}:{offset}" for offset in (0, 13, 26)]
-    assert all("expected a line of '$msec" in each.told for each in log.troubles if each.place in placed)
-    log.look(TELL_AGAIN_S)
+    assert all("expected a line of '$msec" in each.text for each in log.troubles if each.place in placed)
+    log.look(REPORT_AGAIN_S)
     with log.path.open("ab") as file:
         file.write(b"what is this\n")
     log.look(5.0)
@@ -394,7 +394,7 @@ def test_what_is_no_file_is_told_or_refused(fresh: Log) -> None:
     fresh.path.touch()
     taken = fresh.source.parse(fresh.source.read(fresh.now))
     assert (taken.expected, taken.places) == (3, 1)
-    assert {(each.place, each.told) for each in taken.troubles} == {
+    assert {(each.place, each.text) for each in taken.troubles} == {
         (str(path), "expected a regular file") for path in (folder, pipe)
     }
     with pytest.raises(ValueError, match="got the compressed"):
@@ -408,7 +408,7 @@ def test_there_is_a_bound_on_files(fresh: Log) -> None:
         (fresh.folder / f"{number}.log").touch()
     fresh.begun(fresh.folder / "*.log")
     fresh.look()
-    assert len([each for each in fresh.troubles if "at most 256 files" in each.told]) == 2
+    assert len([each for each in fresh.troubles if "at most 256 files" in each.text]) == 2
 
 
 def test_a_log_that_may_not_be_read_is_told_and_the_others_go_on(fresh: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -425,7 +425,7 @@ def test_a_log_that_may_not_be_read_is_told_and_the_others_go_on(fresh: Log, mon
     begun(fresh)
     fresh.write(2)
     fresh.each_counts_once()
-    assert {(each.place, each.told) for each in fresh.troubles} == {(str(secret), "cannot be read: Permission denied")}
+    assert {(each.place, each.text) for each in fresh.troubles} == {(str(secret), "cannot be read: Permission denied")}
 
 
 # --- killed ---
@@ -462,7 +462,7 @@ def test_rotated_and_compressed_while_nobody_looked_is_told(log: Log) -> None:
     gunzipped_away(rotate(log))
     log.write(5)
     log.each_counts_once()
-    assert any("rotated away and compressed" in each.told for each in log.troubles)
+    assert any("rotated away and compressed" in each.text for each in log.troubles)
 
 
 @pytest.mark.parametrize("restored", [False, True], ids=["another file in the same inode", "the file in another inode"])
@@ -497,7 +497,7 @@ def test_a_damaged_state_is_told_and_begun_anew(log: Log, damage: bytes) -> None
     log.state.write_bytes(damage)
     log.killed()
     log.look()
-    assert any(each.place == str(log.state) and "expected positions in version 1" in each.told for each in log.troubles)
+    assert any(each.place == str(log.state) and "expected positions in version 1" in each.text for each in log.troubles)
     log.now += INTERVAL_S
     log.write(3)
     log.each_counts_once()
@@ -508,7 +508,7 @@ def test_a_state_that_cannot_be_written_is_told_and_nothing_stops(fresh: Log) ->
     begun(fresh)
     fresh.write(2)
     fresh.each_counts_once()
-    assert any(each.place == str(fresh.state) and "cannot be written" in each.told for each in fresh.troubles)
+    assert any(each.place == str(fresh.state) and "cannot be written" in each.text for each in fresh.troubles)
 
 
 def test_what_was_read_of_a_copied_file_and_is_not_told_yet_is_read_again(log: Log) -> None:
@@ -588,7 +588,7 @@ def test_lines_that_come_late_count_within_the_grace_and_are_told_after(log: Log
         file.write(line)
     log.look(1.0)
     assert log.unusable == 1
-    assert any("1 lines were written after their interval was told" in each.told for each in log.troubles)
+    assert any("1 lines were written after their interval was told" in each.text for each in log.troubles)
 
 
 def test_a_wrong_clock_in_one_line_closes_no_interval(log: Log) -> None:
@@ -609,7 +609,7 @@ def test_check_reads_the_end_of_each_log_and_moves_nothing(fresh: Log) -> None:
     other = fresh.folder / "other.log"
     other.write_bytes(b"what is this\n" * 10_000)
     fresh.begun(fresh.path, other, fresh.folder / "missing.log", fresh.folder / "*.none")
-    told = {each.place: each.told for each in fresh.source.check()}
+    told = {each.place: each.text for each in fresh.source.check()}
     assert told.keys() == {str(other), str(fresh.folder / "missing.log"), str(fresh.folder / "*.none")}
     assert "expected a line of '$msec" in told[str(other)]
     assert not fresh.state.exists()

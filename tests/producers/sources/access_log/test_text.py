@@ -31,7 +31,7 @@ def parsed(form: str, block: bytes, zone: str | None = None) -> Requests:
 
 def only(form: str, line: bytes, zone: str | None = None) -> tuple[float, float, int]:
     found = parsed(form, line, zone)
-    assert found.unreadable == 0, found.told
+    assert found.unreadable == 0, found.reported
     assert len(found.ts) == 1
     return float(found.ts[0]), float(found.duration_s[0]), int(found.status[0])
 
@@ -138,11 +138,11 @@ def test_lines_that_cannot_be_read_are_told_and_those_around_them_count() -> Non
     found = parsed("nginx", block)
     assert len(found.ts) == len(broken) + 1
     assert found.unreadable == len(broken) - 1  # a blank line is nothing
-    assert [each.offset for each in found.told] == [block.index(line) for line in broken[1:4]]
-    assert "expected a line of '$remote_addr" in found.told[0].reason
-    assert "\\\\xff" in found.told[0].reason
+    assert [each.offset for each in found.reported] == [block.index(line) for line in broken[1:4]]
+    assert "expected a line of '$remote_addr" in found.reported[0].reason
+    assert "\\\\xff" in found.reported[0].reason
     apache = parsed("apache", APACHE.replace(b" 250000", b" -5"))
-    assert (apache.unreadable, apache.told[0].reason.partition(",")[0]) == (1, "expected no negative duration")
+    assert (apache.unreadable, apache.reported[0].reason.partition(",")[0]) == (1, "expected no negative duration")
     assert parsed("nginx", b"").unreadable == 0
 
 

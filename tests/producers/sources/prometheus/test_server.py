@@ -117,7 +117,7 @@ def test_what_a_real_prometheus_refuses_or_does_not_have(scene: Scene) -> None:
     )
     answered = server.parse(server.read(time.time()))
     assert not answered.frames
-    told = {each.place.removeprefix(scene.url).strip(", "): each.told for each in answered.troubles}
+    told = {each.place.removeprefix(scene.url).strip(", "): each.text for each in answered.troubles}
     assert told["shop"] == 'expected nothing_seconds{job="shop"}'
     assert told["shop, metrics"] == 'expected series of {job="nobody"}, got none'
     assert told["shop, a"].startswith("expected 200 OK, got 400 Bad Request: ")
@@ -145,14 +145,14 @@ def test_fifty_thousand_series_and_more() -> None:
     assert [each.layout.rows for each in found.frames] == [(f"h{n}",) for n in range(7)]
     assert (found.samples, found.unusable) == (100_006, 3)
     [trouble] = found.troubles
-    assert trouble.told.startswith('3 series: a{n="')
+    assert trouble.text.startswith('3 series: a{n="')
 
 
 def test_instances_of_one_host() -> None:
     answer = matrix(*({"metric": {"__name__": "a", "instance": f"h:{n}"}, "values": [[99.0, str(n)]]} for n in (1, 2)))
     together = taken(answer)
     assert [(each.layout.rows, features(each)) for each in together.frames] == [(("h",), {"a": 1})]
-    assert "h has two series of this name" in together.troubles[0].told
+    assert "h has two series of this name" in together.troubles[0].text
     assert [each.layout.rows[0] for each in taken(answer, ports=True).frames] == ["h:1", "h:2"]
 
 
@@ -188,7 +188,7 @@ def test_of_more_features_than_a_frame_has_those_that_fewest_members_have_are_le
     found = instance_frames("checkout", 1.0, gauges, {}, keyed_by="pool")
     [frame] = found.frames
     assert frame.values.shape == (2, 10_000)
-    assert (found.unusable, found.told) == (100, "of all instances together: expected at most 10,000")
+    assert (found.unusable, found.reason) == (100, "of all instances together: expected at most 10,000")
     assert not any(feature.startswith("c") for feature in frame.layout.features)
 
 
@@ -216,7 +216,7 @@ def test_answers_that_are_none(answer: bytes, expected: str) -> None:
     with pytest.raises(AnswerError) as raised:
         parse_matrix(answer)
     assert str(raised.value).startswith(expected)
-    assert [each.told for each in taken(answer).troubles] == [str(raised.value)]
+    assert [each.text for each in taken(answer).troubles] == [str(raised.value)]
 
 
 def test_numbers() -> None:

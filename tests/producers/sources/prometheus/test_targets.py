@@ -75,7 +75,7 @@ def stack() -> Iterator[ExitStack]:
 
 
 def told(taken: Taken) -> list[str]:
-    return [f"{each.place.rpartition(':')[2].partition('/')[2]}: {each.told}" for each in taken.troubles]
+    return [f"{each.place.rpartition(':')[2].partition('/')[2]}: {each.text}" for each in taken.troubles]
 
 
 def test_two_real_programs_are_one_performance(run: Callable[..., Run], stack: ExitStack) -> None:
@@ -189,7 +189,7 @@ def test_a_bad_page_is_told_and_the_others_go_on(case: str, run: Callable[..., R
     good.content = GOOD.format(n=120).encode()
     [frame] = measured.look().frames
     assert features(frame)[THROUGHPUT] == 2.0
-    assert [each.told.startswith(expected) for each in measured.source.check()] == [True]
+    assert [each.text.startswith(expected) for each in measured.source.check()] == [True]
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_who_is_no_server_of_pages(said: bytes, expected: str, run: Callable[...
         port = listening.getsockname()[1]
         [trouble] = run(f"http://127.0.0.1:{port}/", access=Access(timeout_s=0.5)).look().troubles
         thread.join()
-    assert trouble.told.startswith(expected)
+    assert trouble.text.startswith(expected)
 
 
 def test_impossible_counters_duplicates_and_changing_labels(run: Callable[..., Run], stack: ExitStack) -> None:
@@ -229,7 +229,7 @@ def test_impossible_counters_duplicates_and_changing_labels(run: Callable[..., R
     page.content = b'requests_total{p="a"} 20\nrequests_total{p="a"} 7\nrequests_total{p="b"} -3\nrequests_total 5\n'
     taken = measured.look()
     assert [features(each) for each in taken.frames] == [{THROUGHPUT: 1.0}]
-    assert [each.told for each in taken.troubles] == [
+    assert [each.text for each in taken.troubles] == [
         "1 samples of series that were there before",
         "requests_total: expected a counter, of at least 0, got -3.0",
     ]
@@ -244,7 +244,7 @@ def test_impossible_counters_duplicates_and_changing_labels(run: Callable[..., R
 def test_a_metric_that_is_not_there_is_asked_for(run: Callable[..., Run], stack: ExitStack) -> None:
     measured = run(stack.enter_context(served(Served(b"up 1\n"))), red=Red(Selector.parse("shop_seconds")))
     assert not measured.look().troubles
-    assert [each.told for each in measured.look().troubles] == ["expected shop_seconds"]
+    assert [each.text for each in measured.look().troubles] == ["expected shop_seconds"]
 
 
 @pytest.mark.slow
@@ -258,7 +258,7 @@ def test_what_is_over_the_bound_of_series_is_counted_and_told(run: Callable[...,
     assert frame.layout.features[-1] == 'a{x="09999"}'
     assert taken.unusable == 40_010
     assert any(
-        each.told.startswith('40010 series: a{x="10000"}: expected at most 50,000 series') for each in taken.troubles
+        each.text.startswith('40010 series: a{x="10000"}: expected at most 50,000 series') for each in taken.troubles
     )
 
 
@@ -295,12 +295,12 @@ def test_tls(run: Callable[..., Run], stack: ExitStack, tmp_path: Path) -> None:
     other.cert_pem.write_to_path(str(tmp_path / "other.pem"))
     assert not run(url, access=Access(ca_file=tmp_path / "ca.pem")).look().troubles
     [trouble] = run(url, access=Access(ca_file=tmp_path / "other.pem")).look().troubles
-    assert trouble.told.startswith("its certificate cannot be trusted: ")
+    assert trouble.text.startswith("its certificate cannot be trusted: ")
     [trouble] = run(url, access=Access(ca_file=tmp_path / "none.pem")).look().troubles
-    assert trouble.told == f"expected certificates as PEM in {tmp_path / 'none.pem'}: No such file or directory"
+    assert trouble.text == f"expected certificates as PEM in {tmp_path / 'none.pem'}: No such file or directory"
     plain = stack.enter_context(served(Served(b"")))
     [trouble] = run(plain.replace("http:", "https:"), access=Access(timeout_s=2.0)).look().troubles
-    assert trouble.told.startswith("no TLS with it: ")
+    assert trouble.text.startswith("no TLS with it: ")
 
 
 def test_many_targets_are_read_at_the_same_time(run: Callable[..., Run], stack: ExitStack) -> None:

@@ -18,7 +18,7 @@ from laggard.producers.trace.ctf.trace import CtfTrace
 from laggard.producers.trace.ctf.translation import Boundary
 from laggard.producers.trace.ctf.types import Array
 from laggard.producers.trace.events import Events, Kind
-from laggard.producers.trace.problems import Told
+from laggard.producers.trace.problems import Problems
 from laggard.producers.trace.reading import open_trace
 from tests.producers.trace.ctf.written import OFFSET_NS, Packet, Written, everything
 
@@ -76,7 +76,7 @@ def decoded(folder: Path) -> list[Printed]:
     found: list[Printed] = []
     for path in sorted(folder.iterdir()):
         if path.name != "metadata" and path.is_file():
-            found += _events(Stream(path, metadata, {}, Told()))
+            found += _events(Stream(path, metadata, {}, Problems()))
     return sorted(found, key=lambda event: event.cycles)
 
 
