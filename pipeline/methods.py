@@ -1,4 +1,4 @@
-"""All operators: the topic that each reads, and the module that builds its stages."""
+"""All operators: the topic that each reads, and what it is for."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Operator:
 
     Attributes:
         topic: the topic that it reads.
-        module: the module in `pipeline/` that builds it. It loads numpy and the other libraries of the operator, so
-            it is imported only to build stages. One on frames of counters is built by its function of that name.
+        module: for one on frames of counters, the module in `pipeline/` that builds it, in a function with the
+            operator's name. `wiring` builds the others.
         ranks: whether it ranks processes. The first operator that does is asked what is slow.
         default: whether it runs by default.
 
     """
 
     topic: Topic
-    module: str
+    module: str = ""
     ranks: bool = False
     default: bool = True
 
@@ -37,9 +37,9 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "cpu": Operator(COUNTERS, "hosts.cpu", ranks=True),
     "saturation": Operator(COUNTERS, "saturation.method"),
     "river": Operator(COUNTERS, "hosts.river", ranks=True, default=False),
-    "regression": Operator(APPLICATIONS, "applications.method", default=False),
-    "covariance": Operator(POOLS, "pools.method"),
-    "requests": Operator(REQUESTS, "requests.method"),
+    "regression": Operator(APPLICATIONS, default=False),
+    "covariance": Operator(POOLS),
+    "requests": Operator(REQUESTS),
 }
 """By name, in the order in which they run."""
 

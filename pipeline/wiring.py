@@ -18,7 +18,6 @@ from laggard.pipeline.topics import ANOMALIES, COUNTERS, INCIDENTS, POOLING, SER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import ModuleType
 
     from laggard.pipeline.applications.serving import Served
     from laggard.pipeline.engine.stage import Stage
@@ -30,7 +29,10 @@ if TYPE_CHECKING:
 def wire(settings: Settings) -> tuple[Wired, ...]:
     """Return the operators on frames in the settings, in their order."""
     names = [name for name in settings[GeneralSettings].operators if OPERATORS[name].topic is COUNTERS]
-    wires = (cast("Callable[[Settings], Wired]", getattr(_method(name), name)) for name in names)
+    wires = (
+        cast("Callable[[Settings], Wired]", getattr(import_module(f"laggard.pipeline.{OPERATORS[name].module}"), name))
+        for name in names
+    )
     return tuple(replace(wire(settings), leads=not place) for place, wire in enumerate(wires))
 
 
@@ -84,22 +86,23 @@ def replayed(settings: Settings, served: Served) -> tuple[Stage, ...]:
     return (*wire(settings), *_others(settings, served))
 
 
-def _method(operator: str) -> ModuleType:
-    return import_module(f"laggard.pipeline.{OPERATORS[operator].module}")
-
-
 def _others(settings: Settings, served: Served | None = None) -> tuple[Stage, ...]:
     """Return the stages of applications, pools and services; with `served`, for recorded data."""
     operators, recorded = settings[GeneralSettings].operators, served is not None
     found: list[Stage] = []
     asked = "regression" in operators
     if asked or (recorded and settings.place(GeneralSettings.operators) == "default"):
-        applications = _method("regression")
+        from laggard.pipeline.applications import method as applications  # noqa: PLC0415 - see above
+
         found += applications.stages(settings, (applications.served(settings) if asked else None) or served)
     if "covariance" in operators:
-        found += _method("covariance").stages(settings)
+        from laggard.pipeline.pools import method as pools  # noqa: PLC0415 - see above
+
+        found += pools.stages(settings)
     if "requests" in operators:
-        found.append(_method("requests").judging(settings, recorded=recorded))
+        from laggard.pipeline.requests import method as requests  # noqa: PLC0415 - see above
+
+        found.append(requests.requests_stage(settings, recorded=recorded))
     return tuple(found)
 
 

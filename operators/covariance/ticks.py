@@ -190,7 +190,7 @@ def _excuse_younger(pool: Pool, depth: Depth, tick: Tick, nodes: Sequence[Node],
 
 
 def _present_scores(scores: Floats, standings: Mapping[int, Standing | None]) -> Floats:
-    """Return the scores of members: at most 1 for ended deviations, at least `HELD_SCORE` for lasting ones."""
+    """Return the scores of members: at most 1 for ended deviations, at least `LASTING_SCORE` for lasting ones."""
     present = scores.copy()
     for at, standing in standings.items():
         lasts = standing is not None and standing.lasts

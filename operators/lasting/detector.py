@@ -58,9 +58,10 @@ class Lasting:
     with r a negligible difference, and b the number of units in hundreds, at least 1, over the budget per day.
 
     An anomaly begins when z passes the limit of its scale. Its score, which is the frame's, is above 1 while the excess
-    of the newest sub-block is at least `KEPT` of that at the onset, and it ends after `CALM_S` without that. Without an
-    anomaly the score is z as a share of the limit, or 0 if not more than `NOTICED`, from which on it is suspicious. The
-    peaks of an anomaly enter the record when it comes again, on all scales: work that recurs is normal the third time.
+    of the newest sub-block is at least `LASTING_SHARE` of that at the onset, and it ends after `CALM_S` without that.
+    Without an anomaly the score is z as a share of the limit, or 0 if not more than `NOTICED`, from which on it is
+    suspicious. The peaks of an anomaly enter the record when it comes again, on all scales: work that recurs is normal
+    the third time.
 
     An absent name uses nothing. So a program that runs for the first time has a baseline of 0. While it is new, r is
     three times as large, and P is also that of other new names, except for CPU: a full core is a full core. After

@@ -58,7 +58,7 @@ class RowScorer:
         self._known: tuple[str, ...] = ()
 
     def rows(self, layout: Layout, rises: Matrix) -> Vector:
-        """See `Judge`."""
+        """See `Scorer`."""
         if not self._known:
             return np.full(len(rises), np.nan)
         score, detector = self._blueprint.score, self._detector
@@ -79,7 +79,7 @@ class RowScorer:
         return found
 
     def learn(self, ts: float, layout: Layout, rises: Matrix) -> None:  # noqa: ARG002 - it has no rows to forget
-        """See `Judge`."""
+        """See `Scorer`."""
         if not layout.features:
             return
         if not set(layout.features) <= set(self._known):
@@ -97,11 +97,11 @@ class RowScorer:
         return [dict(zip(self._known, row, strict=True)) for row in values]
 
     def snapshot(self) -> dict[str, Any]:
-        """See `Judge`."""
+        """See `Scorer`."""
         return {"known": list(self._known), "detector": self._blueprint.parts.table(self._detector)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """See `Judge`."""
+        """See `Scorer`."""
         self._known = tuple(state["known"])
         self._detector = self._blueprint.parts.object_of(state["detector"])
 
@@ -130,7 +130,7 @@ class CounterScorer:
         self._seen: dict[str, float] = {}  # the time of its last frame by row; the oldest first
 
     def rows(self, layout: Layout, rises: Matrix) -> Vector:
-        """See `Judge`."""
+        """See `Scorer`."""
         found = np.full(len(rises), np.nan)
         for at, row in enumerate(layout.rows):
             if row in self._rows:
@@ -140,7 +140,7 @@ class CounterScorer:
         return found
 
     def features(self, layout: Layout, row: int, rises: Vector) -> Vector:
-        """See `Judge`."""
+        """See `Scorer`."""
         found = np.full(len(rises), np.nan)
         detectors = self._rows.get(layout.rows[row], {})
         for at, (feature, rise) in enumerate(zip(layout.features, rises.tolist(), strict=True)):
@@ -150,7 +150,7 @@ class CounterScorer:
         return found
 
     def learn(self, ts: float, layout: Layout, rises: Matrix) -> None:
-        """See `Judge`."""
+        """See `Scorer`."""
         for row in layout.rows:
             self._seen.pop(row, None)
         gone = list(self._seen)
@@ -176,7 +176,7 @@ class CounterScorer:
                     known[1] = rise
 
     def snapshot(self) -> dict[str, Any]:
-        """See `Judge`."""
+        """See `Scorer`."""
         return {
             "detectors": self._blueprint.parts.table([self._first, self._rows]),
             "seen": list(self._seen),
@@ -184,6 +184,6 @@ class CounterScorer:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """See `Judge`."""
+        """See `Scorer`."""
         self._first, self._rows = self._blueprint.parts.object_of(state["detectors"])
         self._seen = dict(zip(state["seen"], np.asarray(state["seen_ts"]).tolist(), strict=True))

@@ -2,7 +2,7 @@
 
 Feedback `usual` excuses later anomalies of the same names, up to `MARGIN` times as large, of the same counter. Without
 feedback on that counter it also excuses those of another one of the same resource and unit. Feedback `expected` excuses
-all anomalies of its names until its time, whatever they use. Both hold for at most `KEPT_S`, and until a withdrawal.
+all anomalies of its names until its time, whatever they use. Both hold for at most `LONGEST_S`, and until a withdrawal.
 """
 
 from __future__ import annotations

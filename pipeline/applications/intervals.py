@@ -14,7 +14,7 @@ Frames for a closed interval are late.
 Bounds, for each application: the metrics, by `Places`; `MAX_STREAMS` streams of ticks (one for each host and scope),
 each forgotten after an hour of silence; `MAX_WAITING` performance frames that wait for ticks, then the oldest interval
 closes without them. Ticks wait for the performance for five intervals, or a minute if that is longer. Beyond
-`MAX_HELD_CELLS` waiting values the longest stream drops its oldest ticks. Without a measured performance only the
+`MAX_WAITING_CELLS` waiting values the longest stream drops its oldest ticks. Without a measured performance only the
 newest tick of each stream stays.
 """
 

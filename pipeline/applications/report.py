@@ -234,7 +234,7 @@ def _candidate_lines(
 ) -> Iterator[Text]:
     shown = candidates[:SHOWN_CANDIDATES]
     of = f"the first {len(shown)} of " if len(shown) < len(candidates) else ""
-    yield Text(f"  Candidate metrics, {of}{counted(len(candidates), 'metric')}:", "dim")
+    yield Text(f"  Candidate metrics ({of}{len(candidates)}):", "dim")
     yield Text(f"    {'r':>7}  {'p-value':>8}", "dim")
     for each in shown:
         metric = metric_of(each.metric)

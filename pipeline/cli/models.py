@@ -130,13 +130,13 @@ def _check_there(settings: Settings, bus: Bus, courses: Sequence[Course], applic
     if known:
         raise CommandError(unknown(application, known) if application else _none_yet(settings, bus, known), NO_DATA)
     needs = "its performance, which [[sources]] give, and hosts that serve it (applications.hosts)"
-    raise CommandError(f"nothing is recorded of {application or 'any application'}; it needs {needs}", NO_DATA)
+    raise CommandError(f"there are no records of {application or 'any application'}; it needs {needs}", NO_DATA)
 
 
 def unknown(application: str, known: Sequence[str]) -> str:
     """Return the error for an unknown application, which names recorded ones."""
     others = f"; recorded: {_listed(known)}" if known else ", nor of any other"
-    return f"nothing is recorded of application {application}{others}"
+    return f"there are no records of application {application}{others}"
 
 
 def _none_yet(settings: Settings, bus: Bus, known: Sequence[str]) -> str:

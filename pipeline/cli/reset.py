@@ -230,7 +230,7 @@ def _joined_again(bus: Bus, plan: Plan, to: str | float) -> Plan:
         task.replay(Reader(bus, partition).stored(oldest, until))
         for key in task.states.keys():  # noqa: SIM118 - no dictionary
             if (keyed := task.states.get(key)) is not None:
-                keyed.heard = task.states.counted - 1  # skipped records are no silence
+                keyed.last_number = task.states.counted - 1  # skipped records are no silence
         known += task.states.whole(end, time.time())
         learns += max(0, until - oldest)
     return replace(plan, known=tuple(known), learns=learns)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from laggard.producers.diagnosis.bounds import Limits
 
 LONGEST_CHECK_S: Final = 2.0
-"""The longest time between two checks of the host, if checks are expensive (`LOOK_RATIO`), in seconds."""
+"""The longest time between two checks of the host, if checks are expensive (`CHECK_RATIO`), in seconds."""
 
 MAX_SESSIONS: Final = 6
 """The most processes that are sampled at once, `MAX_SUSPECTS` of them for pressure alone. Others wait; those with most

@@ -167,7 +167,7 @@ def room(bus: Path, max_bytes: int) -> Finding:
 def history(settings: Settings, path: Path, agent: Holder | None, worker: Holder | None) -> Iterator[Finding]:
     """Check that the bus opens, and that its records of this host are recent and fit the clock."""
     if not path.exists():
-        yield Finding("bus", "ok", "nothing is recorded yet")
+        yield Finding("bus", "ok", "there are no records yet")
         return
     try:
         bus = open_bus(
@@ -191,7 +191,7 @@ def _recorded(settings: Settings, bus: Bus, agent: Holder | None, worker: Holder
         hosts = ()  # opened, but no part has created its topics yet
     if host not in hosts:
         others = f", only of {', '.join(map(printable, hosts[:5]))}" if hosts else ""
-        yield Finding("bus", "ok", f"nothing is recorded of {host}{others}")
+        yield Finding("bus", "ok", f"there are no records of {host}{others}")
         return
     partition, now = bus.partition_of(topic, host), time.time()
     first, end = bus.bounds(partition)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.topics import Topics
 
 _MOST_GAPS: Final = 1000
-"""The most gaps between offsets that are remembered until `Lookout` checks them; more of them are holes, not losses."""
+"""The most gaps between offsets that are remembered until `LagMonitor` checks them; others are holes, not losses."""
 
 _logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class OwnedPartition:
         tasks: its tasks, with the states.
         committed: the committed offset, at most the position of the tasks.
         waiting: the processed records that are not committed, in order.
-        gaps: the gaps between offsets that `Lookout` has not checked yet.
+        gaps: the gaps between offsets that `LagMonitor` has not checked yet.
         passed: the highest committed offset, also after markers of transactions; 0 without one.
 
     """

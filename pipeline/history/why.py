@@ -45,7 +45,7 @@ class UnknownHostError(Exception):
     """Nothing is recorded of this host; `hosts` are the recorded ones."""
 
     def __init__(self, host: str, hosts: Sequence[str]) -> None:
-        super().__init__(f"nothing is recorded of host {host!r}")
+        super().__init__(f"there are no records of host {host!r}")
         self.host = host
         self.hosts = hosts
 

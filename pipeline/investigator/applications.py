@@ -252,7 +252,7 @@ def unknown(reading: Reading, application: str) -> RequestError:
     known = known_keys(reading.bus, reading.topics.name(APPLICATIONS))
     near = nearest(application, known) or known[:NEAR]
     expected = f"one of {', '.join(map(printable, near))}" if near else "an application whose performance is measured"
-    return RequestError(404, f"nothing is recorded of application {printable(application)[:100]}", expected)
+    return RequestError(404, f"there are no records of application {printable(application)[:100]}", expected)
 
 
 def span(reading: Reading, application: str, begin: float | None, end: float | None) -> tuple[float, float]:

@@ -8,7 +8,7 @@ thread completes it, and caches the requested rows:
   reading anything.
 - *blocks*: all ticks of `BLOCK` records, as float64, of single rows.
 
-`LOOKS_BYTES` and `BLOCKS_BYTES` bound the caches; the least recently requested rows are dropped first. A look of 500
+`SAMPLES_BYTES` and `BLOCKS_BYTES` bound the caches; the least recently requested rows are dropped first. A look of 500
 rows with 26 counters is 52 kB and its new names; four hours of one row at ticks of 5 s are 0.6 MB. An open page fills
 both slowly: with 140 processes that come and go, they had 37 MB after 2,500 ticks.
 """

@@ -142,7 +142,7 @@ class Moments:
 
     The analysis of a moment is cached, since later records do not change it. Also cached are the latest tasks that have
     learned up to a moment: for the next frame, or a moment soon after, they read only the records in between.
-    `JUDGED_CELLS` and `LEARNED_CELLS` bound the caches by size.
+    `MOMENT_CELLS` and `LEARNED_CELLS` bound the caches by size.
 
     Parameters:
         history: analyzes the moments.
@@ -232,4 +232,4 @@ def _outside(error: OutsideError) -> RequestError:
     expected = f"a moment from {error.first!r} to {error.last!r}, in seconds since the Unix epoch"
     if error.first <= error.ts <= error.last:
         expected += ", outside of the gap there"
-    return RequestError(404, f"nothing is recorded at {error.ts!r}", expected)
+    return RequestError(404, f"there are no records at {error.ts!r}", expected)

@@ -21,7 +21,7 @@ REFUSALS: Final = {
     400: "a parameter or a field is wrong",
     401: "no token, or none that is known",
     403: "another site, another host, or a reader that wants to change something",
-    404: "nothing is recorded about it",
+    404: "there are no records of it",
     408: "the body did not come",
     409: "it was done already, or cannot be done to this",
     413: "the body is too long",

@@ -110,7 +110,7 @@ class Reading:
         try:
             return self.history.choose_host(wanted or None, self.host)
         except NothingRecordedError:
-            raise RequestError(404, "nothing is recorded yet", "an agent that runs: laggard up") from None
+            raise RequestError(404, "there are no records yet", "an agent that runs: laggard up") from None
         except UnknownHostError as error:
             listed = ", ".join(error.hosts[:LISTED]) + (", ..." if len(error.hosts) > LISTED else "")
-            raise RequestError(404, f"nothing is recorded of host {error.host[:100]!r}", f"one of {listed}") from None
+            raise RequestError(404, f"there are no records of host {error.host[:100]!r}", f"one of {listed}") from None

@@ -11,8 +11,9 @@ next frame of an active source is overdue by at most `GRACE_S`. So a host that d
 and this grace, and its members are absent from then on. The price: the clocks of hosts must agree within that grace.
 Frames that are older than the newest closed tick by the grace or more are late.
 
-Bounds, for each pool: `MAX_SOURCES` sources, each forgotten after an hour of silence; `MAX_HELD_CELLS` waiting values,
-beyond which the tick closes without the missing sources. The cost of a frame does not depend on the number of sources.
+Bounds, for each pool: `MAX_SOURCES` sources, each forgotten after an hour of silence; `MAX_WAITING_CELLS` waiting
+values, beyond which the tick closes without the missing sources. The cost of a frame does not depend on the number of
+sources.
 """
 
 from __future__ import annotations

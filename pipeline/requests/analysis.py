@@ -1,4 +1,4 @@
-"""The analysis of requests for pages: planes and histograms. `method.looking` selects the operators."""
+"""The analysis of requests for pages: planes and histograms. `method.analysis_functions` selects the operators."""
 
 from __future__ import annotations
 

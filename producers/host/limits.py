@@ -175,7 +175,7 @@ class Limits:
         self._layout: Layout | None = None
 
     def read(self, layout: Layout, values: Values) -> tuple[Layout, Values] | None:
-        """Read the use of each limit; None if none is near and the last frame, an empty one, is newer than `LOOK_S`.
+        """Read the use of each limit; None if none is near and the last frame, an empty one, is newer than `SEARCH_S`.
 
         Args:
             layout: the layout of the processes at this tick.
@@ -200,7 +200,7 @@ class Limits:
         return self._layout, told
 
     def _is_known_as_calm(self, now_ns: int) -> bool:
-        """Return whether the last frame was empty and is newer than `LOOK_S`."""
+        """Return whether the last frame was empty and is newer than `SEARCH_S`."""
         if self._told_ns is None or self._layout is None or self._layout.rows:
             return False
         return now_ns - self._told_ns < SEARCH_S * 1e9

@@ -161,7 +161,7 @@ def test_of_an_application_without_models_it_is_told_what_is_lacking(page: Serve
 def test_of_one_that_is_not_there_it_is_told_which_are(page: Served, tab: Page, expects: Callable[[str], None]) -> None:
     expects("GET .*/applications/tracking.*: 404")
     opened(tab, page, "?application=<b>shpo</b>")
-    expect(tab.get_by_role("heading", name="nothing is recorded of application <b>shpo</b>")).to_be_visible()
+    expect(tab.get_by_role("heading", name="there are no records of application <b>shpo</b>")).to_be_visible()
 
 
 def test_an_empty_page_tells_what_to_type(tmp_path: Path, serve: Serve, tab: Page) -> None:

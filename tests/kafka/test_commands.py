@@ -94,7 +94,7 @@ def test_commands(
         code, out, err = called("why")
         assert (code, out) == (NO_DATA, "")
         assert err == (
-            "laggard: nothing is recorded of host db-9; recorded: web-1, web-2, web-3; name one with --host\n"
+            "laggard: there are no records of host db-9; recorded: web-1, web-2, web-3; name one with --host\n"
         )
         code, out, _ = called("why", "--host", "web-1")
         assert code == 0
@@ -111,7 +111,7 @@ def test_commands(
         assert (code, err) == (0, "")
         mark = json.loads(out)
         code, out, err = called("mark", "slow", "--host", "nobody")
-        assert err == "laggard: nothing is recorded of nobody yet; recorded: web-1, web-2, web-3\n"
+        assert err == "laggard: there are no records of nobody yet; recorded: web-1, web-2, web-3\n"
         code, out, _ = called("why", "--marks", "--json", "--host", "web-2")
         assert (code, json.loads(out)) == (0, mark)
         code, out, _ = called("why", "--mark", mark["id"], "--json")

@@ -136,7 +136,7 @@ def test_a_wrong_password_is_no_matter_of_waiting(options: KafkaOptions, client:
                 ask()
             assert not isinstance(raised.value, BusUnavailable), raised.value
             assert "refuses user me (Authentication failed" in str(raised.value)
-            assert str(raised.value).endswith("look at kafka.username, kafka.password and kafka.sasl")
+            assert str(raised.value).endswith("check kafka.username, kafka.password and kafka.sasl")
             assert WRONG not in str(raised.value)
             assert time.monotonic() - began < 30, "one that waits would do so for ever"
 
@@ -218,7 +218,7 @@ def test_what_doctor_says(options: KafkaOptions, tmp_path: Path) -> None:
     found = {one["check"]: one for one in json.loads(wrong.call(["doctor", "--json"]).stdout)["findings"]}
     assert found["brokers"]["level"] == "problem"
     assert "refuses user me (Authentication failed" in found["brokers"]["found"]
-    assert found["brokers"]["advice"] == "look at kafka.username, kafka.password and kafka.sasl"
+    assert found["brokers"]["advice"] == "check kafka.username, kafka.password and kafka.sasl"
     assert "topics" not in found
     lost = machine(tmp_path / "lost", replace(options, ca_file=tmp_path / "nowhere.pem"), HUSH)
     found = {one["check"]: one for one in json.loads(lost.call(["doctor", "--json"]).stdout)["findings"]}

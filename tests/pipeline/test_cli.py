@@ -91,14 +91,14 @@ def test_version() -> None:
         (["mark", "--set", "x"], "laggard: --set x: expected NAME=VALUE"),
         (["mark", "--config", "none.toml"], "laggard: none.toml: the configuration file cannot be read"),
         (["mark", "--at", "soon"], "'soon' is not a time; expected 14:05"),
-        (["mark", "--at", "2100-01-01"], "laggard: --at 2100-01-01 is not over yet"),
+        (["mark", "--at", "2100-01-01"], "laggard: --at 2100-01-01 is in the future"),
         (
             ["up", "--bus", "kafka://b1"],
             "laggard: up is for one machine and its embedded bus; on kafka://b1 start `lag",
         ),
         (
             ["agent", "--bus", "kafka://b1", "--set", "host=localhost"],
-            "laggard: --set: host is 'localhost', which other machines are called too; expected a name of its own",
+            "laggard: --set: host is 'localhost', a name that other machines also have; expected a name that is unique",
         ),
     ],
 )
@@ -138,7 +138,7 @@ def test_a_reader_that_goes_away() -> None:
 
 
 def test_mark(tmp_path: Path, laggard: Called) -> None:
-    said = f"laggard: nothing is recorded at {tmp_path}/state/laggard.db; start `laggard up` first\n"
+    said = f"laggard: there are no records at {tmp_path}/state/laggard.db; start `laggard up` first\n"
     assert laggard("mark", "x") == (NO_DATA, "", said)
     assert not (tmp_path / "state").exists()
     path = tmp_path / "laggard.db"
@@ -146,13 +146,13 @@ def test_mark(tmp_path: Path, laggard: Called) -> None:
     before = time.time()
     code, out, err = laggard("mark", "checkout hangs", "--bus", str(path))
     assert code == 0
-    assert err == "laggard: nothing is recorded of web-1 yet\n"
+    assert err == "laggard: there are no records of web-1 yet\n"
     first, second = out.splitlines()
     assert first.startswith("Marked 20")
     assert first.endswith(" on web-1: checkout hangs")
     assert second == f"Next: `laggard why --mark last --bus {path}`"
     code, out, err = laggard("mark", "--at", "1700000000", "--host", "web-2", "--bus", str(path))
-    assert (code, err) == (0, "laggard: nothing is recorded of web-2 yet; recorded: web-1\n")
+    assert (code, err) == (0, "laggard: there are no records of web-2 yet; recorded: web-1\n")
     code, out, _ = laggard("mark", "for a program", "--at", "1700000001", "--json", "--bus", str(path))
     told = json.loads(out)
     assert (code, told) == (0, {"id": told["id"], "ts": 1_700_000_001.0, "host": "web-1", "mark": "for a program"})
@@ -281,7 +281,7 @@ def test_doctor_prints_each_finding(tmp_path: Path, laggard: Called) -> None:
     asked = ["doctor", "--bus", "text", "--set", "web.listen=127.0.0.1:0", "--set", "serve.listen=127.0.0.1:0"]
     code, out, err = laggard(*asked)
     assert (code, err) == (0, "")
-    assert "ok       bus              nothing is recorded yet" in out
+    assert "ok       bus              there are no records yet" in out
     assert "warning  agent            does not run on this bus" in out
     assert "start `laggard up`, or `laggard agent`" in out
     (tmp_path / "text").write_text("this is no database, whatever its name says" * 100)

@@ -281,7 +281,7 @@ def test_before_the_first_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "serve",
         "page",
     ]
-    assert found["bus"].found == "nothing is recorded yet"
+    assert found["bus"].found == "there are no records yet"
     assert found["agent"].level == found["worker"].level == "warning"
     assert found["serve"].level == "ok"
     assert not (tmp_path / "state").exists(), "looking changes nothing"
@@ -296,7 +296,7 @@ def test_a_history(tmp_path: Path) -> None:
     said = re.fullmatch(r"5 records over 0\.0 h, the last of web-1 (\d+) s ago", found.found)
     assert said, found.found
     assert 3 <= int(said[1]) <= round(time.time() - began) + 4
-    assert examined(tmp_path, "host=web-3")["bus"].found == "nothing is recorded of web-3, only of web-1, web-2"
+    assert examined(tmp_path, "host=web-3")["bus"].found == "there are no records of web-3, only of web-1, web-2"
 
 
 def test_an_agent_that_runs_but_is_not_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,7 +371,7 @@ def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, rights: rights == os.F_OK and access(path, rights))
     finding = installation.room(bus, 1 << 20)
-    assert (finding.level, finding.found) == ("problem", f"{tmp_path} may not be written")
+    assert (finding.level, finding.found) == ("problem", f"{tmp_path} is not writable")
 
 
 @pytest.mark.slow

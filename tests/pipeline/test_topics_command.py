@@ -76,7 +76,7 @@ def test_topics_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     laggard = Laggard(str(tmp_path / "bus.db"), "laggard.", capsys)
     code, out, err = laggard("topics", "list")
     assert (code, out) == (NO_DATA, "")
-    assert "nothing is recorded at" in err
+    assert "there are no records at" in err
     code, out, _ = laggard("topics", "create")
     assert code == 0
     assert len(out.splitlines()) == len(TOPICS)
@@ -342,8 +342,8 @@ def test_rules_are_printed_without_a_broker(capsys: pytest.CaptureFixture[str]) 
     code, out, _ = laggard("topics", "acls", "--role", "agent", "--principal", "User:CN=web")
     assert code == 0
     assert out == (
-        "# agent (laggard agent: publishes the counters of its host, its pools, and what processes do while "
-        "something is wrong)\n"
+        "# agent (laggard agent: publishes the counters of its host, its pools, and profiles of "
+        "processes)\n"
         "# frames\n"
         "kafka-acls.sh --bootstrap-server b1:9093,b2:9093 --add --allow-principal User:CN=web "
         "--operation Write --topic here.counters\n"
@@ -390,7 +390,7 @@ def test_an_operator_that_was_reset_learns_the_same_again(
         assert (done["records_published_again"], done["records_passed_over"]) == (0, 0)
         for partition in scene.inputs:
             assert list(scene.bus.snapshots(WIRED[0].snapshots, partition)) == []
-        # It learns from all that is there, and publishes nothing again: what comes is as if nothing had happened.
+        # It is learning from all that is there, and publishes nothing again: what comes is as if nothing had happened.
         scene.send(500)
         scene.worker().start()
         scene.check()

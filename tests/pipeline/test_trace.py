@@ -468,7 +468,7 @@ def test_who_may_not_trace_is_told_why(traced: Traced) -> None:
     ("words", "code", "said"),
     [
         (("start",), USAGE, "there is nothing to trace; expected --php, --marker, --uprobe or --port, or settings"),
-        (("run",), USAGE, "nothing is said to be traced"),
+        (("run",), USAGE, "there is nothing to trace"),
         (("start", "--service", "shop"), USAGE, "--service names PHP's requests; expected --php with it"),
         (("start", "--port", "80"), USAGE, 'trace.ports is "80"; expected names with values, in a text NAME=VALUE'),
         (("start", "--port", "a=80", "--port", "b=80"), USAGE, "expected each port once"),
@@ -477,7 +477,11 @@ def test_who_may_not_trace_is_told_why(traced: Traced) -> None:
         (("start", "--uprobe", "shop=/bin/true:main", "--events-per-second", "3"), USAGE, "of at least 1000"),
         (("read", "none"), FAILED, "none: "),
         (("read",), USAGE, "Missing argument 'PATH...'"),
-        (("start", "--marker", "--bus", "kafka://b1", "--set", "host=localhost"), USAGE, "expected a name of its own"),
+        (
+            ("start", "--marker", "--bus", "kafka://b1", "--set", "host=localhost"),
+            USAGE,
+            "expected a name that is unique",
+        ),
         (("stert",), USAGE, "No such command 'stert'"),
     ],
 )
@@ -589,7 +593,7 @@ def test_a_request_that_cannot_be_written_takes_no_others_with_it(caplog: pytest
     tracing.run([None], lambda: None)  # type: ignore[list-item]
     assert queue.taken == ["n-0", "n-1", "n-3", "n-4"]
     assert (tracing.requests, tracing.dropped) == (5, 1)
-    assert "request n-2 cannot be told" in caplog.text
+    assert "request n-2 cannot be published" in caplog.text
 
 
 @pytest.mark.parametrize("error", [BusError("no such topic"), BusUnavailable("locked")])

@@ -291,7 +291,7 @@ def test_the_introduction(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert "every 0.5 s.\n" in text
     assert "  data     /s/laggard.db (at most 1 GiB, 1.5 h)\n" in text
-    assert "  page     http://[::1]:2\n  metrics  http://[::1]:1/metrics\nIt learns" in text
+    assert "  page     http://[::1]:2\n  metrics  http://[::1]:1/metrics\nIt is learning" in text
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("_LAGGARD_PROGRAM", "deploy/laggard")
     assert "  note     not root, so I/O" in (text := introduction(settings(), "", ""))

@@ -143,7 +143,7 @@ class FetchedTokens(Tokens):
             raise BusUnavailable(f"kafka.token_url: {self._url} answers {error.code}{said}") from None
         raise BusError(
             f"kafka.token_url: {self._url} gives no token, {error.code}{said}; "
-            "look at kafka.username, kafka.password and kafka.token_scope"
+            "check kafka.username, kafka.password and kafka.token_scope"
         ) from None
 
 

@@ -241,7 +241,7 @@ def test_ticks_do_not_wait_for_ever(frames: list[Frame], kept: int) -> None:
 
 
 def test_held_values_and_metrics_and_waiting_frames_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_HELD_CELLS", 10)
+    monkeypatch.setattr(module, "MAX_WAITING_CELLS", 10)
     monkeypatch.setattr(metrics, "MAX_METRICS", 2)
     monkeypatch.setattr(module, "MAX_WAITING", 3)
     intervals = Intervals()

@@ -107,7 +107,7 @@ def test_the_present_models_are_told_with_units_and_words(worked: Path, call: Ca
     assert "time that some task on web-1 waited for a CPU; with 10 % more of it 150 ms more\n" in out
     assert re.search(r"      R2 1\.00; learned from \d+ intervals, 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d to ", out)
     assert "ago), for there were more intervals to learn from" in out
-    assert "The same metrics are in it; R2 was 1.00." in out
+    assert "The same metrics; R2 was 1.00." in out
     assert "blog" not in out
     assert "Next: `laggard models shop --bus" in out
 
@@ -164,9 +164,9 @@ def test_a_file_of_what_was_replayed_is_read(tmp_path: Path, call: Called, repla
     code, out, _ = call("--file", str(told))
     assert code == 0
     assert f"{WAIT}" in out
-    assert "It is of recorded data." in out
+    assert "It was learned from recorded data." in out
     code, out, _ = call("shop", "--file", str(told))
-    assert "What goes with it, 8 metrics:" in out
+    assert "Candidate metrics (8):" in out
     code, _, err = call("blog", "--file", str(told))
     assert (code, "there is no model of blog in it" in err) == (NO_DATA, True)
     told.write_text("no JSON\n")
@@ -178,12 +178,12 @@ def test_a_file_of_what_was_replayed_is_read(tmp_path: Path, call: Called, repla
 
 def test_what_is_lacking_is_said(tmp_path: Path, call: Called) -> None:
     code, _, err = call()
-    assert (code, "nothing is recorded at" in err) == (NO_DATA, True)
+    assert (code, "there are no records at" in err) == (NO_DATA, True)
     with EmbeddedBus(tmp_path / "laggard.db") as bus:
         bus.create(TOPICS.specs())
         code, _, err = call()
         assert code == NO_DATA
-        assert "nothing is recorded of any application; it needs its performance, which [[sources]] give" in err
+        assert "there are no records of any application; it needs its performance, which [[sources]] give" in err
         append(bus, *records(2))
     code, _, err = call()
     assert (code, "there is no model of shop yet: it takes ten intervals" in err) == (NO_DATA, True)
@@ -192,9 +192,9 @@ def test_what_is_lacking_is_said(tmp_path: Path, call: Called) -> None:
     assert (code, "there is no model of shop yet" in err) == (NO_DATA, True)
     assert "no counters are recorded" not in err
     code, _, err = call("shap")
-    assert (code, "nothing is recorded of application shap; recorded: shop" in err) == (NO_DATA, True)
+    assert (code, "there are no records of application shap; recorded: shop" in err) == (NO_DATA, True)
     code, _, err = call("pin", "shap", WAIT)
-    assert (code, "nothing is recorded of application shap; recorded: shop" in err) == (NO_DATA, True)
+    assert (code, "there are no records of application shap; recorded: shop" in err) == (NO_DATA, True)
     code, _, err = call("what-if", "shop", f"{WAIT}=1")
     assert (code, "there is no model of shop yet" in err) == (NO_DATA, True)
     with EmbeddedBus(tmp_path / "laggard.db") as bus:
@@ -234,7 +234,7 @@ def test_what_would_be_is_what_the_workers_model_says(worked: Path, call: Called
             (each, USAGE, "expected a metric, an equals sign and a number")
             for each in (WAIT, f"{WAIT}=", f"{WAIT}=much", "=1", f"{WAIT}=nan")
         ),
-        (f"{BUSY}=0.5", NO_DATA, f"{BUSY} is in no model; in them are {WAIT}"),
+        (f"{BUSY}=0.5", NO_DATA, f"{BUSY} is in no model; the models have {WAIT}"),
     ],
 )
 def test_what_cannot_be_assumed(worked: Path, call: Called, assumed: str, code: int, said: str) -> None:

@@ -248,7 +248,7 @@ def test_an_application_that_falls_silent_has_an_anomaly_whose_end_nobody_saw() 
     others = [replace(each, key="blog") for each in run_of([0.2] * 500, 90.0)]
     ended = [each for each in give(task, others) if isinstance(each, Progress)]
     assert [(each.key, each.change, each.silent_since_ts) for each in ended] == [("shop", "ended", T0 + 90.0)]
-    assert ended[0].sentence.startswith("It was not seen to end")
+    assert ended[0].sentence.startswith("Its end was not observed")
     assert [each for each in give(task, run_of([2.0] * 3, 6000.0)) if isinstance(each, Progress)] == []
 
 

@@ -160,7 +160,7 @@ def test_users_and_passwords(secured: Cluster) -> None:
         kind, said = told(replace(options, sasl=sasl, password=WRONG))
         assert kind is BusError
         assert said.startswith("refuses user me (Authentication failed")
-        assert said.endswith("look at kafka.username, kafka.password and kafka.sasl")
+        assert said.endswith("check kafka.username, kafka.password and kafka.sasl")
     # One that refuses says more than one that is away.
     away = replace(options, bootstrap=("127.0.0.1:1", secured.bootstrap), sasl="plain", password=WRONG)
     assert told(away)[1].startswith("refuses user me")

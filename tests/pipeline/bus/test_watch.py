@@ -37,7 +37,7 @@ def watch(path: Path) -> Iterator[Watch]:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not look anyway while a test runs: what wakes it is a touch."""
-    monkeypatch.setattr(module, "_LOOK_ANYWAY_S", 60.0)
+    monkeypatch.setattr(module, "_CHECK_ANYWAY_S", 60.0)
 
 
 def waited(watch: Watch, timeout_s: float) -> float:

@@ -305,7 +305,7 @@ def test_what_is_recorded_is_listed(diagnose: Called, recorded: Path) -> None:
     [
         ([], USAGE, "expected a PID or NAME, or --last, --id or --list"),
         (["--last", "--list"], USAGE, "--last, --id and --list exclude each other"),
-        (["1", "--host", "web-2"], USAGE, "--host is about what is recorded"),
+        (["1", "--host", "web-2"], USAGE, "--host applies to recorded diagnoses"),
         (["1", "--json", "--svg", "-"], USAGE, "only one of --json and the files can go to standard output"),
         (["1", "--svg", "nowhere/a.svg"], USAGE, "nowhere/a.svg: there is no such folder"),
         (["1", "--method", "gdb"], USAGE, '--method: diagnosis.method is "gdb"; expected one of auto, proc, perf'),
@@ -313,7 +313,7 @@ def test_what_is_recorded_is_listed(diagnose: Called, recorded: Path) -> None:
         (["4194304"], NO_DATA, "there is no process 4194304 any more"),
         (["lag-nobody"], NO_DATA, "there is no process called lag-nobody; expected"),
         (["lag-nobody[1@5]"], NO_DATA, "lag-nobody[1@5] has ended; process 1 is another one now"),
-        (["--last"], NO_DATA, "nothing is recorded at "),
+        (["--last"], NO_DATA, "there are no records at "),
         (["--last", "--bus", "recorded.db", "x"], NO_DATA, "no diagnosis of x is recorded on web-1; `laggard diagnose"),
         (["--id", "ff", "--bus", "recorded.db"], NO_DATA, "no diagnosis with the id ff is recorded on web-1"),
         (["--id", "", "--bus", "recorded.db"], NO_DATA, "more than one diagnosis has the id"),

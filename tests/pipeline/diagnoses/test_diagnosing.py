@@ -290,7 +290,7 @@ def test_where_it_is_expensive_to_look_at_who_waits_that_is_done_seldom_and_stil
         looked.append(scene.time.monotonic)
         scene.time.cpu += 230_000_000
 
-    monkeypatch.setattr(Suspects, "look", expensive)
+    monkeypatch.setattr(Suspects, "sample", expensive)
     scene.start(*range(2, 9))
     for second in range(90):
         scene.pass_(1.0, stalled={"io": 0.95 if second % 4 < 2 else 0.1})
@@ -311,7 +311,7 @@ def test_looking_at_who_waits_makes_no_event_late(scene: Scene, monkeypatch: pyt
         look(suspects)
         scene.time.cpu += 10_000_000
 
-    monkeypatch.setattr(Suspects, "look", expensive)
+    monkeypatch.setattr(Suspects, "sample", expensive)
     scene.start(*range(2, 9))
     scene.pass_(5.0)
     for eighth in range(9 * 8):
@@ -329,7 +329,7 @@ def test_two_looks_are_not_a_sliver_of_time_apart(scene: Scene, monkeypatch: pyt
         looked.append(scene.time.monotonic / 1e9)
         return look()
 
-    monkeypatch.setattr(scene.diagnosing._triggers, "look", noted)
+    monkeypatch.setattr(scene.diagnosing._triggers, "check", noted)
     scene.start(7)
     scene.pass_(2.0, {7: 2.0})
     looked.clear()
@@ -520,8 +520,8 @@ def test_a_look_that_fails_is_logged_once_and_tried_again(
         raise RuntimeError("no procfs")
 
     diagnosing = scene.diagnosing
-    monkeypatch.setattr("laggard.pipeline.diagnoses.diagnosing.LOOK_S", 0.01)
-    monkeypatch.setattr(diagnosing._triggers, "look", fail)
+    monkeypatch.setattr("laggard.pipeline.diagnoses.diagnosing.CHECK_S", 0.01)
+    monkeypatch.setattr(diagnosing._triggers, "check", fail)
     diagnosing.start()
     for _ in range(1000):
         if diagnosing.failures >= 2:

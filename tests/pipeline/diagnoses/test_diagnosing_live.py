@@ -157,7 +157,7 @@ def watching(folder: Path, duration_s: float, **thresholds: float) -> Iterator[s
         begin = diagnosing._begin
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setattr(diagnosing, "_begin", lambda pid, key: begin(pid, key) if pid in concerned else None)
-            monkeypatch.setattr("laggard.pipeline.diagnoses.diagnosing.FIRST_TOLD_S", 0.3)
+            monkeypatch.setattr("laggard.pipeline.diagnoses.diagnosing.FIRST_PUBLISHED_S", 0.3)
             # Others that keep a profiler from the CPU must not make this another one.
             monkeypatch.setattr("laggard.producers.diagnosis.profiling.PATIENCE_S", 60.0)
             diagnosing.start()
@@ -173,7 +173,7 @@ def watching(folder: Path, duration_s: float, **thresholds: float) -> Iterator[s
 
 
 def test_a_busy_thread_among_idle_ones_and_what_it_executes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laggard.pipeline.diagnoses.diagnosing.TOLD_S", 1.0)
+    monkeypatch.setattr("laggard.pipeline.diagnoses.diagnosing.PUBLISHED_EVERY_S", 1.0)
     bus = tmp_path / "laggard.db"
     with watching(tmp_path, 1.0, single_cpu=0.02) as concerned, misbehaving(burning_python()) as program:
         concerned.add(program.pid)

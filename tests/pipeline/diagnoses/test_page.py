@@ -53,9 +53,9 @@ def test_what_was_looked_into_is_told_apart_from_what_is_ranked() -> None:
     assert [str(standing(row, ["a"], ["a", "b"])) for row in "abc"] == [
         "Culprits:",
         "Ranked above, but no culprit:",
-        "Not to blame, and less unusual than those above:",
+        "No culprit, and less unusual than those above:",
     ]
-    assert str(standing("c", ["a"], ())) == "Not to blame:"
+    assert str(standing("c", ["a"], ())) == "No culprit:"
 
 
 SENTENCE = (

@@ -367,7 +367,7 @@ def junk(key: str, bus: EmbeddedBus) -> None:
     ("spoil", "told"),
     [
         (unreadable, ("the snapshots cannot be read",)),
-        *((partial(junk, key), ("a snapshot cannot be used", f"'{key}'")) for key in ("h0", "h1", BASE_KEY)),
+        *((partial(junk, key), ("a snapshot is unusable", f"'{key}'")) for key in ("h0", "h1", BASE_KEY)),
     ],
     ids=["all, for the bus", "that of h0", "that of h1", "the base"],
 )

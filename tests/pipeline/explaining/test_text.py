@@ -155,7 +155,7 @@ def test_a_young_model_does_not_say_that_nothing_is_unusual(score, feature, told
             about_host(LOAD, score=0.2),
             (
                 "The most unusual counters of the host: its load over the last minute is 9, 9 times the usual 1 ± 0.1. "
-                "It is not enough for an alert."
+                "Below the alert level."
             ),
         ),
         (about_host(STOLEN), "On the host the hypervisor takes 38 % of its CPUs away, usually 0 ± 0.1 %."),
@@ -252,7 +252,7 @@ def test_victims_of_one_name_are_told_together_and_many_are_counted():
 def test_it_is_said_since_when():
     given = ranking(row(), waiting("nginx[7@5]"))
     text = verdict_sentence(verdict_of(given), given, {}, since=", since 12:00:00 (42 s)")
-    assert "the usual 100 ± 300 kB/s, since 12:00:00 (42 s). Then wait" in text
+    assert "the usual 100 ± 300 kB/s, since 12:00:00 (42 s). Slowed down" in text
 
 
 # The host.

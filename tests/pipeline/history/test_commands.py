@@ -118,7 +118,7 @@ def test_now_is_the_newest_frame_and_it_says_whether_the_agent_is_running(why: C
     assert "is not running now" in err
     with Claim(str(recorded.path), tmp_path, "agent"):
         out = why()[1]
-    assert out.startswith("The agent of web-1 runs, but nothing newer has come from it; this is about its last frame, ")
+    assert out.startswith("The agent of web-1 runs, but has published nothing newer; this is about its last frame, ")
 
 
 def test_a_mark_is_answered(why: Called):
@@ -145,14 +145,14 @@ def test_marks_are_those_of_the_host_asked_about(why: Called):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--host", "db-9"], NO_DATA, "nothing is recorded of host db-9; recorded: web-1, web-2"),
+        (["--host", "db-9"], NO_DATA, "there are no records of host db-9; recorded: web-1, web-2"),
         (["--at", str(START - 1000)], NO_DATA, "its history goes from 2023-11-14 22:13:20 to 2023-11-14 22:34:55"),
         (["--at", str(at(205))], NO_DATA, "22:34:55, with a gap there"),
         (["--mark", "zz"], NO_DATA, "no mark has the id zz; `laggard why --marks"),
         (["--mark", ""], NO_DATA, "more than one mark has the id"),
         (["--mark", "last", "--at", "now"], USAGE, "--at, --mark and --marks exclude each other"),
         (["--at", "yesterday-ish"], USAGE, "is not a time; expected"),
-        (["--at", "2199-01-01"], USAGE, "--at 2199-01-01 is not over yet"),
+        (["--at", "2199-01-01"], USAGE, "--at 2199-01-01 is in the future"),
     ],
 )
 def test_what_cannot_be_answered_is_said(why: Called, arguments, code, said):
@@ -170,7 +170,7 @@ def test_before_anything_is_recorded_and_soon_after(empty, capsys):
     assert run(["why", "--bus", str(empty.path), "--mark", "last"]) == NO_DATA
     assert "there are no marks; when it is slow, run `laggard mark" in capsys.readouterr().err
     assert run(["why", "--bus", str(empty.path), "--marks"]) == 0
-    assert "There is no mark" in capsys.readouterr().out
+    assert "There are no marks" in capsys.readouterr().out
     # The first answer comes after seconds.
     assert run(["why", "--bus", str(empty.path)]) == 0
     assert "The model is young: it has learned for 10 s only." in capsys.readouterr().out
@@ -303,7 +303,7 @@ def test_what_the_culprit_was_doing_is_told_and_then_the_others(diagnosed: Path,
     _, _, told = out.partition("load 0.5, CPU 25 %, memory available 2 GB\n\n")
     heading, relation, _, blamed, *lines = told.splitlines()
     assert heading == "What processes were doing"
-    assert relation.startswith("Looked into is who uses much or waits for long, usual or not; ranked above is ")
+    assert relation.startswith("Processes with high use or long waits are profiled, usual or not")
     assert blamed == "Culprits:"
     assert lines[0].startswith("From 22:25:55 to 22:26:10 `hog` (pid 4711, `python3 hog.py`) used ")
     assert " of it in `compute` (hot.py:12)" in lines[0]
@@ -313,7 +313,7 @@ def test_what_the_culprit_was_doing_is_told_and_then_the_others(diagnosed: Path,
     assert [line.partition(",")[0] for line in lines if line.startswith(("Phase", "Dip"))] == ["Phase 1", "Dip 2"]
     assert f"All of it: `laggard diagnose --id hog00000 --bus {diagnosed}`" in lines
     (other,) = (number for number, line in enumerate(lines) if line.startswith("`postgres` (pid 26801) used "))
-    assert lines[other - 1] == "Not to blame, and less unusual than those above:"
+    assert lines[other - 1] == "No culprit, and less unusual than those above:"
     assert "before" not in told
     assert lines[-1].startswith("Next: ")
 
@@ -332,7 +332,7 @@ def test_what_the_culprit_did_is_told_as_long_as_it_is_one_and_of_others_only_th
 def test_the_incidents_that_were_open_are_told_first(empty, laggard: Called) -> None:
     append(empty.bus, frames("web-1", range(130, 153)))
     ask = partial(laggard, "why", "--bus", str(empty.path), "--host", "web-1", "--at")
-    assert "It is not enough for an alert." in ask(str(at(151)))[1]
+    assert "Below the alert level." in ask(str(at(151)))[1]
     before, now, later = closed(1, at(132), at(140)), incident(2, at(150)), incident(3, at(152))
     of_another = incident(4, at(150), host="web-2")
     empty.bus.append([outgoing(each, TOPICS) for each in (before, now, later, of_another)])

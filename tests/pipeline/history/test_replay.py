@@ -184,7 +184,7 @@ def test_text(replay: Replaying):
     assert "`hog` (pid 4711, `python3 hog.py`) is behaving unusually: it writes " in out
     assert "  web-1  marked checkout hangs\n" in out
     assert "  web-1  gaussian  0." in out
-    assert "On web-1 it is over: it began at 2023-11-14 22:25:50 UTC and lasted 55 s. Most likely" in out
+    assert "On web-1 it is over: it began at 2023-11-14 22:25:50 UTC and lasted 55 s. The most likely" in out
     assert "the worst score is 2.\n" in out
     assert "\x1b" not in out
 
@@ -211,7 +211,7 @@ def test_bad_lines_are_named_and_counted_and_the_rest_goes_on(recording, replay:
     assert lines[-1].endswith("1,000 lines that could not be used")
 
 
-@pytest.mark.parametrize(("content", "said"), [(None, "x.jsonl: cannot be opened"), (b"", "there is no record")])
+@pytest.mark.parametrize(("content", "said"), [(None, "x.jsonl: cannot be opened"), (b"", "the input has no records")])
 def test_nothing_to_replay(nowhere: Path, laggard: Called, content, said):
     if content is not None:
         (nowhere / "x.jsonl").write_bytes(content)

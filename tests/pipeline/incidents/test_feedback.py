@@ -111,7 +111,7 @@ def test_an_incident_that_is_none_is_closed_and_the_other_is_not(bus: Path, call
     before = incidents(bus)
     assert [(name, each.change) for name, each in before.items()] == [("dump", "extended"), ("report", "extended")]
     code, out, _ = call()
-    assert (code, out.partition("`")[0]) == (0, "Nobody has said anything. ")
+    assert (code, out.partition("`")[0]) == (0, "There is no feedback. ")
     code, out, err = call("usual", before["report"].id[:8], "--note", "month end")
     assert (code, err) == (0, "")
     first, following = out.splitlines()
@@ -148,7 +148,7 @@ def test_what_was_said_is_taken_back(bus: Path, call: Any) -> None:
         (
             ["withdraw", "nothing"],
             NO_DATA,
-            "nothing of what was said has an id that begins with nothing; `laggard feed",
+            "no entry has an id that begins with nothing; `laggard feed",
         ),
         (
             ["expected", "--until", "yesterday"],
@@ -202,7 +202,7 @@ def test_it_is_said_and_listed_by_the_api(bus: Path) -> None:
         ({"says": "usual", "incident": "nothing"}, 404, "no incident has an id that begins with 'nothing'"),
         ({"says": "expected", "host": "web-1"}, 400, "field 'until' is None"),
         ({"says": "expected", "host": "web-1", "until": NOW - 1.0}, 400, f"field 'until' is {NOW - 1.0}"),
-        ({"says": "expected", "host": "web-9", "until": NOW + 9.0}, 404, "nothing is recorded of host 'web-9'"),
+        ({"says": "expected", "host": "web-9", "until": NOW + 9.0}, 404, "there are no records of host 'web-9'"),
         ({"says": "expected", "names": ["\0"], "until": NOW + 9.0}, 400, "field 'cases[0].name' is '\\x00'"),
         ({"says": "withdrawn", "id": "nothing"}, 404, "nothing was said under the id 'nothing'"),
     ],

@@ -89,7 +89,7 @@ def test_only_what_is_new_is_read_again(bus: EmbeddedBus, monkeypatch: pytest.Mo
 def test_the_newest_are_kept_with_their_records_and_the_others_are_read(
     bus: EmbeddedBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "KEPT", 3)
+    monkeypatch.setattr(module, "MOST_CACHED", 3)
     ledger = Ledger(bus, TOPICS)
     for number in range(20):
         bus.append([outgoing(incident(number, NOW + number), TOPICS)])

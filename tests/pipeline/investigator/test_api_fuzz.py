@@ -54,7 +54,7 @@ RARE: Final = ("/diagnosis",)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the world may have to be recorded first
 
-# What a schema cannot say is refused, too: an end before its beginning, a moment that is not over yet.
+# What a schema cannot say is refused, too: an end before its beginning, a moment that is in the future.
 EXCLUDED: Final[list[Any]] = [positive_data_acceptance]
 
 OPERATIONS: Final = [f"{each.method} {PREFIX}{each.path}" for each in ENDPOINTS]

@@ -208,7 +208,7 @@ def test_the_metrics_of_both_phases_are_placed_on_hosts_in_tiers(page: Served) -
 @pytest.mark.parametrize(
     ("path", "status", "error", "expected"),
     [
-        ("/tracking?application=shpo", 404, "nothing is recorded of application shpo", "one of shop"),
+        ("/tracking?application=shpo", 404, "there are no records of application shpo", "one of shop"),
         ("/map?application=blog", 404, "there is no model of blog yet", "what its configuration says it lacks"),
         ("/models?application=shop&performance=errors_per_s", 404, "there is no model of performance errors_per_s",
          "one of response_time_mean_s, throughput_per_s"),
@@ -262,7 +262,7 @@ def test_a_wish_for_what_is_not_there_is_refused_with_what_is_near(page: Served)
         ({"application": "shop", "metric": "db1/postgres:io_delay_ratio", "wish": "pin"}, 404,
          "shop has no metric db1/postgres:io_delay_ratio among its 18", DISKS),
         ({"application": "nothing", "metric": WAITS, "wish": "pin"}, 404,
-         "nothing is recorded of application nothing", "one of"),
+         "there are no records of application nothing", "one of"),
         ({"application": "shop", "metric": WAITS, "wish": "love"}, 400, "field 'wish' is wrong", "Invalid enum value"),
     ]:  # fmt: skip
         answer = page.client.post("/api/v1/applications/wishes", json=wish)

@@ -52,7 +52,7 @@ def test_those_of_a_host_are_told_that_were_open_at_the_time(bus: EmbeddedBus) -
 
 def test_sentences_are_read_once_and_so_many_are_kept(bus: EmbeddedBus, monkeypatch: pytest.MonkeyPatch) -> None:
     events, ledger = begun(bus)
-    monkeypatch.setattr(module, "MOST_TOLD", 5)
+    monkeypatch.setattr(module, "MOST_CACHED", 5)
     with mock.patch.object(ledger, "read", wraps=ledger.read) as read:
         assert len(events.incidents_at("web-2", NOW)) == len(events.incidents_at("web-2", NOW)) == 1
         assert read.call_count == 1

@@ -143,11 +143,11 @@ def test_now_is_the_newest_frame_however_old_and_what_is_left_out_is_counted(pag
 def test_outside_of_the_history_it_is_said_from_when_to_when_it_is(page: Served) -> None:
     first, last = at(0), at(TICKS - 1)
     reach = f"a moment from {first!r} to {last!r}, in seconds since the Unix epoch"
-    assert refused(page, "/moment", at=START - 1e6) == (404, f"nothing is recorded at {START - 1e6!r}", reach)
+    assert refused(page, "/moment", at=START - 1e6) == (404, f"there are no records at {START - 1e6!r}", reach)
     middle = at((GAP.start + GAP.stop) / 2)
     for _ in range(2):  # whatever was asked about before
         status, error, expected = refused(page, "/moment", at=middle)
-        assert (status, error) == (404, f"nothing is recorded at {middle!r}")
+        assert (status, error) == (404, f"there are no records at {middle!r}")
         assert expected.startswith(f"a moment from {first!r} to ")
         assert get(page, "/moment", at=at(GAP.start - 1) + 1.0)["ts"] == at(GAP.start - 1)
 
@@ -210,7 +210,7 @@ def test_an_empty_bus_says_what_to_do(tmp_path: Path) -> None:
     with served(tmp_path / "bus.db", **SETTINGS) as page:
         for path in ("/moment", "/timeline", "/row?row=x", "/series?row=x&feature=y", "/compare?with=5"):
             answer = page.client.get(f"/api/v1{path}")
-            told = {"error": "nothing is recorded yet", "expected": "an agent that runs: laggard up"}
+            told = {"error": "there are no records yet", "expected": "an agent that runs: laggard up"}
             assert (answer.status_code, answer.json()) == (404, told)
 
 
@@ -310,11 +310,11 @@ def test_beside_an_open_incident_nothing_is_said_not_to_be_enough(tmp_path: Path
         made.create(TOPICS.specs())
         append(made, frames("web-1", range(130, 153)))
     with served(tmp_path / "bus.db", **SETTINGS) as page:
-        assert "not enough for an alert" in " ".join(get(page, "/moment", host="web-1", at=at(151))["told"])
+        assert "Below the alert level" in " ".join(get(page, "/moment", host="web-1", at=at(151))["told"])
         page.reading.bus.append([outgoing(incident(1, at(150)), TOPICS)])
         found = get(page, "/moment", host="web-1", at=at(152))
         assert [each["to"] for each in found["incidents"]] == [None]
-        assert "not enough for an alert" not in " ".join(found["told"])
+        assert "Below the alert level" not in " ".join(found["told"])
 
 
 def test_an_answer_is_not_complete_because_the_rest_is_being_read(
@@ -368,7 +368,7 @@ def test_of_processes_that_come_and_go_no_more_is_kept_than_is_said(tmp_path: Pa
 def test_where_no_frame_was_one_is_seen_once_it_is_there(
     tmp_path: Path, wired: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("laggard.pipeline.investigator.columns.MOST_LOOKS", 4)
+    monkeypatch.setattr("laggard.pipeline.investigator.columns.MOST_SAMPLES", 4)
     monkeypatch.setattr("laggard.pipeline.investigator.tracks.MOST_EMPTY", 6)
     with EmbeddedBus(tmp_path / "bus.db") as opened:
         opened.create(TOPICS.specs())

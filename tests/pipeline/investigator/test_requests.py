@@ -210,7 +210,7 @@ def test_a_cluster_is_shown_beside_normal_requests(page: Served) -> None:
     assert connects["count"] == states["BS"]["count"] > 10.0
     assert connects["statistic"] == pytest.approx(connects["count"] / 0.14)
     assert any(
-        each["told"] == "kernel, in connect on 127.0.0.1:6379, which gives ECONNREFUSED" for each in told["spent"]
+        each["told"] == "kernel, in connect on 127.0.0.1:6379, which returns ECONNREFUSED" for each in told["spent"]
     )
     slowest = [each["duration_s"] for each in told["examples"]]
     assert slowest == sorted(slowest, reverse=True)

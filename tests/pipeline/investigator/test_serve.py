@@ -46,7 +46,7 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path) -> None:
             )
             assert said
             empty = process.stdout.readline()
-            assert empty.startswith(f"It is still empty: nothing is recorded at {tmp_path / 'laggard.db'}; start ")
+            assert empty.startswith(f"It is still empty: there are no records at {tmp_path / 'laggard.db'}; start ")
             holder = holder_of(str(tmp_path / "laggard.db"), tmp_path, "serve")
             assert holder is not None
             assert (holder.pid, holder.url) == (process.pid, said[1])

@@ -171,7 +171,7 @@ def test_a_clock_that_was_ahead_and_is_set_back_is_noticed() -> None:
 
 
 def test_bounds_hold_without_the_ones_that_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ticks_module, "MAX_HELD_CELLS", 5 * ticks_module.FRAME_CELLS)
+    monkeypatch.setattr(ticks_module, "MAX_WAITING_CELLS", 5 * ticks_module.FRAME_CELLS)
     monkeypatch.setattr(ticks_module, "MAX_SOURCES", 3)
     ticks = Ticks()
     fed(ticks, hosts(6, {"a": 0.0, "b": 0.5}, step=60.0))

@@ -46,7 +46,7 @@ def test_outliers_are_told_as_they_come_and_too_many_are_an_incident(replay: Rep
     assert {(each["operator"], each["service"]) for each in scores} == {("requests", "shop")}
     above = {each["request"] for each in scores if each["score"] is not None and each["score"] > 1.0}
     assert above == {each["request"] for each in outlying}
-    assert f"Replayed {len(requests):,} requests of 1 key over 10 min, {len(outlying)} out of line, 0 marks" in err
+    assert f"Replayed {len(requests):,} requests of 1 key over 10 min, {len(outlying)} outlying, 0 marks" in err
     assert " requests/s)" in err
 
 
@@ -62,7 +62,7 @@ def test_other_lines_go_on_beside_requests(replay: Replaying) -> None:
     line = '{"ts": 1700000000.0, "service": "wordpress", "request": "r1", "duration_s": 0.122, "counts": {"RS": 200}}'
     told, err = replay.json([frame, line])
     assert told == []
-    assert "Replayed 1 frame and 1 request of 2 keys over 1 s, 0 out of line" in err
+    assert "Replayed 1 frame and 1 request of 2 keys over 1 s, 0 outlying" in err
     assert " records/s)" in err
 
 

@@ -174,7 +174,7 @@ def test_a_busy_service_pushes_out_what_was_normal_of_another(
 def test_of_recorded_requests_or_of_what_was_told_alone_less_is_known(call: Called, files: list[str]) -> None:
     code, out, _ = call(*files[:2])
     assert code == 0
-    assert out.endswith("as far as these files tell; `laggard replay FILE --json` looks for them\n")
+    assert out.endswith("`laggard replay FILE --json` looks for some\n")
     code, out, _ = call(*files[2:])
     assert code == 0
     assert "  normal           -  mean 124 ms       -        -\n" in out
@@ -193,7 +193,7 @@ def test_the_path_of_one(here: Called) -> None:
     assert lines[3].startswith("apache2[801]  ")
     assert "As apache2[801] itself saw it:" in lines
     assert "     106 ms    1 time  waits for a task, in poll on 127.0.0.1:9000, by php-fpm[812]"[1:] in lines
-    assert "      4 ms  57 times  kernel, in connect on 127.0.0.1:11211, which gives ECONNREFUSED" in lines
+    assert "      4 ms  57 times  kernel, in connect on 127.0.0.1:11211, which returns ECONNREFUSED" in lines
     assert "Note: the path leaves mysqld[99] without a waker that is known" in lines
     assert lines[-1].startswith("Next: `laggard requests path r1 --svg path.svg ")
 
@@ -289,7 +289,7 @@ def test_on_kafka(call: Called, broker: Cluster) -> None:
         (
             ("path", "n-3", "--service", "shop", "--svg", "x.svg"),
             NO_DATA,
-            "nothing is to be drawn of n-3: its critical",
+            "cannot draw n-3: its critical",
         ),
         (
             ("path", "slow-99"),
@@ -307,7 +307,7 @@ def test_on_kafka(call: Called, broker: Cluster) -> None:
         (("xyz",), NO_DATA, "there are no records of service xyz; recorded: shop, wordpress"),
         (("--since", "1m"), NO_DATA, "no request is recorded within 60 s; the newest one began at "),
         (("shop", "--at", "-2h"), NO_DATA, "no request of shop is recorded within 60 min before -2h; the newest one"),
-        (("--at", "2100-01-01"), USAGE, "--at 2100-01-01 is not over yet"),
+        (("--at", "2100-01-01"), USAGE, "--at 2100-01-01 is in the future"),
         (("--since", "soon"), USAGE, "'soon'; expected a duration such as"),
         (("--file", "none.jsonl"), NO_DATA, "none.jsonl: No such file or directory"),
     ],

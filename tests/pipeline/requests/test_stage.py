@@ -182,7 +182,7 @@ def test_when_more_are_out_of_line_than_usual_it_is_an_anomaly() -> None:
     assert (anomaly.blame.row, anomaly.blame.name, anomaly.blame.feature) == ("1", "lock x.lock", "outlying_ratio")
     assert anomaly.blame.value == pytest.approx(0.09, abs=0.01)
     assert anomaly.sentence.startswith("9.1 % of requests, usually ")
-    assert "are out of line like `l109.55` (`lock x.lock`): " in anomaly.sentence
+    assert "are outliers like `l109.55` (`lock x.lock`): " in anomaly.sentence
     assert LOCK in anomaly.sentence
     assert anomaly.sentence.endswith("Too few requests were seen to be sure.")
     ended = [each for each in give(task, calm(160, 190 + OVER_S)) if isinstance(each, Progress)]

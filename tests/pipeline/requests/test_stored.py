@@ -89,7 +89,7 @@ def test_what_was_read_is_not_read_again(bus: Counting) -> None:
 
 
 def test_no_more_is_kept_than_is_allowed(bus: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "MOST_KEPT", 100)
+    monkeypatch.setattr(stored, "MOST_CACHED", 100)
     fill(bus, BEGIN)
     asked = Stored(bus, TOPICS)
     for _ in range(3):

@@ -50,12 +50,12 @@ def test_what_is_lost_is_what_it_took_longer_than_usual(usual: dict[str, float],
 def test_a_sentence_says_how_many_which_and_why() -> None:
     told = rates_sentence([row("3", 2.5)], cluster, young=False)
     assert told == (
-        "4 % of requests, usually 0.1 %, are out of line like `r7-3` (`lock x.lock`): waits for a lock held by "
+        "4 % of requests, usually 0.1 %, are outliers like `r7-3` (`lock x.lock`): waits for a lock held by "
         "`worker` (pid 812) (`fcntl` on /srv/x.lock): 500 ms of 600 ms, usually 0."
     )
     # Of what is forgotten the name is told.
     assert rates_sentence([row("3", 2.5)], lambda _: None, young=False) == (
-        "4 % of requests, usually 0.1 %, are out of line (`lock x.lock`)."
+        "4 % of requests, usually 0.1 %, are outliers (`lock x.lock`)."
     )
     assert rates_sentence([], cluster, young=False) == "There are no more outliers than usual."
     # Names have no control characters.

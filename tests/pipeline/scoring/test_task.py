@@ -109,7 +109,7 @@ def test_an_observer_that_fails_changes_nothing(caplog: pytest.LogCaptureFixture
     one = give(new_task(observers=[Failing(), seen]), steady(2))
     assert len(seen.scores) == 2
     assert not one.outputs
-    assert "Failing cannot show what came of 'h1'" in caplog.text
+    assert "Failing cannot report the outcome of 'h1'" in caplog.text
 
 
 def test_duplicates_and_late_frames() -> None:
@@ -181,7 +181,7 @@ def test_after_a_clock_was_set_back_a_stream_begins_anew(caplog: pytest.LogCaptu
     one = give(new_task(), [*ahead(3), *set_back(SET_BACK_RECORDS + 5)])
     assert one.telemetry.late == one.telemetry.dead_letters == SET_BACK_RECORDS - 1
     assert one.telemetry.clocks_set_back == 1
-    assert "the clock of 'h1' was set back by 86160 s; what is usual of scope process is learned anew" in caplog.text
+    assert "the clock of 'h1' was set back by 86160 s; the baseline of scope process is learned anew" in caplog.text
     assert f"late: expected a time of at least {at(2) + DAY_S}, got {at(13)}; 11 of 12 after" in reasons(one)[-1]
     keyed = one.states.get("h1")
     assert keyed is not None

@@ -510,7 +510,7 @@ def test_a_damaged_file_is_put_aside(
     sender.publish([frame(1)])
     await_arrival(remote, [1])
     assert path.with_name("spool.db.damaged").exists() == bool(damage)
-    assert any("put aside" in line for line in said(caplog)) == bool(damage)
+    assert any("is moved to" in line for line in said(caplog)) == bool(damage)
 
 
 def test_a_file_that_is_damaged_while_it_is_in_use_is_put_aside(remote: Remote, path: Path) -> None:

@@ -54,7 +54,7 @@ def test_what_is_told_is_done_behind_what_hangs(aside, fifo):
     done = threading.Event()
     with pytest.raises(TimeoutError):
         aside.ask(fifo.read_text, 0.1)
-    aside.tell(done.set)
+    aside.submit(done.set)
     assert not done.wait(0.1)
     fifo.write_text("late")
     assert done.wait(10)

@@ -366,7 +366,7 @@ def test_a_phase_ends_when_its_threads_were_looked_at_however_late_that_is(monke
         return looked
 
     with misbehaving([compiled("burning")]) as program, session_of(program.pid, passing=passing) as session:
-        monkeypatch.setattr(Session, "_look", late)
+        monkeypatch.setattr(Session, "_sample", late)
         ends = []
         for high in (False, True, False):
             look(session, 0.3)
