@@ -102,7 +102,7 @@ class Lookback:
         self._sign = direction(about.feature)
         self.now = Point(moment, self._sign * about.feature.value)
         self.tick_s = tick_s
-        self.looks = 0
+        self.lookups = 0
         self._reader = reader
         self._stop = stop
         self._lull_s = longest_lull_s(tick_s)
@@ -114,7 +114,7 @@ class Lookback:
 
         Without any frame there it is the value at the moment, which adds nothing new.
         """
-        self.looks += 1
+        self.lookups += 1
         partition = self._reader.partition
         start, stop = (self._reader.bus.offset_at(partition, each) for each in (ts, ts + self._lull_s))
         seen = False

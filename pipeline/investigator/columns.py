@@ -1,16 +1,16 @@
 """Time series of rows from the history on a bus, at interactive speed.
 
 Reading a whole day of a host takes seconds, mostly to decompress frames of which one row is needed. So a series is
-answered at once from known data: every tick near the moment, and elsewhere one look per stretch of records. Meanwhile a
-thread completes it, and caches the requested rows:
+answered at once from known data: every tick near the moment, and elsewhere one sample per stretch of records. Meanwhile
+a thread completes it, and caches the requested rows:
 
-- *looks*: whole frames at records that are a power of two apart, as float32. They show any row of a host without
+- *samples*: whole frames at records that are a power of two apart, as float32. They show any row of a host without
   reading anything.
 - *blocks*: all ticks of `BLOCK` records, as float64, of single rows.
 
-`SAMPLES_BYTES` and `BLOCKS_BYTES` bound the caches; the least recently requested rows are dropped first. A look of 500
-rows with 26 counters is 52 kB and its new names; four hours of one row at ticks of 5 s are 0.6 MB. An open page fills
-both slowly: with 140 processes that come and go, they had 37 MB after 2,500 ticks.
+`SAMPLES_BYTES` and `BLOCKS_BYTES` bound the caches; the least recently requested rows are dropped first. A sample of
+500 rows with 26 counters is 52 kB and its new names; four hours of one row at ticks of 5 s are 0.6 MB. An open page
+fills both slowly: with 140 processes that come and go, they had 37 MB after 2,500 ticks.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ BLOCK: Final = 256
 """The number of records of a partition that are read together."""
 
 MOST_SAMPLES: Final = 192
-"""The most looks of a series."""
+"""The most samples of a series."""
 
 SAMPLING_S: Final = 0.05
-"""The longest time to read looks for an answer, in seconds: the rest comes with the ticks."""
+"""The longest time to read samples for an answer, in seconds: the rest comes with the ticks."""
 
 AT_ONCE: Final = 2
 """The number of blocks that are read before the first answer, those nearest to the moment."""
@@ -95,20 +95,20 @@ class Columns:
     Parameters:
         history: reads the frames.
         blocks_bytes: the most bytes of blocks.
-        looks_bytes: the most bytes of looks.
+        samples_bytes: the most bytes of samples.
 
     """
 
-    def __init__(self, history: History, blocks_bytes: int = BLOCKS_BYTES, looks_bytes: int = SAMPLES_BYTES) -> None:
+    def __init__(self, history: History, blocks_bytes: int = BLOCKS_BYTES, samples_bytes: int = SAMPLES_BYTES) -> None:
         self._history = history
         self._most_blocks_bytes = blocks_bytes
-        self._most_looks_bytes = looks_bytes
+        self._most_samples_bytes = samples_bytes
         self._lock = threading.Lock()
         self._waiting = 0
         self._nobody_waits = threading.Event()
         self._nobody_waits.set()
         self._tracks: OrderedDict[tuple[str, str], Track] = OrderedDict()
-        self._blocks_bytes = self._looks_bytes = 0
+        self._blocks_bytes = self._samples_bytes = 0
         self._jobs: OrderedDict[tuple[str, str, str | None], Job] = OrderedDict()
         self._thread: threading.Thread | None = None
 
@@ -153,14 +153,14 @@ class Columns:
             end: the end, likewise.
             points: the most points.
             moment: the time near which every tick is read at once; None for the end.
-            whole: whether to read every tick, if later; otherwise looks are enough, and make the answer complete.
+            whole: whether to read every tick, if later; otherwise samples are enough, and make the answer complete.
 
         """
         with self.waiting():
-            segments, looks, missing, looked = self._found(host, scope, row, (begin, end), moment, whole=whole)
-        ts = np.concatenate([NOTHING, *(each.ts for each in segments), [each.ts for each in looks]])
+            segments, samples, missing, complete = self._found(host, scope, row, (begin, end), moment, whole=whole)
+        ts = np.concatenate([NOTHING, *(each.ts for each in segments), [each.ts for each in samples]])
         values = np.concatenate(
-            [NOTHING, *(each.of(feature) for each in segments), [each.of(row, feature) for each in looks]]
+            [NOTHING, *(each.of(feature) for each in segments), [each.of(row, feature) for each in samples]]
         )
         inside = (ts >= begin) & (ts <= end)
         order = np.argsort(ts[inside], kind="stable")
@@ -169,7 +169,7 @@ class Columns:
             values[inside][order],
             points=points,
             tick_s=tick_of(segments),
-            complete=looked and not (missing and whole),
+            complete=complete and not (missing and whole),
             breaks=not missing,
         )
 
@@ -179,7 +179,7 @@ class Columns:
         """Return the data of a row in a range of time that is known, or can be read at once.
 
         Returns:
-            Its ticks; looks elsewhere; the blocks whose ticks are missing; whether there was time for all looks.
+            Its ticks; samples elsewhere; the blocks whose ticks are missing; whether there was time for all samples.
 
         """
         reader = self._history.reader(host)
@@ -200,11 +200,11 @@ class Columns:
             for number in missing[-AT_ONCE:]:
                 known |= self._read(reader, host, scope, row, number)
             missing = missing[:-AT_ONCE]
-        looks, looked = self._samples(reader, (host, scope), range(start, stop), missing) if missing else ([], True)
+        samples, complete = self._samples(reader, (host, scope), range(start, stop), missing) if missing else ([], True)
         if missing and whole:
             self._begin(Job(host, scope, row, list(missing)))  # a copy, since the thread removes blocks
         segments = [segment for number in numbers if number in known for segment in known[number].segments]
-        return segments, looks, missing, looked
+        return segments, samples, missing, complete
 
     def _track(self, host: str, scope: str) -> Track:
         """Return the caches of a scope of a host; with the lock held."""
@@ -214,7 +214,7 @@ class Columns:
             while len(self._tracks) > MOST_TRACKS:
                 _, gone = self._tracks.popitem(last=False)
                 self._blocks_bytes -= sum(block.bytes for blocks in gone.rows.values() for block in blocks.values())
-                self._looks_bytes -= sum(look.bytes for look in gone.looks.values())
+                self._samples_bytes -= sum(sample.bytes for sample in gone.samples.values())
         self._tracks.move_to_end((host, scope))
         return track
 
@@ -267,7 +267,7 @@ class Columns:
     def _samples(
         self, reader: Reader, of: tuple[str, str], records: range, blocks: Sequence[int]
     ) -> tuple[list[Sample], bool]:
-        """Return looks at frames in blocks with missing ticks, and whether there was time for all of them."""
+        """Return samples of frames in blocks with missing ticks, and whether there was time for all of them."""
         start, stop = records.start, records.stop
         step = 1 << max(math.ceil(math.log2(max((stop - start) / MOST_SAMPLES, 1.0))), 0)
         wanted = set(blocks)
@@ -279,8 +279,8 @@ class Columns:
             stretch = offset, min(offset + step, stop)
             with self._lock:
                 track = self._track(*of)
-                look, empty = track.looks.get(offset), stretch in track.empty
-            if look is None and not empty:
+                sample, empty = track.samples.get(offset), stretch in track.empty
+            if sample is None and not empty:
                 if time.monotonic() > until:
                     return found, False
                 frame = next(_frames(reader, of[1], *stretch), None)
@@ -289,25 +289,25 @@ class Columns:
                     if frame is None:
                         track.keep_empty(stretch)
                     else:
-                        look = self._keep(track, offset, frame)
-            if look is not None:
-                found.append(look)
+                        sample = self._keep(track, offset, frame)
+            if sample is not None:
+                found.append(sample)
         return found, True
 
     def _keep(self, track: Track, offset: int, frame: Frame) -> Sample:
-        """Cache a look at a frame; with the lock held."""
-        before, look = track.looks.get(offset), track.sample(frame)
-        track.looks[offset] = look
-        self._looks_bytes += look.bytes - (0 if before is None else before.bytes)
+        """Cache a sample of a frame; with the lock held."""
+        before, sample = track.samples.get(offset), track.sample(frame)
+        track.samples[offset] = sample
+        self._samples_bytes += sample.bytes - (0 if before is None else before.bytes)
         self._bound_samples()
-        return look
+        return sample
 
     def _bound_samples(self) -> None:
-        """Drop the oldest looks, of the least recently used tracks first; with the lock held."""
+        """Drop the oldest samples, of the least recently used tracks first; with the lock held."""
         for track in self._tracks.values():
-            while self._looks_bytes > self._most_looks_bytes and track.looks:
-                _, look = track.looks.popitem(last=False)
-                self._looks_bytes -= look.bytes
+            while self._samples_bytes > self._most_samples_bytes and track.samples:
+                _, sample = track.samples.popitem(last=False)
+                self._samples_bytes -= sample.bytes
 
     # Completion in the background.
 

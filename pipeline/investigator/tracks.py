@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 OVERHEAD_BYTES: Final = 500
-"""The bytes of a look or a segment in addition to its values, roughly: many may be almost empty."""
+"""The bytes of a sample or a segment in addition to its values, roughly: many may be almost empty."""
 
 MOST_WANTED: Final = 12
 """The most rows of a host and scope whose ticks are cached when a block is read for any of them."""
@@ -89,7 +89,7 @@ class Track:
     """The caches of one scope of a host."""
 
     def __init__(self) -> None:
-        self.looks: OrderedDict[int, Sample] = OrderedDict()
+        self.samples: OrderedDict[int, Sample] = OrderedDict()
         self.empty: OrderedDict[tuple[int, int], None] = OrderedDict()
         self.rows: OrderedDict[str | None, dict[int, Block]] = OrderedDict()
         self.wanted: OrderedDict[str | None, None] = OrderedDict()
@@ -102,8 +102,8 @@ class Track:
             self.wanted.popitem(last=False)
 
     def sample(self, frame: Frame) -> Sample:
-        """Return a look at a frame. Looks share names, whose size counts for the first look that has them."""
-        last = next(reversed(self.looks.values()), None)
+        """Return a sample of a frame. Samples share names, whose size counts for the first sample that has them."""
+        last = next(reversed(self.samples.values()), None)
         rows, features = frame.layout.rows, frame.layout.features
         if last is not None and last.rows == rows and last.features == features:
             rows, features, size = last.rows, last.features, 0

@@ -67,29 +67,31 @@ METRICS: tuple[Metric, ...] = (
         "score",
         "gauge",
         _STREAM,
-        "How unusual the newest frame is. 1 is the false-alarm budget: above 1 is anomalous.",
+        "The score of the newest frame. Above 1 it is an anomaly by the false-alarm budget.",
     ),
     Metric(
         "row_score",
         "gauge",
         (*_STREAM, "row"),
-        "How unusual the newest frame's worst row of this name is, for the worst names (setting web.top_rows).",
+        "The score of the worst row of this name in the newest frame, for the worst names (setting web.top_rows).",
     ),
     Metric(
         "feature_score",
         "gauge",
         _FEATURE,
-        f"How unusual the worst features of that row are, at most {TOP_FEATURES}.",
+        f"The scores of the worst features of that row, at most {TOP_FEATURES}.",
     ),
-    Metric("feature_value", "gauge", _FEATURE, "What such a feature is in the newest frame, in the unit of its name."),
-    Metric("feature_usual", "gauge", _FEATURE, "The mean of what is usual for it."),
-    Metric("feature_usual_deviation", "gauge", _FEATURE, "The standard deviation of what is usual for it."),
+    Metric(
+        "feature_value", "gauge", _FEATURE, "The value of such a feature in the newest frame, in the unit of its name."
+    ),
+    Metric("feature_usual", "gauge", _FEATURE, "The mean of its baseline."),
+    Metric("feature_usual_deviation", "gauge", _FEATURE, "The standard deviation of its baseline."),
     Metric(
         "rows_left_out",
         "gauge",
         _STREAM,
-        "Names of rows in the newest frame that have no laggard_row_score. A gauge: what is left out of one frame is "
-        "there again in the next, so that a running total would only count ticks.",
+        "Names in the newest frame without a laggard_row_score. It is a gauge, since a name that is left out of "
+        "one frame may be shown in the next.",
     ),
     Metric(
         "anomalies_open",
@@ -109,34 +111,34 @@ METRICS: tuple[Metric, ...] = (
         "anomaly_score",
         "gauge",
         _FEATURE,
-        "There while an anomaly is open: its newest score. Row and feature are those that it opened "
-        "with; empty where they are not known.",
+        "The newest score of an open anomaly. Row and feature are those at its opening; empty if they are unknown.",
     ),
     Metric(
         "anomaly_value",
         "gauge",
         _FEATURE,
-        "That feature of that row, in the unit of its name: the value farthest from the usual since it opened.",
+        "The value of that feature of that row farthest from its baseline since the anomaly opened, in the unit "
+        "of its name.",
     ),
-    Metric("anomaly_usual", "gauge", _FEATURE, "The mean of what was usual for it when the anomaly opened."),
+    Metric("anomaly_usual", "gauge", _FEATURE, "The mean of its baseline when the anomaly opened."),
     Metric(
         "anomaly_usual_deviation",
         "gauge",
         _FEATURE,
-        "The standard deviation of what was usual for it when the anomaly opened.",
+        "The standard deviation of its baseline when the anomaly opened.",
     ),
     Metric(
         "anomaly_start_timestamp_seconds",
         "gauge",
         _FEATURE,
-        "When the anomaly began, by its frames, since the Unix epoch.",
+        "The onset of the anomaly by its frames, seconds since the Unix epoch.",
     ),
     Metric(
         "notices_opened",
         "counter",
         _STREAM,
-        "Notices opened by live frames, since the stream's state began: of what is suspicious, but not unusual enough "
-        "for an anomaly.",
+        "Notices opened by live frames, since the stream's state began: suspicious, but not unusual enough for an "
+        "anomaly.",
     ),
     Metric(
         "status",
@@ -145,19 +147,18 @@ METRICS: tuple[Metric, ...] = (
         "1 for the status of the host, as far as this worker knows, 0 for all others; the first one that holds: "
         f"{'; '.join(f'`{status}` ({meaning})' for status, meaning in MEANINGS.items())}.",
     ),
-    Metric("incidents_open", "gauge", ("host",), "Incidents that are open. Of live records only."),
+    Metric("incidents_open", "gauge", ("host",), "Open incidents. Of live records only."),
     Metric(
         "incidents",
         "counter",
         ("host",),
-        "Incidents opened, since this process joins those of the host. Its exemplar is the id of the newest that is "
-        "open.",
+        "Incidents opened, since this process joins those of the host. Its exemplar is the id of the newest open one.",
     ),
     Metric(
         "incidents_dismissed",
         "counter",
         ("host",),
-        "Incidents that people said were none, since this process joins those of the host.",
+        "Incidents that people dismissed by feedback, since this process joins those of the host.",
     ),
     Metric(
         "incidents_closed",
@@ -170,48 +171,47 @@ METRICS: tuple[Metric, ...] = (
         "incident_score",
         "gauge",
         (*_INCIDENT, "operator"),
-        "There while an incident is open, for each operator that saw it: the worst score that this one told. Row and "
-        "feature are what is to blame so far, empty where nobody is; the scope is that of the row.",
+        "The worst score of an open incident, for each operator that saw it. Row and feature are the present "
+        "culprit, empty without one; the scope is that of the row.",
     ),
     Metric(
         "incident_value",
         "gauge",
         _INCIDENT,
-        "That feature of that row, in the unit of its name, as it was told last.",
+        "The value of that feature of that row in the last record, in the unit of its name.",
     ),
-    Metric("incident_usual", "gauge", _INCIDENT, "The mean of what was usual for it then."),
-    Metric("incident_usual_deviation", "gauge", _INCIDENT, "The standard deviation of what was usual for it then."),
+    Metric("incident_usual", "gauge", _INCIDENT, "The mean of its baseline then."),
+    Metric("incident_usual_deviation", "gauge", _INCIDENT, "The standard deviation of its baseline then."),
     Metric(
         "incident_start_timestamp_seconds",
         "gauge",
         _INCIDENT,
-        "When the incident opened, by the first frame that is a part of it, since the Unix epoch.",
+        "The opening of the incident: the time of its first frame, seconds since the Unix epoch.",
     ),
     Metric(
         "performance_value",
         "gauge",
         _MODEL,
-        "What was measured of an application in its newest interval, in the unit that the performance metric's name "
-        "ends with.",
+        "The measured performance of an application in its newest interval, in the unit of its name.",
     ),
-    Metric("performance_predicted", "gauge", _MODEL, "What the model says that it should have been."),
+    Metric("performance_predicted", "gauge", _MODEL, "The performance that the model predicts for that interval."),
     Metric(
         "performance_model_p_value",
         "gauge",
         _MODEL,
-        "How probable the newest errors of the model are, if it still holds.",
+        "The p-value of the newest errors of the model, if it still holds.",
     ),
     Metric(
         "performance_model_r2",
         "gauge",
         _MODEL,
-        "The share of the newest intervals' variance that the model tells.",
+        "The share of the variance of the newest intervals that the model explains.",
     ),
     Metric(
         "performance_model_built_timestamp_seconds",
         "gauge",
         _MODEL,
-        "The end of the interval at which the model was built, since the Unix epoch.",
+        "The end of the interval at which the model was built, seconds since the Unix epoch.",
     ),
     Metric(
         "performance_models_built",
@@ -224,78 +224,85 @@ METRICS: tuple[Metric, ...] = (
         "performance_model_term",
         "info",
         (*_MODEL, "position", "host", "row", "feature", "resource"),
-        f"The metrics in the model, the first chosen first, at most {TOP_TERMS}: of which host, row and feature, and "
-        "which resource that is about.",
+        f"The metrics in the model in the order of their selection, at most {TOP_TERMS}: their host, row, feature "
+        "and resource.",
     ),
-    Metric("pool_members", "gauge", ("pool",), "Members of a pool that are there at its newest tick."),
+    Metric("pool_members", "gauge", ("pool",), "Members of a pool at its newest tick."),
     Metric(
         "pool_deviating",
         "gauge",
         ("pool", "kind"),
-        "Members of a pool that behave unlike the others now, by how: "
-        f"{', '.join(f'`{kind}`' for kind in get_args(Kind))}. There is no series of what none has done since this "
-        "process has the pool. `younger` is no trouble, and has no score above 1.",
+        "Members of a pool that deviate now, by kind: "
+        f"{', '.join(f'`{kind}`' for kind in get_args(Kind))}. A kind that has not occurred since this process "
+        "has the pool has no series. `younger` is no trouble, and scores at most 1.",
     ),
     Metric(
         "pool_deviation_score",
         "gauge",
         _DEVIATION,
-        "How far that goes, for the worst (setting web.top_rows). The member may also be a group of members, such as "
-        "one host's; the feature is the one that sets it apart most.",
-    ),
-    Metric("pool_deviation_value", "gauge", _DEVIATION, "That feature of that member, in the unit of its name."),
-    Metric("pool_deviation_usual", "gauge", _DEVIATION, "The mean of what is usual in the pool."),
-    Metric(
-        "pool_deviation_usual_deviation", "gauge", _DEVIATION, "The standard deviation of what is usual in the pool."
+        "The score of the worst deviations (setting web.top_rows). The member may also be a group of members, "
+        "such as those of a host; the feature is the most distinctive one.",
     ),
     Metric(
-        "pool_deviation_start_timestamp_seconds", "gauge", _DEVIATION, "Since when it goes on, since the Unix epoch."
+        "pool_deviation_value",
+        "gauge",
+        _DEVIATION,
+        "The value of that feature of that member, in the unit of its name.",
+    ),
+    Metric("pool_deviation_usual", "gauge", _DEVIATION, "The mean of the pool's baseline."),
+    Metric("pool_deviation_usual_deviation", "gauge", _DEVIATION, "The standard deviation of the pool's baseline."),
+    Metric(
+        "pool_deviation_start_timestamp_seconds",
+        "gauge",
+        _DEVIATION,
+        "The onset of the deviation, seconds since the Unix epoch.",
     ),
     Metric(
         "pool_deviations_left_out",
         "gauge",
         ("pool",),
-        "Deviations that have no laggard_pool_deviation_score. A gauge, as laggard_rows_left_out is.",
+        "Deviations without a laggard_pool_deviation_score. It is a gauge, like laggard_rows_left_out.",
     ),
     Metric(
         "requests",
         "counter",
         ("service",),
-        "Traced requests of a service that were judged, since this process has the service.",
+        "Traced requests of a service that were scored, since this process has the service.",
     ),
     Metric(
         "requests_outlying",
         "counter",
         ("service", "row"),
-        "Those that are out of line, by the name of their cluster of requests that are alike: the main cause in a few "
-        f"words. At most {MAX_CLUSTERS} names, the others are `...`. Its exemplar is the id of the newest request.",
+        "Outliers among them, by the name of their cluster: the main cause in a few words. At most "
+        f"{MAX_CLUSTERS} names, the others are `...`. Its exemplar is the id of the newest request.",
     ),
     Metric(
         "request_score",
         "gauge",
         ("service",),
-        "How unusual the worst request is, of those that ended in the newest "
-        f"{WORST_S:.0f} to {2 * WORST_S:.0f} s. Above 1 it is out of line.",
+        f"The score of the worst request that ended in the newest {WORST_S:.0f} to {2 * WORST_S:.0f} s. Above 1 "
+        "it is an outlier.",
     ),
     Metric(
         "request_duration_seconds",
         "histogram",
         ("service", "outlying"),
-        "How long requests took, by whether they are out of line (1) or normal (0).",
+        "Durations of requests, by whether they are outliers (1) or normal (0).",
     ),
     Metric(
         "request_state_seconds",
         "counter",
         ("service", "state", "outlying"),
-        "How long requests were in each state in sum: `RU` in user mode, `RS` in the kernel, waiting for `BP` a CPU, "
-        "`BD` a disk, `BN` the network, `BT` another task, `BF` a futex, `BS` a timer, `BI` an interrupt; `UN` is not "
-        "known.",
+        "Time of requests in each state: `RU` in user mode, `RS` in the kernel, waiting for `BP` a CPU, `BD` a "
+        "disk, `BN` the network, `BT` another task, `BF` a futex, `BS` a timer, `BI` an interrupt; `UN` is "
+        "unknown.",
     ),
     Metric(
         "false_alarms_budget_per_day",
         "gauge",
         ("host", "operator"),
-        "How many incidents a day are told of a host where nothing is wrong (setting OPERATOR.false_alarms).",
+        "The false-alarm budget: incidents to expect per day of a host without any fault (setting "
+        "OPERATOR.false_alarms).",
     ),
     Metric(
         "host_value",
@@ -304,15 +311,17 @@ METRICS: tuple[Metric, ...] = (
         f"Counters of the host itself in its newest frame: {', '.join(HOST_FEATURES)}; and of all its disks and "
         f"interfaces together {', '.join(f'{kind}_{end}' for kind, end in HOST_DEVICES)}.",
     ),
-    Metric("marks", "counter", ("host",), "Marks that came, since this process has the host."),
-    Metric("frame_timestamp_seconds", "gauge", _STREAM, "The time of the newest frame, since the Unix epoch."),
-    Metric("model_age_seconds", "gauge", _STREAM, "How long the model has been learning."),
-    Metric("model_young", "gauge", _STREAM, "1 while the model has not seen enough to be relied on, else 0."),
+    Metric("marks", "counter", ("host",), "Marks received, since this process has the host."),
+    Metric("frame_timestamp_seconds", "gauge", _STREAM, "The time of the newest frame, seconds since the Unix epoch."),
+    Metric("model_age_seconds", "gauge", _STREAM, "The time for which the model has learned."),
+    Metric(
+        "model_young", "gauge", _STREAM, "1 while the model has learned too little for reliable results, otherwise 0."
+    ),
     Metric(
         "frames_left_out",
         "counter",
         (),
-        "Frames of streams (operator, key and scope) that are not shown here, because there are too many already.",
+        "Frames of streams (operator, key and scope) that are not shown here: there are too many streams.",
     ),
     *OF_TASKS,
     *OF_PRODUCERS,

@@ -120,7 +120,7 @@ def test_a_leak_is_told_with_its_beginning(reader, row, hours, least):
     assert (NOW - found.ts) / HOUR_S == pytest.approx(hours, rel=0.1)
     assert found.value / MB == pytest.approx(least, rel=0.2)
     assert found.before == (hours == HOURS)
-    assert past.looks < 80
+    assert past.lookups < 80
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_leak_is_told_with_its_beginning(reader, row, hours, least):
 def test_what_has_not_grown_steadily_is_not_told_to_have(reader, row):
     past = lookback(reader, row)
     assert grown(past) is None
-    assert past.looks < 60
+    assert past.lookups < 60
 
 
 def test_only_what_is_held_grows_and_by_little_of_what_is_unusual_it_is_a_step(reader):
@@ -170,7 +170,7 @@ def test_since_when_it_has_been_so_is_found_however_long_ago(reader, row, hours,
     ts, begun_before = began_before(past, NOW - HOUR_S)
     assert (NOW - ts) / HOUR_S == pytest.approx(hours, rel=0.02)
     assert begun_before == before
-    assert past.looks < 30
+    assert past.lookups < 30
 
 
 def test_what_is_known_of_the_moment_alone_is_looked_for_before_it(reader):
@@ -186,7 +186,7 @@ def test_a_look_takes_the_first_value_that_is_high_enough_before_a_lull_is_over(
     assert past.at(low) == (low, 200.0 * MB)
     assert past.at(low, 1000.0 * MB) == (low + 2.0 * TICK_S, 1900.0 * MB)
     assert past.at(low, 5000.0 * MB) is None
-    assert past.looks == 3
+    assert past.lookups == 3
 
 
 def test_a_look_into_a_gap_tells_nothing_new(reader):
