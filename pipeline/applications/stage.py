@@ -23,7 +23,7 @@ from laggard.pipeline.applications.intervals import COUNTERS, PERFORMANCE
 from laggard.pipeline.applications.metrics import MAX_METRICS
 from laggard.pipeline.applications.text import ScoredInterval, model_output, prediction_output
 from laggard.pipeline.bus import Incoming
-from laggard.pipeline.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS, RecordTask, Stage
+from laggard.pipeline.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS, RecordTask, Stage, error_text
 from laggard.pipeline.engine.states import States
 from laggard.pipeline.eventtime import SET_BACK_RECORDS
 from laggard.pipeline.records import Feedback, Frame, Wish, encode
@@ -265,13 +265,13 @@ class RegressionTask(Observed, RecordTask):
                 score = 1.0
             fires, one.trigger = one.trigger.after(interval.ts, score, QUIET_S)
         except Exception as error:  # noqa: BLE001 - an operator's error on one interval must not stop the partition
-            self._refuse_interval(interval, f"not scored: {_message(error)}")
+            self._refuse_interval(interval, f"not scored: {error_text(error)}")
         else:
             self._publish(key, one, interval, judged, fires=fires)
         try:
             models = one.operator.learn(*asked)
         except Exception as error:  # noqa: BLE001 - see above
-            self._refuse_interval(interval, f"not learned: {_message(error)}")
+            self._refuse_interval(interval, f"not learned: {error_text(error)}")
             return
         for model in models:
             identity = model_id(key, model.performance, repr(interval.ts))
@@ -366,7 +366,3 @@ class RegressionTask(Observed, RecordTask):
         """Report to the observers that this state is dropped."""
         keys = self.states.keys()
         self._observe(self.partition.topic, lambda observer: observer.lost(self._stage.name, keys))
-
-
-def _message(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

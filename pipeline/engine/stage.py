@@ -195,7 +195,7 @@ class StageTask(ABC):
         try:
             yield failed
         except Exception as error:  # noqa: BLE001 - a third-party state may raise anything
-            failed.append(f"{type(error).__name__}: {error}")
+            failed.append(error_text(error))
             self.states.set_aside(key, self.position)
             if self._counts is self.telemetry and self._failures < MOST_LOGGED:
                 self._failures += 1
@@ -330,3 +330,8 @@ class RecordTask(StageTask):
 def recorded_earlier(record: Incoming) -> bool:
     """Return whether a record was recorded earlier, by its header."""
     return bool(record.headers) and any(name == REPLAY_HEADER for name, _ in record.headers)
+
+
+def error_text(error: Exception) -> str:
+    """Return an unexpected error as text, with its type."""
+    return f"{type(error).__name__}: {error}"

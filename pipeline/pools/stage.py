@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, cast
 from laggard.operators import contract
 from laggard.pipeline.alarms.courses import OVER_S
 from laggard.pipeline.bus import Incoming
-from laggard.pipeline.engine.stage import REPLAY_HEADER
+from laggard.pipeline.engine.stage import REPLAY_HEADER, error_text
 from laggard.pipeline.pools.text import blamed, deviating, moment_output, pool_sentence, whole_output
 from laggard.pipeline.pools.ticks import Ticks, Together
 from laggard.pipeline.records import UNNUMBERED, Frame, RecordError
@@ -233,7 +233,7 @@ class CovarianceTask(Task):
                 )
                 self.outputs.append(told)
         except Exception as error:  # noqa: BLE001 - an operator's error on one tick must not stop the partition
-            self._refuse_frame(record, frame, f"a ranking that cannot be reported: {type(error).__name__}: {error}")
+            self._refuse_frame(record, frame, f"a ranking that cannot be reported: {error_text(error)}")
             return
         self._observe(frame.key, lambda observer: observer.compared(self.wired.name, frame.key, members, found))
 
@@ -251,7 +251,7 @@ class CovarianceTask(Task):
                     self.outputs.append(told)
             except Exception as error:  # noqa: BLE001 - as above
                 assert frame is not None
-                self._refuse_frame(record, frame, f"a whole that cannot be reported: {type(error).__name__}: {error}")
+                self._refuse_frame(record, frame, f"a whole that cannot be reported: {error_text(error)}")
 
     def whole(self, key: str) -> PoolOutput | None:
         """Return the report on all closed ticks of a pool; None without any.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Unpack, cast
 from laggard.operators.requests.results import Traced
 from laggard.pipeline.alarms.courses import OVER_S
 from laggard.pipeline.bus import Incoming
-from laggard.pipeline.engine.stage import REPLAY_HEADER, SNAPSHOT_RECORDS
+from laggard.pipeline.engine.stage import REPLAY_HEADER, SNAPSHOT_RECORDS, error_text
 from laggard.pipeline.eventtime import SILENT_S
 from laggard.pipeline.records import Feedback, Request
 from laggard.pipeline.records.limits import MAX_TS
@@ -288,19 +288,19 @@ class RequestsTask(Task):
         try:
             judged = service.detector.score(found)
         except Exception as error:  # noqa: BLE001 - an operator's error on one request must not stop the partition
-            self._refuse(record, f"{self._place(record)}: not scored: {_message(error)}")
+            self._refuse(record, f"{self._place(record)}: not scored: {error_text(error)}")
             return
         try:
             service.detector.learn(found, judged)
         except Exception as error:  # noqa: BLE001 - see above
-            self._refuse(record, f"{self._place(record)}: not learned: {_message(error)}")
+            self._refuse(record, f"{self._place(record)}: not learned: {error_text(error)}")
         if judged.outlier:
             try:
                 cluster = service.name_of(judged)
                 told = request_output(request, judged, cluster, operator=self.wired.name, live=live)
                 self.outputs.append(told)
             except Exception as error:  # noqa: BLE001 - see above
-                self._refuse(record, f"{self._place(record)}: an outlier that cannot be reported: {_message(error)}")
+                self._refuse(record, f"{self._place(record)}: an outlier that cannot be reported: {error_text(error)}")
         lost = lost_s(request, judged) if judged.outlier else 0.0
         service.ticks.count(live=live, cluster=judged.cluster, lost_s=lost)
         self._observe(request.service, lambda observer: observer.requested(self.wired.name, request, judged, cluster))
@@ -340,7 +340,3 @@ class RequestsTask(Task):
             if (judged := found.outliers.get(at)) is not None:
                 cluster, name = names[judged.cluster], self.wired.name
                 self.outputs.append(request_output(request, judged, cluster, operator=name, live=False))
-
-
-def _message(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

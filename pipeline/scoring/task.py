@@ -22,7 +22,7 @@ from laggard.pipeline.alarms.anomalies import OpenAnomaly
 from laggard.pipeline.alarms.courses import JOINED_S, followed, followed_by_operator, opening
 from laggard.pipeline.alarms.tolerance import Tolerance
 from laggard.pipeline.engine.namesakes import BESIDE, Namesakes
-from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask
+from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask, error_text
 from laggard.pipeline.engine.states import States
 from laggard.pipeline.eventtime import SET_BACK_RECORDS
 from laggard.pipeline.records import Feedback, Frame, Mark, encode
@@ -197,7 +197,9 @@ class Task(Observed, RecordTask):
         except Exception as error:  # noqa: BLE001 - an operator's error on one frame must not stop the partition
             assert frame is not None
             learned = replace(record, value=b"", ts=frame.ts)
-            self._refuse_frame(learned, frame, f"the frame before, of {frame.ts!r}, was not learned: {_message(error)}")
+            self._refuse_frame(
+                learned, frame, f"the frame before, of {frame.ts!r}, was not learned: {error_text(error)}"
+            )
 
     def _score(
         self, record: Incoming, stream: Stream, frame: Frame, before: Frame | None, tolerance: Tolerance
@@ -210,7 +212,7 @@ class Task(Observed, RecordTask):
             fires, trigger = stream.trigger.after(frame.ts, score_of(scores), QUIET_S)
             suspicion = suspicion_of(scores)
         except Exception as error:  # noqa: BLE001 - see above
-            self._refuse_frame(record, frame, f"not scored: {_message(error)}")
+            self._refuse_frame(record, frame, f"not scored: {error_text(error)}")
             return
         stream.accept(frame, scores, trigger)
         if isinstance(scores, Tolerated):
@@ -250,7 +252,7 @@ class Task(Observed, RecordTask):
             self._counts.anomalies += 1
             stream.courses = (*stream.courses, opening(told, own))
         except Exception as error:  # noqa: BLE001 - see above; the frame is learned all the same
-            self._refuse_frame(record, frame, f"an anomaly that cannot be reported: {_message(error)}")
+            self._refuse_frame(record, frame, f"an anomaly that cannot be reported: {error_text(error)}")
         stream.anomalies = stream.anomalies.opening(opened)
 
     def _notice(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores, suspicion: float) -> None:
@@ -267,7 +269,7 @@ class Task(Observed, RecordTask):
             try:
                 told = self.narrator.notice(frame, scores, suspicion, live=self._is_live(record))
             except Exception as error:  # noqa: BLE001 - see above
-                self._refuse_frame(record, frame, f"a notice that cannot be reported: {_message(error)}")
+                self._refuse_frame(record, frame, f"a notice that cannot be reported: {error_text(error)}")
                 return
             if not any(each.blames(told.blame) for each in stream.courses):
                 self.outputs.append(told)
@@ -281,7 +283,7 @@ class Task(Observed, RecordTask):
                 found = ranking_of(scores, own)
                 return found, self.narrator.blame(scores, found, frame)
             except Exception as error:  # noqa: BLE001 - see above
-                self._refuse_frame(record, frame, f"progress that cannot be reported: {_message(error)}")
+                self._refuse_frame(record, frame, f"progress that cannot be reported: {error_text(error)}")
                 return None
 
         of_score = stream.anomalies.of_score
@@ -340,7 +342,7 @@ class Task(Observed, RecordTask):
             try:
                 ranking, told = answered(keyed.streams, self.wired, mark)
             except Exception as error:  # noqa: BLE001 - see above
-                self._refuse(record, f"{self._place(record)}: not ranked: {_message(error)}")
+                self._refuse(record, f"{self._place(record)}: not ranked: {error_text(error)}")
                 return
             keyed.marks.add(mark.sequence)
             self.states.note(record.key, record.offset)
@@ -376,7 +378,3 @@ class Task(Observed, RecordTask):
         """Take records that were processed before, see `StageTask`."""
         super().replay(records)
         self._namesakes = Namesakes()  # what was found and withheld is to be found again
-
-
-def _message(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
