@@ -142,10 +142,10 @@ def _tracer(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
 def _worker(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     read = _topics_of(operators)
     yield _topic(topics.name(COUNTERS), "Read", "frames")
-    yield _topic(topics.name(COUNTERS), "Write", "marks that come over HTTP")
+    yield _topic(topics.name(COUNTERS), "Write", "marks received over HTTP")
     yield _topic(topics.name(ANOMALIES), "Write", "results of the operators")
     yield _topic(topics.name(DEAD_LETTERS), "Write", "unusable records")
-    yield _topic(topics.name(ANOMALIES), "Read", "joining them to incidents")
+    yield _topic(topics.name(ANOMALIES), "Read", "anomalies to join to incidents")
     rekeying: list[str] = []
     if APPLICATIONS in read:
         rekeying.append(SERVING)
@@ -161,44 +161,44 @@ def _worker(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read", "Write")
     for group in topics.groups((*operators, *rekeying, INCIDENTS)):
-        yield Rule("group", group, False, ("Read",), "sharing partitions, and how far they are read")
+        yield Rule("group", group, False, ("Read",), "membership and offsets")
         yield Rule(
             "transactional-id",
             f"{group}-",
             True,
             ("Write",),
-            "results and offsets in one transaction, and ending those of workers that died",
+            "results and offsets in one transaction; aborting those of dead workers",
         )
 
 
 def _reader(topics: Topics, _: Sequence[str], group: str) -> Iterator[Rule]:
     for topic in (ANOMALIES, MODELS, DIAGNOSES):
         yield _topic(topics.name(topic), "Read", topic.value)
-    yield Rule("group", group, False, ("Read",), "where the tool has read to")
+    yield Rule("group", group, False, ("Read",), "offsets of the tool")
 
 
 def _annotator(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
     group = topics.group(ANNOTATIONS)
     yield _topic(topics.name(ANOMALIES), "Read", ANOMALIES.value)
-    yield Rule("group", group, False, ("Read",), "sharing partitions, and how far they are read")
-    yield Rule("transactional-id", f"{group}-", True, ("Write",), "committing how far they are read")
+    yield Rule("group", group, False, ("Read",), "membership and offsets")
+    yield Rule("transactional-id", f"{group}-", True, ("Write",), "committing offsets")
 
 
 def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     read = _topics_of(operators)
     yield _topic(topics.name(COUNTERS), "Read", "frames")
     yield _topic(topics.name(COUNTERS), "Write", "`laggard mark`, `laggard feedback`")
-    yield _topic(topics.name(ANOMALIES), "Read", "incidents, and marks that were answered")
-    yield _topic(topics.name(DIAGNOSES), "Read", "`laggard why`, `incidents` and `diagnose`: what processes were doing")
+    yield _topic(topics.name(ANOMALIES), "Read", "incidents, and answers to marks")
+    yield _topic(topics.name(DIAGNOSES), "Read", "`laggard why`, `incidents` and `diagnose`: profiles")
     for operator in operators:
         yield from _snapshots(topics, operator, "Read")
     # The lag of the other groups is not shown.
     of_hosts = [each for each in operators if OPERATORS[each].topic is COUNTERS]
     for group in topics.groups(of_hosts):
-        yield Rule("group", group, False, ("Describe",), "how far the operators are")
+        yield Rule("group", group, False, ("Describe",), "lag of the operators")
     if APPLICATIONS in read:
         yield _topic(topics.name(MODELS), "Read", "`laggard models`")
-        yield _topic(topics.name(APPLICATIONS), "Read", "`laggard models`: metrics, and what would be if")
+        yield _topic(topics.name(APPLICATIONS), "Read", "`laggard models`: metrics and predictions")
         yield _topic(topics.name(APPLICATIONS), "Write", "wishes: `laggard models pin`; `laggard feedback`")
     if POOLS in read:
         yield _topic(topics.name(POOLS), "Read", "`laggard pools`")
@@ -210,9 +210,9 @@ def _viewer(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
 
 def _page(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     read = _topics_of(operators)
-    inputs = {COUNTERS: "frames", ANOMALIES: "incidents", DIAGNOSES: "what processes were doing"}
+    inputs = {COUNTERS: "frames", ANOMALIES: "incidents", DIAGNOSES: "profiles of processes"}
     stages = [*operators, INCIDENTS]
-    replayed = "dead letters that are replayed"
+    replayed = "replayed dead letters"
     if APPLICATIONS in read:
         inputs |= {MODELS: "performance models", APPLICATIONS: "performance of applications"}
         stages.append(SERVING)
@@ -231,7 +231,7 @@ def _page(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read")
     for group in topics.groups(stages):
-        yield Rule("group", group, False, ("Describe",), "how far its stages are")
+        yield Rule("group", group, False, ("Describe",), "lag of its stages")
 
 
 def _admin(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:

@@ -17,11 +17,11 @@ SAFE_REPLICAS: Final = 3
 
 WHY: Final[Mapping[str, str]] = {
     "cleanup.policy": "`compact` keeps the newest of each snapshot, `delete` everything else for its retention",
-    "max.message.bytes": "the frame of a host with thousands of processes is larger than the 1 MiB that brokers take",
-    "message.timestamp.type": "records are looked for by the time of their event, not by that of their arrival",
-    "min.insync.replicas": "so many brokers acknowledge a write: one less than the topic is on, so one may be away",
-    "min.cleanable.dirty.ratio": "compacted when a fifth is old: whoever takes a partition over reads all there is",
-    "segment.bytes": "and in small pieces: the one that is written to is never compacted",
+    "max.message.bytes": "the frame of a host with thousands of processes exceeds the default of 1 MiB",
+    "message.timestamp.type": "records are searched by the time of their event, not of their arrival",
+    "min.insync.replicas": "all replicas but one must acknowledge a write, so one broker may be down",
+    "min.cleanable.dirty.ratio": "a fifth of old records is compacted: a new owner of a partition reads all",
+    "segment.bytes": "small segments, because the active one is never compacted",
     "segment.ms": "likewise, by time",
 }
 """The settings of laggard's topics, and their purposes."""
