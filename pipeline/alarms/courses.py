@@ -3,7 +3,7 @@
 Hysteresis: the trigger of a stream fires again after its score has stayed at most 1 for `QUIET_S`, and an anomaly of a
 host ends after it has done so for `JOINED_S`. An anomaly in between is a new one, but the same fault: `joiner` sees
 both of them open. The operators of pools, services and applications decide by their newest ticks whether a deviation
-lasts. So their anomalies end after `OVER_S`, and the trigger is armed then.
+lasts. So their anomalies end after `OVER_S`.
 
 All times are those of frames. The course of an anomaly is unknown while its host is off. It counts as ended once the
 host has been silent for `eventtime.SILENT_S` by the frames of other keys of its partition, or its state is dropped. The

@@ -78,7 +78,7 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
     others = [each.name for stage in chosen for each in _together(topics, stage, every) if each not in chosen]
     if to != HERE and others:
         together = ", ".join((*(stage.name for stage in chosen), *others))
-        raise CommandError(f"{together} go on together; expected no --operator, or --to {HERE}", USAGE)
+        raise CommandError(f"{together} move together; expected no --operator, or --to {HERE}", USAGE)
     check_existing(settings)
     with contextlib.ExitStack() as stack:
         if not is_kafka(settings[BusSettings].location):

@@ -207,7 +207,7 @@ def test_operators_that_go_on_together_move_together(tmp_path: Path, capsys: pyt
     laggard = Laggard(str(tmp_path / "bus.db"), "laggard.", capsys)
     code, _, err = laggard("reset", "--yes", "--operator", "cpu", "--to", "latest")
     assert code == USAGE
-    assert err == "laggard: cpu, gaussian, saturation go on together; expected no --operator, or --to here\n"
+    assert err == "laggard: cpu, gaussian, saturation move together; expected no --operator, or --to here\n"
     assert [each["operator"] for each in laggard.json("reset", "--yes", "--operator", "cpu")["operators"]] == ["cpu"]
 
 
