@@ -52,7 +52,7 @@ def permissions(processes: list[Path]) -> Finding:
     return Finding(
         "permissions",
         "warning",
-        f"I/O and descriptors of {len(unreadable)} of {len(processes)} processes{named} may not be read as user {user}",
+        f"cannot read I/O and descriptors of {len(unreadable)} of {len(processes)} processes{named} as user {user}",
         f"give the agent CAP_SYS_PTRACE{'' if os.geteuid() == 0 else ', or run it as root'} "
         "(systemd: AmbientCapabilities=, containers: --cap-add); all else is read without",
     )

@@ -353,7 +353,7 @@ def test_who_may_not_read_what_processes_were_doing_is_told_the_rest(
         await_acls(owner, acls, there=True)
     assert done.returncode == 0
     assert "web-1" in done.stdout
-    assert "What processes were doing cannot be told: " in done.stderr
+    assert "Cannot read diagnoses: " in done.stderr
     assert "user viewer lacks an ACL for " in done.stderr
 
 

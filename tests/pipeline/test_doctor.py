@@ -116,7 +116,7 @@ def test_counters_that_may_not_be_read(tmp_path: Path, user: int, monkeypatch: p
     monkeypatch.setattr(Path, "read_bytes", refuse)  # the tests may run as root, who may read anything
     finding = machine.permissions([proc / "1", proc / "22"])
     assert finding.level == "warning"
-    assert finding.found.startswith("I/O and descriptors of 1 of 2 processes (22) may not be read")
+    assert finding.found.startswith("cannot read I/O and descriptors of 1 of 2 processes (22)")
     assert ("run it as root" in finding.advice) == bool(user)
 
 
@@ -398,8 +398,8 @@ def test_somebody_elses_bus_is_told_and_the_rest_too() -> None:
         doctor, why = asked("doctor"), asked("why")
     assert doctor.stderr == ""
     assert re.search(rf"^problem +disk +{folder} is not writable$", doctor.stdout, re.MULTILINE)
-    assert re.search(rf"^problem +bus +{folder}/\S+ may not be read$", doctor.stdout, re.MULTILINE)
-    assert why.stderr == f"laggard: {path} may not be read; run this as the user that laggard runs as\n"
+    assert re.search(rf"^problem +bus +cannot read {folder}/\S+: permission denied$", doctor.stdout, re.MULTILINE)
+    assert why.stderr == f"laggard: cannot read {path}: permission denied; run this as the user that laggard runs as\n"
     assert why.returncode == UNAVAILABLE
 
 

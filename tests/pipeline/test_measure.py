@@ -213,8 +213,8 @@ def test_the_doctor_looks_at_each_source(measures: Callable[..., Measures], prog
         ("ok", "prometheus of shop can be read"),
         ("problem", f"prometheus of cart: {down}: cannot be reached: Connection refused"),
         ("problem", "lines of other: /nowhere/shop.jsonl: expected a file or a named pipe, there is none"),
-        ("warning", "no host is known to serve shop: without counters there is no model of it"),
-        ("warning", "no host is known to serve cart: without counters there is no model of it"),
+        ("warning", "no known host serves shop: a model of it needs counters"),
+        ("warning", "no known host serves cart: a model of it needs counters"),
         ("warning", "does not run on this bus"),
     ]
 

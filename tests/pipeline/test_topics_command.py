@@ -363,7 +363,7 @@ def test_rules_are_printed_without_a_broker(capsys: pytest.CaptureFixture[str]) 
         "pattern_type": "PREFIXED",
         "operations": ["WRITE"],
         "permission_type": "ALLOW",
-        "why": "results and offsets in one transaction, and ending those of workers that died",
+        "why": "results and offsets in one transaction; aborting those of dead workers",
     }
 
 
@@ -400,7 +400,7 @@ def test_an_operator_that_was_reset_learns_the_same_again(
         assert joined
         code, out, _ = laggard("reset", "--yes", "--to", "earliest")
         assert code == 0
-        assert re.search(r"publishes  once more what it finds in \d+ records; what is published already stays", out)
+        assert re.search(r"publishes  its results on \d+ records again; those already published stay", out)
         scene.worker().start()
         scene.await_all()
         scene.stop_workers()

@@ -444,7 +444,7 @@ def test_up_goes_on_where_nothing_can_be_traced(traced: Traced) -> None:
     up.send_signal(signal.SIGINT)
     _, err = up.communicate(timeout=120)
     assert up.returncode == 0, err
-    assert re.fullmatch(r"laggard: trace: nothing is traced: /bin/none: .*; it is tried again every 60 s\n", err), err
+    assert re.fullmatch(r"laggard: trace: not tracing: /bin/none: .*; retrying every 60 s\n", err), err
 
 
 @pytest.mark.slow

@@ -277,7 +277,7 @@ def test_the_line_on_a_terminal(tmp_path: Path) -> None:
     drawn = [line for line in shown.decode().split("\r\x1b[K") if " ticks " in line[:40]]
     assert len(drawn) >= 2
     assert all(len(line) <= 39 for line in drawn if not line.startswith("Stopped"))
-    assert re.search(r"\r\x1b\[KStopped after \d+ ticks; what was recorded stays\.\r\n$", shown.decode())
+    assert re.search(r"\r\x1b\[KStopped after \d+ ticks; the recorded data stays\.\r\n$", shown.decode())
 
 
 def settings(*given: str) -> Any:

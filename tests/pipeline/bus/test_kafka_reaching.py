@@ -231,7 +231,7 @@ def test_certificates(certified: Cluster, secured: Cluster) -> None:
         BusError,
         (
             f"{authority_of(secured)} does not vouch for its certificate (unable to get local issuer certificate); "
-            "look at kafka.ca_file"
+            "check kafka.ca_file"
         ),
     )
     kind, said = told(replace(options, ca_file=None))

@@ -180,7 +180,7 @@ def test_a_time_that_the_broker_does_not_take_is_refused(
     ahead = time.time() + 30 * 86_400
     monkeypatch.setattr("laggard.pipeline.bus.kafka.wire.MOST_AHEAD_S", 31 * 86_400.0)
     records = [Outgoing(topic, "a", b"wrong", ahead)]
-    with pytest.raises(Refused, match="look at this machine's clock"):
+    with pytest.raises(Refused, match="check this machine's clock"):
         bus.append(records) if how == "append" else member.commit(Commit({partition: 0}, records))
     for _ in range(3):  # a producer that was refused something may have to be opened anew
         with suppress(BusUnavailable):

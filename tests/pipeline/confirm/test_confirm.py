@@ -329,7 +329,7 @@ def test_the_command_line_says_what_is_wrong(start: Any, capsys: pytest.CaptureF
     for arguments, code, said in (
         (["1", "--yes"], 1, "laggard: process 1 holds the system together; it is not slowed\n"),
         (["lag-nobody", "--yes"], 3, "laggard: there is no process called lag-nobody"),
-        (["1", "--json"], 2, "--json asks nobody"),
+        (["1", "--json"], 2, "--json cannot prompt"),
         (["1", "--share=100%"], 2, "expected a share from 5% to 90%"),
     ):
         assert run(["confirm", *arguments]) == code, arguments

@@ -247,8 +247,8 @@ def test_a_terminal_shows_how_far_it_is(start: Start) -> None:
                 break
     os.close(ours)
     assert looking.wait(20) == 0
-    assert f"looking at lag-burner[{burner.pid}@".encode() in seen
-    assert b"^C shows what there is" in seen
+    assert f"sampling lag-burner[{burner.pid}@".encode() in seen
+    assert b"^C shows the result so far" in seen
 
 
 def test_files_for_other_tools(diagnose: Called, recorded: Path, tmp_path: Path) -> None:
