@@ -330,7 +330,7 @@ def test_an_answer_is_not_complete_because_the_rest_is_being_read(
 
 def test_little_room_costs_time_and_no_answer(bus: Path, wired: Any) -> None:
     with EmbeddedBus(bus) as opened:
-        columns = Columns(History(opened, TOPICS, wired[0]), blocks_bytes=20_000, looks_bytes=20_000)
+        columns = Columns(History(opened, TOPICS, wired[0]), blocks_bytes=20_000, samples_bytes=20_000)
         for row in (*ROWS, *reversed(ROWS)):
             asked = partial(columns.thinned, "web-1", "process", row, WRITES, begin=START, end=at(TICKS), points=1000)
             found = awaited(partial(asked, moment=at(100)), lambda found: found.complete, 120.0)
@@ -343,7 +343,7 @@ def test_of_processes_that_come_and_go_no_more_is_kept_than_is_said(tmp_path: Pa
     room, random = 80_000, np.random.default_rng(1)
     with EmbeddedBus(tmp_path / "bus.db") as opened:
         opened.create(TOPICS.specs())
-        columns = Columns(History(opened, TOPICS, wired[0]), blocks_bytes=room, looks_bytes=room)
+        columns = Columns(History(opened, TOPICS, wired[0]), blocks_bytes=room, samples_bytes=room)
         tracemalloc.start()
         try:
             for number in range(160):
