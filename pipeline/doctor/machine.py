@@ -53,7 +53,7 @@ def permissions(processes: list[Path]) -> Finding:
         "permissions",
         "warning",
         f"cannot read I/O and descriptors of {len(unreadable)} of {len(processes)} processes{named} as user {user}",
-        f"give the agent CAP_SYS_PTRACE{'' if os.geteuid() == 0 else ', or run it as root'} "
+        f"give the agent CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH{'' if os.geteuid() == 0 else ', or run it as root'} "
         "(systemd: AmbientCapabilities=, containers: --cap-add); all else is read without",
     )
 
