@@ -40,7 +40,7 @@ ROLES: Final[dict[Role, str]] = {
     "worker": "`laggard work`: runs the operators, and joins their results",
     "reader": "your own tools: subscribe to the results of the operators",
     "annotator": "`laggard grafana annotate`: incidents and marks as annotations in Grafana",
-    "viewer": "`laggard why`, `watch`, `incidents`, `models`, `pools`, `requests`, `diagnose`, `mark`: people",
+    "viewer": "`laggard why`, `watch`, `incidents`, `models`, `pools`, `requests`, `diagnose`, `mark`: people asking",
     "page": "`laggard serve`: the page, marks and wishes that people set, dead letters that they replay",
     "admin": "`laggard topics` and `laggard reset`",
 }
@@ -126,7 +126,7 @@ def lacking(
 def _agent(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:
     yield _topic(topics.name(COUNTERS), "Write", "frames")
     yield _topic(topics.name(POOLS), "Write", "members of its pools")
-    yield _topic(topics.name(DIAGNOSES), "Write", "profiles of processes during anomalies")
+    yield _topic(topics.name(DIAGNOSES), "Write", "profiles of processes during high use or pressure")
 
 
 def _measurer(topics: Topics, _: Sequence[str], __: str) -> Iterator[Rule]:

@@ -22,7 +22,7 @@ class Operator:
         module: for one on frames of counters, the module in `pipeline/` that builds it, in a function with the
             operator's name. `wiring` builds the others.
         ranks: whether it ranks processes. The first operator that does is asked what is slow.
-        default: whether it runs by default.
+        default: whether it always runs by default; `regression` does if there are applications.
 
     """
 
@@ -41,7 +41,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "covariance": Operator(POOLS),
     "requests": Operator(REQUESTS),
 }
-"""By name, in the order in which they run."""
+"""By name, in the order of the documentation and of the default."""
 
 RANKING: Final = tuple(name for name, each in OPERATORS.items() if each.ranks)
 """The operators that rank processes."""

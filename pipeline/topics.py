@@ -47,7 +47,7 @@ ANOMALIES: Final = Topic(
     "anomalies", "the entity's key", "anomalies, incidents, rankings for marks, and of pools", 30 * _DAY_S
 )
 MODELS: Final = Topic("models", "application", "every performance model built", 30 * _DAY_S)
-DIAGNOSES: Final = Topic("diagnoses", "host", "profiles of processes during anomalies", 7 * _DAY_S)
+DIAGNOSES: Final = Topic("diagnoses", "host", "profiles of processes during high use or pressure", 7 * _DAY_S)
 DEAD_LETTERS: Final = Topic("dead_letters", "the key received", "unusable records, with the reason", 7 * _DAY_S)
 
 TOPIC_OF: Final[Mapping[KeyedBy, Topic]] = {

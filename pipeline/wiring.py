@@ -1,6 +1,6 @@
 """The stages of a worker, of recorded data, and of commands that ask, as the settings choose them.
 
-The module of a method loads numpy and the other libraries of its operator, so it is imported only to build stages.
+The module that builds an operator loads numpy and other libraries, so it is imported only to build stages.
 """
 
 from __future__ import annotations

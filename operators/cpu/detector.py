@@ -123,7 +123,7 @@ class Cpu:
         # What follows from the last frame; never part of a snapshot.
         self._calm = all(each.calm for each in self._watched)  # a frame without a high reading changes nothing
         self._columns: tuple[Layout, Columns] | None = None
-        self._judged: _Scored | None = None
+        self._scored: _Scored | None = None
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """Score a frame. `values` has the shape (rows, features). The state does not change."""
@@ -132,7 +132,7 @@ class Cpu:
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
         """Learn a frame. Raises `ValueError` if the shape of `values` does not fit the names."""
         judged = self._score(ts, layout, values)
-        self._judged = None
+        self._scored = None
         if judged.watched is not self._watched:
             self._watched = judged.watched
             self._calm = all(each.calm for each in self._watched)
@@ -142,7 +142,7 @@ class Cpu:
         self._interval_s, self._ts = ts - self._ts, ts
 
     def _score(self, ts: float, layout: Layout, values: Matrix) -> _Scored:
-        judged = self._judged
+        judged = self._scored
         if judged is not None and judged.ts == ts and judged.layout is layout and judged.values is values:
             return judged
         check_shape(layout, values)
@@ -156,8 +156,8 @@ class Cpu:
             events = {each.name: dict(each.events.open) for each in watched if each.events.open}
         age_s = max(ts - self._first_ts, 0.0) if math.isfinite(self._first_ts) else 0.0
         scores = Scores(ts, layout, events, readings, self.thresholds, self.duration_s, age_s)
-        self._judged = _Scored(ts, layout, values, watched, readings, scores)
-        return self._judged
+        self._scored = _Scored(ts, layout, values, watched, readings, scores)
+        return self._scored
 
     def _low(self, readings: Readings) -> bool:
         """Return whether no reading of a frame is high."""
@@ -194,7 +194,7 @@ class Cpu:
                     raise ValueError(f"{each.name}: {error}") from None
         self._first_ts, self._ts, self._interval_s = (float(state[name]) for name in ("first_ts", "ts", "interval_s"))
         self._cpus_seen = float(state["cpus_seen"])
-        self._watched, self._judged = watched, None
+        self._watched, self._scored = watched, None
         self._calm = all(each.calm for each in watched)
 
 

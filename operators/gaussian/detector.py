@@ -172,12 +172,12 @@ class Gaussian(Calibrated):
         self._calibration = Calibration(per_day=false_alarms_per_day, scale=scale, prior=prior, notices=notices)
         self._suspects: Suspects = {}
         self._prospects: Suspects | None = None  # those once an alignment is learned
-        self._judged: _Scored | None = None  # follows from the state and the last frame, never part of a snapshot
+        self._scored: _Scored | None = None  # follows from the state and the last frame, never part of a snapshot
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """Score a frame. `values` has the shape (rows, features). The state does not change."""
         check_shape(layout, values)
-        judged = self._judged
+        judged = self._scored
         if judged is not None and judged.ts == ts and judged.layout is layout and judged.values is values:
             return judged.scores
         self._align(layout, ts)
@@ -211,7 +211,7 @@ class Gaussian(Calibrated):
             self._baselines.age_s(ts),
             self.context_s,
         )
-        self._judged = _Scored(ts, layout, values, clean, evidence, whole, scores)
+        self._scored = _Scored(ts, layout, values, clean, evidence, whole, scores)
         return scores
 
     def learn(
@@ -236,7 +236,7 @@ class Gaussian(Calibrated):
 
         """
         scores = self.score(ts, layout, values)
-        judged, self._judged = self._judged, None
+        judged, self._scored = self._scored, None
         assert judged is not None
         self._align(layout, ts)
         if self._prospects is not None:
@@ -327,7 +327,7 @@ class Gaussian(Calibrated):
         suspects = [(float(seen), restored(each)) for seen, *each in state["suspects"]]
         self._suspects = {found.row: (seen, found) for seen, found in suspects}
         self._calibration.restore(state["calibration"])
-        self._judged = None
+        self._scored = None
 
 
 class _Scored(NamedTuple):

@@ -101,7 +101,7 @@ class River(Calibrated):
         self._usual = Gaussian(
             context_s=context_s, minimum_features=1, spare_rows=spare_rows, cohorts=False, episodes=False, share=0.0
         )
-        self._judge: Scorer = (
+        self._scorer: Scorer = (
             RowScorer(self.blueprint)
             if self.blueprint.per == "row"
             else CounterScorer(self.blueprint, context_s, spare_rows)
@@ -118,11 +118,11 @@ class River(Calibrated):
             return judged[3]
         usual = self._usual.score(ts, layout, values)
         rises = _rises(usual)
-        raw = self._judge.rows(layout, rises)
+        raw = self._scorer.rows(layout, rises)
         raw[np.isnan(rises).all(axis=1)] = np.nan
         worst = float(np.fmax.reduce(raw, initial=np.nan))
         level = self._calibration.level
-        scores = Scores(usual, rises, raw, level.score(worst), worst, level, self._judge)
+        scores = Scores(usual, rises, raw, level.score(worst), worst, level, self._scorer)
         self._judged = (ts, layout, values, scores)
         self._held.add(scores)
         return scores
@@ -137,7 +137,7 @@ class River(Calibrated):
             each.settle()
         self._held.clear()
         self._usual.learn(ts, layout, values)
-        self._judge.learn(ts, layout, rises)
+        self._scorer.learn(ts, layout, rises)
         self._calibration.learn(ts, worst)
 
     def snapshot(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class River(Calibrated):
             "detector": self.detector,
             "parameters": dict(self.parameters),
             "usual": self._usual.snapshot(),
-            "judge": self._judge.snapshot(),
+            "judge": self._scorer.snapshot(),
             "calibration": self._calibration.snapshot(),
         }
 
@@ -156,7 +156,7 @@ class River(Calibrated):
             if state[name] != own:
                 raise ValueError(f"{name}: expected a state of {own}, got one of {state[name]}")
         self._usual.restore(state["usual"])
-        self._judge.restore(state["judge"])
+        self._scorer.restore(state["judge"])
         self._calibration.restore(state["calibration"])
         self._held.clear()
         self._judged = None

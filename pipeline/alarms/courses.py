@@ -107,13 +107,13 @@ class Course(NamedTuple):
         """Return the course as one that the operator keeps open."""
         return self._replace(own=own, onset_ts=onset_ts)
 
-    def lasts(self, ts: float) -> bool:
+    def is_record_due(self, ts: float) -> bool:
         """Return whether it is due to be published again."""
         return ts - self.opened_ts >= self.next_s
 
-    def is_due(self, ts: float) -> bool:
+    def is_check_due(self, ts: float) -> bool:
         """Return whether it is due to be checked for a change."""
-        return ts - self.looked_ts >= LOOKED_S and (self.changes < MOST_CHANGES or self.lasts(ts))
+        return ts - self.looked_ts >= LOOKED_S and (self.changes < MOST_CHANGES or self.is_record_due(ts))
 
     def worse(self, blame: Blame | None) -> bool:
         """Return whether it is much worse than in the last record, or has a new culprit."""
@@ -200,7 +200,7 @@ def opening(anomaly: Anomaly | Notice, own: str = "") -> Course:
 
 
 def followed(
-    courses: Sequence[Course], ts: float, score: float, going_on: str, look: Rank, *, calm_s: float = JOINED_S
+    courses: Sequence[Course], ts: float, score: float, going_on: str, rank: Rank, *, calm_s: float = JOINED_S
 ) -> tuple[tuple[Course, ...], list[Update]]:
     """Follow the anomalies of a stream's score.
 
@@ -209,7 +209,7 @@ def followed(
         ts: the time of the next score, seconds since the Unix epoch.
         score: the score of the stream.
         going_on: the id of the anomaly that a score above 1 belongs to; empty if it opens a new one.
-        look: ranks the newest frame; called at most once.
+        rank: ranks the newest frame; called at most once.
         calm_s: the time with a score of at most 1 after which an anomaly ends.
 
     Returns:
@@ -222,7 +222,7 @@ def followed(
         if course.own:
             left.append(course)
         elif score > 1.0 and course.id == going_on:
-            now, extended = _extended(course.after(ts, score), ts, look)
+            now, extended = _extended(course.after(ts, score), ts, rank)
             left.append(now)
             told += extended
         elif course.over(ts, calm_s):
@@ -233,7 +233,7 @@ def followed(
 
 
 def followed_by_operator(
-    courses: Sequence[Course], ts: float, found: Mapping[str, Open], look: Callable[[str], Rank]
+    courses: Sequence[Course], ts: float, found: Mapping[str, Open], rank: Callable[[str], Rank]
 ) -> tuple[tuple[Course, ...], list[Update]]:
     """Follow the anomalies that an operator keeps open itself.
 
@@ -241,7 +241,7 @@ def followed_by_operator(
         courses: the open courses in the order of their opening.
         ts: the time of the frame, seconds since the Unix epoch.
         found: the anomalies that the operator keeps open now, by its own ids.
-        look: ranks the newest frame for one of them, by its own id.
+        rank: ranks the newest frame for one of them, by its own id.
 
     Returns:
         The open courses, and the records to publish.
@@ -259,7 +259,7 @@ def followed_by_operator(
             if now.accepted:
                 told.append(after.ended(accepted=True))
             elif now.score > 1.0:
-                after, extended = _extended(after, ts, look(course.own))
+                after, extended = _extended(after, ts, rank(course.own))
                 left.append(after)
                 told += extended
             else:
@@ -267,15 +267,15 @@ def followed_by_operator(
     return tuple(left), told
 
 
-def _extended(course: Course, ts: float, look: Rank) -> tuple[Course, list[Update]]:
+def _extended(course: Course, ts: float, rank: Rank) -> tuple[Course, list[Update]]:
     """Return the course of an anomaly that goes on, and the records to publish."""
-    if not course.is_due(ts):
+    if not course.is_check_due(ts):
         return course, []
-    if (found := look()) is None:
+    if (found := rank()) is None:
         return course._replace(looked_ts=ts), []
     ranking, blame = found
     worse = course.worse(blame)
-    if not (worse or course.lasts(ts)):
+    if not (worse or course.is_record_due(ts)):
         return course._replace(looked_ts=ts), []
     course = course.extended(ts, ranking, blame, worse=worse)
     return course, [Update(course, "extended", ranking)]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 _EXCUSED: Final[Mapping[str, str]] = {
-    "usual": "It was marked as usual, and is no longer reported.",
-    "expected": "It was marked as expected, and is not reported until then.",
+    "usual": "By feedback it is usual, and is no longer reported.",
+    "expected": "By feedback it is expected, and is not reported until its time.",
 }
 
 
@@ -68,7 +68,7 @@ def feedback_sentence(said: Feedback) -> str:
     what = about or "Everything"
     match said.says:
         case "withdrawn":
-            told = f"What was said under {printable(said.id)} was withdrawn."
+            told = f"The feedback {printable(said.id)} was withdrawn."
         case "expected":
             told = f"{what} is expected until {_moment(said.until_ts)} UTC."
         case _:
@@ -90,7 +90,7 @@ def incident_sentence(incident: Incident, leading: Evidence) -> str:
     where = printable(incident.key) if incident.keyed_by == "host" else f"{incident.keyed_by} {printable(incident.key)}"
     began = f"{_moment(incident.opened_ts)} UTC"
     if incident.merged_into:
-        return f"On {where}, what began at {began} proved to be the same trouble as that which it is told with now."
+        return f"On {where}, the incident that began at {began} was merged into another one."
     if incident.change == "closed":
         lasted_s = incident.until_ts - incident.opened_ts
         blamed = "" if leading.blame is None else f" {_blamed(leading.blame, leading.scope)}"

@@ -41,7 +41,7 @@ class Tolerance(NamedTuple):
     """The feedback on one key.
 
     Attributes:
-        said: the feedback that holds or has held, the oldest first.
+        feedback: the feedback that holds or has held, the oldest first.
 
     """
 

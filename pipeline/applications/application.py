@@ -92,13 +92,13 @@ class Application:
         trigger: the trigger of the next anomaly.
         anomalies: the open anomaly, and the number of all.
         courses: the courses of open anomalies, in the order of their opening.
-        judged_ts: the end of the newest interval that was passed to the operator, -inf before the first.
+        scored_ts: the end of the newest interval that was passed to the operator, -inf before the first.
         wishes: the waiting wishes by time. Each holds from the first interval that does not end before it, so the delay
             of counters makes no difference.
         seen: the sequence numbers of its wishes.
         tolerance: the feedback on its anomalies.
         records: the number of records that have changed it.
-        heard: see `KeyState`.
+        last_number: see `KeyState`.
 
     """
 

@@ -42,7 +42,7 @@ REASONS: Final[Mapping[str, str]] = {
     "grown": "there were more intervals to learn from",
     "changed": "response times had changed, or how they follow from the metrics",
     "poor": "the earlier model explained too little",
-    "wish": "a pin, ban or free changed its metrics",
+    "wish": "the wishes for its metrics changed",
 }
 """The texts for the reasons to build a model."""
 
@@ -53,7 +53,7 @@ class _Unit(NamedTuple):
     Attributes:
         symbol: the symbol of its base unit; empty for plain numbers.
         more: the increase for which the effect is shown, in base units; ...
-        told: ... and as text.
+        text: ... and as text.
 
     """
 

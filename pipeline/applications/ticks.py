@@ -29,7 +29,7 @@ class Stream:
     """The ticks of one host and scope.
 
     Attributes:
-        heard_ts: the time of the tick that arrived last.
+        newest_ts: the time of the tick that arrived last.
         tick_s: the time between the last two ticks that arrived in order; 0 before there are two.
         ticks: the ticks in no closed interval, in the order of their times.
         last: the newest tick before them.

@@ -138,9 +138,9 @@ def withdraw(settings: Settings, *, identity: str, note: str, as_json: bool) -> 
             if each.feedback.id.startswith(identity.lower()) and math.isnan(each.withdrawn_ts)
         ]
         if len(found) != 1:
-            none = "more than one entry has" if found else "no entry has"
+            said = "more than one entry has" if found else "no entry has"
             listing = to_type(settings, "feedback")
-            raise CommandError(f"{none} an id that begins with {identity}; `{listing}` lists them", NO_DATA)
+            raise CommandError(f"{said} an id that begins with {identity}; `{listing}` lists all feedback", NO_DATA)
         _publish(settings, bus, withdrawal(found[0], now, note), as_json=as_json)
 
 

@@ -244,7 +244,7 @@ def _plan(bus: Bus, topics: Topics, stage: Stage, every: Sequence[Stage], to: st
         if isinstance(bus, KafkaBus) and (members := bus.admin.client_ids(each)):
             raise CommandError(
                 f"{len(members)} worker{'s run' if len(members) != 1 else ' runs'} in group {each}: "
-                f"{', '.join(sorted(members))}; stop them first",
+                f"{', '.join(sorted(members))}; stop {'it' if len(members) == 1 else 'them'} first",
                 BUSY,
             )
     keys: set[str] = set()

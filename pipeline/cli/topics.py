@@ -216,7 +216,7 @@ def width(found: Sequence[TopicReport]) -> int:
 def shape(report: TopicReport) -> str:
     """Return the state of a topic in one line."""
     if report.hidden:
-        return "may not be seen"
+        return "not visible to this user"
     if report.partitions is None:
         return "missing"
     words = [f"{report.partitions} partition{'s' if report.partitions != 1 else ''}"]

@@ -207,7 +207,7 @@ def stop(settings: Settings) -> None:
     if figures is not None and figures.supervised:
         raise CommandError(
             f"`laggard up` runs it (process {holder.pid}), and would restart it; remove trace.* from the settings, "
-            "and restart it",
+            "and restart `laggard up`",
             BUSY,
         )
     try:

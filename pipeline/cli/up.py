@@ -19,8 +19,7 @@ from laggard.pipeline.cli.measured import check_supervised, sources_text
 from laggard.pipeline.cli.options import duration_option, same_settings, setting_flag, to_type, with_settings
 from laggard.pipeline.cli.page import asking
 from laggard.pipeline.cli.part import claimed
-from laggard.pipeline.cli.traced import traced_text as traced_of
-from laggard.pipeline.cli.traced import traces
+from laggard.pipeline.cli.traced import traced_text, traces
 from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.investigator.settings import ServeSettings
 from laggard.pipeline.notify import Notifier
@@ -161,7 +160,7 @@ def introduction(settings: Settings, url: str, page: str, token: Token | None = 
     if settings.sources:
         measured = [f"  sources  of {sources_text(each.key for each in settings.sources)}"]
     if traces(settings):
-        measured.append(f"  traces   requests of {traced_of(settings)}")
+        measured.append(f"  traces   requests of {traced_text(settings)}")
     note = [] if os.geteuid() == 0 else [f"  note     {NOT_ROOT}: `{to_type(settings, 'doctor')}`"]
     return "\n".join(
         [

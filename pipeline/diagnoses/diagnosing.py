@@ -71,7 +71,7 @@ class _Sampling:
         high: whether each of its events is in high use now.
         begun_ns: its begin, by the monotonic clock.
         next_ns: the time of its next record, likewise.
-        told: whether a record was published.
+        published: whether a record was published.
 
     """
 
@@ -129,10 +129,10 @@ class Diagnosing:
         self._root = root
         self._triggers = Triggers(conditions, self._clock, Timeline(self._clock), root, groups)
         self._budget = Budget(budget_ratio)
-        self._looks: dict[int, _Sampling] = {}
+        self._samplings: dict[int, _Sampling] = {}
         self._waiting: dict[Key, list[int]] = {}  # the processes of each event that have no session yet
-        self._look_s = 0.0
-        self._looked_ns: int | None = None
+        self._check_s = 0.0
+        self._checked_ns: int | None = None
         self._own_s = 0.0  # CPU time without that of sessions
         self._open: dict[str, Diagnosis] = {}  # the last records of open diagnoses by id
         self._failed: set[str] = set()  # the logged failures
@@ -142,7 +142,7 @@ class Diagnosing:
     @property
     def running(self) -> int:
         """The number of processes that are sampled now."""
-        return len(self._looks)
+        return len(self._samplings)
 
     @property
     def cpu_s(self) -> float:
@@ -170,11 +170,11 @@ class Diagnosing:
         """Do the work that is due: check the host, sample one process, and publish findings."""
         now, begun, spent_s = self._clock.monotonic(), self._clock.cpu(), self._budget.spent_s
         aside_s = self._triggers.aside_s
-        if self._looked_ns is None or now - self._looked_ns >= self._look_s * 1e9:
+        if self._checked_ns is None or now - self._checked_ns >= self._check_s * 1e9:
             self._check(now)
-        pid = min(self._looks, key=lambda each: self._looks[each].session.delay_s(), default=None)
-        if pid is not None and self._looks[pid].session.delay_s() <= 0.0:
-            self._with(pid, self._looks[pid].session.sample)
+        pid = min(self._samplings, key=lambda each: self._samplings[each].session.delay_s(), default=None)
+        if pid is not None and self._samplings[pid].session.delay_s() <= 0.0:
+            self._with(pid, self._samplings[pid].session.sample)
         self._publish_due()
         # Sessions count their own CPU time.
         self._own_s += max(0.0, (self._clock.cpu() - begun) / 1e9 - (self._budget.spent_s - spent_s))
@@ -182,14 +182,14 @@ class Diagnosing:
 
     def delay_s(self) -> float:
         """Return the seconds until the next step is due."""
-        if self._looked_ns is None:
+        if self._checked_ns is None:
             return 0.0
-        look_s = self._look_s - (self._clock.monotonic() - self._looked_ns) / 1e9
-        return max(0.0, min([look_s, *(look.session.delay_s() for look in self._looks.values())]))
+        look_s = self._check_s - (self._clock.monotonic() - self._checked_ns) / 1e9
+        return max(0.0, min([look_s, *(look.session.delay_s() for look in self._samplings.values())]))
 
     def let_go(self, note: str) -> None:
         """Close all sessions early; their diagnoses have the note."""
-        for pid in list(self._looks):
+        for pid in list(self._samplings):
             self._close(pid, note)
         self._waiting.clear()
 
@@ -225,12 +225,12 @@ class Diagnosing:
 
     def _check(self, now: int) -> None:
         """Check the host, and begin, continue or end sessions."""
-        late = self._looked_ns is None or now - self._looked_ns >= 1.5 * self._look_s * 1e9
+        late = self._checked_ns is None or now - self._checked_ns >= 1.5 * self._check_s * 1e9
         # A slightly late check does not move the next one. Two are at least half of the interval apart. In a shorter
         # time the kernel may not have counted the use of running processes yet.
-        self._looked_ns = now if late or self._looked_ns is None else self._looked_ns + round(self._look_s * 1e9)
+        self._checked_ns = now if late or self._checked_ns is None else self._checked_ns + round(self._check_s * 1e9)
         changes = self._triggers.check()
-        self._look_s = max(self._triggers.interval_s, min(self._triggers.took_s / CHECK_RATIO, LONGEST_CHECK_S))
+        self._check_s = max(self._triggers.interval_s, min(self._triggers.took_s / CHECK_RATIO, LONGEST_CHECK_S))
         for key, what in changes:
             match what:
                 case "begun":
@@ -245,7 +245,7 @@ class Diagnosing:
 
     def _turn(self, key: Key, *, high: bool) -> None:
         """Follow an event into a dip, or back from one."""
-        for pid, look in list(self._looks.items()):
+        for pid, look in list(self._samplings.items()):
             if key in look.high:
                 look.high[key] = high
                 self._phase(pid, look)
@@ -256,14 +256,14 @@ class Diagnosing:
 
     def _end(self, key: Key) -> None:
         """End an event, and each session without another one."""
-        for pid, look in list(self._looks.items()):
+        for pid, look in list(self._samplings.items()):
             if look.high.pop(key, None) is None:
                 continue
             if look.high:
                 self._phase(pid, look)
                 continue
             self._with(pid, look.session.sample)  # for the last use, and to notice the end of the process
-            if pid in self._looks:
+            if pid in self._samplings:
                 self._close(pid)
 
     def _fill(self) -> None:
@@ -279,12 +279,12 @@ class Diagnosing:
             key=itemgetter(0, 1, 2),
         )
         for is_suspect, _, pid, key in waiting:
-            if pid in self._looks:
-                self._looks[pid].high[key] = True
-                self._phase(pid, self._looks[pid])
+            if pid in self._samplings:
+                self._samplings[pid].high[key] = True
+                self._phase(pid, self._samplings[pid])
             else:
-                suspects = sum(all(each[0] in RESOURCES for each in look.high) for look in self._looks.values())
-                if len(self._looks) >= MAX_SESSIONS or (is_suspect and suspects >= MAX_SUSPECTS):
+                suspects = sum(all(each[0] in RESOURCES for each in look.high) for look in self._samplings.values())
+                if len(self._samplings) >= MAX_SESSIONS or (is_suspect and suspects >= MAX_SUSPECTS):
                     continue
                 self._guarded(f"starting to profile process {pid}", partial(self._begin, pid, key))
             self._waiting[key].remove(pid)
@@ -310,12 +310,12 @@ class Diagnosing:
             root=self._root,
         )
         now = self._clock.monotonic()
-        self._looks[pid] = _Sampling(session, {key: True}, now, now + round(FIRST_PUBLISHED_S * 1e9))
+        self._samplings[pid] = _Sampling(session, {key: True}, now, now + round(FIRST_PUBLISHED_S * 1e9))
 
     def _publish_due(self) -> None:
         """Publish the records that are due, and close sessions that have ended."""
         now = self._clock.monotonic()
-        for pid, look in list(self._looks.items()):
+        for pid, look in list(self._samplings.items()):
             if look.session.ended:
                 self._close(pid)
             elif now >= look.next_ns:
@@ -329,7 +329,7 @@ class Diagnosing:
 
     def _close(self, pid: int, note: str = "") -> None:
         """Close a session, and publish its diagnosis."""
-        look = self._looks.pop(pid)
+        look = self._samplings.pop(pid)
         self._guarded(f"releasing process {pid}", look.session.close)
         self._publish_one(look, "closed", note)
 

@@ -118,10 +118,10 @@ def standing(row: str, blamed: Collection[str], ranked: Collection[str]) -> Text
 
     """
     if row in blamed:
-        return Text("Culprits:", "dim")
+        return Text("Culprit:", "dim")
     if row in ranked:
-        return Text("Ranked above, but no culprit:", "dim")
-    return Text(f"No culprit{', and less unusual than those above' if ranked else ''}:", "dim")
+        return Text("Ranked above, not a culprit:", "dim")
+    return Text(f"Not a culprit{', and less unusual than those above' if ranked else ''}:", "dim")
 
 
 def brief_lines(diagnosis: Diagnosis, page: Page, ts: float) -> Iterator[Text]:

@@ -134,11 +134,11 @@ def synchronisation(state: int | None) -> Finding:
     if state is None:
         return Finding("clock", "ok", "cannot tell whether it is synchronized")
     if state != _UNSYNCHRONISED:
-        return Finding("clock", "ok", "synchronised")
+        return Finding("clock", "ok", "synchronized")
     return Finding(
         "clock",
         "warning",
-        "not synchronised",
+        "not synchronized",
         "install chrony or systemd-timesyncd; on one machine laggard works without, times of several do not agree",
     )
 

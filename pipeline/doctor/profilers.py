@@ -44,11 +44,11 @@ def finding_of(method: str, refusals: Mapping[str, str]) -> Finding:
     if refusals.get(method):
         return Finding("diagnosis", "warning", f"diagnosis.method is {method}, which is unavailable", refusals[method])
     if method != "auto":
-        return Finding("diagnosis", "ok", f"what running threads execute is told by {method} alone (diagnosis.method)")
+        return Finding("diagnosis", "ok", f"running threads are sampled by {method} alone (diagnosis.method)")
     if "perf" not in usable:
-        told = "nothing can tell what running threads execute"
+        told = "nothing can sample running threads"
         if usable:
-            told = f"what running threads execute is told by {' and '.join(usable)} alone"
+            told = f"running threads are sampled by {' and '.join(usable)} alone"
         return Finding("diagnosis", "warning", told, refused)
     missing = f" ({refused})" if refused else ""
-    return Finding("diagnosis", "ok", f"what running threads execute is told by {', '.join(usable)}{missing}")
+    return Finding("diagnosis", "ok", f"running threads are sampled by {', '.join(usable)}{missing}")

@@ -35,10 +35,10 @@ def examine_tracing(settings: Settings) -> Finding:
         wanted = bool(probes_of(settings)) or wanted
     except ProgramError as error:
         wanted, missing = True, str(error)
-    return finding(wanted=wanted, refusal=refusal, missing=missing, notes=notes)
+    return finding_of(wanted=wanted, refusal=refusal, missing=missing, notes=notes)
 
 
-def finding(*, wanted: bool, refusal: str, missing: str, notes: Sequence[str]) -> Finding:
+def finding_of(*, wanted: bool, refusal: str, missing: str, notes: Sequence[str]) -> Finding:
     """Return the finding of this check.
 
     Args:

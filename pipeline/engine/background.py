@@ -57,7 +57,7 @@ class LagMonitor:
     def start(self) -> None:
         """Check the partitions once a second from here on."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"{self._group} lookout", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=f"{self._group} lag", daemon=True)
             self._thread.start()
 
     def _run(self) -> None:
@@ -66,7 +66,7 @@ class LagMonitor:
                 self.update()
             except Exception:
                 # If this thread ended, lag and losses would freeze without notice.
-                _logger.exception("%s cannot look at its partitions", self._group)
+                _logger.exception("%s cannot check its partitions", self._group)
 
     def update(self) -> None:
         """Check all partitions once. Values that the bus cannot provide now do not change."""

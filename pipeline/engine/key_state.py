@@ -15,7 +15,7 @@ class KeyState(Protocol):
 
     Attributes:
         records: the number of records of the key that have changed it.
-        heard: the number of records of the partition before the last of these; see `States.counted`.
+        last_number: the number of records of the partition before the last of these; see `States.counted`.
 
     """
 

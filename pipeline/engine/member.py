@@ -119,7 +119,7 @@ class Member:
             Standby(bus, self._group, self._topic, new_tasks, self._is_mine) if standby and self._remembering else None
         )
         self._recoverer = Recoverer(bus, self.name, new_tasks, warm, clock)
-        self._lookout = LagMonitor(bus, self.name, self._held, self._recoverer.under_way, self._counted)
+        self._lag_monitor = LagMonitor(bus, self.name, self._held, self._recoverer.under_way, self._counted)
 
     def _is_mine(self, partition: Partition) -> bool:
         return partition in self._held or partition in self._lost
@@ -258,11 +258,11 @@ class Member:
 
     def start(self) -> None:
         """Update lag and missed records from here on, in a thread of its own."""
-        self._lookout.start()
+        self._lag_monitor.start()
 
     def update_lag(self) -> None:
         """Update lag and missed records now."""
-        self._lookout.update()
+        self._lag_monitor.update()
 
     # Committing.
 
@@ -345,7 +345,7 @@ class Member:
     def close(self) -> None:
         """Leave the group. The next member processes uncommitted records again."""
         self._recoverer.close()
-        self._lookout.close()
+        self._lag_monitor.close()
         try:
             if self._subscription is not None:
                 self._subscription.close()

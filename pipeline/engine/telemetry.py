@@ -1,7 +1,7 @@
 """The counters of the runner: the records of each task, their results, and durations.
 
-Plain numbers, each written by one thread at a time: that of the member, of its recovery or of its lookout. Any other
-thread may read them at any time.
+Plain numbers, each written by one thread at a time: that of the member, of its recovery or of its lag monitor. Any
+other thread may read them at any time.
 """
 
 from __future__ import annotations

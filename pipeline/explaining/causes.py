@@ -45,7 +45,7 @@ class Cause:
 
     Attributes:
         resource: the scarce resource.
-        told: a clause with figures: `the hypervisor takes 38 % of its CPUs away, usually 0 ± 0.1 %`.
+        clause: a clause with figures: `the hypervisor takes 38 % of its CPUs away, usually 0 ± 0.1 %`.
         feature: the counter that rose; its values show the onset.
         closer: how to investigate further on that machine.
         outside: whether no program on the host can bring it about.

@@ -155,7 +155,7 @@ def host_sentence(ranking: Ranking, *, scored: bool = False) -> str:
         return "On the host " + "; and ".join(each.clause for each in found[:NAMED]) + "."
     if row.score <= 1.0 and not _notable(row):
         return "Nothing is unusual so far." if ranking.young else "Nothing is unusual."
-    told = f"The most unusual counters of the host: {finding(row, 'host')}."
+    told = f"The host is behaving unusually: {finding(row, 'host')}."
     return told if row.score > 1.0 or scored else f"{told} Below the alert level."
 
 
@@ -219,8 +219,8 @@ def _culprits(culprits: Sequence[RowScore], commands: Mapping[str, str], scope: 
 
 def _own(verdict: Verdict, commands: Mapping[str, str], scope: str) -> str:
     """Return the deviating processes of laggard itself as text; empty without any."""
-    begin = "So is " if verdict.culprits else "Behaving unusually: "
-    return "".join(f" {_capital(_begun(row, commands, scope, begin))}" for row in verdict.own)
+    begin, end = ("So is ", "") if verdict.culprits else ("", " is behaving unusually")
+    return "".join(f" {_capital(_begun(row, commands, scope, begin, end))}" for row in verdict.own)
 
 
 def _others(rows: Sequence[RowScore]) -> str:

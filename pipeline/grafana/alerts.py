@@ -6,7 +6,7 @@ An alert text names the host, the row, the feature, its value and its baseline. 
     {value as amount}       a number, one of the alert's `numbers` or `measured`, the result of its expression
     {who}, {key}            the subject of an incident, in a form for sentences, and its plain name
     {subject}               like {who}; for an application also the culprit host, and its scarce resource
-    {unlike}                the baseline: itself; for a pool, the other members; for a service, the usual
+    {unlike}                `behaving unusually`; for a member of a pool, `unlike the other members`
     {evidence}              the evidence with its value
     {most}                  a sentence with the worst feature or the main cause, if it is known
 

@@ -93,7 +93,7 @@ class Lookback:
         now: the cell at the moment. All values are times the `direction` of the feature.
         tick_s: see above.
         oldest: the time of the oldest frame of the scope.
-        looks: the number of probes so far.
+        lookups: the number of probes so far.
 
     """
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_RECORDS: Final = 20_000
 """The most records of the partition that are read, from before the incident on."""
 
-MOST_ANOMALIES: Final = 1_000
+MOST_RETURNED: Final = 1_000
 """The most records of anomalies that are returned: the oldest ones."""
 
 BEFORE_S: Final = 900.0
@@ -36,14 +36,14 @@ class Account:
     """The records of one incident.
 
     Attributes:
-        told: the records of its anomalies, the oldest first.
+        records: the records of its anomalies, the oldest first.
         left_out: the number of further ones.
         newest: the newest record with a ranking, by anomaly.
         marks: the marks of its host around that time, the oldest first.
 
     """
 
-    anomalies: Sequence[Anomaly | Progress]
+    records: Sequence[Anomaly | Progress]
     left_out: int
     newest: Mapping[str, Found]
     marks: Sequence[RankingOutput]
@@ -74,7 +74,7 @@ def account(bus: Bus, topics: Topics, incident: Incident) -> Account:
                 newest[output.id] = output
     told.sort(key=lambda each: (each.ts, each.number if isinstance(each, Progress) else 0))
     marks.sort(key=lambda each: each.ts)
-    return Account(told[:MOST_ANOMALIES], max(len(told) - MOST_ANOMALIES, 0), newest, marks)
+    return Account(told[:MOST_RETURNED], max(len(told) - MOST_RETURNED, 0), newest, marks)
 
 
 def _outputs(reader: Reader, start: int, stop: int, incident: Incident) -> Iterator[Anomaly | Progress | RankingOutput]:

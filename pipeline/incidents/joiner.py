@@ -90,8 +90,8 @@ class _Open:
     """An incident that is open.
 
     Attributes:
-        told: its newest record, with later evidence.
-        heard: the last records of its open anomalies, by id.
+        record: its newest record, with later evidence.
+        last_records: the last records of its open anomalies, by id.
         names: the programs that it has blamed, the oldest first.
 
     """
@@ -296,7 +296,7 @@ class Joiner:
         for each in tuple(self._open):
             for seen in tuple(each.going_on()):
                 heard = each.last_records[seen.anomaly]
-                if seen.anomaly != found.id and found.ts > _next_word(seen.opened_ts, heard.ts) + SILENT_S:
+                if seen.anomaly != found.id and found.ts > _next_record_ts(seen.opened_ts, heard.ts) + SILENT_S:
                     told += self._end(each, seen.anomaly, heard.until_ts, found.ts, silent_since_ts=heard.ts)
         return told
 
@@ -384,7 +384,7 @@ def _remember(about: _Open, names: Sequence[str]) -> None:
     del about.names[:-MOST_NAMES]
 
 
-def _next_word(opened_ts: float, heard_ts: float) -> float:
+def _next_record_ts(opened_ts: float, heard_ts: float) -> float:
     """Return the time of the next record of an anomaly if it goes on."""
     after_s = GOES_ON_S
     while opened_ts + after_s <= heard_ts:

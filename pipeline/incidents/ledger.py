@@ -34,7 +34,7 @@ class Entry(NamedTuple):
     """The place of the last record of an incident.
 
     Attributes:
-        told: the fields of that record; its value is empty if it is not in memory.
+        fields: the fields of that record; its value is empty if it is not in memory.
         key: the key of the incident.
         partition: the partition of the record.
         offset: the offset of the record.
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 class _Read:
     """The part of a partition that was read: its first offset, the next one, and the entries by id.
 
-    `begins_ts` is that of `Past`, and `since` the earliest queried time. `kept` is at least the number of records in
+    `begins_ts` is that of `Past`, and `since` the earliest queried time. `cached` is at least the number of records in
     memory.
     """
 

@@ -64,7 +64,7 @@ class KeyedIncidents:
         joiners: the joiners by the kind of the key, and by whether the records are live. A snapshot has them under
             `streams`, as an operator's streams, so that migrations find them.
         records: see `KeyState`.
-        heard: see `KeyState`.
+        last_number: see `KeyState`.
         ts: the time of the last anomaly or record of its progress, seconds since the Unix epoch.
         dismissed: the ids of the newest incidents that feedback called false.
 

@@ -153,7 +153,7 @@ class Moments:
         self._history = history
         self._lock = threading.Lock()
         self._asking: dict[str, threading.Lock] = {}
-        self._judged: OrderedDict[tuple[str, int], AnalyzedMoment] = OrderedDict()
+        self._analyzed: OrderedDict[tuple[str, int], AnalyzedMoment] = OrderedDict()
         self._learned: OrderedDict[tuple[str, int], Learned] = OrderedDict()
 
     def at(self, host: str, ts: float | None) -> AnalyzedMoment:
@@ -167,9 +167,9 @@ class Moments:
         with asking:
             stop = self._history.stop_of(host, ts)
             with self._lock:
-                judged = self._judged.get((host, stop))
+                judged = self._analyzed.get((host, stop))
                 if judged is not None and judged.answers(ts):
-                    self._judged.move_to_end((host, stop))
+                    self._analyzed.move_to_end((host, stop))
                     return judged
             try:
                 judged = self._analyze(host, ts, stop)
@@ -177,8 +177,8 @@ class Moments:
                 raise _outside(error) from None
             with self._lock:
                 if judged.answers(ts):
-                    self._judged[host, stop] = judged
-                    _bound(self._judged, MOMENT_CELLS, lambda each: each.why.frame.values.size)
+                    self._analyzed[host, stop] = judged
+                    _bound(self._analyzed, MOMENT_CELLS, lambda each: each.why.frame.values.size)
             return judged
 
     def _analyze(self, host: str, ts: float | None, stop: int) -> AnalyzedMoment:

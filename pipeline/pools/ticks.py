@@ -79,7 +79,7 @@ class Source:
     """The frames of one host's members, or of those of all hosts.
 
     Attributes:
-        heard_ts: the time of the newest frame.
+        newest_ts: the time of the newest frame.
         tick_s: the time between the newest two frames, but at most twice the one before. 0 before there are two.
         single: the number of ticks in a row that came in one frame each, up to `SURE_TICKS`.
         waiting: the ticks of the source that are in no closed tick, in the order of time.

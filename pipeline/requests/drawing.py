@@ -34,7 +34,7 @@ _TICK_EVERY: Final = 14  # columns
 
 
 class Style(NamedTuple):
-    """The look of a state, distinct even without colors."""
+    """The style of a state, distinct even without colors."""
 
     block: str
     ascii: str
@@ -60,11 +60,11 @@ _OTHERS: Final = (
     Style("▓", "C", "blue"),
     Style("░", "D", "magenta"),
 )
-"""The looks of other states than those of the method, in their order, repeated."""
+"""The styles of other states than those of the method, in their order, repeated."""
 
 
 def styles_of(states: list[str]) -> dict[str, Style]:
-    """Return the look of each of these states."""
+    """Return the style of each of these states."""
     others = [state for state in states if state not in STYLES]
     return {state: STYLES.get(state) or _OTHERS[others.index(state) % len(_OTHERS)] for state in states}
 
@@ -80,8 +80,8 @@ def path_lines(request: Request, page: Page) -> Iterator[Text]:
     lanes = lanes_of(request)
     width = min(page.width, WIDEST)
     longest = min(max(map(cell_len, lanes.names)), LONGEST_NAME, max(width - NARROWEST - 2, 8))
-    looks = styles_of(ordered(piece.state for piece in lanes.pieces))
-    canvas = _Canvas(lanes, looks, max(width - longest - 2, NARROWEST), unicode=page.unicode)
+    styles = styles_of(ordered(piece.state for piece in lanes.pieces))
+    canvas = _Canvas(lanes, styles, max(width - longest - 2, NARROWEST), unicode=page.unicode)
     for lane, name in enumerate(lanes.names):
         yield Text(set_cell_size(_cut(name, longest), longest), "bold" if lane == 0 else "").append("  ") + canvas.lane(
             lane
@@ -91,23 +91,23 @@ def path_lines(request: Request, page: Page) -> Iterator[Text]:
     for name, axis in zip(("", "ms"), canvas.axis(), strict=True):
         yield Text(f"{name:>{longest}}  {axis}", "dim")
     yield Text()
-    yield from state_lines(times_on(lanes), lanes.duration_s, page, looks, details_on(lanes))
+    yield from state_lines(times_on(lanes), lanes.duration_s, page, styles, details_on(lanes))
 
 
 def state_lines(
     times_s: Mapping[str, float],
     duration_s: float,
     page: Page,
-    looks: Mapping[str, Style] | None = None,
+    styles: Mapping[str, Style] | None = None,
     details: Mapping[str, str] | None = None,
 ) -> Iterator[Text]:
-    """Yield the states of a request, the longest first: look, label, time and share.
+    """Yield the states of a request, the longest first: style, label, time and share.
 
     Args:
         times_s: seconds by state.
         duration_s: the whole, for the shares.
         page: the page.
-        looks: the looks of the states; None without a drawing.
+        styles: the styles of the states; None without a drawing.
         details: texts at the end of the lines, by state.
 
     """
@@ -115,9 +115,9 @@ def state_lines(
     words = max((len(label(state)) for state in states), default=0)
     for state in states:
         line = Text("  ")
-        if looks is not None:
-            look = looks[state]
-            line.append((look.block if page.unicode else look.ascii) * 2, look.style).append(" ")
+        if styles is not None:
+            style = styles[state]
+            line.append((style.block if page.unicode else style.ascii) * 2, style.style).append(" ")
         named = f"{state}  {label(state):<{words}}" if state in STATES else f"{label(state):<{words + 4}}"
         line.append(named).append(f"  {readable('duration_s', times_s[state]):>8}", "bold")
         line.append(f"  {_share(times_s[state], duration_s):>6}")
@@ -141,14 +141,14 @@ class _Canvas:
 
     Parameters:
         lanes: the lanes.
-        looks: the looks of the states.
+        styles: the styles of the states.
         width: the number of columns.
         unicode: whether more than ASCII can be shown.
 
     """
 
-    def __init__(self, lanes: Lanes, looks: Mapping[str, Style], width: int, *, unicode: bool) -> None:
-        self._lanes, self._looks, self._width, self._unicode = lanes, looks, width, unicode
+    def __init__(self, lanes: Lanes, styles: Mapping[str, Style], width: int, *, unicode: bool) -> None:
+        self._lanes, self._styles, self._width, self._unicode = lanes, styles, width, unicode
         self._cells = [self._of_lane(lane) for lane in range(len(lanes.names))]
 
     def _place(self, at_s: float) -> float:
@@ -186,8 +186,8 @@ class _Canvas:
         for column in range(self._width):
             state = self._cells[lane].get(column)
             if state is not None:
-                look = self._looks[state]
-                line.append(look.block if self._unicode else look.ascii, look.style)
+                style = self._styles[state]
+                line.append(style.block if self._unicode else style.ascii, style.style)
             else:
                 line.append(self._upright if column in crossed else " ", "dim")
         line.rstrip()

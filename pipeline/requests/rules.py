@@ -58,7 +58,7 @@ class Rule:
 
     Attributes:
         key: returns the group of a spending, which is reported together; None for another kind.
-        tell: returns the words for a group.
+        describe: returns the words for a group.
         state: the state whose time without that of other rules it reports; empty for none.
         vain: whether it is for failing tries, which include the sleeps between them.
 

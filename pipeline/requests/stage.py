@@ -103,7 +103,7 @@ class RequestsStage(Wired):
     Its `make` returns the operator that judges the number of outliers.
 
     Attributes:
-        judge: returns a new operator for the requests of one service.
+        detector: returns a new operator for the requests of one service.
         whole: judges all recorded requests of a service by each other, at their end; None to judge each one as it
             arrives.
 
@@ -133,7 +133,7 @@ class Service(Keyed):
     """The state of one service.
 
     Attributes:
-        judge: the operator that judges its requests.
+        detector: the operator that judges its requests.
         numbering: detects repeated requests.
         ticks: counts the requests.
         names: the names of clusters by number, the least recently used one first.
@@ -262,12 +262,12 @@ class RequestsTask(Task):
         if service.numbering.again(request, end_ts, far_behind=end_ts < service.ticks.earliest_ts):
             self._counts.duplicates += 1
             return
-        judged = service.ticks.arrival(end_ts)
-        if judged == "late":
+        arrival = service.ticks.classify(end_ts)
+        if arrival == "late":
             self._refuse_late(record, end_ts, service.ticks.earliest_ts, service.ticks.set_back.count)
             self.states.note(record.key, record.offset)
             return
-        if judged == "set_back":
+        if arrival == "set_back":
             self._report_set_back(request.service, REQUEST, service.ticks.newest_ts - end_ts)
             self._outcomes.end(request.service, REQUEST, service.streams[REQUEST])
             service.begin_anew(REQUEST, self.wired.make())

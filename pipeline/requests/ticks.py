@@ -93,7 +93,7 @@ class Ticks:
         """Whether there are requests in no closed tick."""
         return self._requests > 0
 
-    def arrival(self, ts: float) -> Arrival:
+    def classify(self, ts: float) -> Arrival:
         """Return whether a request that ended at this time counts.
 
         Returns:

@@ -26,7 +26,7 @@ class Finding:
 
     Attributes:
         lost_s: the lost time, in seconds a request; 0 if only its count is known.
-        told: a clause with figures, about the request.
+        clause: a clause with figures, about the request.
         title: the same in a few words.
         vague: whether it only says in which state the time was spent.
         bare: whether it has no further words at all: neither the reason for a wait nor that it computes.

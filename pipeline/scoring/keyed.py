@@ -24,7 +24,7 @@ class Keyed:
         tolerance: the feedback on its anomalies.
         records: the number of records that have changed it: those that were neither duplicates nor late, and late ones
             that reveal a clock that was set back.
-        heard: see `KeyState`.
+        last_number: see `KeyState`.
 
     """
 

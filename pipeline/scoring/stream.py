@@ -81,7 +81,7 @@ class Stream:
         self._scores: Scores | None = None
         self._sequences = Sequences()
 
-    def arrival(self, frame: Frame) -> Arrival:
+    def classify(self, frame: Frame) -> Arrival:
         """Judge whether a frame is new, a duplicate, late, or shows that the clock of its producer was set back.
 
         A duplicate has a known sequence number and is no newer than the newest frame: a producer may lose count and

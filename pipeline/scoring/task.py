@@ -126,12 +126,12 @@ class Task(Observed, RecordTask):
             expected = f"at most {MOST_SCOPES} scopes of {frame.key!r}: {', '.join(map(repr, keyed.streams))}"
             self._refuse(record, f"{self._place(record)}: expected {expected}; got {frame.scope!r}")
             return
-        judged = stream.arrival(frame)
-        if judged == "set_back":
+        arrival = stream.classify(frame)
+        if arrival == "set_back":
             self._report_set_back(frame.key, frame.scope, stream.ts - frame.ts)
             self._outcomes.end(frame.key, frame.scope, stream)
-            stream, judged = keyed.begin_anew(frame.scope, self.wired.make_for(frame.scope)), "new"
-        match judged:
+            stream, arrival = keyed.begin_anew(frame.scope, self.wired.make_for(frame.scope)), "new"
+        match arrival:
             case "duplicate":
                 self._counts.duplicates += 1
             case "late":

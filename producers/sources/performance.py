@@ -65,7 +65,7 @@ class Trouble:
 
     Attributes:
         place: its place: `http://web-1:8000/metrics`, `/var/log/nginx/access.log:17`.
-        told: the problem and what was expected, one line without the place.
+        text: the problem and what was expected, one line without the place.
         lasting: whether the place itself is unusable, so that its recovery is reported, too; otherwise it concerns a
             part of the content.
 

@@ -143,7 +143,7 @@ def measure_growth(path: Path) -> None:
         cpu_ms = (time.process_time() - began) * 1e3
         assert found is not None
         lasted_h = (asked.frame.ts - found.ts) / 3600.0
-        print(f"grown for {lasted_h:.2f} h: {past.lookups} looks, CPU {cpu_ms:.0f} ms")
+        print(f"grown for {lasted_h:.2f} h: {past.lookups} lookups, CPU {cpu_ms:.0f} ms")
 
 
 def main() -> None:

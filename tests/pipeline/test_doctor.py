@@ -141,10 +141,10 @@ def test_this_machine_can_be_examined() -> None:
 @pytest.mark.parametrize(
     ("method", "refused", "level", "found"),
     [
-        ("auto", (), "ok", "what running threads execute is told by perf, py-spy, eu-stack"),
+        ("auto", (), "ok", "running threads are sampled by perf, py-spy, eu-stack"),
         ("auto", ("eu-stack",), "ok", "... by perf, py-spy (no eu-stack)"),
         ("auto", ("perf",), "warning", "... by py-spy and eu-stack alone"),
-        ("auto", ("perf", "py-spy", "eu-stack"), "warning", "nothing can tell what running threads execute"),
+        ("auto", ("perf", "py-spy", "eu-stack"), "warning", "nothing can sample running threads"),
         ("py-spy", ("perf",), "ok", "... by py-spy alone (diagnosis.method)"),
         ("perf", ("perf",), "warning", "diagnosis.method is perf, which is unavailable"),
         ("jcmd", (), "ok", "... by jcmd alone (diagnosis.method)"),
@@ -154,7 +154,7 @@ def test_what_can_look_into_processes(method: str, refused: tuple[str, ...], lev
     names = ("perf", "py-spy", "eu-stack")
     finding = profilers.finding_of(method, {name: f"no {name}" if name in refused else "" for name in names})
     assert (finding.level, bool(finding.advice)) == (level, level != "ok")
-    assert finding.found == found.replace("...", "what running threads execute is told")
+    assert finding.found == found.replace("...", "running threads are sampled")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_processes_need_not_be_looked_into(tmp_path: Path, assignment: str, foun
 def test_whether_requests_can_be_traced(  # noqa: PLR0917 - a case each
     wanted: bool, refusal: str, missing: str, notes: tuple[str, ...], level: str, found: str
 ) -> None:
-    finding = tracing.finding(wanted=wanted, refusal=refusal, missing=missing, notes=notes)
+    finding = tracing.finding_of(wanted=wanted, refusal=refusal, missing=missing, notes=notes)
     assert (finding.level, finding.found, bool(finding.advice)) == (level, found, level != "ok")
 
 

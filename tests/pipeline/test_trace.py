@@ -206,7 +206,7 @@ def test_from_start_to_stop(traced: Traced) -> None:
     assert traced.run("trace", "status")[0] == NO_DATA
     code, out, _ = traced.run("trace", "stop")
     assert code == 0
-    assert out.startswith("Nothing is traced here")  # it may remove what another test's recorder has just made
+    assert out.startswith("No tracing runs here")  # it may remove what another test's recorder has just made
 
     found = traced.requests()
     assert len(found) == 22

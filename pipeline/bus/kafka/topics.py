@@ -20,7 +20,7 @@ WHY: Final[Mapping[str, str]] = {
     "max.message.bytes": "the frame of a host with thousands of processes exceeds the default of 1 MiB",
     "message.timestamp.type": "records are searched by the time of their event, not of their arrival",
     "min.insync.replicas": "all replicas but one must acknowledge a write, so one broker may be down",
-    "min.cleanable.dirty.ratio": "a fifth of old records is compacted: a new owner of a partition reads all",
+    "min.cleanable.dirty.ratio": "compacted once a fifth of it is old: a new owner of a partition reads all",
     "segment.bytes": "small segments, because the active one is never compacted",
     "segment.ms": "likewise, by time",
 }

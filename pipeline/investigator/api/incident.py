@@ -180,7 +180,7 @@ def incident(reading: Reading, question: IncidentQuestion) -> IncidentPage:
         incident=incident_of(found, silent_hosts(reading.bus, reading.topics, [found], now), now),
         seen=[_seen(each, said) for each in found.evidence],
         seen_left_out=found.left_out,
-        told=[_record_of(each) for each in said.anomalies],
+        told=[_record_of(each) for each in said.records],
         told_left_out=said.left_out,
         marks=[MarkThen(each.ts, each.mark) for each in said.marks],
         models=_models(reading, found) if found.keyed_by == "application" else [],

@@ -153,7 +153,7 @@ class Rates:
         return {task: max(at - before[task], 0) / (now - before_s) for task, at in positions.items() if task in before}
 
 
-class _Cache:
+class _Caches:
     """The data that is remembered between queries of the pipeline."""
 
     def __init__(self) -> None:
@@ -164,25 +164,25 @@ class _Cache:
         self.topics: Cache[list[PipelineTopic]] = Cache()
 
 
-_cache: WeakKeyDictionary[Reading, _Cache] = WeakKeyDictionary()
+_caches: WeakKeyDictionary[Reading, _Caches] = WeakKeyDictionary()
 
 
 def pipeline(reading: Reading, _: Question) -> Pipeline:
     """Return the progress and the lag of each operator."""
-    looks, now = _cache.setdefault(reading, _Cache()), reading.clock()
+    caches, now = _caches.setdefault(reading, _Caches()), reading.clock()
     bus, topics = reading.bus, reading.topics
-    if not looks.stages:
-        looks.stages = _stages(reading)
+    if not caches.stages:
+        caches.stages = _stages(reading)
     of = {
         (stage.name, partition): stage
-        for stage in looks.stages
+        for stage in caches.stages
         for partition in bus.partitions(topics.name(stage.topic))
     }
     bounds = bus.all_bounds({partition for _, partition in of})
     positions = {(name, partition): bus.committed(topics.group(name), partition) for name, partition in of}
-    rates = looks.rates.update(time.monotonic(), positions)
+    rates = caches.rates.update(time.monotonic(), positions)
     holder = _holder(reading)
-    told = _task_metrics(reading, looks, holder)
+    told = _task_metrics(reading, caches, holder)
     tasks = []
     for (name, partition), stage in of.items():
         position, (oldest, end) = positions[name, partition], bounds[partition]
@@ -190,7 +190,7 @@ def pipeline(reading: Reading, _: Question) -> Pipeline:
         rate = rates.get((name, partition))
         if rate is None:
             rate = max(position - bus.offset_at(partition, now - WINDOW_S), 0) / WINDOW_S
-        kept = _snapshots(reading, looks, stage).get(partition, {}) if stage.remembers else {}
+        kept = _snapshots(reading, caches, stage).get(partition, {}) if stage.remembers else {}
         saved = max(kept.values(), default=None)
         one = None if told is None else told.get((name, partition.topic, partition.number))
         tasks.append(
@@ -224,14 +224,14 @@ def _stages(reading: Reading) -> tuple[Stage, ...]:
         raise RequestError(503, str(error), "settings with which a worker runs") from None
 
 
-def _snapshots(reading: Reading, looks: _Cache, stage: Stage) -> dict[Partition, Mapping[str, int]]:
+def _snapshots(reading: Reading, caches: _Caches, stage: Stage) -> dict[Partition, Mapping[str, int]]:
     """Return the offsets of a stage's newest snapshots by partition and key; a network bus has to read them all."""
 
     def find() -> dict[Partition, Mapping[str, int]]:
         partitions = reading.bus.partitions(reading.topics.name(stage.topic))
         return {each: reading.bus.snapshot_offsets(stage.snapshots, each) for each in partitions}
 
-    return looks.snapshots.get(stage.snapshots, find)
+    return caches.snapshots.get(stage.snapshots, find)
 
 
 def _waited(reading: Reading, partition: Partition, position: int, end: int, now: float) -> float | None:
@@ -259,13 +259,13 @@ def _holder(reading: Reading) -> Holder | None:
 
 
 def _task_metrics(
-    reading: Reading, looks: _Cache, holder: Holder | None
+    reading: Reading, caches: _Caches, holder: Holder | None
 ) -> Mapping[tuple[str, str, int], _TaskMetrics] | None:
     """Return the metrics of the tasks of this machine's worker; None if it does not answer."""
     if holder is None or not holder.url:
         return None
     token = reading.settings[WebSettings].token
-    found = looks.workers.get((holder.pid, holder.since), lambda: _ask(holder.url, token))
+    found = caches.workers.get((holder.pid, holder.since), lambda: _ask(holder.url, token))
     return None if isinstance(found, str) else found
 
 
@@ -308,8 +308,8 @@ def _one(values: Mapping[str, float]) -> _TaskMetrics:
 
 def topics(reading: Reading, _: Question) -> PipelineTopics:
     """Return the topics as they are."""
-    looks = _cache.setdefault(reading, _Cache())
-    return PipelineTopics(reading.clock(), looks.topics.get("topics", lambda: _topics(reading)))
+    caches = _caches.setdefault(reading, _Caches())
+    return PipelineTopics(reading.clock(), caches.topics.get("topics", lambda: _topics(reading)))
 
 
 def _topics(reading: Reading) -> list[PipelineTopic]:

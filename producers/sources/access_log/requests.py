@@ -32,7 +32,7 @@ class Requests(NamedTuple):
         duration_s: float64, shape (requests,): the duration of each; NaN if the line has none.
         status: int16, shape (requests,): the status of HTTP; 0 if the line has none.
         unreadable: the number of lines that are no requests.
-        told: the first few of them.
+        reported: the first few of them.
 
     """
 

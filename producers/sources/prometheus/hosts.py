@@ -44,7 +44,7 @@ class InstanceFrames:
         frames: one for each instance, in the order of their names; at most one for a pool.
         unusable: the number of series left out: without a valid instance, beyond a bound, or duplicates. A feature for
             which the frame of a pool has no room counts as one.
-        told: the first reason.
+        reason: the first reason.
 
     """
 

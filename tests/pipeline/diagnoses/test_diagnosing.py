@@ -432,7 +432,7 @@ def test_what_cannot_be_published_is_counted_and_told_the_next_time(scene: Scene
 def test_a_session_that_fails_is_over_and_nothing_else(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.start(7)
     scene.pass_(8.0, {7: 2.0})
-    (look,) = scene.diagnosing._looks.values()
+    (look,) = scene.diagnosing._samplings.values()
 
     def fail() -> None:
         raise RuntimeError("no")

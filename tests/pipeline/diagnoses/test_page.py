@@ -51,11 +51,11 @@ def test_what_was_looked_into_is_told_apart_from_what_is_ranked() -> None:
     assert str(heading) == "What processes were doing"
     assert "the ranking above lists the most unusual ones" in str(relation)
     assert [str(standing(row, ["a"], ["a", "b"])) for row in "abc"] == [
-        "Culprits:",
-        "Ranked above, but no culprit:",
-        "No culprit, and less unusual than those above:",
+        "Culprit:",
+        "Ranked above, not a culprit:",
+        "Not a culprit, and less unusual than those above:",
     ]
-    assert str(standing("c", ["a"], ())) == "No culprit:"
+    assert str(standing("c", ["a"], ())) == "Not a culprit:"
 
 
 SENTENCE = (

@@ -149,12 +149,12 @@ def test_a_young_model_does_not_say_that_nothing_is_unusual(score, feature, told
     [
         (
             ranking(row("host", name="host", features=(LOAD,))),
-            "The most unusual counters of the host: its load over the last minute is 9, 9 times the usual 1 ± 0.1.",
+            "The host is behaving unusually: its load over the last minute is 9, 9 times the usual 1 ± 0.1.",
         ),
         (
             about_host(LOAD, score=0.2),
             (
-                "The most unusual counters of the host: its load over the last minute is 9, 9 times the usual 1 ± 0.1. "
+                "The host is behaving unusually: its load over the last minute is 9, 9 times the usual 1 ± 0.1. "
                 "Below the alert level."
             ),
         ),
@@ -187,7 +187,7 @@ def test_laggards_own_are_told_as_that_and_after_the_others():
     found = verdict_of(ranking(own, waiting("web[8@5]")), about_host(STOLEN))
     assert verdict_sentence(found, ranking(own), {}).startswith(
         "No process but laggard's own takes far more than usual. "
-        "Behaving unusually: `laggard-agent` (laggard itself, pid 7): it uses 97 % of one core"
+        "`laggard-agent` (laggard itself, pid 7) is behaving unusually: it uses 97 % of one core"
     )
 
 

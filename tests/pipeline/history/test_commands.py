@@ -304,7 +304,7 @@ def test_what_the_culprit_was_doing_is_told_and_then_the_others(diagnosed: Path,
     heading, relation, _, blamed, *lines = told.splitlines()
     assert heading == "What processes were doing"
     assert relation.startswith("Processes with high use or long waits are profiled, usual or not")
-    assert blamed == "Culprits:"
+    assert blamed == "Culprit:"
     assert lines[0].startswith("From 22:25:55 to 22:26:10 `hog` (pid 4711, `python3 hog.py`) used ")
     assert " of it in `compute` (hot.py:12)" in lines[0]
     assert "because it used 93 % of all CPUs" in lines[1]
@@ -313,7 +313,7 @@ def test_what_the_culprit_was_doing_is_told_and_then_the_others(diagnosed: Path,
     assert [line.partition(",")[0] for line in lines if line.startswith(("Phase", "Dip"))] == ["Phase 1", "Dip 2"]
     assert f"All of it: `laggard diagnose --id hog00000 --bus {diagnosed}`" in lines
     (other,) = (number for number, line in enumerate(lines) if line.startswith("`postgres` (pid 26801) used "))
-    assert lines[other - 1] == "No culprit, and less unusual than those above:"
+    assert lines[other - 1] == "Not a culprit, and less unusual than those above:"
     assert "before" not in told
     assert lines[-1].startswith("Next: ")
 

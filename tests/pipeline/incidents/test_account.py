@@ -36,7 +36,7 @@ def test_it_is_told_in_the_order_of_time_whatever_was_written_first(bus: Embedde
     one = anomaly(0, blame("hog"))
     at_once, later, end = extended(one, 0), extended(one, 90, score=3.0), ended(one, 120)
     found = told(bus, end, later, at_once, one, anomaly(5, blame("other")))
-    assert [(each.kind, each.ts - T0) for each in found.anomalies] == [
+    assert [(each.kind, each.ts - T0) for each in found.records] == [
         ("anomaly", 0.0), ("progress", 0.0), ("progress", 90.0), ("progress", 420.0),
     ]  # fmt: skip
     assert found.left_out == 0

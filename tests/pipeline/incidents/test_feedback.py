@@ -121,7 +121,7 @@ def test_an_incident_that_is_none_is_closed_and_the_other_is_not(bus: Path, call
     )
     after = incidents(worked(bus))
     assert (after["report"].change, after["report"].feedback) == ("closed", "usual")
-    assert "It was marked as usual, and is no longer reported." in after["report"].sentence
+    assert "By feedback it is usual, and is no longer reported." in after["report"].sentence
     assert after["dump"].change == "extended"
     assert "Feedback: `report` is usual. month end" in why(bus)
     code, out, _ = call()

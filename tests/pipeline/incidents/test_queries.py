@@ -390,8 +390,8 @@ def test_what_a_process_was_doing_is_told_with_the_incident(bus: EmbeddedBus, ca
     bus.append([outgoing_diagnosis(one, TOPICS.name(DIAGNOSES)) for one in (before, another, of_it)])
     code, out, err = call(still.id)
     assert (code, err) == (0, "")
-    assert out.index("What processes were doing") < out.index("Culprits:\n`nginx`") < out.index("`n1`")
-    assert "No culprit:\n`n1`" in out
+    assert out.index("What processes were doing") < out.index("Culprit:\n`nginx`") < out.index("`n1`")
+    assert "Not a culprit:\n`n1`" in out
     assert "parse" in out
     assert f"All of it: `laggard diagnose --id {of_it.id[:8]}`" in out
     assert "before" not in out

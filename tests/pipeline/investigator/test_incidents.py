@@ -179,10 +179,10 @@ def test_what_was_told_is_found_though_other_records_are_late_or_early_and_is_bo
         _, ahead = joined(anomaly(40_000, key="web-2"))
         _, late = joined(anomaly(-40_000, key="web-3"))
         bus.append([*ahead, *RECORDS[:4], *late, *RECORDS[4:]])
-        assert len(account(bus, TOPICS, HOG).anomalies) == 5
-        monkeypatch.setattr(accounts, "MOST_ANOMALIES", 2)
+        assert len(account(bus, TOPICS, HOG).records) == 5
+        monkeypatch.setattr(accounts, "MOST_RETURNED", 2)
         found = account(bus, TOPICS, HOG)
-        assert ([each.operator for each in found.anomalies], found.left_out) == (["gaussian", "cpu"], 3)
+        assert ([each.operator for each in found.records], found.left_out) == (["gaussian", "cpu"], 3)
         assert found.newest.keys() == {SEEN.id, BY_CPU.id}
 
 

@@ -19,7 +19,7 @@ ENDS = st.lists(st.tuples(st.floats(0.0, 1e4), st.integers(0, 3), st.booleans())
 def counted(ticks: Ticks, ends: list[tuple[float, int, bool]]) -> list[Tick]:
     closed = []
     for end, cluster, live in ends:
-        ticks.arrival(end)
+        ticks.classify(end)
         if (tick := ticks.hear(end)) is not None:
             closed.append(tick)
         ticks.count(live=live, cluster=cluster, lost_s=1.0 if cluster else 0.0)
@@ -81,10 +81,10 @@ def test_what_is_an_hour_behind_is_late_and_a_dozen_of_it_is_a_clock_that_was_se
     ticks = Ticks()
     assert ticks.earliest_ts == -math.inf
     ticks.hear(1e6)
-    assert ticks.arrival(1e6 - SET_BACK_S) == "new"
-    behind = [ticks.arrival(1e6 - SET_BACK_S - 1.0) for _ in range(SET_BACK_RECORDS)]
+    assert ticks.classify(1e6 - SET_BACK_S) == "new"
+    behind = [ticks.classify(1e6 - SET_BACK_S - 1.0) for _ in range(SET_BACK_RECORDS)]
     assert behind == ["late"] * (SET_BACK_RECORDS - 1) + ["set_back"]
-    ticks.arrival(1e6)
+    ticks.classify(1e6)
     assert ticks.set_back.count == 0
 
 

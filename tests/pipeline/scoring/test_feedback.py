@@ -72,7 +72,7 @@ def test_what_is_usual_ends_at_once_and_is_not_told_again() -> None:
     assert (said.feedback, said.operator, said.live) == (USUAL, "gaussian", True)
     (last,) = (each for each in outputs if isinstance(each, Progress) and each.change == "ended")
     assert last.sentence == (
-        "It was marked as usual, and is no longer reported. The most likely culprit was `report` (pid 2)."
+        "By feedback it is usual, and is no longer reported. The most likely culprit was `report` (pid 2)."
     )
 
 

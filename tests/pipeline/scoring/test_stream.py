@@ -46,7 +46,7 @@ def test_a_trigger_fires_once_until_it_was_quiet(scores: list[tuple[float, float
 
 def test_first_frame_is_new_whatever_it_says() -> None:
     stream = Stream(Drift())
-    assert stream.arrival(frame("h", 0, 1.0, ts=1.0)) == "new"
+    assert stream.classify(frame("h", 0, 1.0, ts=1.0)) == "new"
     assert stream.scores() is None
 
 
@@ -70,7 +70,7 @@ def test_new_duplicate_or_late(ts: float, sequence: int, verdict: str) -> None:
     for tick in (8, 9, 10):
         take(stream, tick)
     assert stream.ts == 1200.0
-    assert stream.arrival(frame("h", 0, 1.0, ts=ts, sequence=sequence)) == verdict
+    assert stream.classify(frame("h", 0, 1.0, ts=ts, sequence=sequence)) == verdict
 
 
 def test_a_producer_that_counts_anew_is_followed() -> None:
@@ -78,10 +78,10 @@ def test_a_producer_that_counts_anew_is_followed() -> None:
     for tick in (8, 9, 10):
         take(stream, tick)
     again = frame("h", 11, 1.0, sequence=8)
-    assert stream.arrival(again) == "new"
+    assert stream.classify(again) == "new"
     stream.accept(again, stream.score(again), Trigger())
-    assert stream.arrival(again) == "duplicate"
-    assert stream.arrival(frame("h", 12, 1.0, sequence=9)) == "new"
+    assert stream.classify(again) == "duplicate"
+    assert stream.classify(frame("h", 12, 1.0, sequence=9)) == "new"
 
 
 def test_the_newest_frame_is_scored_but_not_learned() -> None:
