@@ -134,7 +134,7 @@ def _operations() -> list[tuple[str, Schema]]:
     done = [
         ("agent", "send", COUNTERS.name, "Agents publish the counters of their hosts, once a tick."),
         ("agent", "send", POOLS.name, "Agents publish the members of pools that they find, once a tick."),
-        ("agent", "send", DIAGNOSES.name, "Agents publish profiles of processes during anomalies."),
+        ("agent", "send", DIAGNOSES.name, "Agents publish profiles of processes during high use or pressure."),
         (
             "measurer",
             "send",

@@ -350,7 +350,7 @@ def test_rules_are_printed_without_a_broker(capsys: pytest.CaptureFixture[str]) 
         "# members of its pools\n"
         "kafka-acls.sh --bootstrap-server b1:9093,b2:9093 --add --allow-principal User:CN=web "
         "--operation Write --topic here.pools\n"
-        "# profiles of processes during anomalies\n"
+        "# profiles of processes during high use or pressure\n"
         "kafka-acls.sh --bootstrap-server b1:9093,b2:9093 --add --allow-principal User:CN=web "
         "--operation Write --topic here.diagnoses\n"
     )
