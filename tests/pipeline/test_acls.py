@@ -268,7 +268,7 @@ def test_who_may_see_nothing_is_told_so(cluster: Cluster, owner: KafkaAdminClien
     nobody = machine_of(cluster, NOBODY, tmp_path)
     done = nobody.call(["topics", "create"])
     assert (done.returncode, done.stderr) == (FAILED, "")
-    assert re.search("^not known +laggard.counters +may not be seen$", done.stdout, re.MULTILINE)
+    assert re.search("^not known +laggard.counters +not visible to this user$", done.stdout, re.MULTILINE)
     assert "created" not in done.stdout
     assert "there already" not in done.stdout
     assert "it needs Describe there: `laggard topics acls --role admin`" in done.stdout

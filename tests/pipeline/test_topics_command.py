@@ -378,7 +378,7 @@ def test_an_operator_that_was_reset_learns_the_same_again(
         first.await_ready()
         code, _, err = laggard("reset", "--yes")
         assert code == BUSY
-        assert re.search(rf"1 worker runs in group {prefix}hosts: {prefix}hosts-\w+; stop them first", err)
+        assert re.search(rf"1 worker runs in group {prefix}hosts: {prefix}hosts-\w+; stop it first", err)
         scene.await_all()
         scene.stop_workers()
         results = anomalies(scene)

@@ -183,9 +183,7 @@ def test_a_time_that_the_broker_does_not_take_is_refused(
     records = [Outgoing(topic, "a", b"wrong", ahead)]
     with pytest.raises(Refused, match="check this machine's clock"):
         bus.append(records) if how == "append" else member.commit(Commit({partition: 0}, records))
-    for _ in range(
-        3
-    ):  # a refused producer may have to be opened anew, or be fenced by its own abort
+    for _ in range(3):  # a refused producer may have to be opened anew, or be fenced by its own abort
         with suppress(BusUnavailable, Fenced):
             member.commit(Commit({partition: 0}, [Outgoing(topic, "a", b"right", NOW)]))
             break
