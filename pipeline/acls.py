@@ -238,12 +238,9 @@ def _admin(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     read = _topics_of(operators)
     yield Rule("topic", topics.prefix, True, ("Create", "Describe", "DescribeConfigs"), "`laggard topics`")
     yield _topic(topics.name(COUNTERS), "Read", "`laggard reset`: sets the operators' offsets there")
-    if APPLICATIONS in read:
-        yield _topic(topics.name(APPLICATIONS), "Read", "`laggard reset`: likewise")
-    if POOLS in read:
-        yield _topic(topics.name(POOLS), "Read", "`laggard reset`: likewise")
-    if REQUESTS in read:
-        yield _topic(topics.name(REQUESTS), "Read", "`laggard reset`: likewise")
+    for topic in (APPLICATIONS, POOLS, REQUESTS):
+        if topic in read:
+            yield _topic(topics.name(topic), "Read", "`laggard reset`: likewise")
     yield _topic(topics.name(ANOMALIES), "Read", "`laggard reset`: likewise, and what incidents begin with")
     for operator in (*operators, INCIDENTS):
         yield from _snapshots(topics, operator, "Read", "Write", why="`laggard reset`: marks them as deleted")

@@ -28,12 +28,15 @@ if TYPE_CHECKING:
 
 def wire(settings: Settings) -> tuple[Wired, ...]:
     """Return the operators on frames in the settings, in their order."""
-    names = [name for name in settings[GeneralSettings].operators if OPERATORS[name].topic is COUNTERS]
-    wires = (
-        cast("Callable[[Settings], Wired]", getattr(import_module(f"laggard.pipeline.{OPERATORS[name].module}"), name))
-        for name in names
-    )
-    return tuple(replace(wire(settings), leads=not place) for place, wire in enumerate(wires))
+    found: list[Wired] = []
+    for name in settings[GeneralSettings].operators:
+        operator = OPERATORS[name]
+        if operator.topic is COUNTERS:
+            module = import_module(f"laggard.pipeline.{operator.module}")
+            wired = cast("Callable[[Settings], Wired]", getattr(module, name))(settings)
+            answers = wired.answers_marks and operator.ranks
+            found.append(replace(wired, leads=not found, answers_marks=answers))
+    return tuple(found)
 
 
 def asked(settings: Settings) -> Wired:

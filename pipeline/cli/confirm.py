@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from laggard.pipeline.cli.exits import FAILED, NO_DATA, USAGE, CommandError
+from laggard.pipeline.cli.exits import FAILED, NO_DATA, CommandError
+from laggard.pipeline.cli.prompting import check_yes
 from laggard.pipeline.confirm.brake import Brake, own_group
 from laggard.pipeline.confirm.measures import MeasureError, Meter
 from laggard.pipeline.confirm.study import run, sentences, to_json
@@ -88,8 +89,7 @@ def confirm(
     instead. It is released at the end, at ^C, and if laggard is killed.
     """
     length_s, part = _length(length), _part(share)
-    if as_json and not yes:
-        raise CommandError("--json cannot prompt; expected --yes with it", USAGE)
+    check_yes(as_json=as_json, yes=yes)
 
     try:
         suspect = find(row)

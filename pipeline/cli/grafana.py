@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec
 
 import click
 
-from laggard.pipeline.cli.exits import FAILED, UNAVAILABLE, USAGE, CommandError
+from laggard.pipeline.cli.exits import FAILED, UNAVAILABLE, CommandError
 from laggard.pipeline.cli.options import duration_option, json_lines_option, json_option, with_settings
 from laggard.pipeline.cli.part import hear_signals
+from laggard.pipeline.cli.prompting import ask_to_go_on, check_yes
 from laggard.pipeline.extras import installing
 from laggard.pipeline.grafana.definitions import DefinitionError, read_definitions
 from laggard.pipeline.grafana.errors import GrafanaError, GrafanaUnavailable
@@ -152,16 +153,13 @@ def remove(settings: Settings, grafana: Grafana, *, alerts: bool, force: bool, y
     Those that others have changed stay without --force. Things that others have put into the folder always stay.
     Annotations stay.
     """
-    if as_json and not yes:
-        raise CommandError("--json cannot prompt; expected --yes with it", USAGE)
+    check_yes(as_json=as_json, yes=yes)
     things = _standing_for_removal(settings, grafana, alerts=alerts)
     going = removable(things, force=force)
     if going and not yes:
         click.echo(f"To be removed from Grafana at {grafana.url}:")
         click.echo("\n".join(f"  {thing.name}" for thing in going))
-        if not sys.stdin.isatty():
-            raise CommandError("cannot prompt here; expected --yes", USAGE)
-        click.confirm("Go on?", abort=True)
+        ask_to_go_on()
         # They may have changed before the answer.
         things = _standing_for_removal(settings, grafana, alerts=alerts)
     return _end(grafana, _follow(take(grafana, things, force=force), as_json=as_json), [], as_json=as_json)

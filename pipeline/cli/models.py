@@ -21,7 +21,7 @@ from laggard.pipeline.cli.groups import ShowGroup
 from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import json_lines_option, json_option, to_type, with_settings
 from laggard.pipeline.cli.pages import console_of, write
-from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.explaining.names import first_of
 from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.records import RecordError, Wish
 from laggard.pipeline.records.outputs import write_output
@@ -147,7 +147,7 @@ def _none_yet(settings: Settings, bus: Bus, known: Sequence[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(printable, names[:LISTED])) + (", ..." if len(names) > LISTED else "")
+    return first_of(names, LISTED)
 
 
 def _state(settings: Settings, bus: Bus, application: str) -> Application | None:

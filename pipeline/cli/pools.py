@@ -17,7 +17,7 @@ from laggard.pipeline.cli.options import json_lines_option, past_moment, to_type
 from laggard.pipeline.cli.pages import console_of, page_of, write
 from laggard.pipeline.cli.times import FORMS
 from laggard.pipeline.explaining.explain import printable
-from laggard.pipeline.explaining.names import nearest
+from laggard.pipeline.explaining.names import similar_or_first
 from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.history.report import moment
@@ -158,11 +158,7 @@ def unknown(settings: Settings, pool: str, known: Sequence[str]) -> str:
 
 
 def _others(pool: str, known: Sequence[str]) -> str:
-    """Return the error for an unknown pool, which names recorded pools: similar ones, or the first."""
-    near = nearest(pool, known)
-    others = ", ".join(map(printable, near or known[:LISTED]))
-    more = ", ..." if not near and len(known) > LISTED else ""
-    return f"there are no records of pool {printable(pool)}; {'similar:' if near else 'recorded:'} {others}{more}"
+    return f"there are no records of pool {printable(pool)}; {similar_or_first(pool, known, LISTED)}"
 
 
 def _outside(error: OutsideError, at: str | None) -> str:

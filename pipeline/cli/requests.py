@@ -19,7 +19,7 @@ from laggard.pipeline.cli.options import json_lines_option, past_moment, seconds
 from laggard.pipeline.cli.pages import console_of, page_of, write
 from laggard.pipeline.cli.times import FORMS
 from laggard.pipeline.explaining.explain import printable
-from laggard.pipeline.explaining.names import nearest
+from laggard.pipeline.explaining.names import nearest, similar_or_first
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.history.report import moment
@@ -236,18 +236,12 @@ def unknown(settings: Settings, service: str, known: Sequence[str]) -> str:
     """Return the error for an unknown service, which names recorded ones."""
     if not known:
         return no_requests(settings)
-    return f"there are no records of service {printable(service)}; {_others(service, known)}"
+    return f"there are no records of service {printable(service)}; {similar_or_first(service, known, LISTED)}"
 
 
 def no_requests(settings: Settings) -> str:
     """Return the error for a bus without requests: how to record them."""
     return f"no request is recorded; {recording(partial(to_type, settings))}"
-
-
-def _others(service: str, known: Sequence[str]) -> str:
-    near = nearest(service, known)
-    more = ", ..." if not near and len(known) > LISTED else ""
-    return f"{'similar:' if near else 'recorded:'} {', '.join(map(printable, near or known[:LISTED]))}{more}"
 
 
 def _unknown(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from laggard.pipeline.cli.exits import BUSY, USAGE, CommandError
 from laggard.pipeline.cli.opening import check_existing, opened_bus, topics_of
 from laggard.pipeline.cli.options import with_settings
 from laggard.pipeline.cli.part import claimed
+from laggard.pipeline.cli.prompting import ask_to_go_on, check_yes
 from laggard.pipeline.cli.times import FORMS, parse_time
 from laggard.pipeline.engine.former import former_groups, going_on
 from laggard.pipeline.engine.migrations import newest_snapshots, snapshot_name
@@ -66,8 +66,7 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
 
     Stop all workers first. Records, topics and results are not changed.
     """
-    if as_json and not yes:
-        raise CommandError("--json cannot prompt; expected --yes with it", USAGE)
+    check_yes(as_json=as_json, yes=yes)
     until = _moment(to)
     every = [stage for stage in stages(settings) if stage.remembers]
     chosen = [stage for stage in every if name in {None, stage.name}]
@@ -89,7 +88,7 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
         if not as_json:
             click.echo("\n".join(line for plan in plans for line in plan.lines(settings[BusSettings].location)))
         if not yes:
-            _ask()
+            ask_to_go_on()
         for group, of_group in _by_group(plans).items():
             offsets = of_group[0].offsets
             for former in _former(bus, topics, [plan.stage for plan in of_group]):
@@ -116,12 +115,6 @@ def _moment(to: str) -> float | None:
         return parse_time(to, time.time())
     except ValueError as error:
         raise click.BadParameter(f"{error}, {HERE}, {EARLIEST} or {LATEST}", param_hint="--to") from None
-
-
-def _ask() -> None:
-    if not sys.stdin.isatty():
-        raise CommandError("cannot prompt here; expected --yes", USAGE)
-    click.confirm("Go on?", abort=True)
 
 
 @dataclass(frozen=True, slots=True)

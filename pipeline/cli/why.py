@@ -30,6 +30,7 @@ from laggard.pipeline.cli.pages import console_of, page_lines, page_of, write
 from laggard.pipeline.cli.times import FORMS
 from laggard.pipeline.diagnoses.page import brief_lines, doing_lines, standing
 from laggard.pipeline.explaining.explain import pid_of, printable
+from laggard.pipeline.explaining.names import first_of
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.history.report import moment, plain_findings
 from laggard.pipeline.history.why import History, NothingRecordedError, OutsideError, UnknownHostError
@@ -139,7 +140,7 @@ def choose_host(settings: Settings, history: History, wanted: str | None) -> str
         start = to_type(settings, *starting(settings))
         raise CommandError(f"there are no records yet; start `{start}`, and ask again in a minute", NO_DATA) from None
     except UnknownHostError as error:
-        known = ", ".join(map(printable, error.hosts[:LISTED])) + (", ..." if len(error.hosts) > LISTED else "")
+        known = first_of(error.hosts, LISTED)
         ask = "" if wanted else "; name one with --host"
         raise CommandError(f"there are no records of host {error.host}; recorded: {known}{ask}", NO_DATA) from None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Generic
 from laggard.pipeline.engine.key_state import State
 from laggard.pipeline.engine.migrations import migrate
 from laggard.pipeline.engine.snapshots import BASE_KEY, SnapshotError, decode_state, read_state, state_bytes
-from laggard.pipeline.engine.stage import LONGEST_REASON
+from laggard.pipeline.engine.stage import LONGEST_REASON, error_text
 from laggard.pipeline.records import Decoder
 from laggard.pipeline.records.limits import MAX_TS
 
@@ -85,7 +85,7 @@ def load(snapshots: Iterable[Snapshot], stage: Stage, empty: Callable[[], State]
                     loaded.to_save.append(snapshot.key)
             loaded.saved[snapshot.key] = snapshot.offset
         except Exception as error:  # noqa: BLE001 - one bad snapshot must not prevent loading the others
-            loaded.damaged[snapshot.key] = f"{place}: {type(error).__name__}: {error}"[:LONGEST_REASON]
+            loaded.damaged[snapshot.key] = f"{place}: {error_text(error)}"[:LONGEST_REASON]
     return loaded
 
 

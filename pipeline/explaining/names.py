@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Final
 
+from laggard.pipeline.explaining.explain import printable
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -23,3 +25,14 @@ def nearest(name: str, known: Sequence[str], most: int = NEAR) -> list[str]:
     containing = sorted((each for each in known if name in each), key=len)[:most]
     like = difflib.get_close_matches(name, known, n=most, cutoff=0.7)
     return list(dict.fromkeys((*containing, *like)))[:most]
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """Return the first names as text, `a, b, ...` if there are more than `most`."""
+    return ", ".join(map(printable, names[:most])) + (", ..." if len(names) > most else "")
+
+
+def similar_or_first(name: str, known: Sequence[str], most: int) -> str:
+    """Return the names that an error about an unknown one lists: `similar: a, b`, or else `recorded: a, b, ...`."""
+    near = nearest(name, known)
+    return f"similar: {first_of(near, len(near))}" if near else f"recorded: {first_of(known, most)}"

@@ -51,7 +51,6 @@ def saturation(settings: Settings) -> SaturationStage:
             "forecast_s": own.forecast,
             **{f"{name}_limit": limit for name, limit in limits.items()},
         },
-        answers_marks=False,
         of_scope={scope: {"scope": scope} for scope in (HOST, PROCESS, LIMIT)},
         # Processes have no anomalies here: their use only completes the sentences on the host.
         hidden=frozenset({PROCESS}),

@@ -407,39 +407,27 @@ def playing(folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: fl
     """Play a scene to its end."""
     learns_s = LEARNS_S
     for attempt in count():
-        with _learned(folder / str(attempt), script, seeds, scrape_s, learns_s) as stage:
-            late_s = time.time() - stage.begins
+        with _learned(folder / str(attempt), script, seeds, scrape_s, learns_s) as (played, bus, fleet):
+            late_s = time.time() - played.begins
             if late_s > LATE_S:
                 learns_s = 1.5 * (learns_s + late_s)
                 continue
             time.sleep(max(-late_s, 0.0))
-            ends = _play(stage.bus, script, stage.fleet, stage.begins)
+            ends = _play(bus, script, fleet, played.begins)
             # Of what Prometheus has read before, the lag alone may tell that there was nothing yet.
             newest = f'min(laggard_frame_timestamp_seconds{{host!=""}}) >= {ends:.3f}'
             # An interval is judged once its hosts are past its end.
             judged = f"min(laggard_frame_timestamp_seconds{{application!=''}}) >= {ends - 2 * INTERVAL_S:.3f}"
             shown = f"{newest} and {judged} and sum(laggard_lag_records) == 0"
-            awaited(partial(query, stage.url, shown), within_s=120)
-            yield Played(stage.url, stage.path, stage.started, stage.begins, time.time())
+            awaited(partial(query, played.url, shown), within_s=120)
+            yield replace(played, ends=time.time())
             return
-
-
-@dataclass(frozen=True, slots=True)
-class _Stage:
-    """A worker that has learned what is usual, and a Prometheus that reads it."""
-
-    url: str
-    path: Path
-    bus: EmbeddedBus
-    fleet: Fleet
-    started: float
-    begins: float
 
 
 @contextmanager
 def _learned(
     folder: Path, script: Script, seeds: Mapping[str, int], scrape_s: float, learns_s: float
-) -> Iterator[_Stage]:
+) -> Iterator[tuple[Played, EmbeddedBus, Fleet]]:
     """Start the servers of a scene that begins after `learns_s`, and let the worker learn what comes before."""
     folder.mkdir()
     started = time.time()
@@ -468,7 +456,7 @@ def _learned(
                 f"and count({of_requests}) == 1"
             )
             awaited(lambda: query(url, known), within_s=240)  # on a machine that is busy
-            yield _Stage(url, path, bus, fleet, started, begins)
+            yield Played(url, path, started, begins, begins), bus, fleet
 
 
 def _play(bus: EmbeddedBus, script: Script, fleet: Fleet, begins: float) -> float:
