@@ -14,7 +14,7 @@ import click
 
 from laggard.pipeline.cli.exits import FAILED, UNAVAILABLE, CommandError
 from laggard.pipeline.cli.options import duration_option, json_lines_option, json_option, with_settings
-from laggard.pipeline.cli.part import hear_signals
+from laggard.pipeline.cli.part import handle_signals
 from laggard.pipeline.cli.prompting import ask_to_go_on, check_yes
 from laggard.pipeline.extras import installing
 from laggard.pipeline.grafana.definitions import DefinitionError, read_definitions
@@ -280,7 +280,7 @@ def annotate(settings: Settings, grafana: Grafana, *, since_s: float, as_json: b
     After a restart, or on several machines, it continues where it was and writes nothing twice.
     """
     stop = threading.Event()
-    hear_signals(stop)  # before numpy starts threads, which inherit the signal mask
+    handle_signals(stop)
     from laggard.pipeline.cli.opening import existing_bus, topics_of  # noqa: PLC0415
     from laggard.pipeline.grafana.annotate import Annotator  # noqa: PLC0415
     from laggard.pipeline.history.report import moment  # noqa: PLC0415

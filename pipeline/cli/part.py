@@ -7,9 +7,11 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -80,7 +82,7 @@ def session(settings: Settings, part: Part, *, supervised: bool, duration_s: flo
         take_name(part)
         running = Session(claim, supervised=supervised)
         logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
-        hear_signals(running.stop)
+        handle_signals(running.stop)
         if supervised:
             os.set_blocking(_STDOUT, False)
             _start("supervisor", _await_supervisor, running.stop)
@@ -106,23 +108,28 @@ def claimed(settings: Settings, part: Part) -> Iterator[Claim]:
         yield claim
 
 
-def hear_signals(stop: threading.Event) -> None:
+def handle_signals(stop: threading.Event) -> None:
     """Set `stop` at the first SIGINT, SIGTERM or SIGHUP from now on; a ^C after it ends the process at once."""
-    # Every thread inherits the mask, so the signals reach the one that waits for them. A handler would run in the main
-    # thread, perhaps while that holds the lock of `stop`.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
-    _start("signals", _await_signals, stop)
+    # A handler must not set `stop`: it runs in the main thread, perhaps while that holds the lock of `stop`. A signal
+    # mask would not do: threads of numpy that started earlier do not have it, and would end the process.
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    signal.set_wakeup_fd(writer.detach(), warn_on_full_buffer=False)
+    for number in _STOPPING:
+        signal.signal(number, lambda *_: None)
+    _start("signals", partial(_await_signals, reader), stop)
 
 
 def _start(name: str, wait: Callable[[threading.Event], None], stop: threading.Event) -> None:
     threading.Thread(target=wait, args=(stop,), name=name, daemon=True).start()
 
 
-def _await_signals(stop: threading.Event) -> None:
+def _await_signals(reader: socket.socket, stop: threading.Event) -> None:
     """Stop at the first signal; at a ^C after it, exit without a clean stop."""
-    signal.sigwait(_STOPPING)
+    while reader.recv(1)[0] not in _STOPPING:
+        pass
     stop.set()
-    while signal.sigwait(_STOPPING) != signal.SIGINT:
+    while reader.recv(1)[0] != signal.SIGINT:
         pass
     os._exit(INTERRUPTED)
 

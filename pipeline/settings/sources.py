@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from laggard.pipeline.settings.declaring import Choice, Count, Duration, File, Flag, Mapped, Section, Size, Text, Words
@@ -32,16 +30,6 @@ KINDS: Final = ("prometheus", "lines", "log")
 
 READS_PER_INTERVAL: Final = 5
 """The number of reads of a log per interval."""
-
-
-@contextmanager
-def _unheard() -> Iterator[None]:
-    """Block signals in threads that start meanwhile: numpy's own threads would take ^C from the thread that waits."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Source(Section, ABC):
@@ -340,9 +328,8 @@ class LogSource(Source):
 
     def contradictions(self) -> Contradictions:
         """Return the problems of its format or paths."""
-        with _unheard():
-            from laggard.producers.sources.access_log.parsers import parser_of  # noqa: PLC0415 - most have no sources
-            from laggard.producers.sources.access_log.rotation import compressed  # noqa: PLC0415
+        from laggard.producers.sources.access_log.parsers import parser_of  # noqa: PLC0415 - most have no sources
+        from laggard.producers.sources.access_log.rotation import compressed  # noqa: PLC0415
 
         try:
             parser_of(self.format, self.fields, self.time_zone)

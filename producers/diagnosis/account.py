@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from laggard.producers.diagnosis.bounds import Budget
     from laggard.producers.system.clock import Clock
 
-_BURST_S = 2.5  # a profiler pauses when it owes more CPU time than its session's share of this time
+_BURST_S = 2.5  # a profiler pauses when it owes more CPU time than its session's share of this time ...
+_LONGEST_S = 20.0  # ... or of this time while it has no results: a pause would waste what its start has used
 
 
 class Account:
@@ -69,10 +70,14 @@ class Account:
         """Whether profilers have paid back their CPU time."""
         return not self._owes_s()
 
-    @property
-    def must_pause(self) -> bool:
-        """Whether profilers owe more than a burst."""
-        return self._owes_s() > _BURST_S * self._budget.share
+    def must_pause(self, *, answered: bool) -> bool:
+        """Return whether profilers owe more than a burst.
+
+        Args:
+            answered: whether the present one has had results since its start.
+
+        """
+        return self._owes_s() > (_BURST_S if answered else _LONGEST_S) * self._budget.share
 
     def close(self) -> None:
         """Leave the share to the other sessions."""

@@ -63,6 +63,10 @@ class Profiler(Protocol):
         """The total time for which it has stopped the process, in seconds."""
 
     @property
+    def covered_s(self) -> float:
+        """The total time that its results so far cover, in seconds: those of a run count when `take` returns them."""
+
+    @property
     def notes(self) -> Sequence[str]:
         """The gaps in its results, and the reasons, in plain words."""
 

@@ -80,6 +80,7 @@ class EuStack:
         self.name = NAME
         self.cpu_s = 0.0
         self.stopped_s = 0.0
+        self.covered_s = 0.0
         self._pid = pid
         self._clock = clock or Clock()
         self._path = f"{root}/{pid}"
@@ -169,6 +170,7 @@ class EuStack:
         ]
         if not samples and code and Path(self._path).exists():
             raise ProfilerError(f"eu-stack: process {self._pid} cannot be looked at: {said or f'exit code {code}'}")
+        self.covered_s += (self._due_ns - begin_ns) / 1e9
         return samples
 
     def _stacks(self, text: bytes) -> Iterator[tuple[int, tuple[Location, ...]]]:

@@ -87,9 +87,15 @@ class Jcmd:
         self._perf = perf.Perf(pid, clock=self._clock, root=root)
         self._samples_running = self._started = self._unnamed = False
         self._map_ns = self._dump_ns = 0
+        self._dumped_s = 0.0  # the time that dumps cover where they are the only method
         self._map_wait_s = MAP_FIRST_S
         self._nameless: list[Sample] = []  # samples in code that the next map may have
         self._notes: dict[str, None] = {}
+
+    @property
+    def covered_s(self) -> float:
+        """The total time that its results so far cover, in seconds."""
+        return self._perf.covered_s + self._dumped_s
 
     @property
     def notes(self) -> Sequence[str]:
@@ -218,6 +224,8 @@ class Jcmd:
         took_ns = self._clock.monotonic() - begin_ns
         self.stopped_s += took_ns / 1e9  # an upper bound: it includes the time until the machine was scheduled
         self._dump_ns = max(self._dump_ns, begin_ns + round(took_ns / STOPPED_SHARE))
+        if not self._samples_running:
+            self._dumped_s += (self._dump_ns - begin_ns) / 1e9
         samples = []
         inner = self._inner(states)
         if dump.cut:

@@ -87,6 +87,7 @@ class Perf:
         self.name = NAME
         self.cpu_s = 0.0
         self.stopped_s = 0.0
+        self.covered_s = 0.0
         self._pid = pid
         self._clock = clock or Clock()
         self._path = f"{root}/{pid}"
@@ -145,6 +146,7 @@ class Perf:
         samples = self._samples()
         now = self._clock.monotonic()
         self._adapt(len(samples), now - self._taken_ns)
+        self.covered_s += (now - self._taken_ns) / 1e9
         self._taken_ns = now
         self._process_ns = max(self._process_ns, self._process_used_ns())
         if not self._cores and now >= self._aim_ns:

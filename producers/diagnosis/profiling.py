@@ -62,6 +62,7 @@ class Profiling:
         self._told = told
         self._aside = aside
         self._profiler: Profiler | None = None
+        self._before_s = 0.0  # what the results of the profiler covered when it was last started
         self._given_up: list[Profiler] = []
         self._notes: list[str] = []
         self._asked_s = 0.0
@@ -76,6 +77,16 @@ class Profiling:
     def cpu_s(self) -> float:
         """The CPU time of profilers, in seconds: of those processes, and of the thread that calls them."""
         return self._asked_s + self.children_s
+
+    @property
+    def covered_s(self) -> float:
+        """The time that the results of the present profiler cover, in seconds."""
+        return self._profiler.covered_s if self._profiler is not None else 0.0
+
+    @property
+    def answered(self) -> bool:
+        """Whether the present profiler has had results since it was last started."""
+        return self.covered_s > self._before_s
 
     @property
     def possible(self) -> bool:
@@ -198,6 +209,7 @@ class Profiling:
             if profiler is self._profiler:
                 self._profiler = None
             return False
+        self._before_s = profiler.covered_s
         if profiler.name not in self.used:
             self.used.append(profiler.name)
         self.on = True

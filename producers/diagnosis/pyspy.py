@@ -69,12 +69,14 @@ class PySpy:
         self.name = NAME
         self.stopped_s = 0.0
         self.cpu_s = 0.0
+        self.covered_s = 0.0
         self.notes: list[str] = []
         self._pid = pid
         self._clock = clock or Clock()
         self._program = _program()
         self._child: Child | None = None
         self._recording = False
+        self._duration_s = 0.0  # of the present run
         self._begin_ns = self._late_ns = 0
         self._runs = 0
 
@@ -115,6 +117,7 @@ class PySpy:
         if self._child is None:
             return ()
         self._child.interrupt()
+        self._duration_s = 0.0
         try:
             return self._result()
         except ProfilerError:
@@ -122,12 +125,13 @@ class PySpy:
 
     def _dump(self) -> None:
         self._recording = False
+        self._duration_s = 0.0
         self._late_ns = self._clock.monotonic() + round(LATE_S * 1e9)
         self._run("dump", "--json")
 
     def _record(self) -> None:
         self._recording = True
-        duration_s = CHUNKS_S[min(self._runs, len(CHUNKS_S) - 1)]
+        self._duration_s = duration_s = CHUNKS_S[min(self._runs, len(CHUNKS_S) - 1)]
         self._runs += 1
         self._late_ns = self._clock.monotonic() + round((duration_s + LATE_S) * 1e9)
         looks = ("--rate", str(FREQUENCY_HZ), "--duration", str(duration_s))
@@ -159,6 +163,7 @@ class PySpy:
         begin, end = self._begin_ns / 1e9, self._clock.wall() / 1e9
         if not text:  # it was interrupted before it had results
             return []
+        self.covered_s += self._duration_s
         try:
             if self._recording:
                 return list(parse_record(text, begin, end))

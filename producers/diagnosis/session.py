@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2  # its multiples modulo 1 are spread evenly
 _LONGEST_NOTE = 500
-_BLIND_S = 3.0  # a profiler that has run for this time without samples of the busiest thread is replaced
+_BLIND_S = 3.0  # a profiler whose results cover this time without samples of the busiest thread is replaced
 _BLIND_CPU_S = 0.5  # ... if that thread has used more CPU time than this
 
 PROC = "proc"
@@ -106,8 +106,8 @@ class Session:
         self._methods = chosen(methods)
         self._asked = methods is not None
         # The due time of the next round, without the pay-back of the last one; the time of the last one.
-        self._begun_ns = self._due_ns = self._last_ns = self._clock.monotonic()
-        self._on_s = 0.0  # for how long the profiler has run
+        self._begun_ns = self._due_ns = self._clock.monotonic()
+        self._seen_s = 0.0  # the time that the profiler's results covered when they were last searched for that thread
         self._samples = 0
         self._short = False  # of descriptors
         self._notes: dict[str, str] = {}  # by subject, each noted once
@@ -319,20 +319,20 @@ class Session:
     def _profile(self, *, may_stop: bool) -> None:
         """Let a profiler run, within half of the share; each time it uses little more than a burst."""
         profiling = self._profiling
-        now = self._clock.monotonic()
-        elapsed_s, self._last_ns = (now - self._last_ns) / 1e9, now
         self._account.alone = not profiling.possible
         if not profiling.on:
             if self._samples > 1 and not self._short and self._account.may_begin:  # not in the first round
                 profiling.start(may_stop=may_stop)
             return
         self._take(profiling.take())
-        self._on_s += elapsed_s
-        if self._account.must_pause:
+        if self._account.must_pause(answered=profiling.answered):
             profiling.pause()
             return
-        if self._on_s > _BLIND_S:
-            self._on_s = 0.0
+        covered_s = profiling.covered_s
+        if covered_s < self._seen_s:  # it is another one
+            self._seen_s = 0.0
+        if covered_s - self._seen_s >= _BLIND_S:
+            self._seen_s = covered_s
             hottest = self._phase.hottest()
             if hottest is not None and hottest.cpu_s > _BLIND_CPU_S and not hottest.found:
                 profiling.replace(may_stop=may_stop, why=f"as it tells nothing of the busiest thread {hottest.tid}")

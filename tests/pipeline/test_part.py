@@ -67,6 +67,17 @@ def test_a_signal_or_its_time_ends_it(begin: Callable[..., subprocess.Popen[byte
     assert part.wait(120) == 0
 
 
+def test_threads_that_a_library_began_earlier_do_not_take_its_signals(tmp_path: Path) -> None:
+    """numpy's begin when it is imported, one for each core, before anything of ours could block signals in them."""
+    earlier = "import threading, time\nfor _ in range(20): threading.Thread(target=time.sleep, args=(90,), daemon=True)"
+    arguments = [sys.executable, "-c", f"{earlier}.start()\n{PART}", str(tmp_path), "alone", "0", "mild", "60"]
+    with started(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as part:
+        assert part.stdout is not None
+        assert part.stdout.readline() == b"begun\n"
+        part.send_signal(signal.SIGTERM)
+        assert part.wait(60) == 0
+
+
 def test_a_second_interrupt_does_not_wait(begin: Callable[..., subprocess.Popen[bytes]]) -> None:
     part = begin(temper="stubborn")
     assert part.stderr is not None

@@ -244,7 +244,7 @@ class Scripted:
     """A profiler and its method: it finds every thread that it knows of running in `found`, at each look."""
 
     STOPS = False
-    cpu_s = stopped_s = 0.0
+    cpu_s = stopped_s = covered_s = 0.0
     notes = ()
 
     def __init__(self, name, passing, *tids):
@@ -259,9 +259,11 @@ class Scripted:
         return self
 
     def start(self):
-        pass
+        self._taken_s = self._passing.seconds()
 
     def take(self):
+        self.covered_s += self._passing.seconds() - self._taken_s
+        self._taken_s = self._passing.seconds()
         return [Sample(self._passing.wall / 1e9, tid, (Location("found"),), "running") for tid in self._tids]
 
     def stop(self):
@@ -283,6 +285,38 @@ def test_where_a_profiler_tells_nothing_of_the_busiest_thread_the_next_one_looks
             assert diagnosis_of(session).methods == ("proc", "blind", "seeing"), "who sees it stays"
     noted(found, f"blind: given up, as it tells nothing of the busiest thread {program.tid}")
     assert found.phases[0].threads[0].tid == program.tid
+
+
+class Slow(Scripted):
+    """One that takes a minute to start, and uses much CPU time for that."""
+
+    cost_s = 0.06
+
+    def start(self):
+        super().start()
+        self.cpu_s += self.cost_s
+        self._ready_s = self._taken_s + 60.0
+
+    def take(self):
+        if self._passing.seconds() < self._ready_s:
+            return ()
+        return super().take()
+
+
+@pytest.mark.slow
+def test_a_profiler_that_starts_slowly_is_not_given_up_and_its_start_is_paid_back(monkeypatch):
+    """On a busy machine the start alone may cost more than a burst: it would never have results."""
+    passing = Leaping()
+    with misbehaving([compiled("burning")]) as program:
+        begun_s = passing.seconds()
+        slow = Slow("slow", passing, program.pid, program.tid)
+        monkeypatch.setattr(profiling, "METHODS", (slow, Scripted("other", passing, program.pid)))
+        limits = {"samples": 100_000, "duration_s": 1000.0}
+        with session_of(program.pid, methods=None, passing=passing, ratio=0.02, **limits) as session:
+            look_until(session, lambda found: samples_in("found", busiest(found)[1]) >= 1, 20)
+            look(session, 300)
+            assert diagnosis_of(session).methods == ("proc", "slow")
+    assert slow.cpu_s <= 0.5 * 0.02 * (passing.seconds() - begun_s) + slow.cost_s
 
 
 @pytest.mark.long
