@@ -22,7 +22,10 @@ class Outdated(Exception):  # noqa: N818 - named for what it says
 
 
 class Displaced(Exception):  # noqa: N818
-    """Another producer has taken over this member's transactional id: its open transaction is void."""
+    """The brokers have fenced this member's producer: its open transaction is void.
+
+    Another producer has taken its transactional id; or its own client raised the epoch after an error (KIP-360).
+    """
 
 
 class Unresolved(Exception):  # noqa: N818

@@ -296,8 +296,8 @@ class KafkaSubscription(Subscription):
             except Displaced as error:
                 self._unclaim(touched)
                 raise Fenced(
-                    f"{location(self._options)}: group {self._group}: another member has taken {named(touched)} over: "
-                    f"{error}"
+                    f"{location(self._options)}: group {self._group}: the brokers have fenced this member's producer; "
+                    f"it claims {named(touched)} again: {error}"
                 ) from error
             self._committed(commit, offsets)
             return
