@@ -320,7 +320,7 @@ class Sheet:
         sort = next(name for name, head in renamed.items() if head == panel["options"]["sortBy"][0]["displayName"])
         ordered = sorted(rows.items(), key=lambda row: -row[1].get(value_of[sort], -math.inf))
         width, height = place.w * COLUMN, place.h * ROW
-        weights = [WIDE.get(name, 1.8 if head in {"Began", "Since"} else 1.0) for name, head in heads]
+        weights = [WIDE.get(name, 1.8 if head in {"Onset", "Since"} else 1.0) for name, head in heads]
         total = sum(weights)
         fits = int((height - HEAD - 0.45) / 0.235)
         if not rows:
@@ -347,7 +347,7 @@ class Sheet:
                         color = COLORS["blue"]
                 most = int(span / 0.076)
                 text = text if len(text) <= most else f"{text[: most - 1]}…"
-                right = name not in labels and head != "Began"
+                right = name not in labels and head != "Onset"
                 frame.text(
                     (x + (span - 0.12 if right else 0)) / width, y, text, transform=frame.transAxes, fontsize=SMALL,
                     color=color, va="center", ha="right" if right else "left", weight=face,

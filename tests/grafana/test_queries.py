@@ -265,12 +265,12 @@ def shown(table: Mapping[str, Any]) -> list[dict[str, str]]:
 def test_grafana_makes_one_row_of_an_incident_and_writes_its_figures(drawn: dict[str, Any]) -> None:
     (row,) = [row for row in shown(drawn["overview: Open incidents"]) if row["Scope"] == "process"]
     assert list(row)[:6] == ["Environment", "Cluster", "Host", "Process", "Feature", "Scope"]
-    assert list(row)[6:] == ["Began", "Score", "Operators", "Value", "Usual", "\u00b1", "Times usual"]
+    assert list(row)[6:] == ["Onset", "Score", "Operators", "Value", "Baseline", "\u00b1", "Ratio"]
     assert list(row.values())[:4] == ["production", "north", "web-1", "nginx"]
-    assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d", row["Began"])
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d", row["Onset"])
     assert float(row["Value"]) == pytest.approx(3.17, abs=0.1)
-    assert float(row["Usual"]) < 0.1
-    assert re.fullmatch(r"\d+\.\d \u00d7", row["Times usual"]), row["Times usual"]
+    assert float(row["Baseline"]) < 0.1
+    assert re.fullmatch(r"\d+\.\d \u00d7", row["Ratio"]), row["Ratio"]
 
 
 def test_grafana_leads_from_an_incident_to_its_host_around_its_beginning(played: Played, drawn: dict[str, Any]) -> None:
@@ -287,10 +287,10 @@ def test_grafana_makes_one_row_of_a_deviation_and_leads_to_its_pool_and_host(dra
     member = "java/http-nio-8080-exec-7"
     (row,) = [row for row in shown(table) if row["Member"] == member]
     assert list(row)[:7] == ["Environment", "Cluster", "Pool", "Host", "Member", "Kind", "Feature"]
-    assert list(row)[7:] == ["Score", "Since", "Value", "Usual", "\u00b1", "Times usual"]
+    assert list(row)[7:] == ["Score", "Since", "Value", "Baseline", "\u00b1", "Ratio"]
     assert (row["Pool"], row["Host"], row["Feature"]) == (THREADS, "web-1", "cpu_user_ratio")
     assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d", row["Since"])
-    assert 3.0 * float(row["Usual"]) < float(row["Value"]) <= 1.0
+    assert 3.0 * float(row["Baseline"]) < float(row["Value"]) <= 1.0
     (cells,) = [cells for cells in table["rows"] if cells["member"]["text"] == member]
     (to_host,), (to_pool,) = cells["host"]["links"], cells["pool"]["links"]
     assert to_host.startswith("/d/laggard-host?")
@@ -298,14 +298,14 @@ def test_grafana_makes_one_row_of_a_deviation_and_leads_to_its_pool_and_host(dra
     assert to_pool.startswith("/d/laggard-pools?")
     assert "&var-pool=web-1%2Fjava%2Fhttp-nio-8080-exec&" in to_pool
     of_overview = shown(drawn["overview: Pools"])
-    assert [(row["Pool"], row["Members"]) for row in of_overview if row["Deviate"] == "1"] == [(THREADS, "12")]
+    assert [(row["Pool"], row["Members"]) for row in of_overview if row["Deviating"] == "1"] == [(THREADS, "12")]
 
 
 def test_grafana_makes_one_row_of_each_host_feature_and_worker(drawn: dict[str, Any]) -> None:
     assert sorted(row["Host"] for row in shown(drawn["overview: Hosts"])) == sorted(SEEDS)
     ranked = shown(drawn["host: Culprits"])
     assert len({(row["Process"], row["Feature"], row["Scope"]) for row in ranked}) == len(ranked) > 10
-    assert all(row["Value"] and row["Usual"] and row["Score"] for row in ranked)
+    assert all(row["Value"] and row["Baseline"] and row["Score"] for row in ranked)
     (worker,) = shown(drawn["pipeline: Workers"])
     assert worker["Partitions"] == "7", (
         "one of gaussian, of cpu, of what re-keys, of models, of pools, of requests, and of what joins"

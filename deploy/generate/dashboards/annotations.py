@@ -1,4 +1,4 @@
-"""Annotations of all dashboards: incidents and marks, out of Prometheus and as they were published to Grafana."""
+"""Annotations of the dashboards: queries of Prometheus, and annotations published to Grafana."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 class PrometheusAnnotation(dashboard.AnnotationQuery):
-    """An annotation query with what only the data source Prometheus knows, which the SDK has no fields for.
+    """An annotation query with the fields of the data source Prometheus, which the SDK lacks.
 
-    Where a query has a value above 0 it is active; what is active at successive steps is one region.
+    It is active where the query has a value above 0; successive active steps are one region.
 
     Parameters:
-        name: what it is called at the top of the dashboard.
+        name: its name at the top of the dashboard.
         expr: the query.
-        color: of its lines and regions.
-        text: of each, with labels in double braces.
+        color: the color of its lines and regions.
+        text: the text of each, with labels in double braces.
         tags: labels whose values become tags.
 
     """
@@ -32,13 +32,13 @@ class PrometheusAnnotation(dashboard.AnnotationQuery):
         self.tags = tuple(tags)
 
     def to_json(self) -> dict[str, object]:
-        """Its place in a dashboard."""
+        """Return its JSON in a dashboard."""
         own = {"step": "15s", "titleFormat": self.name, "textFormat": self.text, "tagKeys": ",".join(self.tags)}
         return {**super().to_json(), **own}
 
 
 def annotations_by(matchers: Sequence[str], scope: Literal["host", "all"]) -> list[dashboard.AnnotationQuery]:
-    """Incidents and notices as regions, marks as lines: from Prometheus, and from Grafana where they were published."""
+    """Return incidents and notices as regions, marks as lines, and those published to Grafana."""
     opened = series("laggard_incident_start_timestamp_seconds", *matchers, window="$__interval")
     marks = series("laggard_marks_total", *matchers)
     suspicious = worst("host", series("laggard_status", *matchers, 'status="suspicious"'))
@@ -61,7 +61,7 @@ def annotations_by(matchers: Sequence[str], scope: Literal["host", "all"]) -> li
             "Mark",
             f"sum by (host) ({marks}) - sum by (host) ({marks} offset $__interval) > 0",
             "blue",
-            "{{host}}: somebody said that it is slow",
+            "{{host}}: marked as slow",
             ["host"],
         ),
         dashboard.AnnotationQuery(
@@ -80,7 +80,7 @@ def annotations_by(matchers: Sequence[str], scope: Literal["host", "all"]) -> li
 
 
 def of_applications(matchers: Sequence[str]) -> list[dashboard.AnnotationQuery]:
-    """Incidents of applications as regions, and the first minute of each model that was built anew."""
+    """Return incidents of applications as regions, and the first minute of each new model."""
     opened = series("laggard_incident_start_timestamp_seconds", *matchers, window="$__interval")
     built = series("laggard_performance_model_built_timestamp_seconds", *matchers)
     return [
@@ -95,14 +95,14 @@ def of_applications(matchers: Sequence[str]) -> list[dashboard.AnnotationQuery]:
             "Model",
             f"time() - {worst('application, performance', built)} < 60",
             ORANGE,
-            "{{application}}: a new model of {{performance}}",
+            "{{application}}: new model of {{performance}}",
             ["application"],
         ),
     ]
 
 
 def of_pools(matchers: Sequence[str]) -> list[dashboard.AnnotationQuery]:
-    """Incidents of pools as regions."""
+    """Return incidents of pools as regions."""
     opened = series("laggard_incident_start_timestamp_seconds", *matchers, window="$__interval")
     return [
         PrometheusAnnotation(
@@ -116,7 +116,7 @@ def of_pools(matchers: Sequence[str]) -> list[dashboard.AnnotationQuery]:
 
 
 def of_services(matchers: Sequence[str]) -> list[dashboard.AnnotationQuery]:
-    """Incidents of services as regions."""
+    """Return incidents of services as regions."""
     opened = series("laggard_incident_start_timestamp_seconds", *matchers, window="$__interval")
     return [
         PrometheusAnnotation(
@@ -130,7 +130,7 @@ def of_services(matchers: Sequence[str]) -> list[dashboard.AnnotationQuery]:
 
 
 def started_workers() -> list[dashboard.AnnotationQuery]:
-    """The first minute of each worker: of one that was added, updated or restarted."""
+    """Return the first minute of each worker that was added, updated or restarted."""
     running = (
         f"{series('process_start_time_seconds', *PLACE)} * on (job, instance) {series('laggard_build_info', *PLACE)}"
     )
@@ -139,7 +139,7 @@ def started_workers() -> list[dashboard.AnnotationQuery]:
             "Worker started",
             f"time() - {worst('instance', running)} < 60",
             ORANGE,
-            "{{instance}} was started",
+            "{{instance}} started",
             ["instance"],
         )
     ]

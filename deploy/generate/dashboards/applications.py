@@ -1,4 +1,4 @@
-"""Applications: how slow each is beside what its model says, and which resources of which hosts explain it."""
+"""The dashboard of applications: response times, the models' predictions, and the resources that explain them."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from deploy.generate.dashboards.layout import PanelBuilder
 
 SIGNIFICANCE: Final = 0.05
-"""Below it the newest errors of a model are hardly those of a model that holds (S2, section 2.3)."""
+"""A model whose p-value is below this level no longer holds (S2, section 2.3)."""
 
 POOR_R2: Final = 0.8
-"""A model that tells less of the variance is poor (S2, Table 7)."""
+"""A model that explains less of the variance is poor (S2, Table 7)."""
 
 _HERE: Final = (*PLACE, 'application=~"$application"')
 _SLOW, _WORK = 'performance=~"response_time.*"', 'performance=~"throughput.*"'
@@ -48,29 +48,29 @@ _BUILT = series("laggard_performance_models_built_total", *_HERE, 'reason!~"firs
 
 
 def applications() -> Dashboard:
-    """The dashboard, built."""
+    """Return the dashboard."""
     return assemble(
         APPLICATIONS_UID,
         "laggard / Applications",
-        "How slow applications are, beside what their performance models say, and which resources of which hosts "
-        "explain it. `laggard models` tells the equations, and what would be if.",
+        "How slow applications are, compared with their models' predictions, and which resources of which hosts "
+        "explain it. `laggard models` shows the equations and answers what-if questions.",
         variables=[
             *common_variables(every_host=None),
             query_variable(
                 "application",
                 "Application",
                 f"label_values({series('laggard_score', *PLACE)}, application)",
-                "Applications that have been measured in the time range.",
+                "Applications measured in the time range.",
                 every=True,
-            ).all_value(".+"),  # hosts have series, too
+            ).all_value(".+"),  # excludes hosts
         ],
         annotations=of_applications(_HERE),
         rows=[
             Row("Now", [*_numbers(), _open_incidents()]),
-            Row("Real and predicted", [_response_time(), _throughput()]),
-            Row("Why", [_terms()]),
-            Row("Whether the models hold", [_scores(), _p_values(), _r2(), _rebuilt()]),
-            Row("When", [_when(), _incidents()]),
+            Row("Measured and predicted", [_response_time(), _throughput()]),
+            Row("Explanation", [_terms()]),
+            Row("Model quality", [_scores(), _p_values(), _r2(), _rebuilt()]),
+            Row("Incidents", [_when(), _incidents()]),
         ],
     )
 
@@ -79,37 +79,37 @@ def _numbers() -> list[PanelBuilder]:
     return [
         number(
             "Open incidents",
-            "Incidents of applications that have not ended. The table below says which host is short of what.",
+            "Open incidents of applications. The table below shows the culprit host and its scarce resource.",
             or_zero(f"sum({worst(APPLICATION, _OPEN)})"),
             limits=((1, RED),),
         ),
         number(
-            "Applications above 1",
-            "Applications whose newest interval is slower, or farther from its model, than the budget for false alarms "
-            "allows.",
+            "Slow applications",
+            "Applications with a score above 1: slower than the baseline, or farther from the model's prediction, "
+            "than the false-alarm budget allows.",
             or_zero(f"count({worst(APPLICATION, _SCORES)} > 1)"),
             limits=((1, ORANGE),),
         ),
         number(
-            "Applications measured",
-            "Applications whose performance laggard hears of now, with counters of their hosts.",
+            "Measured applications",
+            "Applications whose performance is being published, together with the counters of their hosts.",
             or_zero(f"count({worst(APPLICATION, _SCORES)})"),
         ),
         number(
             "Without a model",
-            "Applications whose response times nothing explains yet: it takes ten intervals.",
+            "Applications without a model of their response time. The first model needs ten intervals.",
             or_zero(f"count({worst(APPLICATION, series('laggard_model_young', *_HERE))} > 0)"),
         ),
         number(
-            "Rebuilt",
-            "Models that were given up in this time range because they did not hold any more, or by a wish: not the "
-            "first ones, nor those that there was only more to learn for.",
+            "Rebuilt models",
+            "Models replaced in this time range because they no longer held, explained too little, or by a person's "
+            "wish. First models, and those rebuilt because there was more to learn from, are not counted.",
             or_zero(f"round(sum(increase({_BUILT})))"),
         ),
         number(
             "Last interval",
-            "How old the newest interval of the application that was silent longest is. When this grows, look at "
-            "`laggard measure`, or at its hosts' agents: an interval is judged once all its hosts are past its end.",
+            "Age of the newest interval of the application that has been silent longest. If it grows, check `laggard "
+            "measure` and the agents of its hosts: an interval is scored once all of them are past its end.",
             f"max(time() - {worst(APPLICATION, series('laggard_frame_timestamp_seconds', *_HERE))})",
             unit="s",
             limits=((300, ORANGE),),
@@ -120,25 +120,25 @@ def _numbers() -> list[PanelBuilder]:
 def _open_incidents() -> PanelBuilder:
     return table(
         "Open incidents",
-        "What is wrong now, the worst first: which host is most likely short of what, and the counter that tells it. A "
-        "host leads to what laggard sees there. `laggard incidents` says it in sentences.",
+        "Open incidents, the worst first: the most likely culprit host, its scarce resource, and the metric that "
+        "shows it. Hosts link to their dashboards. `laggard incidents` describes each incident in sentences.",
         application_labels(),
         incident_columns(_HERE, labels=application_labels()),
         sort="Score",
-        links={"Host": ("Look at this host", host_url())},
+        links={"Host": ("Open this host", host_url())},
         height=6,
         empty="No application has an incident.",
     )
 
 
-def _real_and_predicted(title: str, description: str, which: str, unit: str) -> PanelBuilder:
-    real, predicted = (
+def _measured_and_predicted(title: str, description: str, which: str, unit: str) -> PanelBuilder:
+    measured, predicted = (
         worst(_MODEL, series(f"laggard_performance_{metric}", *_HERE, which)) for metric in ("value", "predicted")
     )
     panel = graph(
         title,
         description,
-        [(real, "{{application}}: {{performance}}"), (predicted, "{{application}}: {{performance}}, predicted")],
+        [(measured, "{{application}}: {{performance}}"), (predicted, "{{application}}: {{performance}}, predicted")],
         unit=unit,
     )
     return panel.override_by_regexp(
@@ -147,20 +147,21 @@ def _real_and_predicted(title: str, description: str, which: str, unit: str) -> 
 
 
 def _response_time() -> PanelBuilder:
-    return _real_and_predicted(
+    return _measured_and_predicted(
         "Response time",
-        "What was measured, and dashed what the model makes of its hosts' counters. Both rise: the model knows why, "
-        "see below. Only the real one does: the cause is in no counter that the model has, and it is built anew soon.",
+        "The measured value, and the model's prediction from the counters of the hosts (dashed). If both rise, the "
+        "terms of the model below explain why. If only the measured value rises, the model lacks the cause and will "
+        "be rebuilt soon.",
         _SLOW,
         "s",
     )
 
 
 def _throughput() -> PanelBuilder:
-    return _real_and_predicted(
+    return _measured_and_predicted(
         "Throughput",
-        "What was measured, and dashed what the model makes of its hosts' counters. When it falls while users still "
-        "come, they wait.",
+        "The measured value, and the model's prediction from the counters of the hosts (dashed). If it falls while "
+        "the demand stays, users are waiting.",
         _WORK,
         "reqps",
     )
@@ -182,15 +183,15 @@ def _terms() -> PanelBuilder:
     built = worst(_MODEL, series("laggard_performance_model_built_timestamp_seconds", *_HERE))
     terms = worst(by, series("laggard_performance_model_term_info", *_HERE))
     return table(
-        "What explains them: the metrics in the present models",
-        "Of each model the metrics that were chosen, in order: of which host, and about which resource. A host leads "
-        "to what laggard sees there. `laggard models APP` tells the equations and what else says the same.",
+        "Terms of the current models",
+        "The metrics of each model in the order of their selection, with host and resource. Hosts link to their "
+        "dashboards. `laggard models APP` shows the equations and alternative metrics.",
         labels,
         [Column("Built", f"1000 * {terms} * on ({_MODEL}) group_left () {built}", unit="dateTimeAsIso")],
         sort="Built",
-        links={"Host": ("Look at this host", host_url())},
+        links={"Host": ("Open this host", host_url())},
         height=7,
-        empty="There is no model: it takes ten intervals of an application's performance, and counters of its hosts.",
+        empty="No model yet. It needs ten intervals of an application's performance, and the counters of its hosts.",
     )
 
 
@@ -198,9 +199,9 @@ def _rebuilt() -> PanelBuilder:
     built = series("laggard_performance_models_built_total", *_HERE, window="$__range")
     return table(
         "Models built in this time range",
-        "By reason: `changed` when response times, or their relation to the counters, had changed; `wish` by a person; "
-        "`grown` when there was only more to learn from. Many that `changed` without an incident say that the model "
-        "lacks what matters: look for metrics that are not gathered.",
+        "By reason. `changed`: response times, or their relation to the counters, had changed. `grown`: there was "
+        "more to learn from. `poor`: the model explained too little. `wish`: a person's choice. Many `changed` "
+        "without an incident suggest that a relevant metric is not collected.",
         {"application": "Application", "reason": "Reason"},
         [Column("Models", f"round(sum by (application, reason) (increase({built}))) > 0", decimals=0)],
         sort="Models",
@@ -215,8 +216,8 @@ def _p_values() -> PanelBuilder:
     p_values = worst(_MODEL, series("laggard_performance_model_p_value", *_HERE, _SLOW))
     return graph(
         "p-value",
-        "How probable the newest errors of the model of the response time are, if it still holds. Where it stays low "
-        "the relation has changed, and the model is built anew.",
+        "Probability of errors like the newest ones if the model of the response time still holds. If it stays below "
+        "the line, the relation has changed and the model is rebuilt.",
         [(p_values, "{{application}}: {{performance}}")],
         limits=((SIGNIFICANCE, ORANGE),),
         most=1.0,
@@ -228,8 +229,8 @@ def _r2() -> PanelBuilder:
     r2 = worst(_MODEL, series("laggard_performance_model_r2", *_HERE))
     return graph(
         "R2",
-        "The share of the newest intervals' variance that the model tells: 1 is all of it. Where nothing changes there "
-        "is little to tell, and it may be low without harm; below 0 the model is worse than the mean.",
+        "The share of the newest intervals' variance that the model explains, at most 1. It may be low without harm "
+        "while performance is constant. Below 0 the model is worse than the mean.",
         [(f"clamp_min({r2}, -1)", "{{application}}: {{performance}}")],
         limits=((POOR_R2, ORANGE),),
         most=1.0,
@@ -240,8 +241,7 @@ def _r2() -> PanelBuilder:
 def _scores() -> PanelBuilder:
     return graph(
         "Score",
-        "How unusual the newest interval is. Above 1, the dashed line, is more than the budget for false alarms "
-        "allows.",
+        "Score of the newest interval. Scores above 1 (dashed line) exceed the false-alarm budget.",
         [(worst(APPLICATION, _SCORES), "{{application}}")],
         limits=SCORE,
         symlog=True,
@@ -251,8 +251,8 @@ def _scores() -> PanelBuilder:
 
 def _when() -> PanelBuilder:
     return timeline(
-        "When applications had incidents",
-        "Each application of the time range. What begins on several at once has a host in common.",
+        "Open incidents by application",
+        "Each application of the time range. Simultaneous onsets point to a common host.",
         f"{worst(APPLICATION, _OPEN)} > bool 0",
         "{{application}}",
         {0: ("calm", "transparent"), 1: ("incident", RED)},
@@ -263,12 +263,12 @@ def _when() -> PanelBuilder:
 def _incidents() -> PanelBuilder:
     return table(
         "Incidents of this time range",
-        "The newest first, also those that have ended. One whose blame went to another host or resource meanwhile has "
-        "a line for each.",
+        "The newest first, including those that have ended. An incident whose culprit changed has a row for each "
+        "host and resource.",
         application_labels(),
         incident_columns(_HERE, window="$__range", labels=application_labels()),
-        sort="Began",
-        links={"Host": ("Look at this host", host_url())},
+        sort="Onset",
+        links={"Host": ("Open this host", host_url())},
         height=6,
         empty="No application had an incident in this time range.",
     )

@@ -1,4 +1,4 @@
-"""All dashboards, by the files that they are written to: `pytest --update-golden` does, into `deploy/grafana`."""
+"""All dashboards by file name; `pytest --update-golden` writes them into `deploy/grafana/dashboards`."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ DASHBOARDS: Final[Mapping[str, Callable[[], Dashboard]]] = {
 
 
 def rendered() -> dict[str, str]:
-    """The text of each file, by its name."""
+    """Return the text of each file by its name."""
     return {name: as_json(build()) for name, build in DASHBOARDS.items()}

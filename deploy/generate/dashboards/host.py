@@ -1,4 +1,4 @@
-"""Host: why a machine is slow. Its processes by rank, what of them is unusual, and how the machine itself is."""
+"""The dashboard of a host: its processes by score, their deviating features, and the machine itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deploy.generate.dashboards.panels import (
     PLACE,
     RED,
     SCORE,
-    TIMES_USUAL,
+    TIMES,
     band,
     dashboard_url,
     graph,
@@ -43,19 +43,20 @@ _RANKED = "operator, scope, row, feature"
 
 
 def host() -> Dashboard:
-    """The dashboard, built."""
+    """Return the dashboard."""
     return assemble(
         HOST_UID,
         "laggard / Host",
-        "Why a machine is slow: its processes by how unusual they are, each with what is usual for it, and the machine "
-        "itself. Opened from an incident it shows the half hour before that began, and at most ten minutes after.",
+        "Why a machine is slow: its processes by score, with their baselines, and the machine itself. Links from "
+        "incidents open the time from half an hour before the onset to ten minutes after it.",
         variables=[
             *common_variables(every_host=False),
             query_variable(
                 "row",
                 "Process",
-                f"query_result({_most_unusual(20)})",
-                "The most unusual processes of the time range (one may be the host itself), the worst first.",
+                f"query_result({_worst_rows(20)})",
+                "The 20 processes with the highest scores in the time range, the worst first. One may be the host "
+                "itself.",
                 every=False,
                 regex=_value_of("row"),
             ),
@@ -63,7 +64,7 @@ def host() -> Dashboard:
                 "feature",
                 "Feature",
                 f"query_result(topk(6, {worst('feature', f'max_over_time({_OF_ROW_IN_RANGE})')}))",
-                "What of this process was most unusual in the time range, the worst first.",
+                "The features of this process with the highest scores in the time range, the worst first.",
                 every=True,
                 regex=_value_of("feature"),
             ),
@@ -71,21 +72,27 @@ def host() -> Dashboard:
         annotations=annotations_by(_HERE, "host"),
         rows=[
             Row("Now", _numbers()),
-            Row("Why", [_ranking(), _incidents(), _seen(), _rows(), _deviations()]),
-            Row("$row beside what is usual for it", [_feature()]),
-            Row("When", [_scores(), _when()]),
-            Row("The machine", _machine()),
+            Row("Why", [_ranking(), _incidents(), _anomalies(), _rows(), _deviations()]),
+            Row("$row and its baseline", [_feature()]),
+            Row("Timeline", [_scores(), _when()]),
+            Row("Machine", _machine()),
         ],
     )
 
 
 def _value_of(label: str) -> str:
-    """Takes a label's value out of what `query_result` gives."""
+    """Return the regular expression that extracts a label's value from an answer of `query_result`."""
     return rf'/{label}="((?:[^"\\]|\\.)*)"/'
 
 
-def _most_unusual(count: int, at: str = "") -> str:
-    """The rows that were most unusual in the time range; in a query over time, `at` its end for every step."""
+def _worst_rows(count: int, at: str = "") -> str:
+    """Return the query of the worst rows of the time range.
+
+    Args:
+        count: the number of rows.
+        at: for a query over time, the modifier that evaluates each step at the end of the range.
+
+    """
     return f"topk({count}, {worst('row', f'max_over_time({_ROWS_IN_RANGE}{at})')})"
 
 
@@ -93,14 +100,14 @@ def _numbers() -> list[PanelBuilder]:
     return [
         number(
             "Score",
-            "How unusual the newest frame is, of the processes or of the host itself, whichever is worse. 1 is the "
-            "budget for false alarms.",
+            "Score of the newest frame: the worse of the processes' and the host's own. Scores above 1 exceed the "
+            "false-alarm budget.",
             worst("host", _SCORES),
             limits=SCORE,
         ),
         number(
             "Open incidents",
-            "Incidents of this host that have not ended; the table below says what stood out.",
+            "Open incidents of this host. The table below names the culprits.",
             or_zero(f"sum({worst('host', series('laggard_incidents_open', *_HERE))})"),
             limits=((1, RED),),
         ),
@@ -112,20 +119,21 @@ def _numbers() -> list[PanelBuilder]:
         ),
         number(
             "Marks",
-            "How often somebody said in this time range that it is slow: `laggard mark NOTE`. Each is answered with a "
-            "ranking of that moment: `laggard why --host $host --mark last`.",
+            "Marks set in this time range by `laggard mark NOTE`. `laggard why --host $host --mark last` shows the "
+            "ranking at the last one.",
             or_zero(f"round(sum(increase({series('laggard_marks_total', *_HERE, window='$__range')})))"),
         ),
         number(
-            "Known for",
-            "How long the model has been learning. Below an hour, what is shown as unusual may be what this machine "
-            "does every now and then.",
+            "Model age",
+            "The time for which the model has learned. Below an hour, rare but normal events may be reported as "
+            "anomalies.",
             worst("host", series("laggard_model_age_seconds", *_HERE)),
             unit="s",
         ),
         number(
             "Last frame",
-            "How old the newest frame is. When this grows, the agent or the way to the bus is down.",
+            "Age of the newest frame. If it grows, the agent or its connection to the bus is down, or the pipeline "
+            "is behind.",
             f"time() - {worst('host', series('laggard_frame_timestamp_seconds', *_HERE))}",
             unit="s",
             limits=((120, ORANGE),),
@@ -141,9 +149,9 @@ def _ranking() -> PanelBuilder:
     value, usual = of("value"), of("usual")
     return table(
         "Culprits: processes by score, at the end of the time range",
-        "The processes that are most unlike themselves, and of each what is most unusual, beside what is usual. The "
-        "first one is to blame more often than not. Features are in the base unit that their name ends with. "
-        "`laggard why --host $host` also tells culprits from those that only wait for them.",
+        "Processes by score, each with its most deviating features. The first one is usually the culprit. Values are "
+        "in the base unit that ends the feature's name. `laggard why --host $host` also separates culprits from "
+        "victims.",
         {"row": "Process", "feature": "Feature", "scope": "Scope", "operator": "Operator"},
         [
             Column(
@@ -152,58 +160,58 @@ def _ranking() -> PanelBuilder:
                 decimals=2,
                 limits=SCORE,
             ),
-            Column("Feature's score", of("score"), decimals=2),
+            Column("Feature score", of("score"), decimals=2),
             Column("Value", value),
-            Column("Usual", usual),
+            Column("Baseline", usual),
             Column("±", of("usual_deviation")),
-            Column("Times usual", f"{value} / ({usual} > 0)", unit=TIMES_USUAL, decimals=1),
+            Column("Ratio", f"{value} / ({usual} > 0)", unit=TIMES, decimals=1),
         ],
         sort="Score",
         links={
             "Process": (
-                "Show its features beside what is usual",
+                "Show its features and their baselines",
                 dashboard_url(HOST_UID, "${host:queryparam}&var-row=${__data.fields.Process:percentencode}"),
             )
         },
         height=9,
-        empty="Nothing is ranked: does the worker see frames of this host?",
+        empty="No ranking. Check that a worker reads frames of this host.",
     )
 
 
 def _incidents() -> PanelBuilder:
     return table(
         "Incidents of this time range",
-        "Who was to blame, the worst value, what was usual, and how many operators saw it. Those above whose score has "
-        "passed by now are here. `laggard incidents --host $host` tells them in sentences.",
+        "Culprit, worst value, baseline, and the number of operators that detected it. Incidents that have ended are "
+        "included. `laggard incidents --host $host` describes them in sentences.",
         incident_labels(host=False),
         incident_columns(_HERE, window="$__range", labels=incident_labels(host=False)),
-        sort="Began",
+        sort="Onset",
         links={},
         height=5,
         empty="No incident began or was open in this time range.",
     )
 
 
-def _seen() -> PanelBuilder:
+def _anomalies() -> PanelBuilder:
     return table(
-        "What each operator saw in this time range",
-        "The evidence: what stood out when an operator began to see something, the worst value since, and what was "
-        "usual before it. What may have one cause is one incident above.",
+        "Anomalies by operator in this time range",
+        "The evidence: row and feature at the onset, worst value since then, and baseline at the onset. Anomalies "
+        "that may have one cause are one incident above.",
         anomaly_labels(),
         anomaly_columns(_HERE, "$__range"),
-        sort="Began",
+        sort="Onset",
         links={},
         height=5,
-        empty="No operator saw anything in this time range.",
+        empty="No anomaly in this time range.",
     )
 
 
 def _rows() -> PanelBuilder:
     return graph(
         "Processes by score",
-        "The ten that were most unusual in the time range. Processes of one name are one line, that of the worst of "
-        "them; a line has gaps where its process was not among the worst (setting `web.top_rows`).",
-        [(f"{worst('row', _ROWS)} and on (row) {_most_unusual(10, at=' @ end()')}", "{{row}}")],
+        "The ten processes with the highest scores in the time range. Processes of one name share a line, which "
+        "shows the worst of them. A line has gaps where its process was not among the worst (`web.top_rows`).",
+        [(f"{worst('row', _ROWS)} and on (row) {_worst_rows(10, at=' @ end()')}", "{{row}}")],
         limits=SCORE,
         symlog=True,
     )
@@ -215,12 +223,12 @@ def _deviations() -> PanelBuilder:
         worst(by, series(f"laggard_feature_{which}", *_HERE)) for which in ("value", "usual", "usual_deviation")
     )
     scores = series("laggard_feature_score", *_HERE, window="$__range")
-    unusual = f"topk(10, {worst(by, f'max_over_time({scores} @ end())')})"
+    largest = f"topk(10, {worst(by, f'max_over_time({scores} @ end())')})"
     return graph(
-        "How far from usual",
-        "The ten most unusual features, in standard deviations above what is usual: comparable whatever their units. "
-        "What rises first is nearer to the cause than what follows.",
-        [(f"({value} - {usual}) / ({spread} > 0) and on ({by}) {unusual}", "{{row}}: {{feature}}")],
+        "Deviation from the baseline",
+        "The ten most deviating features, in standard deviations above the baseline, so that different units "
+        "compare. The feature that rises first is closest to the cause.",
+        [(f"({value} - {usual}) / ({spread} > 0) and on ({by}) {largest}", "{{row}}: {{feature}}")],
         unit=DEVIATIONS,
         symlog=True,
     )
@@ -232,9 +240,9 @@ def _feature() -> PanelBuilder:
 
     return band(
         "$feature",
-        "The newest value, and in grey what is usual: the mean and one standard deviation to both sides, as learned "
-        "until then. A band that follows the value has begun to learn the new level. There are gaps where the "
-        "process, or this feature of it, was not among the worst.",
+        "The newest value; in gray the baseline as learned until then: the mean, and one standard deviation on both "
+        "sides. A band that follows the value means that the model is learning the new level. Gaps: the process or "
+        "its feature was not among the worst.",
         value=of("value"),
         usual=of("usual"),
         deviation=of("usual_deviation"),
@@ -245,8 +253,8 @@ def _feature() -> PanelBuilder:
 def _scores() -> PanelBuilder:
     return graph(
         "Score",
-        "How unusual the processes and the host itself are. Above 1, the dashed line, is more than the budget for "
-        "false alarms allows; of the operator `cpu` it is prolonged high use.",
+        "Scores of the processes and of the host itself. Scores above 1 (dashed line) exceed the false-alarm budget. "
+        "For the operator `cpu`, above 1 means prolonged high use.",
         [(worst("operator, scope", _SCORES), "{{scope}} ({{operator}})")],
         limits=SCORE,
         symlog=True,
@@ -255,11 +263,12 @@ def _scores() -> PanelBuilder:
 
 def _when() -> PanelBuilder:
     return timeline(
-        "When operators saw something",
-        "While an operator has an open anomaly. What overlaps may have one cause, and is one incident then.",
+        "Open anomalies by operator",
+        "The time for which each operator has an open anomaly. Overlapping anomalies may have one cause; then they "
+        "are one incident.",
         f"{worst('operator, scope', series('laggard_anomalies_open', *_HERE))} > bool 0",
         "{{scope}} ({{operator}})",
-        {0: ("calm", "transparent"), 1: ("unusual", RED)},
+        {0: ("calm", "transparent"), 1: ("anomaly", RED)},
         span=12,
         height=8,
     )
@@ -269,39 +278,41 @@ def _machine() -> list[PanelBuilder]:
     return [
         _of_machine(
             "Pressure",
-            "Share of the time in which some or all tasks waited for processors, storage or memory (PSI). Of memory, "
-            "anything but 0 says that it is short; of I/O, that storage is the bottleneck.",
+            "Share of the time in which some or all tasks waited for CPU, storage or memory (PSI). Memory pressure "
+            "above 0 means that memory is short. High I/O pressure means that storage is the bottleneck.",
             "pressure_.+_ratio",
             "percentunit",
         ),
         _of_machine(
-            "Processors and disks",
-            "How busy all processors are together, and the busiest disk. Time that a hypervisor takes away (steal) "
-            "says that the cause is not on this machine.",
+            "CPUs and disks",
+            "Utilization of all CPUs together, and of the busiest disk. With steal, the hypervisor gives CPU time to "
+            "other machines: look for the cause there.",
             "cpu_.+_ratio|disk_busy_ratio",
             "percentunit",
         ),
         _of_machine(
             "Load",
-            "Tasks that run or wait, over the last minute, beside the number of processors. More than that is a queue.",
+            "Tasks that run or wait (mean of the last minute), and the number of CPUs. A load above that number is a "
+            "queue.",
             "load_1m|cpus",
             "short",
         ),
         _of_machine(
             "Memory",
-            "Available is what can be had without swapping; used swap that grows goes wrong next.",
+            "Available memory can be allocated without swapping. If used swap grows, the machine is running out of "
+            "memory.",
             "memory_available_bytes|swap_used_bytes",
             "decbytes",
         ),
         _of_machine(
             "Disks",
-            "Read and written, by all disks. A disk that is busy while it does little is the cause.",
+            "Throughput of all disks. A disk with high utilization and low throughput is the bottleneck.",
             "disk_(read|write)_bytes_per_s",
             "Bps",
         ),
         _of_machine(
             "Network",
-            "Received and sent, by all interfaces but the loopback. Compare with the sockets of the processes above.",
+            "Throughput of all interfaces except loopback. Compare it with the sockets of the processes above.",
             "network_.+_bytes_per_s",
             "Bps",
         ),

@@ -1,4 +1,4 @@
-"""Puts panels into rows and rows into a dashboard, and writes it as JSON."""
+"""The layout of panels in rows and rows in a dashboard, and its JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PanelBuilder: TypeAlias = Builder[dashboard.Panel]
 
 TAG: Final = "laggard"
-"""Of all dashboards: the links at the top of each lead to the others that have it."""
+"""The tag of all dashboards: the links at the top of each lead to the others with this tag."""
 
 
 class Row(NamedTuple):
@@ -36,7 +36,7 @@ def assemble(
     annotations: Sequence[dashboard.AnnotationQuery],
     rows: Sequence[Row],
 ) -> dashboard.Dashboard:
-    """A dashboard of these rows, from top to bottom; panels are numbered in this order."""
+    """Return a dashboard of these rows, from top to bottom; panels are numbered in this order."""
     builder = (
         builders.Dashboard(title)
         .uid(uid)
@@ -67,7 +67,7 @@ def assemble(
 
 
 def as_json(built: dashboard.Dashboard) -> str:
-    """The dashboard as a file. What the SDK always writes and Grafana 12 has no more is left out."""
+    """Return the dashboard as JSON, without the fields of the SDK that Grafana 12 no longer has."""
     document = json.loads(json.dumps(built, cls=JSONEncoder))
     del document["style"]
     for variable in document["templating"]["list"]:

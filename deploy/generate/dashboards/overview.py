@@ -1,4 +1,4 @@
-"""Overview: which hosts have an incident, which are unusual, and what has changed. Where a look begins."""
+"""The dashboard to start from: hosts with incidents, hosts by score, applications, pools, services, and changes."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from deploy.generate.dashboards.layout import PanelBuilder
 
 SILENT_S: Final = 120
-"""A host is silent when its newest frame is older than that at the time looked at: two ticks at the longest interval
-that is usual."""
+"""The age of the newest frame from which a host is silent: two ticks of the longest common interval."""
 
 _OPEN = series("laggard_incidents_open", *ON_HOST)
 _SUSPICIOUS = series("laggard_status", *ON_HOST, 'status="suspicious"')
@@ -51,23 +50,23 @@ _OPENED = series("laggard_incidents_total", *ON_HOST, window="$__range")
 _NEWEST = series("laggard_frame_timestamp_seconds", *ON_HOST)
 _RECENT = series("laggard_frame_timestamp_seconds", *ON_HOST, window="1h")
 _BUDGET = f"sum by ({HOST}) ({worst(f'{HOST}, operator', series('laggard_false_alarms_budget_per_day', *ON_HOST))})"
-_HOST = "Look why: this host at the same time"
+_HOST = "Open this host at the same time"
 
 
 def overview() -> Dashboard:
-    """The dashboard, built."""
+    """Return the dashboard."""
     return assemble(
         OVERVIEW_UID,
         "laggard / Overview",
-        "Which hosts have an incident, which are unusual, and what has changed. A score of 1 is the budget for false "
-        "alarms, by default one per host and day: above 1 is anomalous. From here go to the host.",
+        "Which hosts have an incident or deviate, and what has changed. Scores above 1 exceed the false-alarm budget "
+        "(by default one incident per host and day). Hosts link to their own dashboards.",
         variables=common_variables(every_host=True),
         annotations=annotations_by(ON_HOST, "all"),
         rows=[
             Row("Now", [*_numbers(), _open_incidents()]),
             Row("Hosts by score", [_hosts(), _scores()]),
             Row("Applications, pools and services", [_applications(), _pools(), _services()]),
-            Row("What has changed", [_when(), _newest_incidents()]),
+            Row("Changes", [_when(), _newest_incidents()]),
         ],
     )
 
@@ -76,42 +75,41 @@ def _numbers() -> list[PanelBuilder]:
     return [
         number(
             "Open incidents",
-            "Incidents that have not ended: what operators see at one time that may have one cause is one. It ends "
-            "when all of it has been calm for five minutes, of pools, services and applications for half a minute. The "
-            "table below says which; it leads to the host.",
+            "Open incidents. Anomalies of several operators at one time that may have one cause are one incident. It "
+            "closes after five calm minutes (pools, services and applications: half a minute).",
             or_zero(f"sum({worst(HOST, _OPEN)})"),
             limits=((1, RED),),
         ),
         number(
             "Suspicious hosts",
-            "Hosts without an open incident that have an open notice: something is unusual, but not enough for an "
-            "incident. There may be ten times as many notices as incidents where nothing is wrong.",
+            "Hosts with an open notice and no open incident: a deviation below the alert level. A healthy host may "
+            "have ten times as many notices as incidents.",
             or_zero(f"sum({worst(HOST, _SUSPICIOUS)})"),
             limits=((1, ORANGE),),
         ),
         number(
-            "Hosts watched",
-            "Hosts of which laggard has frames now.",
+            "Monitored hosts",
+            "Hosts whose frames are being scored now.",
             or_zero(f"count({worst(HOST, _SCORES)})"),
         ),
         number(
             "Silent hosts",
-            f"Hosts that sent frames within the last hour, but none for {SILENT_S} s: the agent, the host or the way "
-            "to the bus is down. See `systemctl status laggard-agent` there.",
+            f"Hosts that sent frames within the last hour, but none for {SILENT_S} s: the agent, the host or its "
+            "connection to the bus is down. Run `systemctl status laggard-agent` on the host.",
             or_zero(f"count({worst(HOST, f'last_over_time({_RECENT})')} < time() - {SILENT_S})"),
             limits=((1, ORANGE),),
         ),
         number(
             "Young models",
-            "Hosts whose model has not yet seen what is usual: think twice before acting upon their scores.",
+            "Hosts whose model has learned too little. Their scores are unreliable.",
             or_zero(f"count({worst(HOST, series('laggard_model_young', *ON_HOST))} > 0)"),
         ),
         number(
-            "Records behind",
-            "Records on the bus that are not processed yet. When this grows, all that is shown here is late.",
+            "Lag (records)",
+            "Records on the bus that are not processed yet. If this grows, everything on this dashboard is late.",
             or_zero(f"sum({worst(TASK, series('laggard_lag_records', *PLACE))})"),
             limits=((1000, ORANGE),),
-            link=("Look at the pipeline", dashboard_url(PIPELINE_UID)),
+            link=("Open the pipeline", dashboard_url(PIPELINE_UID)),
         ),
     ]
 
@@ -119,9 +117,9 @@ def _numbers() -> list[PanelBuilder]:
 def _open_incidents() -> PanelBuilder:
     return table(
         "Open incidents",
-        "What is wrong now, the worst first: the process and the feature that are to blame so far, the worst value, "
-        "what was usual, and how many operators see it. Features are in the base unit that their name ends with. A "
-        "host leads to what laggard saw there around the beginning; `laggard incidents` says it in sentences.",
+        "Open incidents, the worst first: present culprit, its feature, worst value, baseline, and the number of "
+        "operators that detected it. Values are in the base unit that ends the feature's name. Hosts link to their "
+        "dashboard at the onset; `laggard incidents` describes each incident in sentences.",
         incident_labels(host=True),
         incident_columns(ON_HOST, labels=incident_labels(host=True)),
         sort="Score",
@@ -134,9 +132,8 @@ def _open_incidents() -> PanelBuilder:
 def _hosts() -> PanelBuilder:
     return table(
         "Hosts",
-        "All hosts of the time range, the most unusual first. Incidents are those that began in the time range; by "
-        "chance there are as many as the budgets for false alarms allow in it, where nothing is wrong. Prolonged high "
-        "use, which the operator `cpu` tells, is no chance and has no budget.",
+        "All hosts of the time range, the highest scores first. Compare the incidents that began in it with those "
+        "that the false-alarm budget allows. Prolonged high use (operator `cpu`) and saturation have no budget.",
         {"environment": "Environment", "cluster": "Cluster", "host": "Host"},
         [
             Column("Score", worst(HOST, _SCORES), decimals=2, limits=SCORE),
@@ -148,7 +145,7 @@ def _hosts() -> PanelBuilder:
             ),
             Column("Incidents", f"round(sum by ({HOST}) (increase({_OPENED})))", decimals=0, limits=((1, ORANGE),)),
             Column(
-                "By chance",
+                "False-alarm budget",
                 f"{_BUDGET} * $__range_s / 86400",
                 decimals=1,
             ),
@@ -157,7 +154,7 @@ def _hosts() -> PanelBuilder:
                 f"round(sum by ({HOST}) (increase({series('laggard_marks_total', *ON_HOST, window='$__range')})))",
                 decimals=0,
             ),
-            Column("Known for", worst(HOST, series("laggard_model_age_seconds", *ON_HOST)), unit="s", decimals=0),
+            Column("Model age", worst(HOST, series("laggard_model_age_seconds", *ON_HOST)), unit="s", decimals=0),
             Column(
                 "Last frame",
                 f"time() - {worst(HOST, _NEWEST)}",
@@ -170,16 +167,17 @@ def _hosts() -> PanelBuilder:
         links={"Host": (_HOST, host_url())},
         height=9,
         span=14,
-        empty="No host in this time range. Does a worker run, and does Prometheus scrape it?",
+        empty="No host in this time range. Check that a worker runs and that Prometheus scrapes it.",
     )
 
 
 def _scores() -> PanelBuilder:
     top = worst(HOST, f"max_over_time({series('laggard_score', *ON_HOST, window='$__range')} @ end())")
     return graph(
-        "Scores of the ten most unusual hosts",
-        "Those whose score was highest in the time range. The dashed line is 1, the budget for false alarms; above it "
-        "the axis is logarithmic. Many hosts that rise together have a cause in common: a shared disk, a deployment.",
+        "Ten worst hosts by score",
+        "The hosts with the highest scores in the time range. Scores above 1 (dashed line) exceed the false-alarm "
+        "budget; above 1 the axis is logarithmic. Hosts that rise together have a common cause, such as a shared "
+        "disk or a deployment.",
         [(f"{worst(HOST, _SCORES)} and on ({HOST}) topk(10, {top})", "{{host}}")],
         span=10,
         height=9,
@@ -191,12 +189,12 @@ def _scores() -> PanelBuilder:
 def _applications() -> PanelBuilder:
     return table(
         "Applications",
-        "Those whose performance is measured, the most unusual first: slower than usual, or farther from their models. "
-        "An application leads to the resources that explain it.",
+        "Measured applications, the highest scores first. A high score means slower than the baseline, or far from "
+        "the model's prediction. Each links to the resources that explain it.",
         {"environment": "Environment", "cluster": "Cluster", "application": "Application"},
         _of_others(APPLICATION, 'application!=""'),
         sort="Worst",
-        links={"Application": ("Look why: this application", application_url())},
+        links={"Application": ("Open this application", application_url())},
         span=12,
         height=6,
         empty="No application is measured (`laggard measure`).",
@@ -204,25 +202,24 @@ def _applications() -> PanelBuilder:
 
 
 def _pools() -> PanelBuilder:
-    # `younger` is no trouble.
+    # `younger` is harmless.
     deviating = series("laggard_pool_deviating", *PLACE, 'kind!="younger"')
     return table(
         "Pools",
-        "Those whose members are compared, the most unusual first, and how many members behave unlike the others now. "
-        "A pool leads to who they are.",
+        "Pools by score, and the number of members that deviate from the others now. Each links to its members.",
         {"environment": "Environment", "cluster": "Cluster", "pool": "Pool"},
         [
             *_of_others(POOL, 'pool!=""'),
             Column("Members", worst(POOL, series("laggard_pool_members", *PLACE)), decimals=0),
             Column(
-                "Deviate",
+                "Deviating",
                 f"sum by ({POOL}) ({worst(f'{POOL}, kind', deviating)})",
                 decimals=0,
                 limits=((1, ORANGE),),
             ),
         ],
         sort="Worst",
-        links={"Pool": ("Look who: this pool", pool_url())},
+        links={"Pool": ("Open this pool", pool_url())},
         span=12,
         height=6,
         empty="No pool is compared (`pools.discover`, `pools.members`).",
@@ -237,23 +234,23 @@ def _services() -> PanelBuilder:
     outlying = rate('outlying="1"')
     return table(
         "Services",
-        "Those whose requests are traced, the most unusual first, and the share of the requests of the last five "
-        "minutes that is out of line. A service leads to why.",
+        "Traced services by score, and the share of outliers among the requests of the last five minutes. Each links "
+        "to the causes.",
         {"environment": "Environment", "cluster": "Cluster", "service": "Service"},
         [
             *_of_others(SERVICE, 'service!=""'),
-            Column("Requests a second", rate(), decimals=1),
-            Column("Out of line", f"{outlying} / ({rate()} > 0)", unit="percentunit", decimals=2),
+            Column("Requests/s", rate(), decimals=1),
+            Column("Outliers", f"{outlying} / ({rate()} > 0)", unit="percentunit", decimals=2),
         ],
         sort="Worst",
-        links={"Service": ("Look why: this service", service_url())},
+        links={"Service": ("Open this service", service_url())},
         height=6,
         empty="No service is traced (`laggard trace`).",
     )
 
 
 def _of_others(by: str, which: str) -> list[Column]:
-    """The score and the incidents of what is no host."""
+    """Return the columns of an application, pool or service: score, worst score and incidents."""
     scores = series("laggard_score", *PLACE, which)
     in_range = series("laggard_score", *PLACE, which, window="$__range")
     opened = series("laggard_incidents_total", *PLACE, which, window="$__range")
@@ -267,8 +264,8 @@ def _of_others(by: str, which: str) -> list[Column]:
 def _when() -> PanelBuilder:
     had = worst(HOST, f"max_over_time({series('laggard_incidents_open', *ON_HOST, window='$__range')} @ end())")
     return timeline(
-        "When hosts had incidents",
-        "Each host that had an incident in the time range. What begins on several at once has one cause.",
+        "Open incidents by host",
+        "Each host with an incident in the time range. Simultaneous onsets point to a common cause.",
         f"({worst(HOST, _OPEN)} > bool 0) and on ({HOST}) {had} > 0",
         "{{host}}",
         {0: ("calm", "transparent"), 1: ("incident", RED)},
@@ -278,11 +275,11 @@ def _when() -> PanelBuilder:
 def _newest_incidents() -> PanelBuilder:
     return table(
         "Incidents of this time range",
-        "The newest first, also those that have ended: compare the time with deployments, jobs and marks. The value is "
-        "the worst that was seen. One whose blame went to another process meanwhile has a line for each.",
+        "The newest first, including those that have ended. Compare the onset with deployments, jobs and marks. An "
+        "incident whose culprit changed has a row for each culprit.",
         incident_labels(host=True),
         incident_columns(ON_HOST, window="$__range", labels=incident_labels(host=True)),
-        sort="Began",
+        sort="Onset",
         links=incident_links(),
         height=7,
         empty="No incident began or was open in this time range.",

@@ -1,7 +1,6 @@
-"""What dashboards are made of: queries, panels and links, in the form that Grafana 10 to 12 share.
+"""Queries, panels and links of dashboards, in the form that Grafana 10 to 12 share.
 
-Everything that a reader of a dashboard could take for granted is decided here, once: a score's threshold is 1, links
-keep variables and time range, a table joins its queries by their labels.
+The conventions of all dashboards are here: the threshold of a score is 1, and links keep variables and time range.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ WIDTH: Final = 24
 
 GREEN, ORANGE, RED = "green", "orange", "red"
 
-KEPT: Final = "${datasource:queryparam}&${environment:queryparam}&${cluster:queryparam}"
-"""What every link takes along, beside the host and the time."""
+VARIABLES: Final = "${datasource:queryparam}&${environment:queryparam}&${cluster:queryparam}"
+"""The variables that every link keeps, besides the host and the time."""
 
 PLACE: Final = ('environment=~"$environment"', 'cluster=~"$cluster"')
-"""Labels that the scrape configuration adds. `All` is `.*`, which a series without the label matches as well."""
+"""Matchers of the labels that the scrape configuration adds. `All` is `.*`, which also matches a missing label."""
 
-TIMES_USUAL: Final = "suffix:\u00d7"
+TIMES: Final = "suffix:\u00d7"
 DEVIATIONS: Final = "suffix:\u03c3"
 
 UNITS: Final = (
@@ -55,13 +54,13 @@ UNITS: Final = (
     ("_(bytes|characters)", "decbytes"),
     ("_(bytes|characters)_per_s", "Bps"),
 )
-"""By the end of a feature's name; of those that fit, the last one counts."""
+"""The units by the ending of a feature's name; the last match applies."""
 
 ON_HOST: Final = (*PLACE, 'host=~"$host"')
 
 
 HOST: Final = "environment, cluster, host"
-"""The labels of one machine: in two clusters there may be machines of one name."""
+"""The labels of one machine: clusters may have machines of the same name."""
 
 APPLICATION: Final = "environment, cluster, application"
 """The labels of one application."""
@@ -73,11 +72,11 @@ SERVICE: Final = "environment, cluster, service"
 """The labels of one service."""
 
 TASK: Final = "environment, cluster, operator, topic, partition"
-"""The labels of one task: two clusters have partitions of the same names."""
+"""The labels of one task: clusters have partitions of the same names."""
 
 
 def series(metric: str, *matchers: str, window: str = "") -> str:
-    """A selector; with a window (`$__range`), of a range.
+    """Return a selector; with a window (`$__range`), a range selector.
 
     Example:
         >>> series("laggard_lag_records", 'topic="t"', window="5m")
@@ -88,12 +87,12 @@ def series(metric: str, *matchers: str, window: str = "") -> str:
 
 
 def worst(by: str, expression: str) -> str:
-    """The greatest by labels. Two workers show one stream for some minutes after a rebalance: it counts once."""
+    """Return the maximum by labels: after a rebalance, two workers export the same stream for some minutes."""
     return f"max by ({by}) ({expression})"
 
 
 def or_zero(expression: str) -> str:
-    """A count of nothing is empty in PromQL; this makes it 0."""
+    """Return the query with 0 for an empty result: PromQL counts nothing as empty."""
     return f"({expression}) or vector(0)"
 
 
@@ -101,27 +100,27 @@ def or_zero(expression: str) -> str:
 
 
 def dashboard_url(uid: str, arguments: str = "", time: str = "${__url_time_range}") -> str:
-    """A link inside Grafana that keeps the data source, the environment and the cluster."""
-    return f"/d/{uid}?{'&'.join(part for part in (KEPT, arguments, time) if part)}"
+    """Return a link inside Grafana that keeps the data source, the environment and the cluster."""
+    return f"/d/{uid}?{'&'.join(part for part in (VARIABLES, arguments, time) if part)}"
 
 
 def host_url(column: str = "Host", time: str = "${__url_time_range}") -> str:
-    """From a row of a table to the dashboard of its host."""
+    """Return the link from a row of a table to the dashboard of its host."""
     return dashboard_url(HOST_UID, f"var-host=${{__data.fields.{column}:percentencode}}", time)
 
 
 def application_url() -> str:
-    """From a row of a table to the dashboard of its application."""
+    """Return the link from a row of a table to the dashboard of its application."""
     return dashboard_url(APPLICATIONS_UID, "var-application=${__data.fields.Application:percentencode}")
 
 
 def pool_url(time: str = "${__url_time_range}") -> str:
-    """From a row of a table to the dashboard of its pool."""
+    """Return the link from a row of a table to the dashboard of its pool."""
     return dashboard_url(POOLS_UID, "var-pool=${__data.fields.Pool:percentencode}", time)
 
 
 def service_url(time: str = "${__url_time_range}") -> str:
-    """From a row of a table to the dashboard of its service."""
+    """Return the link from a row of a table to the dashboard of its service."""
     return dashboard_url(REQUESTS_UID, "var-service=${__data.fields.Service:percentencode}", time)
 
 
@@ -129,7 +128,7 @@ def service_url(time: str = "${__url_time_range}") -> str:
 
 
 def query(expression: str, legend: str = "", *, instant: bool = False, ref: str = "A") -> prometheus_builders.Dataquery:
-    """One query of a panel."""
+    """Return one query of a panel."""
     built = (
         prometheus_builders.Dataquery()
         .expr(expression)
@@ -142,7 +141,7 @@ def query(expression: str, legend: str = "", *, instant: bool = False, ref: str 
 
 
 def thresholds(*steps: tuple[float, str]) -> builders.ThresholdsConfig:
-    """Green, and from each value on the colour beside it."""
+    """Return green, and from each value on its color."""
     return (
         builders.ThresholdsConfig()
         .mode(dashboard.ThresholdsMode.ABSOLUTE)
@@ -156,7 +155,7 @@ def thresholds(*steps: tuple[float, str]) -> builders.ThresholdsConfig:
 
 
 SCORE: Final = ((1.0, RED),)
-"""1 is the budget for false alarms, whatever the operator."""
+"""1 is the alert level of every operator."""
 
 
 # Panels.
@@ -173,17 +172,17 @@ def number(
     link: tuple[str, str] | None = None,
     words: Mapping[int, str] | None = None,
 ) -> stat_builders.Panel:
-    """One number as it is at the end of the time range, coloured by its limits.
+    """Return a panel with one number, that at the end of the time range, colored by its limits.
 
     Parameters:
-        title: what it is.
-        description: what it means, and what to do about it.
-        expression: gives one value.
-        unit: Grafana's id of it.
-        limits: from which value on it has which colour; without them it has none.
+        title: the title.
+        description: its meaning, and what to do.
+        expression: a query with one value.
+        unit: Grafana's id of the unit.
+        limits: values, each with the color from this value on; without limits there is no color.
         span: columns.
-        link: title and URL of where to go from here.
-        words: shown in the place of a value.
+        link: the title and URL of a link.
+        words: texts that replace values.
 
     """
     panel = (
@@ -221,20 +220,20 @@ def graph(
     most: float | None = None,
     exemplars: bool = False,
 ) -> timeseries_builders.Panel:
-    """Lines over time.
+    """Return a panel with lines over time.
 
     Parameters:
-        title: what it is.
-        description: what it means, and what to do about it.
-        queries: expressions, each with the form of its series' names.
-        unit: Grafana's id of it.
+        title: the title.
+        description: its meaning, and what to do.
+        queries: expressions, each with the legend of its series.
+        unit: Grafana's id of the unit.
         span: columns.
         height: rows of the grid.
         limits: lines at these values.
-        symlog: for scores and the like, which go from a hundredth to hundreds: linear up to 1, logarithmic above.
-        stacked: for what adds up to something.
+        symlog: whether the axis is linear up to 1 and logarithmic above, for values such as scores.
+        stacked: whether the series are stacked.
         most: the upper end of the axis.
-        exemplars: whether to show those that Prometheus has.
+        exemplars: whether to show exemplars.
 
     """
     panel = (
@@ -274,19 +273,19 @@ def graph(
 def band(
     title: str, description: str, *, value: str, usual: str, deviation: str, by: str, span: int = 8, height: int = 8
 ) -> timeseries_builders.Panel:
-    """A feature beside what is usual for it: a panel for each value of a variable, its unit by the feature's name.
+    """Return a panel with a feature and its baseline, repeated for each value of a variable.
 
-    The band is two areas on each other, of which the lower one is not seen: unlike an area between two named lines,
-    this leaves the series their features' names, which the units go by.
+    The band is two stacked areas, of which the lower one is invisible. An area between two named lines would require
+    other names of the series, but the units follow from the features' names.
 
     Parameters:
-        title: what it is.
-        description: what it means, and what to do about it.
-        value: the feature's.
-        usual: the mean of what is usual.
-        deviation: the standard deviation of what is usual.
-        by: the label that has the feature's name, and the variable that the panel is repeated by.
-        span: columns; as many panels are beside each other as have room.
+        title: the title.
+        description: its meaning, and what to do.
+        value: the query of the feature.
+        usual: the query of the mean of its baseline.
+        deviation: the query of the standard deviation of its baseline.
+        by: the label with the feature's name, and the variable that repeats the panel.
+        span: columns.
         height: rows of the grid.
 
     """
@@ -297,23 +296,23 @@ def band(
         description,
         [
             (value, name),
-            (usual, f"usual {name}"),
+            (usual, f"baseline {name}"),
             (low, f"low {name}"),
             (f"{usual} + {deviation} - {low}", f"spread {name}"),
         ],
         span=span,
         height=height,
     )
-    grey = ("color", {"mode": "fixed", "fixedColor": "text"})
-    unseen = [
+    gray = ("color", {"mode": "fixed", "fixedColor": "text"})
+    hidden = [
         ("custom.stacking", {"mode": "normal", "group": "band"}),
         ("custom.hideFrom", {"legend": True, "tooltip": True, "viz": False}),
         ("custom.lineWidth", 0),
     ]
     overrides: tuple[tuple[str, Sequence[tuple[str, object]]], ...] = (
-        ("/^usual /", [grey, ("custom.lineStyle", {"fill": "dash", "dash": [6, 4]}), ("custom.fillOpacity", 0)]),
-        ("/^low /", [*unseen, ("custom.fillOpacity", 0)]),
-        ("/^spread /", [grey, *unseen, ("custom.fillOpacity", 20)]),
+        ("/^baseline /", [gray, ("custom.lineStyle", {"fill": "dash", "dash": [6, 4]}), ("custom.fillOpacity", 0)]),
+        ("/^low /", [*hidden, ("custom.fillOpacity", 0)]),
+        ("/^spread /", [gray, *hidden, ("custom.fillOpacity", 20)]),
         *((f"/{ending}$/", (("unit", unit),)) for ending, unit in UNITS),
     )
     for names, properties in overrides:
@@ -323,7 +322,7 @@ def band(
 
 def timeline(title: str, description: str, expression: str, legend: str, words: Mapping[int, tuple[str, str]],
              *, span: int = WIDTH, height: int = 6) -> statetimeline_builders.Panel:  # fmt: skip
-    """States over time, a line for each series; each value has a word and a colour."""
+    """Return a panel with states over time, a line for each series; each value has a text and a color."""
     return (
         statetimeline_builders.Panel()
         .title(title)
@@ -350,7 +349,7 @@ def timeline(title: str, description: str, expression: str, legend: str, words: 
 
 
 def words_for(words: Mapping[str, tuple[str, str | None]]) -> dashboard.ValueMap:
-    """Shows a word, with a colour, in the place of a value."""
+    """Return a mapping that replaces values by texts, with colors."""
     return dashboard.ValueMap(
         {
             value: dashboard.ValueMappingResult(text=word, color=color, index=index)

@@ -1,4 +1,4 @@
-"""Pipeline: whether laggard itself keeps up, loses nothing, and what it costs."""
+"""The dashboard of laggard itself: lag, losses, recovery, and the cost of workers and agents."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ _LOST = (
 
 
 def pipeline() -> Dashboard:
-    """The dashboard, built."""
+    """Return the dashboard."""
     return assemble(
         PIPELINE_UID,
         "laggard / Pipeline",
-        "Whether laggard keeps up, loses nothing, and what it costs. What is shown of hosts is as new as the lag "
-        "allows.",
+        "Whether laggard keeps up, loses nothing, and what it costs. All other dashboards are late by the lag shown "
+        "here.",
         variables=common_variables(every_host=True),
         annotations=started_workers(),
         rows=[
             Row("Now", _numbers()),
-            Row("Keeping up", _keeping_up()),
-            Row("What was not used", _losses()),
+            Row("Lag and throughput", _keeping_up()),
+            Row("Losses", _losses()),
             Row("Recovery and rebalances", _recovery()),
             Row("Workers", _workers()),
             Row("Agents", _agents()),
@@ -78,40 +78,39 @@ def _numbers() -> list[PanelBuilder]:
     return [
         number(
             "Workers",
-            "Workers that Prometheus reads. Fewer than you run: see the table of workers, and `up` of the job.",
+            "Workers that Prometheus scrapes. If some are missing, see the table of workers, and `up` of the job.",
             or_zero(f"count({_task('build_info')})"),
             limits=((0, RED), (1, "green")),
         ),
         number(
-            "Records behind",
+            "Lag (records)",
             "Records on the bus that are not processed and committed yet. If it grows for minutes, add workers, at "
-            "most one for each partition.",
+            "most one per partition.",
             or_zero(f"sum({worst(TASK, _task('lag_records'))})"),
             limits=((1000, ORANGE),),
         ),
         number(
-            "Records a second",
-            "What all workers read: what the agents send, once for each operator.",
+            "Records/s",
+            "Records that all workers read: those that agents publish, once for each operator.",
             or_zero(f"sum({_rate('records_total')})"),
         ),
         number(
             "Latency, 99 %",
-            "From a record's own time to the commit of what it led to, for 99 of 100 records. An agent's clock that is "
-            "ahead or behind shows here as well: `laggard doctor`.",
+            "99th percentile of the time from a record's own time to the commit of its results. It includes errors "
+            "of the agents' clocks: check `laggard doctor`.",
             f"histogram_quantile(0.99, sum by (le) ({_rate('latency_seconds_bucket')}))",
             unit="s",
             limits=((10, ORANGE),),
         ),
         number(
             "Dead letters",
-            "Records of this time range that could not be used. Each is in the topic of dead letters with its reason: "
-            "read it there.",
+            "Unusable records of this time range. The topic of dead letters has each of them with its reason.",
             or_zero(f"round(sum({_increase('dead_letters_total', '$__range')}))"),
             limits=((1, ORANGE),),
         ),
         number(
             "Recovering",
-            "Partitions whose state is being replayed. Until that is done they give no new results.",
+            "Partitions that are restoring their state. They publish no new results until that is done.",
             or_zero(f"count({worst(TASK, _task('recovery_left_records'))} > 0)"),
             limits=((1, ORANGE),),
         ),
@@ -121,15 +120,15 @@ def _numbers() -> list[PanelBuilder]:
 def _keeping_up() -> list[PanelBuilder]:
     return [
         graph(
-            "Records behind",
-            "By partition. All that grow: add workers. One that grows: its hosts send more than the others', or its "
-            "worker is slow; see the workers below.",
+            "Lag (records)",
+            "Lag by partition. If all grow, add workers. If one grows, its hosts send more than the others, or its "
+            "worker is slow: see the workers below.",
             [(worst(TASK, _task("lag_records")), _NAMED)],
         ),
         graph(
             "Latency",
-            "From a record's own time to the commit of what it led to: how late an anomaly is told. The median, "
-            "and what 99 of 100 records stay below.",
+            "Time from a record's own time to the commit of its results, which is the delay of an anomaly. Median "
+            "and 99th percentile.",
             [
                 (_quantile(0.5, "latency_seconds"), "{{operator}}, 50 %"),
                 (_quantile(0.99, "latency_seconds"), "{{operator}}, 99 %"),
@@ -138,23 +137,23 @@ def _keeping_up() -> list[PanelBuilder]:
             exemplars=True,
         ),
         graph(
-            "Records a second",
-            "Read, by operator and topic. It follows the number of hosts and their interval; a step down is hosts that "
-            "fell silent.",
+            "Records/s",
+            "Records read, by operator and topic. It follows the number of hosts and their interval. A step down "
+            "means that hosts fell silent.",
             [(f"sum by (operator, topic) ({_rate('records_total')})", "{{operator}} {{topic}}")],
             span=8,
         ),
         graph(
-            "Bytes a second",
-            "Read, by operator and topic. Large frames are those of hosts with many processes.",
+            "Bytes/s",
+            "Bytes read, by operator and topic. Hosts with many processes have large frames.",
             [(f"sum by (operator, topic) ({_rate('record_bytes_total')})", "{{operator}} {{topic}}")],
             unit="Bps",
             span=8,
         ),
         graph(
             "Commits and processing",
-            "How long a commit takes, and from the poll that brought a record to that commit, for 99 of 100. Commits "
-            "that get slower point to the brokers, or to the disk of the embedded bus.",
+            "99th percentile of the duration of a commit, and of the time from the poll that fetched a record to its "
+            "commit. If commits become slow, check the brokers, or the disk of the embedded bus.",
             [
                 (_quantile(0.99, "commit_duration_seconds"), "{{operator}}, commit"),
                 (_quantile(0.99, "processing_seconds"), "{{operator}}, processing"),
@@ -168,23 +167,23 @@ def _keeping_up() -> list[PanelBuilder]:
 def _losses() -> list[PanelBuilder]:
     return [
         graph(
-            "Records that were not used",
-            "Dead letters have their reason with them in their topic. Late: older than their stream's last frame, look "
-            "at clocks. Missed: retention deleted them before they were read, so keep more or add workers. Duplicates "
-            "do no harm.",
+            "Unused records",
+            "Dead letters: the reasons are in their topic. Late: older than the last frame of the stream; check the "
+            "clocks. Missed: deleted by retention before they were read; extend the retention or add workers. "
+            "Duplicates are harmless.",
             [
-                (f"sum by (operator) ({_increase(f'{name}_total')})", f"{{{{operator}}}}, {said}")
-                for name, said in _LOST
+                (f"sum by (operator) ({_increase(f'{name}_total')})", f"{{{{operator}}}}, {label}")
+                for name, label in _LOST
             ],
         ),
         graph(
-            "Not shown, set back, of one name",
-            "Frames of streams that are too many to be shown here; streams that began anew because a clock was set "
-            "back; and hosts that share a name: give each a `host` of its own.",
+            "Hidden streams, clocks and names",
+            "Frames of streams that are not exported because there are too many; streams restarted because their "
+            "producer's clock was set back; hosts that share a name: give each its own `host`.",
             [
-                (f"sum({_increase('frames_left_out_total')})", "frames not shown"),
+                (f"sum({_increase('frames_left_out_total')})", "hidden frames"),
                 (f"sum by (operator) ({_increase('clocks_set_back_total')})", "{{operator}}, clocks set back"),
-                (f"sum by (operator) ({_increase('namesakes_total')})", "{{operator}}, hosts of one name"),
+                (f"sum by (operator) ({_increase('namesakes_total')})", "{{operator}}, shared names"),
             ],
         ),
     ]
@@ -194,7 +193,7 @@ def _recovery() -> list[PanelBuilder]:
     return [
         graph(
             "Records to replay",
-            "What is left until a partition's state is what it was, and how far standbys are behind.",
+            "Records left to replay until a partition's state is restored, and the lag of standbys.",
             [
                 (worst(TASK, _task("recovery_left_records")), _NAMED),
                 (worst(TASK, _task("standby_left_records")), f"{_NAMED}, standby"),
@@ -203,40 +202,40 @@ def _recovery() -> list[PanelBuilder]:
         ),
         graph(
             "Last recovery",
-            "How long it took. Where this is too long for you: `worker.standby`.",
+            "Duration of the last recovery. If it is too long, set `worker.standby`.",
             [(worst(TASK, _task("recovery_seconds")), _NAMED)],
             unit="s",
             span=8,
         ),
         graph(
             "Rebalances and the bus",
-            "Partitions that were given and taken, commits that were refused because another worker has them, and "
-            "what was tried again because the bus was away. Rebalances that never end: workers that are killed, or too "
-            "slow to poll.",
+            "Partitions assigned and revoked, commits fenced because another worker had taken over, and retries "
+            "because the bus was unavailable. Endless rebalances: workers are killed, or are too slow to poll.",
             [
-                (f"sum({_increase('assignments_total')})", "given"),
-                (f"sum({_increase('revocations_total')})", "taken"),
-                (f"sum({_increase('fenced_total')})", "refused"),
-                (f"sum({_increase('retries_total')})", "tried again"),
+                (f"sum({_increase('assignments_total')})", "assigned"),
+                (f"sum({_increase('revocations_total')})", "revoked"),
+                (f"sum({_increase('fenced_total')})", "fenced"),
+                (f"sum({_increase('retries_total')})", "retries"),
             ],
             span=8,
         ),
         graph(
             "States",
-            "Keys, as hosts, that have a state: how many a worker has decides its memory.",
+            "Keys (such as hosts) with a state. Their number determines a worker's memory.",
             [(f"sum by (operator) ({worst(TASK, _task('keys'))})", "{{operator}}")],
             span=8,
         ),
         graph(
             "Size of states",
-            "Of all newest snapshots, before compression: what a recovery has to load.",
+            "Newest snapshots of all keys, before compression: the amount that a recovery loads.",
             [(f"sum by (operator) ({worst(TASK, _task('state_bytes'))})", "{{operator}}")],
             unit="decbytes",
             span=8,
         ),
         graph(
             "Snapshots",
-            "Written, and those that could not be used so that their state was learned from the input again.",
+            "Snapshots written, unusable and migrated from an older version. Keys with an unusable snapshot learn "
+            "anew from the input.",
             [
                 (f"sum by (operator) ({_increase('snapshots_total')})", "{{operator}}, written"),
                 (f"sum by (operator) ({_increase('snapshots_unusable_total')})", "{{operator}}, unusable"),
@@ -248,7 +247,7 @@ def _recovery() -> list[PanelBuilder]:
 
 
 def _of_workers(expression: str) -> str:
-    """Of all processes that Prometheus reads, only what laggard's workers say about themselves."""
+    """Restrict a query on all scraped processes to the workers of laggard."""
     return f"{expression} * on (job, instance) group_left () {_task('build_info')}"
 
 
@@ -258,32 +257,32 @@ def _workers() -> list[PanelBuilder]:
     return [
         table(
             "Workers",
-            "One line for each. A worker without partitions is a spare; one whose start is recent has been restarted.",
+            "Workers by lag. A worker without partitions is a spare; a recent start is a restart.",
             {"instance": "Worker", "version": "Version"},
             [
                 Column("Partitions", _by_worker(f"count by (job, instance) ({_task('lag_records')})"), decimals=0),
-                Column("Behind", _by_worker(f"sum by (job, instance) ({_task('lag_records')})"), decimals=0),
-                Column("Records a second", _by_worker(f"sum by (job, instance) ({_rate('records_total')})")),
+                Column("Lag", _by_worker(f"sum by (job, instance) ({_task('lag_records')})"), decimals=0),
+                Column("Records/s", _by_worker(f"sum by (job, instance) ({_rate('records_total')})")),
                 Column(
                     "Started",
                     f"1000 * {_by_worker(series('process_start_time_seconds', *PLACE))}",
                     unit="dateTimeFromNow",
                 ),
             ],
-            sort="Behind",
+            sort="Lag",
             links={},
             height=6,
-            empty="No worker is read.",
+            empty="No worker. Check that Prometheus scrapes them.",
         ),
         graph(
-            "Processors",
-            "Cores that each worker takes. Near one it cannot take more: add workers.",
+            "CPU",
+            "CPU use of each worker, in cores. A worker cannot use much more than one: add workers.",
             [(cpu, "{{instance}}")],
             limits=((0.9, ORANGE),),
         ),
         graph(
             "Memory",
-            "Resident. About 1 MB for each host of 200 processes, and a base of 70 MB.",
+            "Resident memory. Expect 70 MB, and 1 MB for each host of 200 processes.",
             [(memory, "{{instance}}")],
             unit="decbytes",
         ),
@@ -291,7 +290,7 @@ def _workers() -> list[PanelBuilder]:
 
 
 def _by_worker(expression: str) -> str:
-    """With the worker's version, so that the queries of the table have the same labels."""
+    """Add the worker's version, so that all queries of the table have the same labels."""
     build = f"max by (job, instance, version) ({_task('build_info')})"
     return f"sum by (instance, version) ({build} * on (job, instance) group_left () ({expression}))"
 
@@ -300,31 +299,31 @@ def _agents() -> list[PanelBuilder]:
     def of(name: str) -> str:
         return worst("host", series(f"laggard_agent_{name}", *ON_HOST))
 
-    def grown(name: str) -> str:
+    def increase(name: str) -> str:
         return worst("host", f"increase({series(f'laggard_agent_{name}', *ON_HOST, window=_RATE)})")
 
     return [
         graph(
-            "Agents: processors",
-            "Share of one core, the ten that take most. It grows with the number of processes; a longer "
-            "`agent.interval` takes less. Apart from it, what looking into processes takes while something is wrong.",
+            "Agents: CPU",
+            "CPU use of one core, the ten busiest agents. It grows with the number of processes; a longer "
+            "`agent.interval` reduces it. Profiling during anomalies is shown separately.",
             [
                 (f"topk(10, {of('cpu_ratio')})", "{{host}}"),
-                (f"topk(10, {of('diagnosis_cpu_ratio')})", "{{host}}, looking into processes"),
+                (f"topk(10, {of('diagnosis_cpu_ratio')})", "{{host}}, profiling"),
             ],
             unit="percentunit",
             span=8,
         ),
         graph(
             "Agents: memory",
-            "Resident, the ten that take most. It does not grow with time; if it does, please tell us.",
+            "Resident memory, the ten largest agents. It does not grow with time; if it does, please report it.",
             [(f"topk(10, {of('resident_memory_bytes')})", "{{host}}")],
             unit="decbytes",
             span=8,
         ),
         graph(
             "Agents: reading and publishing",
-            "How long a tick takes, the ten slowest. A tick as long as the interval makes ticks fall out.",
+            "Duration of a tick, the ten slowest agents. Ticks longer than the interval cause missed ticks.",
             [
                 (f"topk(10, {of('tick_duration_seconds')})", "{{host}}, reading"),
                 (f"topk(10, {of('publish_duration_seconds')})", "{{host}}, publishing"),
@@ -333,19 +332,21 @@ def _agents() -> list[PanelBuilder]:
             span=8,
         ),
         graph(
-            "Agents: records that wait",
-            "What the bus did not have yet: it is away, or the way there is. It goes on from the agent's spool.",
+            "Agents: waiting records",
+            "Records in the agent's spool: the bus is unavailable, or the network path to it. The agent sends them "
+            "afterwards.",
             [(f"topk(10, {of('waiting_records')})", "{{host}}")],
             span=12,
         ),
         graph(
-            "Agents: what was lost",
-            "Records that were dropped since the bus was away for longer than the spool lasts (`agent.spool_bytes`), "
-            "ticks that the bus refused, and ticks that fell out because the machine was too busy.",
+            "Agents: losses",
+            "Dropped: records, because the bus was unavailable for longer than the spool lasts "
+            "(`agent.spool_bytes`). Rejected: ticks that the bus refused. Missed: ticks skipped because the machine "
+            "was too busy.",
             [
-                (f"topk(10, {grown('dropped_records_total')})", "{{host}}, dropped"),
-                (f"topk(10, {grown('publish_failures_total')})", "{{host}}, refused"),
-                (f"topk(10, {of('missed_ticks')})", "{{host}}, fell out"),
+                (f"topk(10, {increase('dropped_records_total')})", "{{host}}, dropped"),
+                (f"topk(10, {increase('publish_failures_total')})", "{{host}}, rejected"),
+                (f"topk(10, {of('missed_ticks')})", "{{host}}, missed"),
             ],
             span=12,
         ),

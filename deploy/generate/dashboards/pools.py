@@ -1,4 +1,4 @@
-"""Pools: which members behave unlike the others, how, since when, and by which feature."""
+"""The dashboard of pools: which members deviate from the others, how, since when, and by which feature."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deploy.generate.dashboards.panels import (
     POOLS_UID,
     RED,
     SCORE,
-    TIMES_USUAL,
+    TIMES,
     graph,
     host_url,
     number,
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 _HERE: Final = (*PLACE, 'pool=~"$pool"')
 _ROW: Final = f"{POOL}, row"
-_WHO: Final = f"{POOL}, member"
-_DEVIATION: Final = f"{_WHO}, kind, feature"
+_MEMBER: Final = f"{POOL}, member"
+_DEVIATION: Final = f"{_MEMBER}, kind, feature"
 
 _SCORES = series("laggard_score", *_HERE)
 _MEMBERS = worst(POOL, series("laggard_pool_members", *_HERE))
@@ -56,32 +56,32 @@ KINDS: Final[Mapping[Kind, str]] = {
     "different": "text",
     "younger": GREEN,
 }
-"""How members deviate, and the colour of each. Of one that does so in several ways the first is shown."""
+"""The kinds of deviation and their colors. A member with several kinds shows the first of them."""
 
 
 def pools() -> Dashboard:
-    """The dashboard, built."""
+    """Return the dashboard."""
     return assemble(
         POOLS_UID,
         "laggard / Pools",
-        "Which members of pools - threads, prefork workers, replicas, hosts - behave unlike the others, how, since "
-        "when, and by which feature. `laggard pools POOL` tells it in sentences, and draws who resembles whom.",
+        "Which members of pools (threads, prefork workers, replicas, hosts) deviate from the others, how, since "
+        "when, and by which feature. `laggard pools POOL` describes it in sentences and draws dendrograms.",
         variables=[
             *common_variables(every_host=None),
             query_variable(
                 "pool",
                 "Pool",
                 f"label_values({series('laggard_pool_members', *PLACE)}, pool)",
-                "Pools that have been compared in the time range.",
+                "Pools compared in the time range.",
                 every=True,
-            ).all_value(".+"),  # hosts have series, too
+            ).all_value(".+"),  # excludes hosts
         ],
         annotations=of_pools(_HERE),
         rows=[
             Row("Now", [*_numbers(), _open_incidents()]),
-            Row("Who deviates", [_deviations(), _when(), _kinds()]),
+            Row("Deviations", [_deviations(), _when(), _kinds()]),
             Row("Members", [_scores_of_members(), _members()]),
-            Row("What happened", [_incidents()]),
+            Row("Incidents", [_incidents()]),
         ],
     )
 
@@ -89,44 +89,43 @@ def pools() -> Dashboard:
 def _numbers() -> list[PanelBuilder]:
     young = worst(POOL, series("laggard_model_young", *_HERE))
     newest = worst(POOL, series("laggard_frame_timestamp_seconds", *_HERE))
-    troubled = worst(f"{POOL}, kind", series("laggard_pool_deviating", *_HERE, 'kind!="younger"'))
+    harmful = worst(f"{POOL}, kind", series("laggard_pool_deviating", *_HERE, 'kind!="younger"'))
     return [
         number(
             "Open incidents",
-            "Incidents of pools that have not ended. The table below says which member it is, and what sets it apart.",
+            "Open incidents of pools. The table below shows the culprit member and its most deviating feature.",
             or_zero(f"sum({worst(POOL, series('laggard_incidents_open', *_HERE))})"),
             limits=((1, RED),),
         ),
         number(
-            "Pools above 1",
-            "Pools in which a member is farther from the others than the budget for false alarms allows, by default "
-            "one per pool and day.",
+            "Deviating pools",
+            "Pools with a score above 1: a member deviates by more than the false-alarm budget allows (by default "
+            "one incident per pool and day).",
             or_zero(f"count({worst(POOL, _SCORES)} > 1)"),
             limits=((1, ORANGE),),
         ),
         number(
-            "Members that deviate",
-            "Members that behave unlike the others now; not those that only began later. One that deviates in two ways "
-            "counts twice. Many at once have a cause in common: a host, a deployment, a kind of work.",
-            or_zero(f"sum({troubled})"),
+            "Deviating members",
+            "Members that deviate from the others now, without those of the kind `younger`. A member with two kinds "
+            "counts twice. Many at once have a common cause: a host, a deployment, a kind of work.",
+            or_zero(f"sum({harmful})"),
             limits=((1, ORANGE),),
         ),
         number(
-            "Members compared",
-            "Members of all these pools that are there now. What is missing here is not watched: `pools.members`, "
-            "`pools.threads` and `pools.discover` say what is.",
+            "Compared members",
+            "Members of all selected pools. `pools.members`, `pools.threads` and `pools.discover` define which "
+            "processes and hosts are compared.",
             or_zero(f"sum({_MEMBERS})"),
         ),
         number(
-            "Young",
-            "Pools whose members have not been watched for long enough to rely on what is said of them: think twice "
-            "before acting upon their scores.",
+            "Young models",
+            "Pools that have been compared for too short a time. Their scores are unreliable.",
             or_zero(f"count({young} > 0)"),
         ),
         number(
             "Last tick",
-            "How old the newest tick of the pool that was silent longest is. When this grows, look at its hosts' "
-            "agents, at `laggard measure`, or at the pipeline.",
+            "Age of the newest tick of the pool that has been silent longest. If it grows, check the agents of its "
+            "hosts, `laggard measure` and the pipeline.",
             f"max(time() - {newest})",
             unit="s",
             limits=((300, ORANGE),),
@@ -137,13 +136,13 @@ def _numbers() -> list[PanelBuilder]:
 def _open_incidents() -> PanelBuilder:
     return table(
         "Open incidents",
-        "What is wrong now, the worst first: the member that is to blame so far, the feature that sets it apart, the "
-        "worst value, and what is usual in the pool. A pool leads to what was seen around the beginning; `laggard "
-        "incidents` says it in sentences.",
+        "Open incidents, the worst first: present culprit, its most deviating feature, worst value, and the baseline "
+        "of the pool. Pools link to their state at the onset. `laggard incidents` describes each incident in "
+        "sentences.",
         pool_labels(),
         incident_columns(_HERE, labels=pool_labels()),
         sort="Score",
-        links={"Pool": ("Look at this pool when the incident began", pool_url(time=incident_span()))},
+        links={"Pool": ("Open this pool at the onset", pool_url(time=incident_span()))},
         height=6,
         empty="No pool has an incident.",
     )
@@ -165,32 +164,31 @@ def _deviations() -> PanelBuilder:
 
     return table(
         "Deviations at the end of the time range",
-        "All members that are unlike the others, the worst first, with the feature that sets them apart most beside "
-        "what is usual in the pool. A `leak` will not stop by itself: plan a restart of that member. One that is "
-        "`stuck` waits for a lock or for an answer: `laggard diagnose` on its host says in which function. `busy` or a "
-        "`spike`: look what it was given to do. `slower`: look at its host, which is the first part of the pool's or "
-        "the member's path. `left`: find out why it ended. `younger` is no trouble.",
+        "Deviating members, the worst first, with their most deviating feature and the baseline of the pool. `leak`: "
+        "plan a restart. `stuck`: `laggard diagnose` on the host shows where it waits. `busy`, `spike`: check its "
+        "work. `slower`: check its host (the first part of the path of the pool or member). `left`: find out why it "
+        "ended. `younger` is harmless.",
         labels,
         [
             Column("Score", of("score"), decimals=2, limits=SCORE),
             Column("Since", f"1000 * {of('start_timestamp_seconds')}", unit="dateTimeAsIso"),
             Column("Value", of("value")),
-            Column("Usual", of("usual")),
+            Column("Baseline", of("usual")),
             Column("±", of("usual_deviation")),
-            Column("Times usual", f"{of('value')} / ({of('usual')} > 0)", unit=TIMES_USUAL, decimals=1),
+            Column("Ratio", f"{of('value')} / ({of('usual')} > 0)", unit=TIMES, decimals=1),
         ],
         sort="Score",
         links={
-            "Pool": ("Only this pool", pool_url()),
-            "Host": ("Look at this host", host_url()),
+            "Pool": ("Show only this pool", pool_url()),
+            "Host": ("Open this host", host_url()),
         },
         height=8,
-        empty="All members behave like the others of their pools.",
+        empty="No member deviates.",
     )
 
 
 def _with_host(expression: str) -> str:
-    """With the label `host`: the first part of the path of the pool, or else of the member; empty without one."""
+    """Add the label `host`: the first part of the path of the pool, otherwise of the member; empty without one."""
     for label in ("member", "pool"):
         expression = f'label_replace({expression}, "host", "$1", "{label}", "([^/]+)/.+")'
     return expression
@@ -198,15 +196,15 @@ def _with_host(expression: str) -> str:
 
 def _when() -> PanelBuilder:
     def of(kind: str) -> str:
-        return worst(_WHO, series("laggard_pool_deviation_score", *_HERE, f'kind="{kind}"'))
+        return worst(_MEMBER, series("laggard_pool_deviation_score", *_HERE, f'kind="{kind}"'))
 
     states = " or ".join(f"(0 * {of(kind)} + {value})" for value, kind in enumerate(KINDS, 1))
     scores = series("laggard_pool_deviation_score", *_HERE, window="$__range")
     return timeline(
-        "When members deviated, and how",
-        "The twenty members that deviated most in the time range. What begins on several at once has one cause; "
-        "compare the time with deployments, jobs, and the incidents of their hosts.",
-        f"({states}) and on ({_WHO}) topk(20, {worst(_WHO, f'max_over_time({scores} @ end())')})",
+        "Deviations by member and kind",
+        "The twenty members with the highest scores in the time range. Simultaneous onsets point to a common cause. "
+        "Compare them with deployments, jobs, and the incidents of their hosts.",
+        f"({states}) and on ({_MEMBER}) topk(20, {worst(_MEMBER, f'max_over_time({scores} @ end())')})",
         "{{member}} ({{pool}})",
         {value: (kind, color) for value, (kind, color) in enumerate(KINDS.items(), 1)},
         span=14,
@@ -217,9 +215,9 @@ def _when() -> PanelBuilder:
 def _kinds() -> PanelBuilder:
     by_kind = worst(f"{POOL}, kind", series("laggard_pool_deviating", *_HERE))
     panel = graph(
-        "Members that deviate, by kind",
-        "Of all these pools. A few that come and go are the budget for false alarms; a number that stays or grows is "
-        "not. Many `younger` ones after a deployment are expected.",
+        "Deviating members by kind",
+        "Sum of all selected pools. A few short deviations fit the false-alarm budget; a number that stays or grows "
+        "does not. Many `younger` members after a deployment are normal.",
         [(f"sum by (kind) ({by_kind})", "{{kind}}")],
         span=10,
         height=9,
@@ -236,9 +234,9 @@ def _scores_of_members() -> PanelBuilder:
     top = f"topk(10, {worst(_ROW, f'max_over_time({in_range} @ end())')})"
     return graph(
         "Members by score",
-        "The ten that were farthest from the others in the time range; members of one name are one line, that of the "
-        "worst of them. Above 1, the dashed line, is more than the budget for false alarms allows. Several that rise "
-        "together are a group: `laggard pools POOL` says what they share.",
+        "The ten members with the highest scores in the time range. Members of one name share a line, which shows "
+        "the worst of them. Scores above 1 (dashed line) exceed the false-alarm budget. Members that rise together "
+        "may be a group: `laggard pools POOL` shows what they share.",
         [(f"{scores} and on ({_ROW}) {top}", "{{row}} ({{pool}})")],
         limits=SCORE,
         symlog=True,
@@ -248,8 +246,8 @@ def _scores_of_members() -> PanelBuilder:
 def _members() -> PanelBuilder:
     return graph(
         "Members",
-        "How many members each pool has. Fewer than before: some ended, or their host does not tell any more. More and "
-        "more: nobody takes them back into the pool.",
+        "Members of each pool. If it falls, members have ended or their host is silent. If it keeps growing, the "
+        "pool leaks members.",
         [(_MEMBERS, "{{pool}}")],
     )
 
@@ -257,12 +255,12 @@ def _members() -> PanelBuilder:
 def _incidents() -> PanelBuilder:
     return table(
         "Incidents of this time range",
-        "The newest first, also those that have ended. One whose blame went to another member meanwhile has a line for "
-        "each.",
+        "The newest first, including those that have ended. An incident whose culprit changed has a row for each "
+        "member.",
         pool_labels(),
         incident_columns(_HERE, window="$__range", labels=pool_labels()),
-        sort="Began",
-        links={"Pool": ("Look at this pool when the incident began", pool_url(time=incident_span()))},
+        sort="Onset",
+        links={"Pool": ("Open this pool at the onset", pool_url(time=incident_span()))},
         height=6,
         empty="No pool had an incident in this time range.",
     )

@@ -1,4 +1,4 @@
-"""Requests: how long they take and where that time goes, which are out of line, why, and what tracing costs."""
+"""The dashboard of requests: their durations and states, the outliers and their causes, and the cost of tracing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deploy.generate.dashboards.panels import (
     REQUESTS_UID,
     SCORE,
     SERVICE,
-    TIMES_USUAL,
+    TIMES,
     graph,
     number,
     or_zero,
@@ -40,36 +40,36 @@ _NORMAL, _OUTLYING = 'outlying="0"', 'outlying="1"'
 
 
 def requests() -> Dashboard:
-    """The dashboard, built."""
+    """Return the dashboard."""
     return assemble(
         REQUESTS_UID,
         "laggard / Requests",
-        "How long traced requests take, in which states of the kernel, which of them are out of line, and what these "
-        "wait for. `laggard requests SERVICE` says it in sentences, `laggard requests path ID` draws one of them.",
+        "How long traced requests take and in which states, which are outliers, and why. `laggard requests SERVICE` "
+        "describes the causes in sentences; `laggard requests path ID` draws the critical path of one request.",
         variables=[
             *common_variables(every_host=None),
             query_variable(
                 "service",
                 "Service",
                 f"label_values({series('laggard_requests_total', *PLACE)}, service)",
-                "Services whose requests have been traced in the time range.",
+                "Services with traced requests in the time range.",
                 every=True,
-            ).all_value(".+"),  # hosts have series, too
+            ).all_value(".+"),  # excludes hosts
         ],
         annotations=of_services(_HERE),
         rows=[
             Row("Now", [*_numbers(), _open_incidents()]),
-            Row("How long they take", [_durations(), _scores()]),
-            Row("Where the time goes", [_states("normal"), _states("outlying")]),
-            Row("Who is out of line, and why", [_by_cluster(), _clusters()]),
-            Row("What tracing costs", [_tracing_cpu(), _tracing_events(), _tracing_gaps()]),
-            Row("What happened", [_incidents()]),
+            Row("Durations", [_durations(), _scores()]),
+            Row("States", [_states("normal"), _states("outlying")]),
+            Row("Outliers", [_by_cluster(), _clusters()]),
+            Row("Cost of tracing", [_tracing_cpu(), _tracing_events(), _tracing_gaps()]),
+            Row("Incidents", [_incidents()]),
         ],
     )
 
 
 def _rate(metric: str, *matchers: str, by: str) -> str:
-    """How much a second. Each request was judged by one worker, so workers add up."""
+    """Return the rate per second. One worker scores each request, so the workers' rates add up."""
     return f"sum by ({by}) (rate({series(metric, *_HERE, *matchers, window='$__rate_interval')}))"
 
 
@@ -82,44 +82,40 @@ def _numbers() -> list[PanelBuilder]:
     return [
         number(
             "Open incidents",
-            "Incidents of services that have not ended: more requests are out of line than chance allows. The table "
-            "below says why.",
+            "Open incidents of services: more requests are outliers than chance allows. The table below shows the "
+            "causes.",
             or_zero(f"sum({worst(SERVICE, series('laggard_incidents_open', *_HERE))})"),
             limits=((1, RED),),
         ),
         number(
-            "Requests a second",
-            "Requests that were traced and judged in the last five minutes. What is missing here is not traced: see "
-            "`laggard trace status`.",
+            "Requests/s",
+            "Requests traced and scored in the last five minutes. If some are missing, check `laggard trace status`.",
             or_zero(counted()),
             unit="reqps",
         ),
         number(
-            "Out of line",
-            "The share of the requests of the last five minutes that is far from all that is usual. A few of a "
-            "thousand are, wherever nothing is wrong.",
+            "Outliers",
+            "Share of outliers among the requests of the last five minutes. A healthy service has a few per thousand.",
             or_zero(f"{counted(_OUTLYING)} / ({counted()} > 0)"),
             unit="percentunit",
             limits=((0.05, ORANGE),),
         ),
         number(
-            "Slowest normal",
-            "Of the normal requests of the last five minutes, one in a hundred takes longer than this: beyond it "
-            "begins what is out of line.",
+            "Normal, 99 %",
+            "99th percentile of the durations of normal requests in the last five minutes.",
             "histogram_quantile(0.99, sum by (le) (rate("
             f"{series('laggard_request_duration_seconds_bucket', *_HERE, _NORMAL, window='5m')})))",
             unit="s",
         ),
         number(
-            "Young",
-            "Services of which too few requests were seen to rely on what is said of them: think twice before acting "
-            "upon their scores.",
+            "Young models",
+            "Services with too few requests so far. Their scores are unreliable.",
             or_zero(f"count({young} > 0)"),
         ),
         number(
             "Last tick",
-            "How old the newest tick of the service that was silent longest is. When this grows, nobody asks it for "
-            "anything, its tracing has ended (`laggard trace status`), or the pipeline is behind.",
+            "Age of the newest tick of the service that has been silent longest. If it grows, the service gets no "
+            "requests, its tracing has stopped (`laggard trace status`), or the pipeline is behind.",
             f"max(time() - {newest})",
             unit="s",
             limits=((300, ORANGE),),
@@ -130,13 +126,13 @@ def _numbers() -> list[PanelBuilder]:
 def _open_incidents() -> PanelBuilder:
     return table(
         "Open incidents",
-        "What is wrong now, the worst first: the main cause in a few words, the share of requests that is out of line "
-        "because of it, and what is usual. A service leads to what was seen around the beginning; `laggard incidents` "
-        "says the cause in sentences, with who holds the lock, what is refused and what takes the CPU.",
+        "Open incidents, the worst first: main cause, share of requests that are outliers because of it, and "
+        "baseline. Services link to their state at the onset. `laggard incidents` describes each cause in sentences: "
+        "the holder of a lock, refused connections, the program that takes the CPU.",
         service_labels(),
         incident_columns(_HERE, labels=service_labels()),
         sort="Score",
-        links={"Service": ("Look at this service when the incident began", service_url(time=incident_span()))},
+        links={"Service": ("Open this service at the onset", service_url(time=incident_span()))},
         height=6,
         empty="No service has an incident.",
     )
@@ -149,8 +145,8 @@ def _durations() -> PanelBuilder:
 
     return graph(
         "Durations of normal and of outlying requests",
-        "The median and what nine of ten stay below. Where normal ones become slower with the outlying ones, all of "
-        "the service is loaded; where only the outlying ones do, look why they are.",
+        "Median and 90th percentile. If normal requests slow down together with the outliers, the whole service is "
+        "overloaded. If only the outliers are slow, see their causes below.",
         [
             (quantile(0.5, _NORMAL), "{{service}} normal, median"),
             (quantile(0.9, _NORMAL), "{{service}} normal, 90 %"),
@@ -163,10 +159,10 @@ def _durations() -> PanelBuilder:
 
 def _scores() -> PanelBuilder:
     return graph(
-        "Scores of the worst requests",
-        "Of the worst request of the last half minute, how far it is from all that is usual. Above 1, the dashed line, "
-        "it is out of line; above it the axis is logarithmic. Single ones are no alarm: an incident is that there are "
-        "more of a kind than usual.",
+        "Score",
+        "Score of the worst request of the last half minute. Above 1 (dashed line) it is an outlier; above 1 the "
+        "axis is logarithmic. Single outliers raise no alert: an incident means that there are more of one kind than "
+        "usual.",
         [(worst(SERVICE, series("laggard_request_score", *_HERE)), "{{service}}")],
         limits=SCORE,
         symlog=True,
@@ -179,14 +175,13 @@ def _states(which: str) -> PanelBuilder:
         f"{_rate('laggard_request_state_seconds_total', outlying, by='state')} / on () group_left () "
         f"(sum({_rate('laggard_request_duration_seconds_count', outlying, by='service')}) > 0)"
     )
-    told = {
-        "normal": "What is usual: the seconds of a normal request, by the state that its thread was in. Compare each "
-        "colour with the same one of the outlying requests beside.",
-        "outlying": "The same of requests that are out of line. What is larger here than beside is what they lose "
-        "their time in: `laggard requests SERVICE` says on which file, socket or lock, and who has it.",
+    descriptions = {
+        "normal": "Time of a normal request in each state of its threads: the baseline for the outliers beside it.",
+        "outlying": "The same for outliers. The states that are larger here delay them. `laggard requests SERVICE` "
+        "names the file, socket or lock, and its holder.",
     }
     panel = graph(
-        f"Seconds of {which} requests, by state", told[which], [(per_request, "{{state}}")], unit="s", stacked=True
+        f"Time of {which} requests by state", descriptions[which], [(per_request, "{{state}}")], unit="s", stacked=True
     )
     for state, words in (*STATES.items(), *SPANS.items()):
         shown = [("displayName", words.label), ("color", {"mode": "fixed", "fixedColor": words.color})]
@@ -196,10 +191,9 @@ def _states(which: str) -> PanelBuilder:
 
 def _by_cluster() -> PanelBuilder:
     return graph(
-        "Outlying requests, by their cause",
-        "How many a second are out of line, those that are alike together, by their main cause in a few words. What "
-        "grows is getting worse; many causes at once have another one in common, such as a machine without CPU. The "
-        "dots are examples: `laggard requests path ID` draws one.",
+        "Outliers by cause",
+        "Outliers per second, clustered by similarity and named by their main cause. Many causes at once may have a "
+        "common one, such as a host short of CPU. Dots are examples: `laggard requests path ID` draws one.",
         [(_rate("laggard_requests_outlying_total", by=_CLUSTER), "{{row}} ({{service}})")],
         unit="reqps",
         span=10,
@@ -219,23 +213,22 @@ def _clusters() -> PanelBuilder:
     share, usual = feature("value", "outlying_ratio"), feature("usual", "outlying_ratio")
     return table(
         "Causes in this time range",
-        "Outlying requests that are alike, the most first: how many there were, what their share of all requests was "
-        "when they came last, what is usual, and the time that they cost each request on average. Above 1 a score is "
-        "more than the budget for false alarms allows.",
+        "Clusters of similar outliers, the largest first: their number, worst score, last share of all requests, "
+        "baseline, and time lost per request on average. Scores above 1 exceed the false-alarm budget.",
         {"environment": "Environment", "cluster": "Cluster", "service": "Service", "row": "Cause"},
         [
             Column("Requests", f"round(sum by ({_CLUSTER}) (increase({counted})))", decimals=0),
             Column("Worst", worst(_CLUSTER, f"max_over_time({scores})"), decimals=2, limits=SCORE),
             Column("Share", share, unit="percentunit", decimals=2),
-            Column("Usual", usual, unit="percentunit", decimals=2),
-            Column("Times usual", f"({share}) / (({usual}) > 0)", unit=TIMES_USUAL, decimals=1),
-            Column("Lost", feature("value", "lost_s_per_request"), unit="s", decimals=1),
+            Column("Baseline", usual, unit="percentunit", decimals=2),
+            Column("Ratio", f"({share}) / (({usual}) > 0)", unit=TIMES, decimals=1),
+            Column("Lost time", feature("value", "lost_s_per_request"), unit="s", decimals=1),
         ],
         sort="Requests",
-        links={"Service": ("Only this service", service_url())},
+        links={"Service": ("Show only this service", service_url())},
         span=14,
         height=9,
-        empty="No request was out of line in this time range.",
+        empty="No outliers in this time range.",
     )
 
 
@@ -246,8 +239,8 @@ def _tracing(metric: str, by: str = HOST) -> str:
 def _tracing_cpu() -> PanelBuilder:
     return graph(
         "CPU of tracing",
-        "What `laggard trace` itself uses of one core on each host. What the kernel's own recording costs is not in "
-        "it: some percent of the requests a second. `trace.events_per_s` bounds both.",
+        "CPU use of `laggard trace` on each host, of one core. The kernel's recording costs extra throughput, most "
+        "with short requests. `trace.events_per_s` limits both.",
         [(_tracing("cpu_seconds"), "{{host}}")],
         unit="percentunit",
         span=8,
@@ -256,9 +249,9 @@ def _tracing_cpu() -> PanelBuilder:
 
 def _tracing_events() -> PanelBuilder:
     return graph(
-        "Events of the kernel, and those lost",
-        "Events that were read a second, and those that the kernel dropped because they came faster than they were "
-        "read: requests that overlap such a gap are not judged.",
+        "Kernel events",
+        "Events read and lost per second. The kernel drops events that come faster than they are read; requests that "
+        "overlap such a gap are discarded.",
         [(_tracing("events"), "{{host}}"), (_tracing("lost_events"), "{{host}} lost")],
         span=8,
         symlog=True,
@@ -267,13 +260,12 @@ def _tracing_events() -> PanelBuilder:
 
 def _tracing_gaps() -> PanelBuilder:
     recorded = worst(HOST, series("laggard_trace_recorded_ratio", *PLACE))
-    discarded, told = _tracing("discarded_requests"), _tracing("requests")
+    discarded, published = _tracing("discarded_requests"), _tracing("requests")
     return graph(
-        "What was recorded and judged",
-        "The share of the time in which events were recorded: less than all where there are more than "
-        "`trace.events_per_s` allows. And the share of requests that could not be judged, for lost events or because "
-        "the method does not fit them: `laggard trace status` says which.",
-        [(recorded, "{{host}} recorded"), (f"{discarded} / ({discarded} + {told} > 0)", "{{host}} discarded")],
+        "Recorded time and discarded requests",
+        "Share of the time that was recorded: less than all if there are more events than `trace.events_per_s` "
+        "allows. Share of the requests that were discarded: `laggard trace status` has the reasons.",
+        [(recorded, "{{host}} recorded"), (f"{discarded} / ({discarded} + {published} > 0)", "{{host}} discarded")],
         unit="percentunit",
         most=1.0,
         span=8,
@@ -283,11 +275,12 @@ def _tracing_gaps() -> PanelBuilder:
 def _incidents() -> PanelBuilder:
     return table(
         "Incidents of this time range",
-        "The newest first, also those that have ended. One whose main cause changed has a line for each.",
+        "The newest first, including those that have ended. An incident whose main cause changed has a row for each "
+        "cause.",
         service_labels(),
         incident_columns(_HERE, window="$__range", labels=service_labels()),
-        sort="Began",
-        links={"Service": ("Look at this service when the incident began", service_url(time=incident_span()))},
+        sort="Onset",
+        links={"Service": ("Open this service at the onset", service_url(time=incident_span()))},
         height=6,
         empty="No service had an incident in this time range.",
     )

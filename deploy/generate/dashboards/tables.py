@@ -1,4 +1,4 @@
-"""Tables: series as rows, their labels and the values of some queries as columns."""
+"""Tables: a row for each series, with its labels and the values of several queries as columns."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Column:
         name: its head.
         expression: an instant query; its labels are those of the table.
         unit: Grafana's id of it.
-        decimals: behind the point; None leaves it to Grafana.
-        limits: from which value on a cell has which colour.
-        words: shown in the place of a value, with its colour.
-        hidden: whether it is there for links alone.
+        decimals: the number of decimal places; None leaves it to Grafana.
+        limits: values, each with the color of a cell from this value on.
+        words: the text and color that replace a value.
+        hidden: whether only links use the column.
 
     """
 
@@ -52,18 +52,18 @@ def table(
     height: int = 8,
     empty: str = "",
 ) -> table_builders.Panel:
-    """Series as rows: the labels that they share, then a column for each query.
+    """Return a table of series: columns for their labels, then one for each query.
 
     Parameters:
-        title: what it is.
-        description: what it means, and what to do about it.
-        labels: label to the head of its column, in order.
-        columns: the queries, whose results have just these labels.
-        sort: the column that comes first in descending order.
-        links: by column, the title and the URL of where its cells lead.
+        title: the title.
+        description: its meaning, and what to do.
+        labels: the heads of the columns by label, in order.
+        columns: the queries, whose results have exactly these labels.
+        sort: the column to sort by, in descending order.
+        links: by column, the title and the URL of the links of its cells.
         span: columns of the grid.
         height: rows of the grid.
-        empty: what is said where there is no row.
+        empty: the text without any row.
 
     """
     panel = (
@@ -94,8 +94,8 @@ def table(
             },
         )
     )
-    for name, (said, url) in links.items():
-        link = dashboard.DynamicConfigValue("links", [{"title": said, "url": url}])
+    for name, (title_of_link, url) in links.items():
+        link = dashboard.DynamicConfigValue("links", [{"title": title_of_link, "url": url}])
         panel.override_by_name(name, [link])
     return panel
 

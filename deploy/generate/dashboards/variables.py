@@ -1,4 +1,4 @@
-"""The variables of all dashboards: data source, environment, cluster and host, so that links can take them along."""
+"""The variables of the dashboards. Links between dashboards keep data source, environment and cluster."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 def query_variable(
-    name: str, label: str, asked: str, description: str, *, every: bool, regex: str = ""
+    name: str, label: str, query: str, description: str, *, every: bool, regex: str = ""
 ) -> builders.QueryVariable:
-    """A variable whose values Prometheus knows.
+    """Return a variable with values from Prometheus.
 
     Parameters:
-        name: what queries call it.
-        label: what readers see.
-        asked: the query.
-        description: what its values are.
-        every: whether several of them may be chosen; all are at first. Otherwise it is one, at first the first.
-        regex: takes the value out of what the query gives, and keeps its order.
+        name: its name in queries.
+        label: its label on the dashboard.
+        query: the query.
+        description: its values.
+        every: whether several values may be chosen, by default all; otherwise one, by default the first.
+        regex: extracts the value from the answer of the query; keeps the order of the answer.
 
     """
     variable = (
@@ -32,7 +32,7 @@ def query_variable(
         .label(label)
         .description(description)
         .datasource(DATA_SOURCE)
-        .query({"query": asked, "refId": "StandardVariableQuery"})
+        .query({"query": query, "refId": "StandardVariableQuery"})
         .refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED)
         .sort(dashboard.VariableSort.DISABLED if regex else dashboard.VariableSort.ALPHABETICAL_ASC)
         .multi(every)
@@ -46,35 +46,35 @@ def query_variable(
 
 
 def common_variables(*, every_host: bool | None) -> list[Builder[dashboard.VariableModel]]:
-    """Those that all dashboards have, so that links can take them along.
+    """Return the variables that all dashboards have.
 
     Parameters:
-        every_host: whether several hosts may be chosen, all at first, or one; None where a dashboard is not of hosts.
+        every_host: whether several hosts may be chosen, by default all, or one; None for a dashboard without hosts.
 
     """
     host = query_variable(
         "host",
         "Host",
         f"label_values({series('laggard_score', *PLACE)}, host)",
-        "Hosts that have been seen in the time range.",
+        "Hosts with frames in the time range.",
         every=bool(every_host),
     )
     if every_host:
-        host.all_value(".+")  # applications have series, too
+        host.all_value(".+")  # excludes applications
     return [
         builders.DatasourceVariable("datasource").label("Data source").type("prometheus"),
         query_variable(
             "environment",
             "Environment",
             "label_values(laggard_build_info, environment)",
-            "A label that the scrape configuration adds; without it, All.",
+            "A label that the scrape configuration adds. Without it, choose All.",
             every=True,
         ),
         query_variable(
             "cluster",
             "Cluster",
             f"label_values({series('laggard_build_info', PLACE[0])}, cluster)",
-            "A label that the scrape configuration adds; without it, All.",
+            "A label that the scrape configuration adds. Without it, choose All.",
             every=True,
         ),
         *([] if every_host is None else [host]),
