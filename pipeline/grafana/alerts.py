@@ -4,9 +4,9 @@ An alert text names the host, the row, the feature, its value and its baseline. 
 
     {host}                  a label
     {value as amount}       a number, one of the alert's `numbers` or `measured`, the result of its expression
-    {who}, {key}            the subject of an incident, in a form for sentences, and its plain name
-    {subject}               like {who}; for an application also the culprit host, and its scarce resource
-    {unlike}                `behaving unusually`; for a member of a pool, `unlike the other members`
+    {entity}, {key}         the subject of an incident, in a form for sentences, and its plain name
+    {subject}               like {entity}; for an application also the culprit host, and its scarce resource
+    {behavior}              `behaving unusually`; for a member of a pool, `deviating from the other members`
     {evidence}              the evidence with its value
     {most}                  a sentence with the worst feature or the main cause, if it is known
 
@@ -129,8 +129,8 @@ def _incident(faster: float) -> Alert:
         keep_s=300.0 / faster,
         summary="{subject}: {evidence}",
         description=(
-            "{who} has been {unlike} since {at as time}: its score is {measured as count}, where 1 is what "
-            "the false-alarm budget allows.{most}{young as young}"
+            "{entity} has been {behavior} since {at as time}. Score: {measured as count}; the alert level is 1."
+            "{most}{young as young}"
         ),
         dashboard=HOST_DASHBOARD,
         numbers=_INCIDENT_NUMBERS,
@@ -150,8 +150,8 @@ def _lasting(faster: float) -> Alert:
         keep_s=600.0 / faster,
         summary="{subject}, for {measured as duration}: {evidence}",
         description=(
-            "{who} has been {unlike} since {at as time}, and it has not ended: its score is {score as count}, "
-            "where 1 is what the false-alarm budget allows.{most}"
+            "{entity} has been {behavior} since {at as time}, and its incident is still open. Score: {score as count}; "
+            "the alert level is 1.{most}"
         ),
         dashboard=HOST_DASHBOARD,
         numbers=_INCIDENT_NUMBERS,
@@ -169,8 +169,8 @@ def _saturated(faster: float) -> Alert:
         keep_s=300.0 / faster,
         summary="{host} is short of a resource, or soon will be: {row} ({evidence})",
         description=(
-            "A resource of {host} has been saturated since {at as time}, or will be full within the hour. {row} uses "
-            "most of it, or is what fills up."
+            "A resource of {host} has been saturated since {at as time}, or will be full within the hour. The top "
+            "consumer, or the resource that fills up: {row}."
         ),
         dashboard=HOST_DASHBOARD,
         numbers={
@@ -192,10 +192,10 @@ def _down(faster: float) -> Alert:
         f"  or absent_over_time{of_hour}",
         wait_s=300.0 / faster,
         keep_s=300.0 / faster,
-        summary="No worker of laggard answers{environment as where}{cluster as where}",
+        summary="No laggard worker responds{environment as where}{cluster as where}",
         description=(
-            "Prometheus reaches no worker of the job {job}. Until one answers nothing is judged as far as Prometheus "
-            "can see, and the other alerts of laggard tell nothing new."
+            "Prometheus cannot reach any worker of the job {job}. Until one responds, the other alerts of laggard "
+            "report nothing new."
         ),
         dashboard=PIPELINE_DASHBOARD,
     )
@@ -215,8 +215,8 @@ def _lag_growing(faster: float) -> Alert:
         keep_s=600.0 / faster,
         summary="{operator} is {measured as duration} behind on {topic}, and falls further behind",
         description=(
-            "{lag as count} records of the partition that is worst off wait, and more come than are processed. Answers "
-            "and alerts are late by as much."
+            "The worst partition has a lag of {lag as count} records, and more arrive than are processed. Results and "
+            "alerts are equally late."
         ),
         dashboard=PIPELINE_DASHBOARD,
         numbers={"lag": Number("laggard_lag_records", TASK)},
@@ -238,8 +238,8 @@ def _host_silent(faster: float) -> Alert:
         keep_s=600.0 / faster,
         summary="No data from {host} for {measured as duration}",
         description=(
-            "The newest frame of {host} is of {at as time}. Its agent does not run or does not reach the bus, the host "
-            "is off, or no worker has read what it sent."
+            "The newest frame of {host} is from {at as time}. The host or its agent is down, the agent does not reach "
+            "the bus, or no worker has read its frames."
         ),
         dashboard=HOST_DASHBOARD,
         numbers={
@@ -258,10 +258,10 @@ def _dead_letters(faster: float) -> Alert:
         f"ceil(sum {by(TASK)} (increase(laggard_dead_letters_total[{window}]))) > 0",
         wait_s=900.0 / faster,
         keep_s=1800.0 / faster,
-        summary=f"{{operator}} could not use {{measured as count}} records of {{topic}} in {window}",
+        summary=f"{{operator}} rejected {{measured as count}} records of {{topic}} in {window}",
         description=(
-            "Records keep coming that are damaged, too late, of a version that this laggard does not know, or that the "
-            "operator refused. They are in the topic of dead letters, each with its reason; nothing is learned of them."
+            "Records keep arriving that are damaged, too late, or of a newer version, or that fail in the operator. "
+            "The topic of dead letters has each of them with its reason. Nothing is learned from them."
         ),
         dashboard=PIPELINE_DASHBOARD,
     )
@@ -280,8 +280,8 @@ def _unusable(faster: float) -> Alert:
         keep_s=1800.0 / faster,
         summary=f"{{operator}} could not restore {{measured as count}} snapshots of {{topic}} in {window}",
         description=(
-            "What was learned of as many hosts, applications, pools or services is lost. It is learned anew from the "
-            "records that are still there. The log of the worker has the reasons."
+            "Their hosts, applications, pools or services have lost their baselines, and learn anew from the available "
+            "records. The log of the worker has the reasons."
         ),
         dashboard=PIPELINE_DASHBOARD,
     )
@@ -302,10 +302,10 @@ def _over_budget(faster: float) -> Alert:
         f"{counted}\n  > (sqrt({allowed}) + {Z / 2:g}) ^ 2\n  and ({old})",
         wait_s=3600.0 / faster,
         keep_s=DAY_S / faster,
-        summary="{operator} told {measured as count} anomalies of {key} in a week; its budget is {budget as count}",
+        summary="{operator} reported {measured as count} anomalies of {key} in a week; its budget is {budget as count}",
         description=(
-            "That is more than chance makes of the budget of false alarms. Either {key} was in trouble as often, or "
-            "{operator} takes for unusual what is usual there."
+            "That is more than the false-alarm budget and chance explain. Either {key} really had that many faults, or "
+            "{operator} reports its normal behavior as anomalies."
         ),
         dashboard=HOST_DASHBOARD,
         numbers={"budget": Number("laggard_false_alarms_budget_per_day", labels, "7 * {}")},

@@ -61,7 +61,7 @@ def expressions(faster: float = 1.0) -> Iterator[Expression]:
             for name, number in rule.numbers.items():
                 opened = re.search("_(anomaly|incident)_", number.metric)
                 reason = "there is such a series only while an incident is open" if opened else ""
-                yield Expression(f"{rule.name}, {name}", _asked(number), reason)
+                yield Expression(f"{rule.name}, {name}", _query_of(number), reason)
 
 
 # Prometheus.
@@ -163,7 +163,7 @@ def grafana_provisioning(data_source: str = DATA_SOURCE, *, runbooks: str = RUNB
 
 
 def _grafana_rule(alert: Alert, group: Group, data_source: str, write: Texts) -> dict[str, Any]:
-    asked = {MEASURED: alert.expr} | {name: _asked(number) for name, number in alert.numbers.items()}
+    queries = {MEASURED: alert.expr} | {name: _query_of(number) for name, number in alert.numbers.items()}
     return {
         "uid": re.sub(r"(?<=[a-z])(?=[A-Z])", "-", alert.name).lower(),
         "orgID": 1,
@@ -171,7 +171,7 @@ def _grafana_rule(alert: Alert, group: Group, data_source: str, write: Texts) ->
         "ruleGroup": group.name,
         "title": alert.name,
         "condition": "fires",
-        "data": [*_queries(asked, data_source, group.interval_s), _threshold(MEASURED)],
+        "data": [*_queries(queries, data_source, group.interval_s), _threshold(MEASURED)],
         # The results of the expression are faults, so no data means that all is well.
         "noDataState": "OK",
         "execErrState": "Error",
@@ -183,9 +183,9 @@ def _grafana_rule(alert: Alert, group: Group, data_source: str, write: Texts) ->
     }
 
 
-def _queries(asked: dict[str, str], data_source: str, interval_s: float) -> Iterator[dict[str, Any]]:
+def _queries(queries: dict[str, str], data_source: str, interval_s: float) -> Iterator[dict[str, Any]]:
     """Yield for each number a query and its reduction, which Grafana before 10.1 also needs for an instant query."""
-    for name, expr in asked.items():
+    for name, expr in queries.items():
         query = f"query_{name}"
         yield {
             "refId": query,
@@ -236,6 +236,6 @@ def _expression(name: str, model: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _asked(number: Number) -> str:
+def _query_of(number: Number) -> str:
     """Return the expression of a number for all series of an alert at once."""
     return " or ".join(f"max {by(number.labels)} ({number.form.format(metric)})" for metric in number.metrics)

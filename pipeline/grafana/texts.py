@@ -55,9 +55,9 @@ class PrometheusTemplates:
             return write("$value")
         number = alert.numbers[name]
         series = "$series" if number.labels == alert.labels else f"({self._series(number.labels)})"
-        asked = " or ".join(f"max({number.form.format(f'{metric}%s')})" for metric in number.metrics)
+        queries = " or ".join(f"max({number.form.format(f'{metric}%s')})" for metric in number.metrics)
         matched = " ".join(series for _ in number.metrics)
-        return f"{{{{ with query (printf `{asked}` {matched}) }}}}{write('(. | first | value)')}{_else(otherwise)}"
+        return f"{{{{ with query (printf `{queries}` {matched}) }}}}{write('(. | first | value)')}{_else(otherwise)}"
 
     def preamble(self, alert: Alert, text: str) -> str:
         """Return the definition of the matchers of the alert's series, which most queries have."""
@@ -163,17 +163,17 @@ class Texts:
 
         def written(found: re.Match[str]) -> str:
             name, form = found.groups()
-            if name in {"subject", "who"}:
-                return self._subject(blaming=name == "subject")
-            if name == "unlike":
+            if name in {"subject", "entity"}:
+                return self._subject(with_culprit=name == "subject")
+            if name == "behavior":
                 row = self._label(alert, "row")
-                of_pool = f"{{{{ if {row} }}}}unlike the other members{{{{ else }}}}{_UNUSUAL}{{{{ end }}}}"
+                of_pool = f"{{{{ if {row} }}}}deviating from the other members{{{{ else }}}}{_UNUSUAL}{{{{ end }}}}"
                 return self._by_key({"pool": of_pool}, _UNUSUAL)
             if name in _OF_FEATURE:
                 known, otherwise = (_PLACEHOLDER.sub(written, each) for each in _OF_FEATURE[name])
-                told = f"{{{{ if {self._label(alert, 'feature')} }}}}{known}{_else(otherwise)}"
-                of_service = f"{{{{ with {self._label(alert, 'row')} }}}} The main cause: {{{{ . }}}}.{{{{ end }}}}"
-                return self._by_key({"service": of_service}, told) if name == "most" else told
+                chosen = f"{{{{ if {self._label(alert, 'feature')} }}}}{known}{_else(otherwise)}"
+                of_service = f"{{{{ with {self._label(alert, 'row')} }}}} Main cause: {{{{ . }}}}.{{{{ end }}}}"
+                return self._by_key({"service": of_service}, chosen) if name == "most" else chosen
             if name in {MEASURED, *alert.numbers}:
                 return self._number(alert, name, form)
             operand = self._key() if name == "key" else self._label(alert, name)
@@ -195,7 +195,7 @@ class Texts:
     def _key(self) -> str:
         return f"(or {' '.join(self._dialect.label(name) for name in KEY if name not in PLACE)})"
 
-    def _subject(self, *, blaming: bool) -> str:
+    def _subject(self, *, with_culprit: bool) -> str:
         scope, row, host = (self._dialect.label(name) for name in ("scope", "row", "host"))
         of_host = f'{{{{ if ne {scope} "host" }}}}{{{{ {scope} }}}} {{{{ {row} }}}} on {{{{ end }}}}'
         subject = f"{of_host}{{{{ if {host} }}}}host {{{{ end }}}}{{{{ {self._key()} }}}}"
@@ -204,12 +204,12 @@ class Texts:
             f'{{{{ {"else " if number else ""}if eq {resource} "{name}" }}}}short of {words} on '
             for number, (name, words) in enumerate(LACKED.items())
         )
-        blamed = f"{short_of}{{{{ else }}}}most likely because of {{{{ end }}}}{{{{ {row} }}}}"
+        culprit = f"{short_of}{{{{ else }}}}most likely caused by {{{{ end }}}}{{{{ {row} }}}}"
         named = f"application {{{{ {application} }}}}"
-        of_application = f"{named}{{{{ if {row} }}}}, {blamed}{{{{ end }}}}" if blaming else named
+        of_application = f"{named}{{{{ if {row} }}}}, {culprit}{{{{ end }}}}" if with_culprit else named
         of_pool = f"{{{{ if {row} }}}}{{{{ {scope} }}}} {{{{ {row} }}}} of {{{{ end }}}}pool {{{{ {self._key()} }}}}"
         of_service = f"service {{{{ {self._key()} }}}}"
-        if blaming:
+        if with_culprit:
             of_service = f"requests of {of_service}{{{{ if {row} }}}} ({{{{ {row} }}}}){{{{ end }}}}"
         return self._by_key({"application": of_application, "pool": of_pool, "service": of_service}, subject)
 
@@ -220,8 +220,8 @@ _DASHBOARDS: Final = (APPLICATIONS_DASHBOARD, POOLS_DASHBOARD, REQUESTS_DASHBOAR
 """The keys other than a host, and their dashboards."""
 
 _OF_FEATURE: Final = {
-    "evidence": (EVIDENCE, "no resource of it stands out"),
-    "most": (" {feature} says most of it.", ""),
+    "evidence": (EVIDENCE, "no single feature stands out"),
+    "most": (" Most deviating: {feature}.", ""),
 }
 """The texts with and without a known feature."""
 
@@ -249,7 +249,7 @@ _FORMS_OF_NUMBERS: Final = {
     "duration": ("{{{{ humanizeDuration {0} }}}}", "unknown"),
     "time": ("{{{{ humanizeTimestamp {0} }}}}", "an unknown time"),
     "epoch": ('{{{{ printf "%.0f" {0} }}}}', "now"),
-    "young": ("{{{{ if eq {0} 1.0 }}}} The model is young: it may well be wrong.{{{{ end }}}}", ""),
+    "young": ("{{{{ if eq {0} 1.0 }}}} The model is young, and may be wrong.{{{{ end }}}}", ""),
 }
 """The forms of numbers, where the operand is 0 and the feature 1; and the text for an unknown number."""
 

@@ -41,7 +41,7 @@ RULES = DEPLOY / "prometheus/laggard.rules.yaml"
 TESTS = DEPLOY / "prometheus/tests"
 OPENAPI = sorted((Path(__file__).parents[1] / "grafana/openapi").glob("grafana-*.json"))
 NAMES = [alert.name for alert in alerts()]
-GENERATED = "# Written by `pytest --update-golden`, of pipeline/grafana/alerts.py.\n"
+GENERATED = "# Generated from pipeline/grafana/alerts.py by `pytest --update-golden`.\n"
 
 
 class _Dumper(yaml.SafeDumper):
