@@ -237,8 +237,8 @@ def test_an_alert_reaches_people_and_ends(prometheus: NewServer, alertmanager: N
             assert all(alert["status"]["silencedBy"] for alert in silenced)
 
             machines.calm_down()
-            over = awaited(lambda: [each for each in to.chat() if each["title"].startswith("Over: ")], within_s=60)
-            assert over[0]["title"] == "Over: web-1 in eu-1"
+            over = awaited(lambda: [each for each in to.chat() if each["title"].startswith("Resolved: ")], within_s=60)
+            assert over[0]["title"] == "Resolved: web-1 in eu-1"
             ended = {"status": "resolved", "labels": ticket["labels"]}
             awaited(lambda: [one for one in to.alerts("ticket") if one.items() >= ended.items()], within_s=60)
             awaited(lambda: not query(url, "ALERTS"))
@@ -274,7 +274,7 @@ def check_what_is_told(told: dict[str, Any], began: float) -> None:
     assert why, lines[2]
     assert began - 2 <= int(why[1]) <= time.time()
     link = re.fullmatch(
-        r"Graphs: (http://\S+/d/laggard-host\?from=(\d+)&to=now&var-host=web-1&var-cluster=eu-1)", lines[3]
+        r"Dashboard: (http://\S+/d/laggard-host\?from=(\d+)&to=now&var-host=web-1&var-cluster=eu-1)", lines[3]
     )
     assert link, lines[3]
     assert told["title_link"] == link[1]

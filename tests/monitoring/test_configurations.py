@@ -90,7 +90,7 @@ def _matches(name: str, operator: str, pattern: str) -> bool:
 def test_templates_tell_all_that_an_alert_says(tmp_path: Path) -> None:
     annotations = {
         "summary": "process python3 on host web-1: descriptors reached 1.2k",
-        "description": "It is unlike itself.",
+        "description": "It deviates from its baseline.",
         "why": "laggard why --host web-1 --at 1",
         "page_url": "https://l/incidents?host=web-1&at=1",
         "dashboard_url": "http://g/d/laggard-host?x=1&y=2",
@@ -109,14 +109,14 @@ def test_templates_tell_all_that_an_alert_says(tmp_path: Path) -> None:
     said = _rendered(data, "text", tmp_path)
     assert all(text in said for text in annotations.values()), said
     assert said.count(annotations["summary"]) == 2
-    assert f"Over: {annotations['summary']}" in said
+    assert f"Resolved: {annotations['summary']}" in said
     for name in ("application", "pool", "service"):
         assert _rendered({**data, "groupLabels": {name: "checkout"}}, "title", tmp_path) == "checkout"
     without = {**one, "annotations": {name: text for name, text in annotations.items() if name != "page_url"}}
     assert _rendered({**data, "alerts": [without]}, "link", tmp_path) == annotations["dashboard_url"]
-    assert "Look closer" not in _rendered({**data, "alerts": [without]}, "text", tmp_path)
+    assert "Page: " not in _rendered({**data, "alerts": [without]}, "text", tmp_path)
     over = {**data, "status": "resolved", "groupLabels": {"alertname": "LaggardDown"}}
-    assert _rendered(over, "title", tmp_path) == "Over: laggard"
+    assert _rendered(over, "title", tmp_path) == "Resolved: laggard"
     assert _rendered(over, "color", tmp_path) == "good"
 
 
