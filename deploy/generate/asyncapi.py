@@ -1,7 +1,4 @@
-"""The documents that describe the topics to other people's tools: `deploy/asyncapi.json` and `deploy/schemas/`.
-
-A test fails when they are not current; `pytest --update-golden` writes them anew.
-"""
+"""Generate `deploy/asyncapi.json` and `deploy/schemas/`, which describe the topics to other tools."""
 
 from __future__ import annotations
 
@@ -42,14 +39,14 @@ SCHEMAS: Final[dict[str, Schema]] = {
     **{kind: shape_of(each).document() for kind, each in KINDS.items() if each is not DeadLetterOutput},
     Diagnosis.kind: diagnosis_schema(),
 }
-"""Of what the topics of anomalies, models and diagnoses hold and `laggard replay --json` prints, by kind."""
+"""The schemas of the records on the topics of anomalies, models and diagnoses, by kind."""
 
 ASYNCAPI: Final = "3.0.0"
 MESSAGEPACK: Final = "application/vnd.msgpack"
 _BINDING: Final = "0.5.0"
 
 OUTLYING: Final = "outlying_request"
-"""What the event of the kind `request` is called, beside the traced request that it is about."""
+"""The name of the event of the kind `request`, other than that of the traced request itself."""
 
 _MESSAGES: Final = {
     COUNTERS: ("frame", "mark"),
@@ -61,31 +58,30 @@ _MESSAGES: Final = {
     DIAGNOSES: ("diagnosis",),
     DEAD_LETTERS: ("dead_letter",),
 }
-"""What a topic holds; nothing where nothing is published yet."""
+"""The messages of each topic."""
 
 _INTRODUCTION: Final = f"""\
-laggard finds what is slow on machines, and what is to blame. Agents publish the counters of their hosts; workers read
-them, and publish what is unusual.
+laggard finds what is slow on a machine, and what causes it. Agents publish the counters of their hosts; workers read
+them, and publish anomalies.
 
-The topics of anomalies, of models and of diagnoses are public: other people's tools subscribe to them (pages for them
-are `anomalies.md`, `models.md` and `diagnoses.md`). Their records are JSON and CloudEvents 1.0 in the binary content
-mode of the Kafka protocol binding. Readers use the isolation level `read_committed`. Whoever knows the form may publish
-frames, marks, requests and wishes too. The other topics are laggard's own: what they hold may change with any version.
+The topics of anomalies, models and diagnoses are public: other tools may subscribe to them (see `anomalies.md`,
+`models.md` and `diagnoses.md`). Their records are JSON and CloudEvents 1.0 in the binary content mode of the Kafka
+protocol binding. Readers use the isolation level `read_committed`. Other programs may publish frames, marks, requests
+and wishes too. The other topics are internal: their content may change with any version.
 
 Frames, marks, requests and wishes are one MessagePack map each, of version {RECORD_VERSION[0]}.{RECORD_VERSION[1]};
-their schemas here say what the map is, with `format: binary` for a MessagePack byte string. A reader passes over fields
-that it does not know. Records carry sequence numbers that grow with each record of a key: an agent appends at least
-once, and a reader tells by the number what it has seen. A record's timestamp is the time of its tick, mark, request,
-wish, anomaly, model, ranking of a pool, outlying request or diagnosis. The partition of a key is the one that Kafka's
-own clients choose (murmur2).
+their schemas here describe the map, with `format: binary` for a MessagePack byte string. Readers ignore unknown fields.
+The sequence numbers of records grow with each record of a key: agents publish at least once, and readers detect
+duplicates by the number. A record's timestamp is the time of its tick, mark, request, wish, anomaly, model, ranking of
+a pool, outlying request or diagnosis. The partition of a key is the one that Kafka's own clients choose (murmur2).
 """
 
 
 def asyncapi_document() -> str:
-    """The AsyncAPI document of all topics, in JSON."""
+    """Return the AsyncAPI document of all topics, in JSON."""
     channels = {topic.name: _channel(topic, topic.name, _MESSAGES[topic]) for topic in TOPICS}
     channels["snapshots"] = _channel(Topics().snapshots("{operator}"), "snapshots", ("snapshot",))
-    channels["snapshots"]["parameters"]["operator"] = {"description": "Whose states they are: `gaussian`."}
+    channels["snapshots"]["parameters"]["operator"] = {"description": "The operator of the states: `gaussian`."}
     document = {
         "asyncapi": ASYNCAPI,
         "id": "urn:laggard",
@@ -104,7 +100,7 @@ def asyncapi_document() -> str:
 
 
 def schema_document(kind: str) -> str:
-    """The JSON Schema of a kind of record."""
+    """Return the JSON Schema of a kind of record."""
     return _written(SCHEMAS[kind])
 
 
@@ -113,14 +109,14 @@ def _written(document: Schema) -> str:
 
 
 def _channel(topic: Topic, name: str, messages: tuple[str, ...]) -> Schema:
-    said = "" if messages else " Nothing is published here yet."
+    remark = "" if messages else " Nothing is published here yet."
     configuration: dict[str, Any] = {"cleanup.policy": ["compact" if topic.compacted else "delete"]}
     if topic.retention_s is not None:
         configuration["retention.ms"] = round(topic.retention_s * 1000)
     return {
         "address": "{prefix}" + topic.name,
         "title": name,
-        "description": f"{topic.value[0].upper()}{topic.value[1:]}. Key: {topic.key}.{said}",
+        "description": f"{topic.value[0].upper()}{topic.value[1:]}. Key: {topic.key}.{remark}",
         "parameters": {
             "prefix": {"default": PREFIX, "description": "The setting `topics.prefix`."},
         },
@@ -130,7 +126,7 @@ def _channel(topic: Topic, name: str, messages: tuple[str, ...]) -> Schema:
 
 
 def _operations() -> list[tuple[str, Schema]]:
-    """Who does what with which topic."""
+    """Return the operations: the program, send or receive, the topic, and a summary."""
     done = [
         ("agent", "send", COUNTERS.name, "Agents publish the counters of their hosts, once a tick."),
         ("agent", "send", POOLS.name, "Agents publish the members of pools that they find, once a tick."),
@@ -139,16 +135,22 @@ def _operations() -> list[tuple[str, Schema]]:
             "measurer",
             "send",
             APPLICATIONS.name,
-            "`laggard measure` tells the performance of applications, each interval.",
+            "`laggard measure` publishes the performance of applications, each interval.",
         ),
         ("measurer", "send", POOLS.name, "`laggard measure` publishes members of pools, each interval."),
         ("tracer", "send", REQUESTS.name, "`laggard trace` publishes traced requests, as they end."),
-        *(("worker", "receive", topic.name, "Workers read it.") for topic in (COUNTERS, APPLICATIONS, POOLS, REQUESTS)),
-        *(("worker", "send", topic.name, "Workers publish it.") for topic in (ANOMALIES, MODELS, DEAD_LETTERS)),
+        *(
+            ("worker", "receive", topic.name, "Workers read this topic.")
+            for topic in (COUNTERS, APPLICATIONS, POOLS, REQUESTS)
+        ),
+        *(
+            ("worker", "send", topic.name, "Workers publish to this topic.")
+            for topic in (ANOMALIES, MODELS, DEAD_LETTERS)
+        ),
         ("worker", "send", APPLICATIONS.name, "Workers re-key the counters of hosts that serve an application."),
         ("worker", "send", POOLS.name, "Workers re-key the counters of a pool's members."),
         ("worker", "receive", ANOMALIES.name, "Workers join anomalies to incidents."),
-        ("worker", "send", "snapshots", "Workers keep the states of their operators there ..."),
+        ("worker", "send", "snapshots", "Workers store the states of their operators there ..."),
         ("worker", "receive", "snapshots", "... and load them when they take over a partition."),
     ]
     return [
@@ -165,21 +167,21 @@ def _messages() -> Schema:
         "frame": _packed(
             "frame", "All rows and features of one scope at one tick, as a matrix.", "host, application or pool"
         ),
-        "mark": _packed("mark", "`It is slow now`, from a person or a program.", "host"),
+        "mark": _packed("mark", "A moment that a person or a program marked as slow.", "host"),
         "request": _packed("request", "One traced request.", "service"),
-        "wish": _packed("wish", "What a person wants of a metric in performance models.", "application"),
-        "anomaly": _event("anomaly", "the host, application, pool or service that it is about"),
-        "progress": _event("progress", "that of the anomaly"),
-        "notice": _event("notice", "the host that it is about"),
-        "incident": _event("incident", "that of its anomalies"),
-        "ranking": _event("ranking", "the host that was marked"),
-        "model": _event("model", "the application that it is about"),
-        "pool": _event("pool", "the pool that it is about"),
-        OUTLYING: _event("request", "the service that it is about", OUTLYING),
-        "diagnosis": _event("diagnosis", "the host that the process is on"),
+        "wish": _packed("wish", "A person's choice about a metric in performance models.", "application"),
+        "anomaly": _event("anomaly", "the host, application, pool or service"),
+        "progress": _event("progress", "the key of the anomaly"),
+        "notice": _event("notice", "the host"),
+        "incident": _event("incident", "the key of its anomalies"),
+        "ranking": _event("ranking", "the marked host"),
+        "model": _event("model", "the application"),
+        "pool": _event("pool", "the pool"),
+        OUTLYING: _event("request", "the service", OUTLYING),
+        "diagnosis": _event("diagnosis", "the host of the process"),
         "dead_letter": {
             "title": "dead_letter",
-            "summary": "A record that could not be used: key, value and headers as they were received, and the reason.",
+            "summary": "An unusable record: key, value and headers as they were received, and the reason.",
             "contentType": "application/octet-stream",
             "headers": {"$ref": "#/components/schemas/dead_letter_headers"},
             "payload": {"type": "string", "format": "binary", "description": "The value as it was received."},
@@ -230,7 +232,7 @@ def _event(kind: str, key: str, component: str = "") -> Schema:
 
 
 def _schemas() -> Schema:
-    """All schemas. What they define inside is a component here, for AsyncAPI's dialect has no `$defs`."""
+    """Return all schemas. Their inner definitions become components, because AsyncAPI's dialect has no `$defs`."""
     schemas: Schema = {}
     for kind in ("anomaly", "progress", "notice", "incident", "ranking", "model", "pool", "request", "diagnosis"):
         schema = deepcopy(SCHEMAS[kind])
@@ -244,19 +246,18 @@ def _schemas() -> Schema:
         "request": _map("request", _REQUEST, optional=(*LATER, TEXTS)),
         "wish": _map("wish", _WISH),
         "cloud_event_headers": _fields(
-            {name: {"type": "string", "description": said} for name, said in CLOUD_EVENT_HEADERS.items()}
+            {name: {"type": "string", "description": text} for name, text in CLOUD_EVENT_HEADERS.items()}
         ),
         "dead_letter_headers": _fields(
             {
-                DEAD_LETTER_HEADERS + name: {"type": "string", "description": said}
-                for name, said in {
-                    "reason": "Why not, and what was expected.",
-                    "operator": "Which operator could not use it.",
-                    "topic": "Where it was: the topic,",
-                    "partition": "the partition,",
-                    "offset": "and the offset.",
-                    "bytes": "How large the record was, where that is more than any topic takes: of its value this "
-                    "is the beginning.",
+                DEAD_LETTER_HEADERS + name: {"type": "string", "description": text}
+                for name, text in {
+                    "reason": "The reason, and what was expected.",
+                    "operator": "The operator that rejected it.",
+                    "topic": "The original topic.",
+                    "partition": "The original partition.",
+                    "offset": "The original offset.",
+                    "bytes": "The size of the record, if it exceeds the limit of all topics; its value is truncated.",
                 }.items()
             },
             optional=(f"{DEAD_LETTER_HEADERS}bytes",),
@@ -285,7 +286,7 @@ def _map(kind: str, properties: Schema, optional: tuple[str, ...] = ()) -> Schem
         "sequence": {
             "type": "integer",
             "minimum": -1,
-            "description": "Grows with each record of a key; -1 where the producer does not number them.",
+            "description": "Grows with each record of a key; -1 if the producer does not number them.",
         },
     }
     return _fields({**common, **properties}, optional)
@@ -318,16 +319,16 @@ def _numbers(description: str, count: int) -> Schema:
 
 
 _FRAME: Final = {
-    "keyed_by": {"enum": ["host", "application", "pool"], "description": "What `key` names."},
+    "keyed_by": {"enum": ["host", "application", "pool"], "description": "The kind of `key`."},
     "key": _text("The record's key."),
-    "scope": _text("What the rows are: `process`, `host`, `performance`, `member`, ..."),
+    "scope": _text("The kind of the rows: `process`, `host`, `performance`, `member`, ..."),
     "layout": _bytes("The names of rows and features: the schema `layout`, as MessagePack."),
-    "values": _bytes("float64, little-endian, one row after the other; NaN where a value is not there at this tick."),
+    "values": _bytes("float64, little-endian, one row after the other; NaN for a missing value."),
     "hosts": {
         "type": "array",
         "items": {"type": "string"},
-        "description": "The hosts that serve an application, all of the stream without; or the host whose members of a "
-        "pool these are, all members without.",
+        "description": "The hosts that serve an application, or the host of these members of a pool. Without it, all "
+        "hosts of the stream, or all members.",
     },
 }
 _LAYOUT: Final = {
@@ -337,49 +338,49 @@ _LAYOUT: Final = {
     "names": _bytes("A name for each row, joined likewise: `nginx`."),
     "features": _bytes("A name for each column, joined likewise, with its base unit: `memory_rss_bytes`."),
     "commands": _bytes("A command line for each row, joined likewise."),
-    "users": _bytes("For each row as whom it runs, joined likewise."),
-    "containers": _bytes("For each row what it runs in, joined likewise: `docker:3f2a8b`, `nginx.service`."),
+    "users": _bytes("The user of each row, joined likewise."),
+    "containers": _bytes("The container or service of each row, joined likewise: `docker:3f2a8b`, `nginx.service`."),
 }
 _MARK: Final = {
     "host": _text("The record's key."),
-    "note": _text("What the person or program said; may be empty."),
+    "note": _text("The note of the person or program; may be empty."),
 }
 _REQUEST: Final = {
     "service": _text("The record's key."),
     "request": _text("Its id."),
-    "duration_s": {"type": "number", "minimum": 0, "description": "How long it took."},
-    "counts": _amounts("How often it entered each state."),
-    "times_s": _amounts("For how long it was in each state: they sum to `duration_s`."),
+    "duration_s": {"type": "number", "minimum": 0, "description": "Its duration."},
+    "counts": _amounts("The number of times that it entered each state."),
+    "times_s": _amounts("The time in each state; the sum is `duration_s`."),
     "syscalls": {
         "type": "array",
         "items": {"type": ["integer", "string"]},
-        "description": "Its system calls, in order: places in `texts`; without `texts` the names themselves.",
+        "description": "Its system calls, in order: indexes of `texts`; without `texts` the names themselves.",
     },
-    "texts": _texts("Each once: what `syscalls`, `spent` and `path` refer to by its place, from 0."),
-    "host": _text("Which one recorded it."),
-    "name": _text("What was asked for: `GET /cart`, without what differs each time."),
-    "critical_s": _amounts("Like `times_s`, with each wait replaced by what was waited for, as far as that is known."),
+    "texts": _texts("The distinct texts that `syscalls`, `spent` and `path` refer to by index, from 0."),
+    "host": _text("The host that recorded it."),
+    "name": _text("Its name, without varying parts: `GET /cart`."),
+    "critical_s": _amounts("Like `times_s`, with each wait replaced by its cause, as far as that is known."),
     "spent": {
         "type": "array",
         "maxItems": MAX_SPENT,
         "items": _numbers(
-            "State, system call, on what (a file, an address, a device), by whom, the process, the error that was "
-            "returned, how often, and for how long in seconds.",
+            "State, system call, target (a file, an address, a device), name and id of the process that caused the "
+            "wait, returned error, count, and time in seconds.",
             len(Spent._fields),
         ),
-        "description": "What its time was spent on, longest first. Texts are places in `texts`.",
+        "description": "The uses of its time, longest first. Texts are indexes of `texts`.",
     },
-    "threads": _texts("Those of the path, its own first: `php-fpm[812]`; on other hosts `db-1/mysqld[99]`."),
+    "threads": _texts("The threads of the path, its own first: `php-fpm[812]`; on other hosts `db-1/mysqld[99]`."),
     "path": {
         "type": "array",
         "maxItems": MAX_SEGMENTS,
         "items": _numbers(
-            "The thread's place in `threads`, begin and end in seconds after `ts`, state, and detail.",
+            "The thread's index in `threads`, begin and end in seconds after `ts`, state, and detail.",
             len(Segment._fields),
         ),
-        "description": "Its critical path in the order of time. State and detail are places in `texts`.",
+        "description": "Its critical path in the order of time. State and detail are indexes of `texts`.",
     },
-    "notes": _texts("What limits the trust in it, in words."),
+    "notes": _texts("Limits of its reliability, in words."),
 }
 _WISH: Final = {
     "application": _text("The record's key."),

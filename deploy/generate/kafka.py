@@ -1,7 +1,4 @@
-"""The page about Kafka, `deploy/kafka.md`: topics, security and permissions, from the tables that the code uses.
-
-A test fails when it is not current; `pytest --update-golden` writes it anew.
-"""
+"""Generate `deploy/kafka.md`, the page about Kafka, from the tables of topics, settings and permissions."""
 
 from __future__ import annotations
 
@@ -145,10 +142,10 @@ def _topics() -> Iterator[str]:
     yield "| topic | key | content | retention |"
     yield "|---|---|---|---|"
     for topic, spec in zip(every, topics.specs(every), strict=True):
-        yield f"| `{spec.name}` | {topic.key} | {topic.value} | {_kept(spec)} |"
+        yield f"| `{spec.name}` | {topic.key} | {topic.value} | {_retention(spec)} |"
 
 
-def _kept(spec: TopicSpec) -> str:
+def _retention(spec: TopicSpec) -> str:
     if spec.compacted:
         return "the newest of each key"
     return "`bus.retention`" if spec.retention_s is None else readable_duration(spec.retention_s)

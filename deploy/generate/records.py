@@ -1,7 +1,4 @@
-"""The reference of public records, `deploy/records.md`, of their declarations.
-
-A test fails when it is not current; `pytest --update-golden` writes it anew.
-"""
+"""Generate `deploy/records.md`, the reference of public records, from their declarations."""
 
 from __future__ import annotations
 
@@ -18,11 +15,11 @@ if TYPE_CHECKING:
 _INTRODUCTION: Final = """\
 # Records
 
-What is on the topics of [anomalies](anomalies.md), [models](models.md) and [diagnoses](diagnoses.md), and what `laggard
-replay --json` prints: one JSON object each, whose `kind` says which. The JSON Schemas are in [schemas](schemas). This
+The records on the topics of [anomalies](anomalies.md), [models](models.md) and [diagnoses](diagnoses.md), and in the
+output of `laggard replay --json`. Each is a JSON object of a `kind`. Their JSON Schemas are in [schemas](schemas). This
 page is generated from the same declarations.
 
-A number that is not known, or that JSON does not have, is null. A member marked with * may be absent: an older version
+Unknown numbers, and those that JSON cannot represent, are null. A member marked with * may be absent: an older version
 did not write it, or it does not apply.
 """
 
@@ -38,7 +35,7 @@ def records_page() -> str:
 _PARTS: Final = """\
 ## Parts
 
-What records are made of: the types of members above.
+The types of the members above.
 """
 
 
@@ -48,7 +45,7 @@ def _section(title: str, schema: Schema) -> Iterator[str]:
 
 
 def _members(schema: Schema) -> Iterator[str]:
-    yield from ("| member | type | what it is |", "|---|---|---|")
+    yield from ("| member | type | meaning |", "|---|---|---|")
     keyed = "oneOf" in schema
     for name, member in schema["properties"].items():
         if keyed and name in KEY_NAMES:
@@ -58,7 +55,7 @@ def _members(schema: Schema) -> Iterator[str]:
         yield f"| `{name}`{marked} | {_type(member)} | {described} |"
     if keyed:
         names = ", ".join(f"`{each}`" for each in KEY_NAMES)
-        yield f"| {names} | text | Exactly one of these: what it is about. The record's key. |"
+        yield f"| {names} | text | Exactly one of these: the subject of the record, and its key. |"
     yield ""
 
 

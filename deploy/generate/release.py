@@ -38,7 +38,7 @@ _ENTRY: Final = re.compile(
 
 
 class ReleaseError(Exception):
-    """Why nothing was released."""
+    """The release failed."""
 
 
 def main() -> int:
@@ -48,9 +48,9 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", type=Path, help="where to write; must be empty or missing")
+    parser.add_argument("folder", type=Path, help="the folder to write to; must be empty or missing")
     parser.add_argument(
-        "--builder", default="urn:laggard:builder:local", help="the URI of who builds, for the provenance"
+        "--builder", default="urn:laggard:builder:local", help="the URI of the builder, for the provenance"
     )
     options = parser.parse_args()
     try:
@@ -67,7 +67,7 @@ def release(root: Path, folder: Path, builder: str) -> list[Path]:
 
     Args:
         root: the checkout.
-        folder: where to.
+        folder: the folder to write to.
         builder: a URI, for the provenance.
 
     Raises:
@@ -75,10 +75,10 @@ def release(root: Path, folder: Path, builder: str) -> list[Path]:
 
     """
     if changed := _git(root, "status", "--porcelain"):
-        raise ReleaseError(f"expected a checkout without changes, there are some: {changed.splitlines()[0]}")
+        raise ReleaseError(f"the checkout has changes ({changed.splitlines()[0]}); commit or stash them")
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise ReleaseError(f"expected an empty folder, {folder} has files")
+        raise ReleaseError(f"{folder} has files; choose an empty or new folder")
     commit = _git(root, "rev-parse", "HEAD")
     time = datetime.fromtimestamp(int(_git(root, "show", "--no-patch", "--format=%ct", "HEAD")), UTC)
     version: str = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
@@ -94,7 +94,7 @@ def release(root: Path, folder: Path, builder: str) -> list[Path]:
 
 
 def _built(root: Path, folder: Path, time: datetime) -> Path:
-    """The wheel, of the commit and nothing else that lies about."""
+    """Build the wheel from the commit alone, without other files of the checkout."""
     archive = subprocess.run(
         ["git", "archive", "--format=zip", "HEAD"], cwd=root, capture_output=True, check=True
     ).stdout
@@ -169,7 +169,7 @@ def _page(root: Path) -> list[dict[str, Any]]:
 
 
 def _licence(name: str) -> str:
-    """As the package itself says, where it says so in SPDX's words."""
+    """Return the SPDX expression of the package itself; empty without one."""
     try:
         return str((metadata(name).get_all("License-Expression") or [""])[0])
     except PackageNotFoundError:  # of another Python or machine
@@ -181,7 +181,7 @@ def _distribution(url: str, hashes: list[str]) -> dict[str, Any]:
 
 
 def provenance(root: Path, commit: str, builder: str, files: list[Path]) -> dict[str, Any]:
-    """Of what the files were made, as an in-toto statement with SLSA's provenance 1.0."""
+    """Return the provenance of the files: an in-toto statement with SLSA's provenance 1.0."""
     base = re.search(r"^ARG PYTHON=(\S+)$", (root / DOCKERFILE).read_text(), re.MULTILINE)
     return {
         "_type": "https://in-toto.io/Statement/v1",

@@ -1,7 +1,4 @@
-"""The documents that follow from the declared settings: `deploy/settings.md` and the sample `deploy/laggard.toml`.
-
-A test fails when they are not current; `pytest --update-golden` writes them anew.
-"""
+"""Generate `deploy/settings.md` and the sample `deploy/laggard.toml` from the declared settings."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ _EXAMPLE = (
 
 
 def settings_page() -> str:
-    """The reference of all settings, in Markdown."""
+    """Return the reference of all settings, in Markdown."""
     kinds = sorted({setting.kind for setting in SETTINGS})
     sources = [line for name, kind in BY_KIND.items() for line in _source_kind(name, kind)]
     lines = [
@@ -143,7 +140,7 @@ def settings_page() -> str:
 
 
 def sample_file() -> str:
-    """A `laggard.toml` with every setting at its default, as a comment."""
+    """Return a `laggard.toml` with every setting at its default, as a comment."""
     lines = ["# All settings of laggard with their defaults. Remove the # from those that you change.", ""]
     table = ""
     for setting in sorted(SETTINGS, key=lambda setting: "." in setting.name):
@@ -168,7 +165,7 @@ def _row(setting: Setting[Any]) -> str:
 
 
 def _source_kind(name: str, kind: type[Source]) -> list[str]:
-    """What a kind of source can be told."""
+    """Return the section on a kind of source, with its keys."""
     return [
         f'### `kind = "{name}"`',
         "",

@@ -112,10 +112,10 @@ def test_what_cannot_be_released_is_not(checkout: Path, tmp_path: Path) -> None:
     (checkout / "new").touch()
     done = released(checkout, out)
     (checkout / "new").unlink()
-    said = "release: expected a checkout without changes, there are some: ?? new\n"
+    said = "release: the checkout has changes (?? new); commit or stash them\n"
     assert (done.returncode, done.stderr, out.exists()) == (1, said, False)
     out.mkdir()
     (out / "mine").touch()
     done = released(checkout, out)
-    assert (done.returncode, done.stderr) == (1, f"release: expected an empty folder, {out} has files\n")
+    assert (done.returncode, done.stderr) == (1, f"release: {out} has files; choose an empty or new folder\n")
     assert [path.name for path in out.iterdir()] == ["mine"]
