@@ -1,4 +1,4 @@
-"""The runbooks: all alike, and what they tell to type can be typed."""
+"""The runbooks have the same headings, and their commands and queries are valid."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RUNBOOKS = {alert.name: (DEPLOY / f"runbooks/{alert.name}.md").read_text() for alert in alerts()}
-HEADINGS = ["What it means", "Look at first", "What to do", "Silence", "When it is wrong"]
+HEADINGS = ["What it means", "First checks", "What to do", "Silence", "When it is wrong"]
 PLACES = {"HOST": "web-1", "TIME": "1700000000", "ROW": "python3", "ME": "me", "FILE": "/dev/null"}
 
 
@@ -57,7 +57,7 @@ def test_all_runbooks_are_alike(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "line"), commands("laggard"))
-def test_the_command_line_takes_what_they_tell_to_type(name: str, line: str) -> None:
+def test_commands_are_valid(name: str, line: str) -> None:
     words = filled(line)[1:]
     # Without its settings each command would keep a help option without `-h`, for all tests after this one.
     context = click.Context(laggard, **laggard.context_settings)
@@ -84,7 +84,7 @@ def test_there_are_such_commands() -> None:
 
 
 @pytest.mark.parametrize("name", RUNBOOKS)
-def test_they_tell_how_to_silence_the_alert(name: str) -> None:
+def test_a_runbook_silences_its_alert(name: str) -> None:
     ((_, line),) = (each for each in commands("amtool") if each[0] == name)
     words = filled(line)
     assert words[:3] == ["amtool", "silence", "add"]
