@@ -285,7 +285,7 @@ def annotate(settings: Settings, grafana: Grafana, *, since_s: float, as_json: b
     from laggard.pipeline.grafana.annotate import Annotator  # noqa: PLC0415
     from laggard.pipeline.history.report import moment  # noqa: PLC0415
 
-    def tell(deed: str, key: str, ts: float) -> None:
+    def report(deed: str, key: str, ts: float) -> None:
         if as_json:
             click.echo(json.dumps({"done": deed, "key": key, "ts": ts}))
         else:
@@ -299,7 +299,7 @@ def annotate(settings: Settings, grafana: Grafana, *, since_s: float, as_json: b
             timer = threading.Timer(duration_s, stop.set)
             timer.daemon = True
             timer.start()
-        annotator = Annotator(bus, topics_of(settings), grafana, since_s=since_s, sleep=stop.wait, told=tell)
+        annotator = Annotator(bus, topics_of(settings), grafana, since_s=since_s, sleep=stop.wait, report=report)
         annotator.begin()
         try:
             while not stop.is_set():

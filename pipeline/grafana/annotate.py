@@ -43,8 +43,8 @@ class Annotator:
         since_s: the greatest age of the first records, if no offset is committed yet.
         clock: returns seconds since the Unix epoch.
         sleep: waits for seconds.
-        told: called for each annotation with the action: `written`, `changed`, `ended`, `there`, `deleted`, `endless`;
-            with its key, and its start.
+        report: called for each annotation with the action (`written`, `changed`, `ended`, `there`, `deleted`,
+            `endless`), its key and its start.
 
     """
 
@@ -57,7 +57,7 @@ class Annotator:
         since_s: float,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], object] = time.sleep,
-        told: Callable[[str, str, float], object] = lambda *_: None,
+        report: Callable[[str, str, float], object] = lambda *_: None,
     ) -> None:
         self._bus = bus
         self._topic = topics.name(ANOMALIES)
@@ -66,7 +66,7 @@ class Annotator:
         self._since_s = since_s
         self._clock = clock
         self._sleep = sleep
-        self._told = told
+        self._report = report
         self._subscription: Subscription | None = None
         self._waiting: deque[Incoming] = deque()
         self._offsets: dict[Partition, int] = {}
@@ -82,7 +82,7 @@ class Annotator:
             tags = [str(tag) for tag in annotation["tags"]]
             if any(tag.startswith("anomaly:") for tag in tags):
                 self._grafana.change_annotation(int(annotation["id"]), {"tags": [tag for tag in tags if tag != OPEN]})
-                self._told("endless", tags[2], annotation["time"] / 1000.0)
+                self._report("endless", tags[2], annotation["time"] / 1000.0)
         self._subscription = self._bus.subscribe(self._group, [self._topic])
 
     def step(self, timeout_s: float) -> None:
@@ -116,7 +116,7 @@ class Annotator:
         try:
             polled = subscription.poll(timeout_s)
         except DamagedRecord as damaged:
-            _logger.warning("passed over: %s", damaged)
+            _logger.warning("skipped: %s", damaged)
             self._offsets[damaged.partition] = damaged.offset + 1
             return
         except BusUnavailable as error:
@@ -159,10 +159,10 @@ class Annotator:
             try:
                 note = note_of(record)
             except RecordError as error:
-                _logger.warning("passed over: %s", error)
+                _logger.warning("skipped: %s", error)
                 note = None
             if note is not None:
-                self._told(self._annotate(note, record.partition), note.key, note.ts)
+                self._report(self._annotate(note, record.partition), note.key, note.ts)
             self._waiting.popleft()
             self._offsets[record.partition] = record.offset + 1
 

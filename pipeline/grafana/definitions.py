@@ -142,7 +142,7 @@ def _investigated(dashboard: Mapping[str, Any], page: str) -> dict[str, Any]:
         "title": "Investigate",
         "type": "link",
         "icon": "external link",
-        "tooltip": "The same on laggard's own page, where it can be looked into",
+        "tooltip": "Open laggard's own page, with profiles and evidence",
         "url": page + path,
         "tags": [],
         "asDropdown": False,

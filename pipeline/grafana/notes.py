@@ -130,28 +130,28 @@ def note_of(record: Incoming) -> Note | None:
             identity = headers.get("ce_id", b"").decode()
             if not re.fullmatch(r"[0-9A-Za-z-]{1,80}", identity):
                 raise RecordError(place, "ce_id", "a header with the mark's id", repr(identity))
-            said = html.escape(output.mark or "it is slow", quote=False)
-            found = html.escape(output.sentence, quote=False)
-            text = f"{said}<br/>{found}{_typed('why', '--host', output.host, '--at', f'{output.ts:.3f}')}"
+            mark = html.escape(output.mark or "it is slow", quote=False)
+            sentence = html.escape(output.sentence, quote=False)
+            text = f"{mark}<br/>{sentence}{_command('why', '--host', output.host, '--at', f'{output.ts:.3f}')}"
             return Note(identity, MARK, "opened", 1, "host", output.host, (), output.ts, math.nan, text)
         case _:
             return None
 
 
 def _of_incident(incident: Incident) -> Note:
-    said = html.escape(incident.sentence, quote=False)
+    text = html.escape(incident.sentence, quote=False)
     if incident.young:
-        said += " (The operator has not learned long enough yet to be relied on.)"
+        text += " (The model is young, and may be wrong.)"
     if incident.merged_into:
-        said += "<br/>It is the same trouble as another one, which goes on:"
-        said += _typed("incidents", incident.merged_into[:SHORT_ID])
-    said += _typed("incidents", incident.id[:SHORT_ID])
+        text += "<br/>Merged into another incident, which is still open:"
+        text += _command("incidents", incident.merged_into[:SHORT_ID])
+    text += _command("incidents", incident.id[:SHORT_ID])
     if incident.keyed_by == "host":
-        said += _typed("why", "--host", incident.key, "--at", f"{incident.opened_ts:.3f}")
+        text += _command("why", "--host", incident.key, "--at", f"{incident.opened_ts:.3f}")
     elif incident.keyed_by == "pool":
-        said += _typed("pools", incident.key, "--at", f"{incident.opened_ts:.3f}")
+        text += _command("pools", incident.key, "--at", f"{incident.opened_ts:.3f}")
     elif incident.keyed_by == "service":
-        said += _typed("requests", incident.key, "--at", f"{incident.opened_ts:.3f}")
+        text += _command("requests", incident.key, "--at", f"{incident.opened_ts:.3f}")
     ended = math.nan
     if incident.change == "closed":
         ended = incident.ts if math.isnan(incident.until_ts) else incident.until_ts
@@ -165,10 +165,10 @@ def _of_incident(incident: Incident) -> Note:
         operators=tuple(sorted({each.operator for each in incident.evidence})),
         ts=incident.opened_ts,
         until_ts=ended,
-        text=said,
+        text=text,
     )
 
 
-def _typed(*words: str) -> str:
+def _command(*words: str) -> str:
     """Return a command for more details, on a line of its own."""
     return f"<br/>{html.escape(shlex.join(['laggard', *words]), quote=False)}"

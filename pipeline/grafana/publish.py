@@ -101,7 +101,7 @@ def removable(things: Sequence[Thing], *, force: bool = False) -> list[Thing]:
         for thing in things
         if thing.kind in {"dashboard", "alert rule"}
         and thing.state != "missing"
-        and not thing.held
+        and not thing.provisioned
         and (force or thing.state != "changed")
     ]
 
@@ -117,7 +117,9 @@ def remove(grafana: Grafana, things: Sequence[Thing], *, force: bool = False) ->
             _delete(grafana, thing)
             yield Done(thing, "removed")
         elif thing.kind in {"dashboard", "alert rule"} and thing.state != "missing":
-            yield Done(thing, "left", "provisioned by others: remove it there" if thing.held else thing.state_text)
+            yield Done(
+                thing, "left", "provisioned by others: remove it there" if thing.provisioned else thing.state_text
+            )
     for thing in things:
         if thing.kind == "folder" and thing.found is not None:
             counts = grafana.folder_counts(FOLDER_UID)

@@ -55,7 +55,7 @@ class Thing:
         found: the thing in Grafana, None for a missing one.
         compared: both in the form for comparison; empty objects for missing ones.
         place: the uid of its folder; a dashboard that a person has moved stays there.
-        held: whether files or another program provision it, so that laggard must not change it.
+        provisioned: whether files or another program provision it, so that laggard must not change it.
 
     """
 
@@ -66,7 +66,7 @@ class Thing:
     found: Mapping[str, Any] | None = None
     compared: tuple[Mapping[str, Any], Mapping[str, Any]] = field(default_factory=lambda: ({}, {}))
     place: str = FOLDER_UID
-    held: bool = False
+    provisioned: bool = False
 
     @property
     def name(self) -> str:
@@ -132,17 +132,17 @@ def _dashboard(grafana: Grafana, wanted: Mapping[str, Any]) -> Thing:
     if there is None:
         return Thing("dashboard", uid, "missing", wanted, compared=(plain_dashboard(wanted), {}))
     found, meta = there["dashboard"], there["meta"]
-    held = bool(meta.get("provisioned"))
+    provisioned = bool(meta.get("provisioned"))
     ours, theirs = plain_dashboard(wanted), plain_dashboard(found)
     state: State = "current"
     if ours != theirs:
-        if held:
+        if provisioned:
             state = "provisioned"
-        elif (said := _MESSAGE.fullmatch(grafana.dashboard_message(uid))) is None:
+        elif (stamp := _MESSAGE.fullmatch(grafana.dashboard_message(uid))) is None:
             state = "changed"
-        elif said[1] != digest(ours):
+        elif stamp[1] != digest(ours):
             state = "outdated"
-    return Thing("dashboard", uid, state, wanted, found, (ours, theirs), str(meta.get("folderUid", "")), held)
+    return Thing("dashboard", uid, state, wanted, found, (ours, theirs), str(meta.get("folderUid", "")), provisioned)
 
 
 def _rule(wanted: Mapping[str, Any], found: Mapping[str, Any] | None) -> Thing:
@@ -151,15 +151,15 @@ def _rule(wanted: Mapping[str, Any], found: Mapping[str, Any] | None) -> Thing:
         return Thing("alert rule", uid, "missing", wanted, compared=(ours, {}))
     theirs = plain_rule(found)
     state: State = "current"
-    held = bool(found.get("provenance"))
-    if held:
+    provisioned = bool(found.get("provenance"))
+    if provisioned:
         state = "current" if ours == theirs else "provisioned"
-    elif (said := _print_of(found)) is None:
+    elif (stamp := _print_of(found)) is None:
         state = "changed"
     elif ours != theirs:
-        state = "changed" if said[1] != digest(theirs) else "outdated" if said[0] != digest(ours) else "current"
+        state = "changed" if stamp[1] != digest(theirs) else "outdated" if stamp[0] != digest(ours) else "current"
     # A moved rule counts as changed, since its folder is one of its fields.
-    return Thing("alert rule", uid, state, wanted, found, (ours, theirs), held=held)
+    return Thing("alert rule", uid, state, wanted, found, (ours, theirs), provisioned=provisioned)
 
 
 def _print_of(rule: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -190,8 +190,8 @@ def _group(grafana: Grafana, wanted: Mapping[str, Any]) -> Thing:
 def _obsolete_rules(definitions: Definitions, rules: Mapping[str, Mapping[str, Any]]) -> Iterator[Thing]:
     known = {rule["uid"] for rule in definitions.rules}
     for uid, rule in sorted(rules.items()):
-        said = _print_of(rule)
-        if uid not in known and said is not None and said[1] == digest(plain_rule(rule)):
+        stamp = _print_of(rule)
+        if uid not in known and stamp is not None and stamp[1] == digest(plain_rule(rule)):
             yield Thing("alert rule", uid, "obsolete", found=rule)
 
 

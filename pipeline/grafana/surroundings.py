@@ -144,14 +144,14 @@ def hints(version: Version, contact_points: Sequence[Mapping[str, Any]] | None) 
         )
     if not version.keeps_firing:
         found.append(
-            f"Grafana {version.text} knows no keep_firing_for: alerts that come and go are told each time; 12 does"
+            f"Grafana {version.text} has no keep_firing_for, so it sends recurring alerts each time; Grafana 12 has it"
         )
     if contact_points is not None:
         real = [each for each in contact_points if _PLACEHOLDER not in str(each.get("settings"))]
         if not real:
             found.append(
-                "alerts reach nobody yet: Grafana has no contact point but its first one, an example's e-mail address. "
-                "Add one, and route by the label `severity` (info: a chat; warning: a ticket), grouped by `host`"
+                "Grafana sends no alerts yet: its only contact point has an example's e-mail address. Add one, and "
+                "route by the label `severity` (info: a chat; warning: a ticket), grouped by `host`"
             )
     return found
 

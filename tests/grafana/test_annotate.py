@@ -85,7 +85,7 @@ class Scene:
             since_s=self._since_s,
             clock=self.clock,
             sleep=self.clock.sleep,
-            told=lambda deed, key, ts: self.told.append(deed),
+            report=lambda deed, key, ts: self.told.append(deed),
         )
         self.annotator.begin()
 
@@ -163,7 +163,7 @@ def test_what_an_annotation_says() -> None:
     assert own["laggard"]["number"] == 1
     young = note_of(incoming(outgoing(incident(1, NOW, young=True), TOPICS)))
     assert young is not None
-    assert "has not learned long enough yet" in young.text
+    assert "The model is young" in young.text
     pool = replace(incident(1, NOW), keyed_by="pool", key="web-1/java exec")
     of_pool = note_of(incoming(outgoing(pool, TOPICS)))
     assert of_pool is not None
@@ -347,7 +347,7 @@ def test_records_that_are_no_good_are_passed_over(scene: Scene, caplog: Any) -> 
     scene.settle()
     assert scene.told == ["written"]
     assert scene.committed == 4
-    assert caplog.text.count("passed over: laggard.anomalies[0]@") == 2
+    assert caplog.text.count("skipped: laggard.anomalies[0]@") == 2
 
 
 def test_a_long_name_fits_into_grafanas_columns(scene: Scene) -> None:

@@ -24,7 +24,7 @@ def test_check_says_what_is_missing_and_changes_nothing(grafana: StandIn, call: 
     assert "Data source Prometheus (uid prom-1): sees laggard\n" in out
     assert out.count("  missing\n") == 1 + len(DASHBOARDS) + len(RULES) + len(DEFINED.groups)
     assert "The token has all the rights that laggard needs.\n" in out
-    assert "Hint: alerts reach nobody yet" in out
+    assert "Hint: Grafana sends no alerts yet" in out
     call(grafana, "publish")
     grafana.contact_points.append({"uid": "x", "name": "chat", "type": "slack", "settings": {"url": "[REDACTED]"}})
     code, out, _ = call(grafana, "check", "--json")

@@ -108,7 +108,7 @@ def test_grafana_before_12_is_told_that_it_does_not_keep_firing(grafana: StandIn
     _, out, _ = call(grafana, "publish")
     keeping = [rule for rule in grafana.rules.values() if "keep_firing_for" in rule]
     assert bool(keeping) == (grafana.major >= 12)
-    assert ("knows no keep_firing_for" in out) == (grafana.major < 12)
+    assert ("has no keep_firing_for" in out) == (grafana.major < 12)
 
 
 @pytest.mark.parametrize("uid", DASHBOARDS)
