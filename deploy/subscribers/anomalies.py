@@ -44,7 +44,7 @@ SCHEMA = "urn:laggard:{kind}:1"
 SUBJECTS = ("host", "application", "pool", "service")
 POLL_S = 0.5
 SESSION_S = 6.0
-"""So long after a member was killed others get its partitions; brokers take no less unless they are told to."""
+"""The time until others get the partitions of a killed member. Brokers accept no less by default."""
 
 MOST_RECORDS = 10
 """Taken at once. Handling all of them must take less than five minutes, or the group passes them to another member."""
@@ -252,7 +252,7 @@ class Subscription:
         try:
             event = read(record, self._kind)
         except ValueError as error:
-            say(f"{place(record)}: passed over: {error}")
+            say(f"{place(record)}: skipped: {error}")
             return None
         return None if event is None or event in self._seen else event
 

@@ -7,7 +7,7 @@ Copy it together with anomalies.py, which says what to install.
     export WEBHOOK_URL=https://receiver.example/laggard WEBHOOK_SECRET_FILE=/run/secrets/webhook
     python webhook.py --group webhook --dead-letters laggard.webhook_dead_letters
 
-One event after the other, in order: the next one is posted once this one has been taken, or given up. Each is posted
+One event after the other, in order: the next one is posted once this one was accepted, or not delivered. Each is posted
 at least once; `webhook-id` is the same when it is posted again.
 """
 
@@ -181,10 +181,10 @@ class Endpoint:
     def _backoff_s(self) -> float:
         """Longer with each failure, and never the same: many that fail together must not come back together."""
         longest = min(LONGEST_S, SHORTEST_S * 2.0 ** min(self._failures - 1, 20))
-        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - nobody guesses a pause
+        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - a pause is no secret
 
     def _post(self, event: Event) -> tuple[int, str, float]:
-        """The status, 0 where nobody answered; what happened, in words; how long to leave it alone, in seconds."""
+        """Return the status, 0 without an answer; what happened, in words; the time until the next try, in seconds."""
         identity, timestamp, body = message_id(event), int(time.time()), body_of(event)
         headers = {
             "content-type": "application/json",
@@ -205,7 +205,7 @@ class Endpoint:
 
 
 class DeadLetters:
-    """The topic of what was given up, each record as it was received, with the reason in its headers.
+    """The topic of undelivered records, each as it was received, with the reason in its headers.
 
     Raises:
         KafkaError: the brokers do not answer, or refuse.
@@ -255,7 +255,7 @@ def main() -> int:
                 if endpoint.deliver(event, subscription.wait):
                     subscription.commit()
             except GivenUp as given_up:
-                say(f"{given_up}: given up")
+                say(f"{given_up}: not delivered")
                 if dead_letters is None:
                     return FAILED
                 dead_letters.add(event, str(given_up))

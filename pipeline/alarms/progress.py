@@ -34,7 +34,7 @@ def progress(
     """Return the record of the progress of an anomaly.
 
     Args:
-        told: its change.
+        told: the change.
         operator: its operator.
         parameters: the parameters of the operator.
         key: the key of the anomaly.

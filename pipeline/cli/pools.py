@@ -207,7 +207,7 @@ def _from(path: str | None) -> list[str]:
 
 def _too_few(output: PoolOutput) -> str:
     has = f"{printable(output.pool)} has {counted(output.members, 'member')}"
-    return f"{has}; it takes {FEWEST}, for of fewer nobody can say which one is unlike the others"
+    return f"{has}; at least {FEWEST} are needed to find the one that deviates"
 
 
 def _write_svg(output: PoolOutput, path: str) -> None:

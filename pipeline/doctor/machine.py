@@ -132,7 +132,7 @@ def synchronisation(state: int | None) -> Finding:
 
     """
     if state is None:
-        return Finding("clock", "ok", "cannot tell whether it is synchronized")
+        return Finding("clock", "ok", "unknown whether it is synchronized")
     if state != _UNSYNCHRONISED:
         return Finding("clock", "ok", "synchronized")
     return Finding(

@@ -58,8 +58,8 @@ def finding_of(*, wanted: bool, refusal: str, missing: str, notes: Sequence[str]
         return Finding(
             CHECK,
             "warning",
-            f"cannot tell where requests begin and end: {missing}",
-            "trace.marker with laggard's middleware, trace.functions or trace.ports tell it without",
+            f"the begin and end of requests are unknown: {missing}",
+            "use trace.marker with laggard's middleware, trace.functions or trace.ports",
         )
     if notes:
         return Finding(CHECK, "warning", f"requests can be traced, but {'; '.join(notes)}", "run the tracing as root")

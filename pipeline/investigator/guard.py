@@ -168,7 +168,7 @@ class PageGuard(Secured):
                 return caller(f"session {digest(shown[0]).hex()}", writes=writes, shown=shown)
         if scope["path"] in _SESSIONS:
             return caller(peer, writes=False)
-        raise self._access.refusal("nobody has said who asks")
+        raise self._access.refusal("the request is not authenticated")
 
     def _is_https(self, scope: Scope) -> bool:
         if scope["scheme"] == "https":

@@ -29,7 +29,7 @@ REFUSALS: Final = {
     415: "the body is not application/json",
     429: "too many requests at once",
     431: "the headers are too long",
-    500: "it failed; the log of laggard tells why",
+    500: "it failed; the reason is in the log of laggard",
     503: "the bus cannot be used now",
 }
 """The errors of an endpoint by status; each answer is a `Refusal`."""

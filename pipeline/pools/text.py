@@ -33,7 +33,7 @@ _ONE: Final[Mapping[Kind, str]] = {
     "leak": "leaks",
     "stuck": "is stuck: it does nothing while others work",
     "slower": "is slower than the others",
-    "left": "has left the pool, and nobody took its place",
+    "left": "has left the pool without a replacement",
     "younger": "began later than the others, and differs by that alone",
     "different": "behaves unlike the others",
 }
@@ -43,7 +43,7 @@ _MANY: Final[Mapping[Kind, str]] = {
     "leak": "leak",
     "stuck": "are stuck: they do nothing while others work",
     "slower": "are slower than the others",
-    "left": "have left the pool, and nobody took their place",
+    "left": "have left the pool without a replacement",
     "younger": "began later than the others, and differ by that alone",
     "different": "behave unlike the others",
 }

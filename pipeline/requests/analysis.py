@@ -104,7 +104,7 @@ def choose(
     """Return the requests to draw. Beyond the limits, these are evenly chosen normal ones, and the newest outliers.
 
     Args:
-        told: the requests and their outputs.
+        told: the requests and their results.
         keys: the keys of the requests to choose from.
         most_normal: the most normal requests.
         most_outlying: the most outliers.
@@ -156,7 +156,7 @@ class Planes:
 
         Args:
             about: the key of the query: a plane from an earlier call with the same key is valid for a while.
-            told: the requests and their outputs.
+            told: the requests and their results.
             keys: the keys of the requests to place.
 
         """

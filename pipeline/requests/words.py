@@ -106,7 +106,7 @@ RESULTS: Final[Mapping[str, tuple[str, str]]] = {
     "ENOMEM": ("for which there is no memory", "no memory"),
     "ENOSPC": ("for which the disk has no room", "disk full"),
     "EPERM": ("that is not permitted", "not permitted"),
-    "EPIPE": ("that nobody reads any more", "broken pipe"),
+    "EPIPE": ("that has no reader any more", "broken pipe"),
     "ETIMEDOUT": ("that times out", "timed out"),
 }
 """The words for an errno: a clause that follows the call, and a few words for a title."""

@@ -54,7 +54,7 @@ class _Wording(NamedTuple):
     Attributes:
         begin: the beginning of the sentence.
         unit: a feature in the unit of the use; empty for cores.
-        feature: the feature to blame.
+        feature: the feature that causes it.
 
     """
 

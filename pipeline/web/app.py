@@ -46,7 +46,7 @@ _PAGE = """<!doctype html>
 <li>POST /marks: it is slow now
 </ul>
 <pre>curl {token}-H 'Content-Type: application/json' -d '{{"note": "checkout hangs"}}' http://{listen}/marks</pre>
-<p>What is slow, and what is to blame: <code>laggard why</code>
+<p>What is slow, and the culprits: <code>laggard why</code>
 """
 
 

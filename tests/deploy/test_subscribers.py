@@ -99,7 +99,7 @@ def test_it_prints_what_is_live_new_and_committed_and_nothing_else(tmp_path: Pat
     assert of_hosts(numbers(told)) == of_hosts(list(range(7)))
     assert len(program.lines()) == 7
     assert any(line.endswith("+00:00 db-1: number 5?[2Jand ?") for line in told)
-    passed = re.findall(rf"{re.escape(channel.topic)}\[\d\]@\d+: passed over: (.*)", program.said.read_text())
+    passed = re.findall(rf"{re.escape(channel.topic)}\[\d\]@\d+: skipped: (.*)", program.said.read_text())
     assert sorted(passed) == sorted(said)
 
     again = follow(tmp_path, channel)

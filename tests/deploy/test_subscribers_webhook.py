@@ -171,7 +171,7 @@ def test_a_message_that_never_works_ends_it_where_there_is_no_place_for_it(
     channel.publish(incident(0), incident(1))
     program = post(tmp_path, channel, receiver, "--patience", "1s")
     assert program.ended() == 1, program.told()
-    assert re.search(r"answered 500, tried \d times: given up\n$", program.said.read_text())
+    assert re.search(r"answered 500, tried \d times: not delivered\n$", program.said.read_text())
     assert {each.number for each in receiver.deliveries} == {0}
     receiver.answers = lambda *_: OK
     again = post(tmp_path, channel, receiver)

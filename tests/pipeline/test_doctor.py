@@ -183,7 +183,7 @@ def test_processes_need_not_be_looked_into(tmp_path: Path, assignment: str, foun
         ),
         (True, "", "", (), "ok", "requests can be traced, with the names of files and sockets"),
         (True, "only root may trace", "", (), "warning", "requests cannot be traced: only root may trace"),
-        (True, "", "no PHP", (), "warning", "cannot tell where requests begin and end: no PHP"),
+        (True, "", "no PHP", (), "warning", "the begin and end of requests are unknown: no PHP"),
         (True, "", "", ("no names", "no more"), "warning", "requests can be traced, but no names; no more"),
         (True, "only root may trace", "no PHP", (), "warning", "requests cannot be traced: only root may trace"),
     ],

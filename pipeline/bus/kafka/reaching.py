@@ -247,8 +247,8 @@ def _discover(options: KafkaOptions, server: str, talk: Conversation) -> None:
         else:
             return
     raise BusUnavailable(
-        f"{server}: answers, but tells clients to use {', '.join(told[:_LOOKED_AT])}, which cannot be reached from "
-        f"here ({reasons[0]}); check the brokers' advertised.listeners"
+        f"{server}: answers, but its advertised listeners are {', '.join(told[:_LOOKED_AT])}, which cannot be reached "
+        f"from here ({reasons[0]}); correct advertised.listeners of the brokers"
     )
 
 

@@ -216,7 +216,7 @@ def _steps(reading: Reading, application: str, *, measured: bool, counted: bool)
 def _measure(application: str) -> Step:
     name = msgspec.json.encode(application).decode()
     lines = ("[[sources]]", 'kind = "prometheus"', f"application = {name}", 'targets = ["http://web-1:8000/metrics"]')
-    return Step("nobody measures its performance; a source of it in `laggard.toml`, for `laggard up`", "\n".join(lines))
+    return Step("its performance is not measured; add a source to `laggard.toml`, for `laggard up`", "\n".join(lines))
 
 
 def _serve(application: str) -> Step:

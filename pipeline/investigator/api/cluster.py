@@ -26,7 +26,7 @@ class Hosts(Answer, frozen=True):
     """The recorded hosts, the host of this page, and the rights of the caller."""
 
     version: str
-    host: Annotated[str, msgspec.Meta(description="the machine that serves this page, as it is named in records")]
+    host: Annotated[str, msgspec.Meta(description="the name of the machine that serves this page")]
     hosts: list[str]
     now: Seconds
     writes: Annotated[bool, msgspec.Meta(description="whether who asks may change things")]

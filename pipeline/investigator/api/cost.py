@@ -42,7 +42,7 @@ class Cost(Answer, frozen=True):
     host: str
     ts: Annotated[float, msgspec.Meta(description="of the frame, seconds since the Unix epoch")]
     parts: list[Part]
-    features: Annotated[list[str], msgspec.Meta(description="of which /series tells more")]
+    features: Annotated[list[str], msgspec.Meta(description="those that /series has")]
 
 
 class CostQuestion(Question, frozen=True):

@@ -99,9 +99,9 @@ class DiagnosisPage(Answer, frozen=True):
     row: str
     name: str
     pid: int
-    command: Annotated[str, msgspec.Meta(description="empty where it is not told")]
+    command: Annotated[str, msgspec.Meta(description="empty if unknown")]
     sentence: str
-    text: Annotated[str, msgspec.Meta(description="all of it in words and lines, as `laggard diagnose` tells it")]
+    text: Annotated[str, msgspec.Meta(description="the whole diagnosis as text, as `laggard diagnose` prints it")]
     utc_offset_s: Annotated[int, msgspec.Meta(description="of the zone of the times in these words")]
     phases: list[DiagnosisPhase]
     threads: Annotated[list[DiagnosisThread], msgspec.Meta(description="that with most CPU time first")]

@@ -147,7 +147,7 @@ class Pool(Answer, frozen=True):
     sentences: list[str]
     ranking: list[Deviating]
     levels: Annotated[list[PoolLevel], msgspec.Meta(description="the top first")]
-    features: Annotated[list[str], msgspec.Meta(description="those that tell most first")]
+    features: Annotated[list[str], msgspec.Meta(description="the most telling ones first")]
 
 
 class PoolQuestion(Question, frozen=True):

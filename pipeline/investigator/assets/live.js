@@ -13,7 +13,7 @@ const LONGEST_WAIT_MS = 15000;
  *
  * @param {(topics: string[]) => void} heard called with the topics that have grown
  * @param {(connected: boolean) => void} changed called when the connection comes or goes
- * @param {() => void} refused called when nobody has said who asks, as after laggard was started anew; nothing is
+ * @param {() => void} refused called when the request is not authenticated, as after laggard was started anew; nothing is
  *   listened to any more
  * @param {AbortSignal} signal
  */

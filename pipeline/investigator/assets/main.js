@@ -116,7 +116,7 @@ class Page {
     else if (this.#error) this.#load(new Set());
   }
 
-  /** Show what went wrong; where nobody has said who asks, nothing else is shown any more. */
+  /** Show what went wrong; where the request is not authenticated, nothing else is shown any more. */
   #refused(error) {
     this.#error = error;
     this.#locked = error instanceof Refusal && error.status === 401;

@@ -285,6 +285,6 @@ def test_brokers_that_tell_addresses_that_nobody_reaches(tmp_path: Path) -> None
         kind, said = told(KafkaOptions((cluster.bootstrap,)))
     assert kind is BusUnavailable
     assert said == (
-        "answers, but tells clients to use 127.0.0.1:1, which cannot be reached from here "
-        "(127.0.0.1:1: Connection refused); check the brokers' advertised.listeners"
+        "answers, but its advertised listeners are 127.0.0.1:1, which cannot be reached from here "
+        "(127.0.0.1:1: Connection refused); correct advertised.listeners of the brokers"
     )

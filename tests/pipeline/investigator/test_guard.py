@@ -210,7 +210,7 @@ def test_nothing_else_is_opened_by_anything_but_a_bearers_token(
     locked: Served, path: str, headers: dict[str, str]
 ) -> None:
     answer = locked.client.get(path, headers=headers)
-    refused(answer, 401, "nobody has said who asks")
+    refused(answer, 401, "the request is not authenticated")
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
@@ -239,12 +239,12 @@ def test_a_session_needs_its_cookie_and_its_key(locked: Served, browser: httpx.C
     assert browser.post(MARKS, json=MARK, headers=proof).status_code == 201
     cookies = dict(browser.cookies)
     with httpx.Client(base_url=locked.url, cookies=cookies) as thief:
-        refused(thief.get(DATA), 401, "nobody has said who asks")
-        refused(thief.get(DATA, headers={"X-Laggard-Session": "k" * 43}), 401, "nobody has said who asks")
+        refused(thief.get(DATA), 401, "the request is not authenticated")
+        refused(thief.get(DATA, headers={"X-Laggard-Session": "k" * 43}), 401, "the request is not authenticated")
         other = opened(browser)  # the key of another session does not fit
-        refused(thief.get(DATA, headers=other), 401, "nobody has said who asks")
-    refused(locked.client.get(DATA, headers=proof), 401, "nobody has said who asks")
-    refused(locked.client.post(MARKS, json=MARK, headers=proof), 401, "nobody has said who asks")
+        refused(thief.get(DATA, headers=other), 401, "the request is not authenticated")
+    refused(locked.client.get(DATA, headers=proof), 401, "the request is not authenticated")
+    refused(locked.client.post(MARKS, json=MARK, headers=proof), 401, "the request is not authenticated")
 
 
 def test_the_cookie_is_for_nobody_but_the_browser(locked: Served, browser: httpx.Client) -> None:
@@ -269,7 +269,7 @@ def test_a_session_that_was_ended_opens_nothing(browser: httpx.Client) -> None:
     assert "Max-Age=0" in answer.headers["set-cookie"]
     assert not browser.cookies
     browser.cookies.update(cookies)
-    refused(browser.get(DATA, headers=proof), 401, "nobody has said who asks")
+    refused(browser.get(DATA, headers=proof), 401, "the request is not authenticated")
 
 
 def test_the_stream_of_news_ends_with_its_session(
@@ -388,10 +388,10 @@ def test_a_proxy_says_who_asks(proxied: Proxied) -> None:
 @pytest.mark.parametrize(
     ("headers", "error", "expected"),
     [
-        ([], "nobody has said who asks", "X-Forwarded-User"),
-        ([(b"X-Forwarded-User", b"")], "nobody has said who asks", "X-Forwarded-User"),
-        ([(b"X-Forwarded-User", "\u00a0".encode())], "nobody has said who asks", "X-Forwarded-User"),
-        ([(b"Remote-User", b"ada")], "nobody has said who asks", "X-Forwarded-User"),
+        ([], "the request is not authenticated", "X-Forwarded-User"),
+        ([(b"X-Forwarded-User", b"")], "the request is not authenticated", "X-Forwarded-User"),
+        ([(b"X-Forwarded-User", "\u00a0".encode())], "the request is not authenticated", "X-Forwarded-User"),
+        ([(b"Remote-User", b"ada")], "the request is not authenticated", "X-Forwarded-User"),
         ([(b"X-Forwarded-User", b"eve"), (b"X-Forwarded-User", b"ada")], "is there twice", "a proxy that replaces it"),
         ([(b"X-Forwarded-User", b"a" * (MAX_NAME + 1))], "is too long", f"at most {MAX_NAME}"),
     ],
@@ -408,8 +408,8 @@ def test_through_a_proxy_that_says_no_clear_name_nobody_is_let_in(
 
 def test_what_a_stranger_says_of_himself_is_not_believed(proxied: Proxied) -> None:
     told = {"X-Forwarded-User": "ada", "X-Forwarded-For": "127.0.0.1", "Forwarded": "for=127.0.0.1"}
-    refused(proxied.stranger.get(DATA, headers=told), 401, "nobody has said who asks")
-    refused(proxied.stranger.post(MARKS, json=MARK, headers=told), 401, "nobody has said who asks")
+    refused(proxied.stranger.get(DATA, headers=told), 401, "the request is not authenticated")
+    refused(proxied.stranger.post(MARKS, json=MARK, headers=told), 401, "the request is not authenticated")
     assert proxied.proxy.get(DATA, headers=told).json()["who"] == "ada"
 
 

@@ -178,7 +178,7 @@ def test_what_is_asked_is_what_the_worker_knows(worked: Path) -> None:
 @pytest.mark.parametrize(
     ("pool", "said"),
     [
-        ("checkout", "checkout has 2 members; it takes 3, for of fewer nobody can say which one is unlike the others"),
+        ("checkout", "checkout has 2 members; at least 3 are needed to find the one that deviates"),
         ("gunicorn", "there are no records of pool gunicorn; similar: web-1/gunicorn"),
         ("zzz", "recorded: checkout, web-1/gunicorn"),
     ],

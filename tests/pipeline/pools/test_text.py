@@ -69,7 +69,7 @@ def said(**changes: object) -> str:
         ),
         (
             {"kind": "left", "begin_ts": TS - 90000.0},
-            "`worker-7` has left the pool, and nobody took its place since 2023-11-13 21:13:20 UTC (25 h).",
+            "`worker-7` has left the pool without a replacement since 2023-11-13 21:13:20 UTC (25 h).",
         ),
         ({"kind": "younger", "begin_ts": NAN}, "`worker-7` began later than the others, and differs by that alone."),
         ({"kind": "different", "features": (), "begin_ts": NAN}, "`worker-7` behaves unlike the others."),
