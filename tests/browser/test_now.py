@@ -541,7 +541,7 @@ def test_it_is_narrow_and_dark(page: Served, new_tab: NewTab) -> None:
     drawn(tab, "cpu_user_ratio")
     assert tab.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
     tops = tab.evaluate(
-        "['.now-times', '.now-told', '.now-ranking', '.now-features', '.now-series']"
+        "['.now-times', '.now-findings', '.now-ranking', '.now-features', '.now-series']"
         ".map((each) => document.querySelector(each).getBoundingClientRect().top)"
     )
     assert tops == sorted(tops)

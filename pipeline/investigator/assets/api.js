@@ -25,7 +25,7 @@ export class Refusal extends Error {
   }
 
   /** Both in one sentence. */
-  get told() {
+  get text() {
     return this.expected ? `${this.message}; expected ${this.expected}` : this.message;
   }
 }
@@ -36,25 +36,25 @@ let unstored = "";
 // A key is for one tab and goes with it. Tabs of the same origin, and nobody else, pass it on to each other.
 const others = new BroadcastChannel(KEY);
 others.addEventListener("message", ({ data }) => {
-  const key = remembered();
+  const key = storedKey();
   if (data.asks && key) others.postMessage({ key });
   if (data.key && data.key !== key) {
-    remember(data.key);
+    storeKey(data.key);
     window.dispatchEvent(new Event(SESSION));
   }
   if (data.ended) {
-    remember("");
+    storeKey("");
     window.dispatchEvent(new Event(SESSION));
   }
 });
 
 /** The header that proves the session; undefined without one. The cookie alone opens nothing, nor does this alone. */
 export function proof() {
-  const key = remembered();
+  const key = storedKey();
   return key ? { "X-Laggard-Session": key } : undefined;
 }
 
-function remembered() {
+function storedKey() {
   try {
     return sessionStorage.getItem(KEY) ?? unstored;
   } catch {
@@ -62,7 +62,7 @@ function remembered() {
   }
 }
 
-function remember(key) {
+function storeKey(key) {
   unstored = key;
   try {
     if (key) sessionStorage.setItem(KEY, key);
@@ -75,28 +75,28 @@ function remember(key) {
 /** Open a session by a token, for every tab. Throws a `Refusal`. */
 export async function openSession(token) {
   const { key } = await post("/session", { token });
-  remember(key);
+  storeKey(key);
   others.postMessage({ key });
 }
 
 /** End the session, for every tab. Throws a `Refusal`. */
 export async function endSession() {
   await post("/session/end", {});
-  remember("");
+  storeKey("");
   others.postMessage({ ended: true });
 }
 
 /** Whether another tab has a session that this one does not know yet; then it is known. */
 function askOthers() {
-  return new Promise((told) => {
-    const heard = () => done(true);
+  return new Promise((resolve) => {
+    const found = () => done(true);
     const timer = setTimeout(() => done(false), OTHERS_MS);
-    const done = (found) => {
+    const done = (answer) => {
       clearTimeout(timer);
-      window.removeEventListener(SESSION, heard);
-      told(found);
+      window.removeEventListener(SESSION, found);
+      resolve(answer);
     };
-    window.addEventListener(SESSION, heard);
+    window.addEventListener(SESSION, found);
     others.postMessage({ asks: true });
   });
 }

@@ -161,12 +161,12 @@ class Chart extends HTMLElement {
     return {
       ...this.#size(),
       padding: [this.#headroom(), null, null, null],
-      cursor: { drag: { x: true, y: false, setScale: false }, y: false, sync: chart.sync && synchronised(chart.sync) },
+      cursor: { drag: { x: true, y: false, setScale: false }, y: false, sync: chart.sync && synchronized(chart.sync) },
       legend: { show: count > 1 },
       scales: { x: { time: true, min: range.min, max: range.max }, y: { range: (_, low, high) => this.#limits(low, high) } },
       axes: [
         // The date of a day that begins stands below its time.
-        { ...axis, size: (_, told) => (told?.some((each) => each.includes("\n")) ? 50 : 34), space: 70, values: (_, splits, __, ___, step) => times(splits, step) },
+        { ...axis, size: (_, labels) => (labels?.some((each) => each.includes("\n")) ? 50 : 34), space: 70, values: (_, splits, __, ___, step) => times(splits, step) },
         { ...axis, size: 76, values: (_, splits) => readables(chart.feature, splits) },
       ],
       bands: chart.extremes ? [{ series: [count + 2, count + 1], fill: this.#color("--extremes-fill") }] : [],
@@ -296,19 +296,19 @@ class Chart extends HTMLElement {
     ctx.textBaseline = "top";
     const left = x > bbox.left + bbox.width * 0.75;
     ctx.textAlign = left ? "right" : "left";
-    const told = label.length > LONGEST ? `${label.slice(0, LONGEST - 1)}…` : label;
+    const text = label.length > LONGEST ? `${label.slice(0, LONGEST - 1)}…` : label;
     const start = x + (left ? -4 : 4) * devicePixelRatio;
-    const wide = ctx.measureText(told).width;
+    const wide = ctx.measureText(text).width;
     const [from, to] = left ? [start - wide, start] : [start, start + wide];
-    if (told && !taken.some((other) => from < other.to && other.from < to)) {
+    if (text && !taken.some((other) => from < other.to && other.from < to)) {
       taken.push({ from, to });
       const at = [start, bbox.top - (LABEL * row + 2) * devicePixelRatio];
       ctx.setLineDash([]);
       ctx.lineWidth = 4 * devicePixelRatio;
       ctx.lineJoin = "round";
       ctx.strokeStyle = this.#color("--card"); // of lines that cross it
-      ctx.strokeText(told, ...at);
-      ctx.fillText(told, ...at);
+      ctx.strokeText(text, ...at);
+      ctx.fillText(text, ...at);
     }
     ctx.restore();
   }
@@ -324,10 +324,10 @@ class Chart extends HTMLElement {
     const [ts, values, ...more] = plot.data;
     this.#tip.hidden = plot.series.length > 2 + (this.#chart.extremes ? 2 : 0) || left < 0 || !Number.isFinite(values?.[idx]);
     if (this.#tip.hidden) return;
-    const told = (value) => readable(this.#chart.feature, value);
+    const text = (value) => readable(this.#chart.feature, value);
     const [low, high] = this.#chart.extremes ? [more[0][idx], more[1][idx]] : [];
-    const between = low < high ? ` (${told(low)} to ${told(high)})` : "";
-    this.#tip.textContent = `${clock(ts[idx])}  ${told(values[idx])}${between}`;
+    const between = low < high ? ` (${text(low)} to ${text(high)})` : "";
+    this.#tip.textContent = `${clock(ts[idx])}  ${text(values[idx])}${between}`;
     const right = left > plot.over.clientWidth / 2;
     this.#tip.style.setProperty("transform", `translate(calc(${left}px + ${right ? "-100% - 10px" : "10px"}), 1.4rem)`);
   }
@@ -341,7 +341,7 @@ class Chart extends HTMLElement {
     // The chart follows at once, the address once the wheel rests: browsers refuse to change that all the time.
     plot.setScale("x", range);
     clearTimeout(this.#resting);
-    this.#resting = setTimeout(() => this.#tell("range", { from: range.min, to: range.max }), REST_MS);
+    this.#resting = setTimeout(() => this.#emit("range", { from: range.min, to: range.max }), REST_MS);
   }
 
   #selected(plot) {
@@ -350,22 +350,22 @@ class Chart extends HTMLElement {
     const from = plot.posToVal(left, "x");
     const to = plot.posToVal(left + width, "x");
     plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
-    this.#tell("range", { from, to });
+    this.#emit("range", { from, to });
   }
 
   #clicked(plot) {
     const { idx } = plot.cursor;
     if (idx === null || idx === undefined) return;
-    this.#tell("pick", { ts: plot.data[0][idx] });
+    this.#emit("pick", { ts: plot.data[0][idx] });
   }
 
-  #tell(name, detail) {
+  #emit(name, detail) {
     this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true }));
   }
 }
 
 /** Charts of one name point at the same moment; what is clicked or dragged in one is its own. */
-function synchronised(key) {
+function synchronized(key) {
   return { key, scales: ["x", null], filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } };
 }
 
@@ -405,10 +405,10 @@ function times(splits, step) {
   let before = "";
   return splits.map((ts) => {
     const [date, time] = moment(ts).split(" ");
-    const told = step >= 86400 ? date.slice(5) : step >= 60 ? time.slice(0, 5) : time;
+    const label = step >= 86400 ? date.slice(5) : step >= 60 ? time.slice(0, 5) : time;
     const changed = before && date !== before && step < 86400;
     before = date;
-    return changed ? `${told}\n${date.slice(5)}` : told;
+    return changed ? `${label}\n${date.slice(5)}` : label;
   });
 }
 

@@ -42,8 +42,8 @@ export function readable(feature, value, finer = 0) {
 /** Values along an axis, as fine as it takes to tell one from the next. */
 export function readables(feature, values) {
   for (let finer = 0; ; finer += 1) {
-    const told = values.map((value) => readable(feature, value, finer));
-    if (finer === 2 || new Set(told).size === told.length) return told;
+    const texts = values.map((value) => readable(feature, value, finer));
+    if (finer === 2 || new Set(texts).size === texts.length) return texts;
   }
 }
 

@@ -2,12 +2,12 @@
 
 import { endSession, get, openSession, proof, Refusal, SESSION } from "./api.js";
 import "./chart.js";
-import { keep } from "./kept.js";
 import { listen } from "./live.js";
 import { live } from "./packages/lit-html/directives/live.js";
 import { html, nothing, render } from "./packages/lit-html/lit-html.js";
 import { sentence } from "./sentence.js";
 import { address, read, VIEWS } from "./state.js";
+import { store } from "./storage.js";
 
 /** A view that is live is read again at most so often. */
 const REFRESH_MS = 1000;
@@ -22,7 +22,7 @@ const AGAIN_MS = 5000;
 const OPEN_AGAIN_MS = 2000;
 
 /** What is said at the foot of the page goes after so long. */
-const SAID_MS = 8000;
+const MESSAGE_MS = 8000;
 
 const THEMES = { auto: "Auto", light: "Light", dark: "Dark" };
 const THEME = "laggard.theme";
@@ -42,7 +42,7 @@ const NOBODY = { host: "", hosts: [], version: "", now: 0, writes: false, who: "
  * @property {(path: string, params?: Record<string, any>) => string} href the address of another view; keeps the host
  * @property {() => void} update draws again what is there
  * @property {() => Promise<void>} reload reads again
- * @property {(text: string, kind?: "info"|"error") => void} say tells something at the foot of the page
+ * @property {(text: string, kind?: "info"|"error") => void} notify tells something at the foot of the page
  */
 class Page {
   cluster = { ...NOBODY };
@@ -51,8 +51,8 @@ class Page {
   #error;
   #reading;
   #busy = false;
-  #said;
-  #saying;
+  #message;
+  #messageTimer;
   #connected = true;
   #locked = false;
   #listening;
@@ -71,7 +71,7 @@ class Page {
   async start() {
     window.addEventListener("popstate", () => this.#navigated());
     document.addEventListener("click", (event) => this.#clicked(event));
-    document.addEventListener("visibilitychange", () => this.#heard([]));
+    document.addEventListener("visibilitychange", () => this.#grown([]));
     window.addEventListener(SESSION, () => {
       if (this.#locked || !proof()) this.#open();
     });
@@ -97,7 +97,7 @@ class Page {
     this.#locked = false;
     this.#error = undefined;
     listen(
-      (topics) => this.#heard(topics),
+      (topics) => this.#grown(topics),
       (connected) => this.#reached(connected),
       () => this.#open(),
       listening.signal,
@@ -161,13 +161,13 @@ class Page {
     return address(path, { host: this.params.host, ...params });
   }
 
-  say(text, kind = "info") {
-    this.#said = { text, kind };
-    clearTimeout(this.#saying);
-    this.#saying = setTimeout(() => {
-      this.#said = undefined;
+  notify(text, kind = "info") {
+    this.#message = { text, kind };
+    clearTimeout(this.#messageTimer);
+    this.#messageTimer = setTimeout(() => {
+      this.#message = undefined;
       this.update();
-    }, SAID_MS);
+    }, MESSAGE_MS);
     this.update();
   }
 
@@ -267,11 +267,11 @@ class Page {
     }
     this.#busy = false;
     this.update();
-    this.#heard([]);
+    this.#grown([]);
   }
 
   /** What is new is read when what was asked for before is there: else nothing would be, where answers take long. */
-  #heard(topics) {
+  #grown(topics) {
     const wanted = this.#view?.topics ?? [];
     for (const topic of topics) if (wanted.includes(topic)) this.#stale.add(topic);
     if (!this.#stale.size || this.#timer || this.#busy) return;
@@ -283,7 +283,7 @@ class Page {
   }
 
   #themed(theme) {
-    keep(THEME, theme === "auto" ? undefined : theme);
+    store(THEME, theme === "auto" ? undefined : theme);
     if (theme === "auto") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
     window.dispatchEvent(new Event("laggard-theme"));
@@ -305,10 +305,10 @@ class Page {
     try {
       await openSession(token);
     } catch (error) {
-      this.say(error.message, "error");
+      this.notify(error.message, "error");
       return false;
     }
-    this.#said = undefined;
+    this.#message = undefined;
     return true;
   }
 
@@ -316,7 +316,7 @@ class Page {
     try {
       await endSession();
     } catch (error) {
-      this.say(error.message, "error");
+      this.notify(error.message, "error");
       return;
     }
     await this.#open();
@@ -347,13 +347,13 @@ class Page {
           <label class="theme"><span class="unseen">Colours</span>
             <select @change=${(event) => this.#themed(event.target.value)}>
               ${Object.entries(THEMES).map(
-                ([name, told]) => html`<option value=${name} ?selected=${name === (document.documentElement.dataset.theme ?? "auto")}>${told}</option>`,
+                ([name, label]) => html`<option value=${name} ?selected=${name === (document.documentElement.dataset.theme ?? "auto")}>${label}</option>`,
               )}
             </select></label>
         </div>
       </header>
       <main id="main" tabindex="-1" class="view-${this.#module}">${this.#locked ? this.#lock() : this.#shown()}</main>
-      <div class="said" role="status">${this.#said ? html`<p class=${this.#said.kind}>${sentence(this.#said.text)}</p>` : nothing}</div>
+      <div class="message" role="status">${this.#message ? html`<p class=${this.#message.kind}>${sentence(this.#message.text)}</p>` : nothing}</div>
     `;
   }
 

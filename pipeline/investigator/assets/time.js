@@ -6,8 +6,8 @@ import { clock, moment, utc } from "./format.js";
 /** `<time>` of a moment in seconds since the Unix epoch; `short` for the time of day alone. */
 export function time(ts, short = false) {
   if (ts === null || ts === undefined) return "-";
-  const told = short ? clock(ts) : moment(ts);
-  return html`<time datetime=${new Date(ts * 1000).toISOString()} title=${utc(ts)}>${told}</time>`;
+  const text = short ? clock(ts) : moment(ts);
+  return html`<time datetime=${new Date(ts * 1000).toISOString()} title=${utc(ts)}>${text}</time>`;
 }
 
 /** A moment as `<input type="datetime-local" step="1">` has it, in the viewer's zone; nothing for one that is not there. */

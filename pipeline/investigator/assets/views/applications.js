@@ -9,7 +9,7 @@ import * as analysis from "./applications/analysis.js";
 import * as configuration from "./applications/configuration.js";
 import * as diagnosis from "./applications/diagnosis.js";
 import * as tracking from "./applications/tracking.js";
-import { share, steps } from "./applications/told.js";
+import { share, steps } from "./applications/shared.js";
 
 const TABS = { configuration, tracking, analysis, diagnosis };
 const TITLES = { configuration: "Configuration", tracking: "Tracking", analysis: "Analysis", diagnosis: "Diagnosis" };
@@ -18,7 +18,7 @@ const TITLES = { configuration: "Configuration", tracking: "Tracking", analysis:
 const LIST_MS = 10_000;
 
 /** Without a new interval there is nothing new: so much of one passes before it is looked again. */
-const LOOKED = 0.4;
+const RENEWED = 0.4;
 
 const NARROW = window.matchMedia("(max-width: 60rem)");
 
@@ -79,7 +79,7 @@ export default class View {
     if (!application) return;
     const before = this.data.chosen;
     const shown = JSON.stringify({ ...this.page.params, tab, application });
-    const every = (this.data.interval_s ?? 0) * 1000 * LOOKED;
+    const every = (this.data.interval_s ?? 0) * 1000 * RENEWED;
     clearTimeout(this.#later);
     const rest = this.#read + every - performance.now();
     if (shown === this.#shown && news.size && !news.has("models") && rest > 0) {
@@ -113,11 +113,11 @@ export default class View {
   async wish(metric, wish) {
     try {
       const made = await post("/applications/wishes", { application: this.application, metric, wish });
-      this.page.say(`${DONE[wish]}: ${printable(made.metric.metric)}. This holds from the next interval on.`);
+      this.page.notify(`${DONE[wish]}: ${printable(made.metric.metric)}. This holds from the next interval on.`);
       await this.page.reload();
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      this.page.say(error.told, "error");
+      this.page.notify(error.text, "error");
     }
   }
 

@@ -6,10 +6,10 @@ import { number, seconds, stretch } from "../state.js";
 import { dialogs, letters, openKeys, openMark } from "./now/dialogs.js";
 import { comparedFeatures, comparedRanking } from "./now/compare.js";
 import { features } from "./now/features.js";
+import { findings, nothingRecorded } from "./now/findings.js";
 import { focusRow, HOST, openRow, ranking, shownRows } from "./now/ranking.js";
 import { series, shownRange } from "./now/series.js";
 import { times, timeWindow } from "./now/times.js";
-import { nothingRecorded, told } from "./now/told.js";
 
 const COUNTERS = "counters";
 const POINTS = 1200;
@@ -317,7 +317,7 @@ export default class View {
   render() {
     if (!this.page.cluster.hosts.length) return nothingRecorded();
     return html`<div class="now">
-      ${times(this)} ${told(this)}
+      ${times(this)} ${findings(this)}
       ${this.moment
         ? html`<div class="now-panes" aria-busy=${this.busy}>
             ${this.comparison ? comparedRanking(this) : ranking(this)} ${this.comparison ? comparedFeatures(this) : features(this)}

@@ -55,7 +55,7 @@ export default class View {
     const sum = (name) => tasks.reduce((total, task) => total + (task[name] ?? 0), 0);
     const waits = Math.max(0, ...tasks.map((task) => task.lag_s ?? 0));
     const recovering = tasks.filter((task) => task.recovery_left_records > 0).length;
-    const told = worker
+    const text = worker
       ? html`process ${worker.pid} on this machine, since ${time(worker.since)}${worker.answers ? nothing : html`; <strong class="alarm">it does not answer</strong>`}`
       : html`none on this machine; if none runs elsewhere either, <code>laggard up</code> or <code>laggard work</code> starts one`;
     return html`<dl class="pipeline-numbers">
@@ -64,7 +64,7 @@ export default class View {
         <div><dt>Dead letters</dt><dd>${count(this.data.letters.there)}</dd></div>
         <div><dt>Recovering</dt><dd>${count(recovering)}</dd></div>
       </dl>
-      <p class="muted">Bus: <code>${bus}</code>. Worker: ${told}.</p>`;
+      <p class="muted">Bus: <code>${bus}</code>. Worker: ${text}.</p>`;
   }
 
   // Tasks.
@@ -198,10 +198,10 @@ export default class View {
     this.page.update();
     try {
       const { topic } = await post("/pipeline/replays", placeOf(this.page.params.letter));
-      this.page.say(`Sent again, to ${topic}.`);
+      this.page.notify(`Sent again, to ${topic}.`);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      this.page.say(error.told, "error");
+      this.page.notify(error.text, "error");
     } finally {
       this.#sending = false;
     }
@@ -248,7 +248,7 @@ export default class View {
         <p>No process of laggard is among those that are recorded${cost ? html` of ${cost.host}` : nothing}; <code>laggard up</code> records this machine, itself included.</p>`;
     }
     const sum = (name) => cost.parts.reduce((total, part) => total + (part[name] ?? 0), 0);
-    const cell = (part, feature, told) => html`<a href=${this.#here({ row: part.row, metric: feature })} aria-label=${`${told}, ${feature} of ${part.row} over time`}>${told}</a>`;
+    const cell = (part, feature, text) => html`<a href=${this.#here({ row: part.row, metric: feature })} aria-label=${`${text}, ${feature} of ${part.row} over time`}>${text}</a>`;
     return html`<h2 id="pipeline-cost">Cost</h2>
       <p class="muted">What laggard's own processes take on ${cost.host}, at ${time(cost.ts)}. 100 % is one core.</p>
       <div class="scrolls" tabindex="0" role="region" aria-label="Cost, table">

@@ -10,7 +10,7 @@ import { time } from "../time.js";
 import { clusterOf, dendrogram, namesOf, narrow, support } from "./pools/dendrogram.js";
 
 /** So many features of a member are told before all others. */
-const TOLD = 4;
+const SHOWN = 4;
 
 export default class View {
   #focused;
@@ -130,9 +130,9 @@ export default class View {
   }
 
   /** The way back to now, where it is about another moment. */
-  #back(told = nothing) {
+  #back(text = nothing) {
     if (number(this.page.params, "at") === undefined) return nothing;
-    return html`${told} (<a href=${this.#here({ at: undefined, from: undefined, to: undefined })}>now</a>)`;
+    return html`${text} (<a href=${this.#here({ at: undefined, from: undefined, to: undefined })}>now</a>)`;
   }
 
   // One of them.
@@ -165,7 +165,7 @@ export default class View {
 
   #deviating(each) {
     const chosen = { level: each.level || undefined, member: each.rows[0], with: undefined };
-    const shown = each.features.slice(0, TOLD);
+    const shown = each.features.slice(0, SHOWN);
     return html`<li>
       <span class="badge ${each.harmless ? "" : "culprit"}">${score(each.score)}</span>
       <a href=${this.#here(chosen)}>${each.name}</a>
@@ -241,8 +241,8 @@ export default class View {
   #chart(level, path) {
     const series = this.series;
     if (!series) {
-      const told = this.refused ? html`${this.refused.message}. Expected: ${this.refused.expected}.` : "They are being read.";
-      return html`<h2 id="pools-series">Series</h2><p class="muted">${told}</p>`;
+      const text = this.refused ? html`${this.refused.message}. Expected: ${this.refused.expected}.` : "They are being read.";
+      return html`<h2 id="pools-series">Series</h2><p class="muted">${text}</p>`;
     }
     const { lines, chosen, others, everybody, feature, ts } = series;
     const one = chosen === 1 && lines.length ? lines[0].name : `${chosen} of ${chosen + others}`;

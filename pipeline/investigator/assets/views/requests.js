@@ -186,7 +186,7 @@ export default class View {
       value: plane.duration_s,
       feature: "duration_s",
       shape: plane.cluster.map((each) => this.#shape(each)),
-      text: (index) => `${printable(plane.requests[index])}: ${readable("duration_s", plane.duration_s[index])}, ${this.#told(plane.cluster[index])}`,
+      text: (index) => `${printable(plane.requests[index])}: ${readable("duration_s", plane.duration_s[index])}, ${this.#clusterLabel(plane.cluster[index])}`,
     };
     return this.scatter;
   }
@@ -196,7 +196,7 @@ export default class View {
     return cluster === -1 ? 0 : cluster === -2 ? GLYPHS.length - 1 : Math.min(cluster + 1, GLYPHS.length - 1);
   }
 
-  #told(cluster) {
+  #clusterLabel(cluster) {
     return cluster === -1 ? "normal" : cluster === -2 ? "out of line, in no cluster" : `cluster ${printable(this.plane.clusters[cluster])}`;
   }
 
@@ -207,11 +207,11 @@ export default class View {
     const known = [...counts].sort(([a], [b]) => (a === -2) - (b === -2) || a - b);
     return html`<ul class="requests-key">
       ${known.map(([cluster, count]) => {
-        const told = this.#told(cluster);
+        const label = this.#clusterLabel(cluster);
         const params = { ...this.page.params, service: this.service, cluster: plane.clusters[cluster] };
         return html`<li>
           <span class="requests-glyph" aria-hidden="true">${GLYPHS[this.#shape(cluster)]}</span>
-          ${cluster >= 0 ? html`<a href=${this.page.href("/requests", params)}>${told}</a>` : told} <span class="muted">${readable("", count)}</span>
+          ${cluster >= 0 ? html`<a href=${this.page.href("/requests", params)}>${label}</a>` : label} <span class="muted">${readable("", count)}</span>
         </li>`;
       })}
     </ul>`;
@@ -261,15 +261,15 @@ const scatterOf = (event) => event.target.closest("section").querySelector("lagg
 /** What the plane shows, in words. */
 function placed({ way, pending, normal, outlying, cluster }) {
   const out = cluster.filter((each) => each !== -1).length;
-  const these = (drawn, all, told) => `${readable("", drawn)}${drawn < all ? ` of ${readable("", all)}` : ""} ${told}`;
+  const these = (drawn, all, label) => `${readable("", drawn)}${drawn < all ? ` of ${readable("", all)}` : ""} ${label}`;
   const how = way === "isomap" ? "by Isomap" : "by principal components";
   const next = !pending ? "" : way === "isomap" ? " Newer ones are being placed." : " Isomap is being worked out.";
   return `${these(cluster.length - out, normal, "normal")} and ${these(out, outlying, "out of line")}, placed ${how} of their seconds in each state: who spent their time alike is near.${next}`;
 }
 
 function durations({ every, normal, outlying }) {
-  const line = (told, each) => html`<tr>
-    <th scope="row">${told}</th>
+  const line = (label, each) => html`<tr>
+    <th scope="row">${label}</th>
     <td class="number">${readable("", each.requests)}</td>
     <td class="number">${readable("duration_s", each.median_s)}</td>
     <td class="number">${readable("duration_s", each.p95_s)}</td>

@@ -6,8 +6,8 @@ import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { sentence } from "../../sentence.js";
 import { stretch } from "../../state.js";
 import { time } from "../../time.js";
-import { look, range } from "./tracking.js";
-import { built, capital, chance, choice, resource, share } from "./told.js";
+import { range, zoom } from "./tracking.js";
+import { built, capital, chance, choice, resource, share } from "./shared.js";
 
 const SYNC = "applications-analysis";
 
@@ -162,7 +162,7 @@ function one(view, data) {
   if (!series) return html`<section class="card"><p>No metric of its hosts explains the ${shown.named}: its model is the mean.</p></section>`;
   const { metric } = series;
   const shared = { marks: built(series.rebuilt), sync: SYNC, ...stretch(view.page.params) };
-  const ranged = (event) => look(view, event);
+  const ranged = (event) => zoom(view, event);
   const term = shown.terms.find((each) => each.metric.metric === chosen);
   return html`<section class="card">
     <h2>${sentence(capital(metric.description))}</h2>
@@ -189,11 +189,11 @@ function one(view, data) {
 
 function wishes(view, { models: { pinned, banned } }, metric) {
   if (!view.page.cluster.writes) return nothing;
-  const held = pinned.includes(metric) || banned.includes(metric);
+  const decided = pinned.includes(metric) || banned.includes(metric);
   return html`<p class="applications-wishes">
     <button ?disabled=${pinned.includes(metric)} @click=${() => view.wish(metric, "pin")}>Pin into the models</button>
     <button ?disabled=${banned.includes(metric)} @click=${() => view.wish(metric, "ban")}>Ban from the models</button>
-    ${held ? html`<button @click=${() => view.wish(metric, "free")}>Free</button>` : nothing}
+    ${decided ? html`<button @click=${() => view.wish(metric, "free")}>Free</button>` : nothing}
   </p>`;
 }
 
@@ -213,15 +213,15 @@ function whatIf(view, { metric }) {
     const given = new FormData(event.target).get("value").trim();
     const value = given.endsWith("%") ? Number(given.slice(0, -1)) / 100 : Number(given);
     if (given === "" || !Number.isFinite(value)) {
-      view.answer = { metric: metric.metric, told: ["A number is expected: 0.2, 20%, 5e6."] };
+      view.answer = { metric: metric.metric, sentences: ["A number is expected: 0.2, 20%, 5e6."] };
     } else {
       const asked = { application: view.application, metric: metric.metric, value };
-      const { told } = await get("/applications/what-if", asked).catch((error) => ({ told: [error.told ?? error.message] }));
-      view.answer = { metric: metric.metric, told };
+      const { told: sentences } = await get("/applications/what-if", asked).catch((error) => ({ told: [error.text ?? error.message] }));
+      view.answer = { metric: metric.metric, sentences };
     }
     view.page.update();
   };
-  const answer = view.answer?.metric === metric.metric ? view.answer.told : [];
+  const answer = view.answer?.metric === metric.metric ? view.answer.sentences : [];
   return html`<form class="applications-what-if" @submit=${ask}>
       <label>What if it were <input name="value" inputmode="decimal" size="8" autocomplete="off" placeholder=${metric.feature.endsWith("_ratio") ? "20%" : "0"} /></label>
       <button>Ask the models</button>

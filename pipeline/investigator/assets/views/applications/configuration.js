@@ -5,7 +5,7 @@ import { duration, printable, readable } from "../../format.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { sentence } from "../../sentence.js";
 import { time } from "../../time.js";
-import { capital, steps } from "./told.js";
+import { capital, steps } from "./shared.js";
 
 export async function load(view, signal) {
   return get("/applications/configuration", { application: view.application }, signal);
@@ -87,10 +87,10 @@ function hosts({ hosts: those, patterns, pattern }) {
 }
 
 function wishes(view, { pinned, banned, waiting }) {
-  const one = (metric, state, held) => html`<li>
+  const one = (metric, state, removable) => html`<li>
     <code>${printable(metric.metric)}</code> <span class="badge">${state}</span>
     <p class="muted">${metric.description}</p>
-    ${held && view.page.cluster.writes ? html`<button @click=${() => view.wish(metric.metric, "free")} aria-label="Free ${printable(metric.metric)}">Free</button>` : nothing}
+    ${removable && view.page.cluster.writes ? html`<button @click=${() => view.wish(metric.metric, "free")} aria-label="Free ${printable(metric.metric)}">Free</button>` : nothing}
   </li>`;
   return html`<section class="card">
     <h2>Wishes</h2>

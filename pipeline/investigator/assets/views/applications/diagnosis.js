@@ -5,7 +5,7 @@ import { printable, readable } from "../../format.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { sentence } from "../../sentence.js";
 import { time } from "../../time.js";
-import { choice, resource, share } from "./told.js";
+import { choice, resource, share } from "./shared.js";
 
 /** Of phase 1 so many metrics are shown on each host at first. */
 const SHOWN = 4;

@@ -5,7 +5,7 @@ import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { sentence } from "../../sentence.js";
 import { stretch } from "../../state.js";
 import { time } from "../../time.js";
-import { built, capital } from "./told.js";
+import { built, capital } from "./shared.js";
 
 const SYNC = "applications-tracking";
 
@@ -49,14 +49,14 @@ export function range(view, ts) {
 }
 
 /** Look at what was dragged across. */
-export function look(view, { detail: { from, to } }) {
+export function zoom(view, { detail: { from, to } }) {
   view.page.go({ from: Math.round(from), to: Math.round(to) });
 }
 
 function tracked(view, data, each) {
   const models = data.rebuilt.filter((model) => model.performance === each.performance);
   const shared = { ts: data.ts, sync: SYNC, ...stretch(view.page.params) };
-  const ranged = (event) => look(view, event);
+  const ranged = (event) => zoom(view, event);
   return html`<section class="card">
     <h2>${capital(each.named)}</h2>
     <laggard-chart

@@ -17,7 +17,7 @@ export class Copying {
       // Only where the page is served by TLS, or on the machine itself.
       await navigator.clipboard.writeText(text);
       this.#text = "";
-      this.page.say(`${what} is on the clipboard`);
+      this.page.notify(`${what} is on the clipboard`);
     } catch {
       this.#text = text;
       this.page.update();

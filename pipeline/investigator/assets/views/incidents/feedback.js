@@ -11,9 +11,9 @@ const LONGEST_NOTE = 4096;
 /** A time that is offered lies so far ahead, in seconds. */
 const AHEAD_S = 2 * 3600;
 
-export class Said {
+export class Feedback {
   #id;
-  #said = [];
+  #given = [];
 
   constructor(page) {
     this.page = page;
@@ -23,17 +23,17 @@ export class Said {
     const { feedback } = await get("/feedback", { incident: id, key }, signal);
     // What no worker has taken yet is kept as it was answered.
     const taken = new Set(feedback.map((each) => each.id));
-    const waiting = this.#id === id ? this.#said.filter((each) => !taken.has(each.id)) : [];
+    const waiting = this.#id === id ? this.#given.filter((each) => !taken.has(each.id)) : [];
     this.#id = id;
-    this.#said = [...waiting, ...feedback];
+    this.#given = [...waiting, ...feedback];
   }
 
   render(incident) {
     const writes = this.page.cluster.writes !== false && incident.live;
-    if (!writes && !this.#said.length) return nothing;
+    if (!writes && !this.#given.length) return nothing;
     return html`<section class="card">
       <h2>What people say</h2>
-      ${this.#said.map(
+      ${this.#given.map(
         (each) => html`<p>
           ${sentence(each.sentence)}
           <span class="muted">${each.holds ? html`(until ${time(each.until)})` : "(it holds no more)"}</span>
@@ -60,21 +60,21 @@ export class Said {
     const { note, until } = event.target.elements;
     const says = event.submitter?.value ?? "usual";
     const when = says === "expected" ? { until: parsed(until.value) ?? 0 } : {};
-    const said = { says, incident: incident.id, note: note.value.trim(), ...when };
+    const body = { says, incident: incident.id, note: note.value.trim(), ...when };
     note.value = "";
-    return this.#send(said, "Said. It holds once the worker has taken it.");
+    return this.#send(body, "Said. It holds once the worker has taken it.");
   }
 
   async #send(body, done) {
     try {
-      const told = await post("/feedback", body);
-      const others = this.#said.filter((each) => each.id !== told.id);
-      this.#said = told.says === "withdrawn" ? this.#said.map((each) => (each.id === told.id ? { ...each, holds: false } : each)) : [told, ...others];
-      this.page.say(done);
+      const answer = await post("/feedback", body);
+      const others = this.#given.filter((each) => each.id !== answer.id);
+      this.#given = answer.says === "withdrawn" ? this.#given.map((each) => (each.id === answer.id ? { ...each, holds: false } : each)) : [answer, ...others];
+      this.page.notify(done);
       this.page.update();
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      this.page.say(error.told, "error");
+      this.page.notify(error.text, "error");
     }
   }
 }

@@ -70,10 +70,10 @@ export class Flames {
         ${shown.map((box) => {
           const left = Math.max(x(box), 0);
           const width = Math.min(x(box) + (100 * box.samples) / root.samples, 100) - left;
-          const told = `${box.label}: ${box.samples} ${box.samples === 1 ? "sample" : "samples"}, ${percent(box.samples / this.#samples)}`;
+          const text = `${box.label}: ${box.samples} ${box.samples === 1 ? "sample" : "samples"}, ${percent(box.samples / this.#samples)}`;
           const kind = found ? (found.boxes.has(box.index) ? "found" : "faint") : box.below < root.below ? "faint" : "";
-          return svg`<g role="treeitem" aria-level=${box.below + 1} aria-label=${told} data-index=${box.index} tabindex=${box.index === this.#focused ? 0 : -1}>
-            <title>${told}${box.module ? `\n${box.module}` : ""}</title>
+          return svg`<g role="treeitem" aria-level=${box.below + 1} aria-label=${text} data-index=${box.index} tabindex=${box.index === this.#focused ? 0 : -1}>
+            <title>${text}${box.module ? `\n${box.module}` : ""}</title>
             <svg x="${left}%" y=${height - (box.below + 1) * ROW} width="${width}%" height=${ROW} aria-hidden="true">
               <rect class=${kind} width="100%" height=${ROW - 1} rx="1" fill=${box.fill}></rect>
               ${width >= LETTERS ? svg`<text x="3" y="13">${box.label}</text>` : nothing}

@@ -142,7 +142,7 @@ export default class List {
         ? html`<label
             >Open within
             <select .value=${live(range)} @change=${(event) => page.go({ range: event.target.value })}>
-              ${RANGES.map(([name, told]) => html`<option value=${name} ?selected=${name === range}>${told}</option>`)}
+              ${RANGES.map(([name, label]) => html`<option value=${name} ?selected=${name === range}>${label}</option>`)}
             </select></label
           >`
         : html`<span

@@ -7,9 +7,9 @@ import { address, stretch } from "../../state.js";
 import { sentence } from "../../sentence.js";
 import { time } from "../../time.js";
 import { Copying } from "./copying.js";
-import { Doing } from "./doing.js";
-import { Said } from "./feedback.js";
+import { Feedback } from "./feedback.js";
 import { phases } from "./phases.js";
+import { Profile } from "./profile.js";
 import { timeline, whole } from "./timeline.js";
 import { state, whose, worst } from "./words.js";
 
@@ -31,8 +31,8 @@ const AGAIN = 20;
 const PLACES = { application: "/applications", pool: "/pools", service: "/requests" };
 
 /** Those of the rows, the first of which is the worst, that are worth to be shown. */
-function told(rows, bad) {
-  return rows.filter((row, place) => !place || bad(row) > FAINT * bad(rows[0])).slice(0, ROWS);
+function notable(rows, severity) {
+  return rows.filter((row, place) => !place || severity(row) > FAINT * severity(rows[0])).slice(0, ROWS);
 }
 
 export default class One {
@@ -49,8 +49,8 @@ export default class One {
   constructor(page) {
     this.page = page;
     this.copying = new Copying(page);
-    this.doing = new Doing(page);
-    this.said = new Said(page);
+    this.profile = new Profile(page);
+    this.feedback = new Feedback(page);
   }
 
   async load(signal, news) {
@@ -59,7 +59,7 @@ export default class One {
     if (other || news.size) {
       // By its whole id, where that is known: it is found sooner.
       const account = await get("/incident", { id: other ? id : this.#account.incident.id }, signal);
-      await this.said.load(account.incident, signal);
+      await this.feedback.load(account.incident, signal);
       if (other) {
         this.leave();
         this.#reading = new AbortController();
@@ -74,7 +74,7 @@ export default class One {
       if (other || news.has("diagnoses")) this.#later("/incident/diagnoses", { id }, (found) => (this.#diagnoses = found.diagnoses));
     }
     this.#readSeries(news.size > 0);
-    await this.doing.load(this.#chosenDiagnosis(), signal, news);
+    await this.profile.load(this.#chosenDiagnosis(), signal, news);
   }
 
   shows() {
@@ -92,12 +92,12 @@ export default class One {
     try {
       keep(await get(path, question, signal));
       this.page.update();
-      await this.doing.load(this.#chosenDiagnosis(), signal, new Set());
+      await this.profile.load(this.#chosenDiagnosis(), signal, new Set());
       this.page.update();
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Refusal)) throw error;
-      if (error.status !== 404) this.page.say(error.told, "error");
+      if (error.status !== 404) this.page.notify(error.text, "error");
     }
   }
 
@@ -179,7 +179,7 @@ export default class One {
         </p>
         ${this.copying.render()}
       </section>
-      ${this.said.render(incident)} ${this.#renderTimeline()} ${this.#renderSeen()} ${this.#renderPhases()} ${this.doing.render(this.#diagnoses, this.#chosenDiagnosis())}
+      ${this.feedback.render(incident)} ${this.#renderTimeline()} ${this.#renderSeen()} ${this.#renderPhases()} ${this.profile.render(this.#diagnoses, this.#chosenDiagnosis())}
       ${this.#renderDiffers()} ${this.#renderModels()} ${this.#renderSimilar()}
     `;
   }
@@ -211,7 +211,7 @@ export default class One {
       await this.copying.copy(text, "The incident, as Markdown,");
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      this.page.say(error.told, "error");
+      this.page.notify(error.text, "error");
     }
   }
 
@@ -238,7 +238,7 @@ export default class One {
     const span = range.to - range.from;
     const show = (from, to) => this.page.go({ from: Math.round(from), to: Math.round(to) }, { replace: true });
     const shown = this.page.params.from || this.page.params.to;
-    const { told, told_left_out, marks } = this.#account;
+    const { told: reports, told_left_out: left_out, marks } = this.#account;
     return html`<section class="card">
       <h2>Timeline</h2>
       <p class="incidents-actions" role="group" aria-label="What the timeline shows">
@@ -255,21 +255,21 @@ export default class One {
       </p>
       ${this.#series ? this.#renderSeries(range) : nothing}
       <details>
-        <summary>What was told, in words (${told.length + told_left_out})</summary>
+        <summary>What was told, in words (${reports.length + left_out})</summary>
         <div class="scrolls" tabindex="0" role="region" aria-label="What was told">
           <table>
             <thead><tr><th scope="col">When</th><th scope="col">Who</th><th scope="col">What</th><th scope="col" class="number">Score</th><th scope="col">Said</th></tr></thead>
             <tbody>
-              ${[...told.map((each) => [each.ts, each.operator, each.change, each.score, sentence(each.sentence)]), ...marks.map((each) => [each.ts, "a person", "marked", undefined, each.note])]
+              ${[...reports.map((each) => [each.ts, each.operator, each.change, each.score, sentence(each.sentence)]), ...marks.map((each) => [each.ts, "a person", "marked", undefined, each.note])]
                 .sort((a, b) => a[0] - b[0])
                 .map(
-                  ([ts, who, what, at, said]) =>
-                    html`<tr><td class="incidents-when">${time(ts)}</td><td>${who}</td><td>${what}</td><td class="number">${at === undefined ? "-" : worst(at)}</td><td class="incidents-said">${said}</td></tr>`,
+                  ([ts, who, what, at, text]) =>
+                    html`<tr><td class="incidents-when">${time(ts)}</td><td>${who}</td><td>${what}</td><td class="number">${at === undefined ? "-" : worst(at)}</td><td class="incidents-description">${text}</td></tr>`,
                 )}
             </tbody>
           </table>
         </div>
-        ${told_left_out ? html`<p class="muted">and ${told_left_out} times more, later.</p>` : nothing}
+        ${left_out ? html`<p class="muted">and ${left_out} times more, later.</p>` : nothing}
       </details>
     </section>`;
   }
@@ -333,7 +333,7 @@ export default class One {
         <caption class="muted">At ${time(seen.at)}, the worst first</caption>
         <thead><tr><th scope="col">Row</th><th scope="col" class="number">Score</th><th scope="col">Feature</th><th scope="col" class="number">Value</th><th scope="col" class="number">Usual</th><th scope="col" class="number">Its score</th></tr></thead>
         <tbody>
-          ${told(seen.rows, (row) => row.score ?? Infinity).map((row) => {
+          ${notable(seen.rows, (row) => row.score ?? Infinity).map((row) => {
             const features = row.features.slice(0, FEATURES);
             const lines = features.length ? features : [undefined];
             return lines.map(
@@ -379,7 +379,7 @@ export default class One {
   #renderDiffers() {
     const found = this.#differs;
     if (!found) return nothing;
-    const rows = [...(found.host_row ? [{ ...found.host_row, name: "the host itself", row: "host" }] : []), ...told(found.rows, (row) => Math.abs(row.differs))];
+    const rows = [...(found.host_row ? [{ ...found.host_row, name: "the host itself", row: "host" }] : []), ...notable(found.rows, (row) => Math.abs(row.differs))];
     return html`<section class="card">
       <h2>What changed</h2>
       <p>

@@ -22,7 +22,7 @@ export function phases(found, feature, label) {
   const most = Math.max(...found.map((each) => each.value ?? 0)) || 1;
   const base = HEIGHT - AXIS;
   const x = (ts) => `${(100 * (ts - from)) / (to - from)}%`;
-  const told = found.some((each) => each.did);
+  const described = found.some((each) => each.did);
   return html`<svg class="incidents-phases" width="100%" height=${HEIGHT} role="img" aria-label="${label}: ${found.length} phases from ${moment(from)} to ${moment(to)}; the table below has them">
       ${found.map((each) => {
         const high = Math.max(((each.value ?? 0) / most) * (base - TOP), 2);
@@ -37,7 +37,7 @@ export function phases(found, feature, label) {
     <div class="scrolls" tabindex="0" role="region" aria-label="Phases of ${label}">
       <table>
         <thead>
-          <tr><th scope="col">Phase</th><th scope="col">Began</th><th scope="col" class="number">Lasted</th><th scope="col" class="number">Mean</th>${told ? html`<th scope="col">It</th>` : nothing}</tr>
+          <tr><th scope="col">Phase</th><th scope="col">Began</th><th scope="col" class="number">Lasted</th><th scope="col" class="number">Mean</th>${described ? html`<th scope="col">It</th>` : nothing}</tr>
         </thead>
         <tbody>
           ${found.map(
@@ -47,7 +47,7 @@ export function phases(found, feature, label) {
                 <td>${time(each.begin_ts)}</td>
                 <td class="number">${duration(each.end_ts - each.begin_ts)}</td>
                 <td class="number">${readable(feature, each.value)}</td>
-                ${told ? html`<td class="incidents-said">${sentence(each.did)}</td>` : nothing}
+                ${described ? html`<td class="incidents-description">${sentence(each.did)}</td>` : nothing}
               </tr>`,
           )}
         </tbody>

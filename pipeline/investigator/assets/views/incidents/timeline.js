@@ -39,7 +39,7 @@ export function timeline(account, diagnoses, { from, to }) {
       label: each.scope ? `${each.operator} (${each.scope})` : each.operator,
       kind: each.until_ts === null ? "open" : "ended",
       bars: [{ begin: each.opened_ts, end: each.until_ts ?? account.now, title: each.sentence }],
-      told: account.told.filter((said) => said.anomaly === each.anomaly),
+      reports: account.told.filter((report) => report.anomaly === each.anomaly),
     })),
     ...(diagnoses.length
       ? [
@@ -49,7 +49,7 @@ export function timeline(account, diagnoses, { from, to }) {
             bars: diagnoses
               .filter((each) => each.begin_ts !== null)
               .map((each) => ({ begin: each.begin_ts, end: each.end_ts, title: each.sentence })),
-            told: [],
+            reports: [],
           },
         ]
       : []),
@@ -81,11 +81,11 @@ export function timeline(account, diagnoses, { from, to }) {
               svg`<g><title>${moment(bar.begin)} to ${moment(bar.end)}: ${bar.title}</title>
                 <rect class="incidents-bar ${lane.kind}" x=${x(bar.begin)} y=${top + 22} width=${width(bar.begin, bar.end)} height=${BAR} rx="2"></rect></g>`,
           )}
-        ${scores(lane.told.filter((said) => inside(said.ts, said.ts)), at).map(
-          ({ said, written }) =>
-            svg`<g><title>${moment(said.ts)}, ${said.change}, score ${score(said.score)}: ${said.sentence}</title>
-              <circle class="incidents-told ${said.change}" cx=${x(said.ts)} cy=${top + 22 + BAR / 2} r="4"></circle>
-              ${written ? svg`<text class="incidents-score" x=${x(said.ts)} y=${top + 18} text-anchor=${anchor(at(said.ts))}>${score(said.score)}</text>` : nothing}</g>`,
+        ${scores(lane.reports.filter((report) => inside(report.ts, report.ts)), at).map(
+          ({ report, written }) =>
+            svg`<g><title>${moment(report.ts)}, ${report.change}, score ${score(report.score)}: ${report.sentence}</title>
+              <circle class="incidents-report ${report.change}" cx=${x(report.ts)} cy=${top + 22 + BAR / 2} r="4"></circle>
+              ${written ? svg`<text class="incidents-score" x=${x(report.ts)} y=${top + 18} text-anchor=${anchor(at(report.ts))}>${score(report.score)}</text>` : nothing}</g>`,
         )}
         <line class="incidents-grid" x1="0" x2="100%" y1=${top + LANE} y2=${top + LANE}></line>`;
     })}
@@ -93,13 +93,13 @@ export function timeline(account, diagnoses, { from, to }) {
 }
 
 /** Which of the scores have room to be written. The name of the lane stands at the left. */
-function scores(told, at) {
+function scores(reports, at) {
   let last = 25;
-  return told.map((said) => {
-    const place = at(said.ts);
-    const written = said.change !== "ended" && place - last >= APART;
+  return reports.map((report) => {
+    const place = at(report.ts);
+    const written = report.change !== "ended" && place - last >= APART;
     if (written) last = place;
-    return { said, written };
+    return { report, written };
   });
 }
 
@@ -116,16 +116,16 @@ function ticks(from, to) {
 }
 
 function label(ts, span) {
-  const told = clock(ts);
-  if (span > 2 * 86400) return `${moment(ts).slice(5, 10)} ${told.slice(0, 5)}`;
-  return span > 600 ? told.slice(0, 5) : told;
+  const time = clock(ts);
+  if (span > 2 * 86400) return `${moment(ts).slice(5, 10)} ${time.slice(0, 5)}`;
+  return span > 600 ? time.slice(0, 5) : time;
 }
 
-function described({ incident, seen, told, marks }, diagnoses) {
+function described({ incident, seen, told: reports, marks }, diagnoses) {
   const until = incident.open ? "and is still open" : `and was seen until ${moment(incident.until_ts)}`;
   return (
     `It began ${moment(incident.opened_ts)} ${until}. ` +
-    `${seen.length} operators saw it, and told of it ${told.length} times; ${marks.length} marks; ` +
+    `${seen.length} operators saw it, and told of it ${reports.length} times; ${marks.length} marks; ` +
     `${diagnoses.length} processes were looked into. The table below tells it in words.`
   );
 }

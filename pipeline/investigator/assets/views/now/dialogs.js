@@ -1,10 +1,10 @@
 /** The question "Why is it slow?" with its note, and the list of keys. */
 
 import { post, Refusal } from "../../api.js";
-import { keep, kept } from "../../kept.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { time } from "../../time.js";
 import { seconds } from "../../state.js";
+import { store, stored } from "../../storage.js";
 
 /** Characters of a note, as the API takes it. */
 const LONGEST_NOTE = 4096;
@@ -25,7 +25,7 @@ const LETTERS = "laggard.letters";
 
 /** Whether keys of one letter do anything: who speaks to a computer, or is easily slipped, switches them off. */
 export function letters() {
-  return kept(LETTERS) !== "off";
+  return stored(LETTERS) !== "off";
 }
 
 export function openMark() {
@@ -47,7 +47,7 @@ export function dialogs(view) {
       </table>
       <p>
         <label
-          ><input type="checkbox" .checked=${letters()} @change=${(event) => keep(LETTERS, event.target.checked ? undefined : "off")} />
+          ><input type="checkbox" .checked=${letters()} @change=${(event) => store(LETTERS, event.target.checked ? undefined : "off")} />
           Keys of one character are on</label
         >
       </p>
@@ -88,10 +88,10 @@ async function send(view, event) {
     form.reset();
     view.marked();
     view.page.go({ at: seconds(set.ts), compare: undefined, from: undefined, to: undefined });
-    view.page.say("Marked. The address of this page shows the moment to others.");
+    view.page.notify("Marked. The address of this page shows the moment to others.");
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     form.closest("dialog").close();
-    view.page.say(error.told, "error");
+    view.page.notify(error.text, "error");
   }
 }

@@ -15,8 +15,8 @@ const ROLES = { culprit: "culprit", victim: "waits", own: "laggard itself" };
 
 /** What a row is, in words. */
 export function badge(row) {
-  const told = row.row === HOST ? "the host itself" : ROLES[row.role];
-  return html`${told ? html` <span class="badge ${row.role}">${told}</span>` : nothing}${row.gone_s > 0
+  const label = row.row === HOST ? "the host itself" : ROLES[row.role];
+  return html`${label ? html` <span class="badge ${row.role}">${label}</span>` : nothing}${row.gone_s > 0
     ? html` <span class="badge">ended</span>`
     : nothing}${row.score === null && row.role !== "own" ? html` <span class="badge">new</span>` : nothing}`;
 }

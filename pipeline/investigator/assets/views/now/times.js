@@ -1,7 +1,7 @@
 /** When: the moment, the timeline of the host with its slider, the range, and a second moment to compare with. */
 
 import { html, noChange, nothing, svg } from "../../packages/lit-html/lit-html.js";
-import { clock, moment as told, utc } from "../../format.js";
+import { clock, moment as dated, utc } from "../../format.js";
 import { seconds } from "../../state.js";
 import { edited, local, parsed, time } from "../../time.js";
 import { openKeys, openMark } from "./dialogs.js";
@@ -103,8 +103,8 @@ function compareMenu(view) {
 function eventMenu(view) {
   const { timeline, page } = view;
   const events = [
-    ...marksOf(view).map((mark) => ({ ts: mark.ts, what: "Mark", told: mark.note, href: shows(view, mark.ts) })),
-    ...timeline.incidents.map((each) => ({ ts: each.from, what: "Incident", told: sentence(each.sentence), href: page.href("/incidents", { id: each.id }) })),
+    ...marksOf(view).map((mark) => ({ ts: mark.ts, what: "Mark", text: mark.note, href: shows(view, mark.ts) })),
+    ...timeline.incidents.map((each) => ({ ts: each.from, what: "Incident", text: sentence(each.sentence), href: page.href("/incidents", { id: each.id }) })),
   ].sort((one, two) => two.ts - one.ts);
   return html`<div id="now-events" class="now-menu card" popover role="group" aria-label="Marks and incidents">
     <h2>Marks and incidents</h2>
@@ -112,7 +112,7 @@ function eventMenu(view) {
       ? html`<ul>
           ${events
             .slice(0, MOST_LISTED)
-            .map((each) => html`<li>${time(each.ts)} <a href=${each.href} @click=${hide}>${each.what}</a> <span class="muted now-note">${each.told}</span></li>`)}
+            .map((each) => html`<li>${time(each.ts)} <a href=${each.href} @click=${hide}>${each.what}</a> <span class="muted now-note">${each.text}</span></li>`)}
         </ul>`
       : html`<p class="muted">None in the range that is shown.</p>`}
   </div>`;
@@ -139,7 +139,7 @@ function strip(view) {
   const labels = Array.from({ length: LABELS }, (_, index) => begin + ((end - begin) * index) / (LABELS - 1));
   return html`<div class="now-strip" aria-busy=${!timeline.complete}>
     <div class="now-track">
-      <svg viewBox="0 0 ${WIDE} ${HIGH}" preserveAspectRatio="none" role="img" aria-label="CPU of ${view.host} from ${told(begin)} to ${told(end)}, ${marks.length} marks, ${timeline.incidents.length} incidents">
+      <svg viewBox="0 0 ${WIDE} ${HIGH}" preserveAspectRatio="none" role="img" aria-label="CPU of ${view.host} from ${dated(begin)} to ${dated(end)}, ${marks.length} marks, ${timeline.incidents.length} incidents">
         ${timeline.incidents.map((each) => svg`<rect class="now-incident" x=${x(each.from)} width=${Math.max(x(each.to ?? end) - x(each.from), 2)} height=${HIGH}></rect>`)}
         <path class="now-most" d=${area(timeline, timeline.high, x)}></path>
         <path class="now-mean" d=${area(timeline, timeline.values, x)}></path>
@@ -149,18 +149,18 @@ function strip(view) {
       <input
         type="range"
         aria-label="Moment"
-        aria-valuetext=${at === undefined ? `now, ${told(shown)}` : told(shown)}
+        aria-valuetext=${at === undefined ? `now, ${dated(shown)}` : dated(shown)}
         title="Host CPU, marks and incidents. Drag to ask about a moment."
         min=${begin}
         max=${end}
         step=${tick(view)}
         .value=${document.querySelector("#now-slider:active") ? noChange : String(at === undefined ? end : shown)}
         id="now-slider"
-        @input=${(event) => event.target.setAttribute("aria-valuetext", told(Number(event.target.value)))}
+        @input=${(event) => event.target.setAttribute("aria-valuetext", dated(Number(event.target.value)))}
         @change=${(event) => slid(view, event, end)}
       />
     </div>
-    <div class="now-scale muted" aria-hidden="true">${labels.map((ts) => html`<span title=${utc(ts)}>${end - begin > 86400 ? told(ts).slice(5, 16) : clock(ts).slice(0, end - begin > 600 ? 5 : 8)}</span>`)}</div>
+    <div class="now-scale muted" aria-hidden="true">${labels.map((ts) => html`<span title=${utc(ts)}>${end - begin > 86400 ? dated(ts).slice(5, 16) : clock(ts).slice(0, end - begin > 600 ? 5 : 8)}</span>`)}</div>
   </div>`;
 }
 

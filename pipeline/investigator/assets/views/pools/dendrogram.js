@@ -45,8 +45,8 @@ const percent = (value) => value.toLocaleString("en-US", { maximumFractionDigits
 /** What the p-value of a merge says, in words. */
 export function support(merge) {
   if (merge.p_value === null) return "no p-value was computed";
-  const told = merge.p_value >= SUPPORTED ? "the data support it" : "the data do not support it well";
-  return `au p-value ${percent(merge.p_value)} %: ${told}`;
+  const text = merge.p_value >= SUPPORTED ? "the data support it" : "the data do not support it well";
+  return `au p-value ${percent(merge.p_value)} %: ${text}`;
 }
 
 /**
@@ -82,7 +82,7 @@ export function dendrogram(level, { chosen, focused, root, pick, focus }) {
     pressed: (event) => pressed(event, level, number, { pick, focus }),
   });
   const parents = parentsOf(level);
-  const kept = values(level, node);
+  const labeled = values(level, node);
   const width = left + size.tree + 46;
   return html`<svg
     class="pools-tree"
@@ -92,7 +92,7 @@ export function dendrogram(level, { chosen, focused, root, pick, focus }) {
     height=${TOP + count * ROW + 8}
   >
     ${axis(level, x, TOP + count * ROW)}
-    ${level.merges.map((merge, number) => mergeOf(merge, part(count + number), { node, x, kept }))}
+    ${level.merges.map((merge, number) => mergeOf(merge, part(count + number), { node, x, labeled }))}
     ${level.leaves.map((leaf, number) => leafOf(leaf, part(number), { label: labels[number], note: notes[number], left, x, node, until: x(parents[number]?.height ?? 0) }))}
   </svg>`;
 }
@@ -104,28 +104,28 @@ function axis(level, x, bottom) {
   </g>`;
 }
 
-function mergeOf(merge, part, { node, x, kept }) {
+function mergeOf(merge, part, { node, x, labeled }) {
   const [first, second] = [node(merge.first), node(merge.second)];
   const at = x(merge.height);
   const { y } = node(part.number);
   const path = `M${first.x} ${first.y}H${at}V${second.y}H${second.x}`;
   const supported = merge.p_value !== null && merge.p_value >= SUPPORTED;
-  const told = `Cluster of ${merge.members}, merged at height ${merge.height?.toPrecision(3)}; ${support(merge)}`;
+  const text = `Cluster of ${merge.members}, merged at height ${merge.height?.toPrecision(3)}; ${support(merge)}`;
   return svg`<g
     class=${part.inside ? "pools-merge inside" : "pools-merge"}
     role="button"
     tabindex=${part.stop ? 0 : -1}
     data-node=${part.number}
     aria-pressed=${part.chosen}
-    aria-label=${told}
+    aria-label=${text}
     @click=${part.picked}
     @keydown=${part.pressed}
   >
-    <title>${told}</title>
+    <title>${text}</title>
     <path class="pools-wide" d=${path}></path>
     <path d=${path}></path>
     <circle class=${supported ? "supported" : ""} cx=${at} cy=${y} r="4.5"></circle>
-    ${kept.has(part.number) ? svg`<text x=${at + 8} y=${y - 4} class=${supported ? "supported" : ""}>${rounded(merge.p_value)}</text>` : nothing}
+    ${labeled.has(part.number) ? svg`<text x=${at + 8} y=${y - 4} class=${supported ? "supported" : ""}>${rounded(merge.p_value)}</text>` : nothing}
   </g>`;
 }
 
@@ -133,18 +133,18 @@ function leafOf(leaf, part, { label, note, left, x, node, until }) {
   const { y } = node(part.number);
   const begin = x(leaf.height);
   const kind = leaf.deviating ? (leaf.harmless ? " younger" : " deviating") : "";
-  const told = leaf.note ? `${leaf.name}: ${leaf.note}` : leaf.name;
+  const text = leaf.note ? `${leaf.name}: ${leaf.note}` : leaf.name;
   return svg`<g
     class=${`pools-leaf${kind}${part.inside ? " inside" : ""}`}
     role="button"
     tabindex=${part.stop ? 0 : -1}
     data-node=${part.number}
     aria-pressed=${part.chosen}
-    aria-label=${told}
+    aria-label=${text}
     @click=${part.picked}
     @keydown=${part.pressed}
   >
-    <title>${told}</title>
+    <title>${text}</title>
     <rect class="pools-wide" x="0" y=${y - ROW / 2} width=${left} height=${ROW}></rect>
     <text x=${left - 8} y=${y + 4} text-anchor="end">${label}${note ? svg`<tspan class="pools-note" dx="6">${note}</tspan>` : nothing}</text>
     ${leaf.members > 1 ? svg`<path class="pools-folded" d="M${x(0)} ${y - 6}V${y + 6}L${begin} ${y}Z"></path>` : nothing}

@@ -24,7 +24,7 @@ export function histogram(durations) {
       return svg`<rect class=${name} x=${((left + right - wide) / 2).toFixed(1)} y=${y(count).toFixed(1)} width=${wide.toFixed(1)} height=${(bottom - y(count)).toFixed(1)} />`;
     });
   const cut = threshold === null ? undefined : x(threshold);
-  return html`<svg class="requests-histogram" viewBox="0 0 ${WIDE} ${HIGH}" role="img" aria-label=${told(durations)}>
+  return html`<svg class="requests-histogram" viewBox="0 0 ${WIDE} ${HIGH}" role="img" aria-label=${description(durations)}>
       ${logTicks(1, most, 5).map((count) => svg`<path class="requests-tick" d="M${MARGIN.left} ${y(count).toFixed(1)}H${WIDE - MARGIN.right}" />
         <text class="requests-note" x=${MARGIN.left - 6} y=${(y(count) + 4).toFixed(1)} text-anchor="end">${readable("", count)}</text>`)}
       ${logTicks(low, high, 8).map((value) => svg`<path class="requests-tick" d="M${x(value).toFixed(1)} ${bottom}v4" />
@@ -67,7 +67,7 @@ export function histogramTable({ edges_s: edges, normal, outlying }) {
     </details>`;
 }
 
-function told({ edges_s: edges, normal, outlying }) {
+function description({ edges_s: edges, normal, outlying }) {
   const sum = (counts) => counts.reduce((a, b) => a + b, 0);
   return `Durations from ${readable("duration_s", edges[0])} to ${readable("duration_s", edges.at(-1))}: ${sum(normal)} normal requests, ${sum(outlying)} out of line. Below is the same as a table.`;
 }

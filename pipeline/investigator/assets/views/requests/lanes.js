@@ -137,7 +137,7 @@ class Lanes extends HTMLElement {
     return svg`<g>
       <title>${this.#path.lanes[piece.lane]}: ${state.label}${detail ? `, ${detail}` : ""}, ${took}, from ${readable("begin_s", piece.begin_s)} on</title>
       <rect class="requests-piece" x=${left.toFixed(2)} y=${y} width=${wide.toFixed(2)} height=${BAR} fill=${state.color} />
-      ${text ? svg`<text class="requests-said" x=${((left + right) / 2).toFixed(1)} y=${y + 15} text-anchor="middle">${text}</text>` : nothing}
+      ${text ? svg`<text class="requests-label" x=${((left + right) / 2).toFixed(1)} y=${y + 15} text-anchor="middle">${text}</text>` : nothing}
     </g>`;
   }
 

@@ -52,11 +52,11 @@ export function listCard(view) {
     <div class="requests-tools">
       <label>Show
         <select @change=${(event) => change({ only: event.target.value === "all" ? undefined : event.target.value })}>
-          ${Object.entries(ONLY).map(([value, told]) => html`<option value=${value} ?selected=${value === only}>${told}</option>`)}
+          ${Object.entries(ONLY).map(([value, label]) => html`<option value=${value} ?selected=${value === only}>${label}</option>`)}
         </select></label>
       <label>In order
         <select @change=${(event) => change({ sort: event.target.value === "slowest" ? undefined : event.target.value })}>
-          ${Object.entries(SORTS).map(([value, told]) => html`<option value=${value} ?selected=${value === sort}>${told}</option>`)}
+          ${Object.entries(SORTS).map(([value, label]) => html`<option value=${value} ?selected=${value === sort}>${label}</option>`)}
         </select></label>
       <label>With the text
         <input type="search" maxlength="200" .value=${live(like)} @change=${(event) => change({ like: event.target.value || undefined })} /></label>

@@ -60,7 +60,7 @@ class Scatter extends HTMLElement {
     this.#canvas.setAttribute("role", "img");
     this.#tip.className = "chart-tip requests-tip";
     this.#tip.hidden = true;
-    const on = (name, heard, options) => this.#canvas.addEventListener(name, heard, options);
+    const on = (name, handler, options) => this.#canvas.addEventListener(name, handler, options);
     on("pointermove", (event) => this.#moved(event));
     on("pointerdown", (event) => this.#pressed(event));
     on("pointerup", (event) => this.#released(event));

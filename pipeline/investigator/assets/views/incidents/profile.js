@@ -10,7 +10,7 @@ import { phases } from "./phases.js";
 /** What of a diagnosis is chosen; another one has none of it. */
 const NONE = { phase: undefined, thread: undefined, state: undefined, zoom: undefined, find: undefined };
 
-export class Doing {
+export class Profile {
   #found;
   #asked = "";
   #asking;
@@ -36,7 +36,7 @@ export class Doing {
       this.#asked = key;
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      this.page.say(error.told, "error");
+      this.page.notify(error.text, "error");
     }
   }
 

@@ -17,7 +17,7 @@ export function nothingRecorded() {
   </section>`;
 }
 
-export function told(view) {
+export function findings(view) {
   const { moment, problem, timeline, page } = view;
   if (!moment) {
     if (!problem) return html`<p class="muted" role="status">Reading…</p>`;
@@ -28,7 +28,7 @@ export function told(view) {
     </section>`;
   }
   const { belief, began, grown } = moment;
-  return html`<section class="card now-told" aria-label="What was found" tabindex="0">
+  return html`<section class="card now-findings" aria-label="What was found" tabindex="0">
     <div class="now-sentences">
       ${moment.silent_s > 0
         ? html`<p><span class="badge victim">silent</span> ${moment.host} has sent nothing for ${duration(moment.silent_s)}: this is the last that came. See <code>laggard doctor</code> there.</p>`

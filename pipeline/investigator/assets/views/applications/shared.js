@@ -40,8 +40,8 @@ export function choice(view, performances, chosen) {
 }
 
 /** When models were built, as a chart marks it; that one grew is not worth a word. */
-export function built(rebuilt, labelled = true) {
-  return rebuilt.map((each) => ({ ts: each.ts, label: labelled && each.reason !== "grown" ? each.reason : "" }));
+export function built(rebuilt, labeled = true) {
+  return rebuilt.map((each) => ({ ts: each.ts, label: labeled && each.reason !== "grown" ? each.reason : "" }));
 }
 
 export function capital(text) {
