@@ -1,4 +1,4 @@
-/** What is new, by server-sent events. They are read with fetch, for EventSource cannot send the session's proof. */
+/** Live updates by server-sent events. Uses fetch, since EventSource cannot send the session's header. */
 
 import { proof } from "./api.js";
 
@@ -6,15 +6,15 @@ const FIRST_WAIT_MS = 1000;
 const LONGEST_WAIT_MS = 15000;
 
 /**
- * Listen until the signal ends it, over broken connections.
+ * Listen until the signal aborts, and reconnect after failures.
  *
- * A tab that nobody looks at does not listen: browsers open few connections to one host, and some tabs would take all.
- * When it is looked at again, `onConnection(false)` and `onConnection(true)` say that news may have been missed.
+ * A hidden tab does not listen: browsers limit the connections to one host, and a few tabs would use all of them. When
+ * the tab becomes visible again, `onConnection(false)` and `onConnection(true)` report that events may have been missed.
  *
- * @param {(topics: string[]) => void} onTopics called with the topics that have grown
- * @param {(connected: boolean) => void} onConnection called when the connection comes or goes
- * @param {() => void} onRefused called when nobody has said who asks, as after laggard was started anew; nothing is
- *   listened to any more
+ * @param {(topics: string[]) => void} onTopics called with the topics that have new records
+ * @param {(connected: boolean) => void} onConnection called when the connection opens or closes
+ * @param {() => void} onRefused called when the session has ended, for example after a restart of laggard;
+ *   listening stops
  * @param {AbortSignal} signal
  */
 export async function listen(onTopics, onConnection, onRefused, signal) {
@@ -36,7 +36,7 @@ export async function listen(onTopics, onConnection, onRefused, signal) {
         return;
       }
     } catch {
-      // Refused, broken or hidden: tried again below.
+      // Rejected, disconnected or hidden: retried below.
     } finally {
       document.removeEventListener("visibilitychange", check);
     }
@@ -48,7 +48,7 @@ export async function listen(onTopics, onConnection, onRefused, signal) {
   }
 }
 
-/** Resolves when the tab is looked at, or when the signal ends the waiting. */
+/** Resolve when the tab becomes visible, or the signal aborts. */
 function visible(signal) {
   return new Promise((done) => {
     const check = () => {

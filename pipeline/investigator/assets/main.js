@@ -1,4 +1,4 @@
-/** The page: its menu, the view that its address names, and what is new. */
+/** The page: its menu, the view of its address, and live updates. */
 
 import { endSession, get, openSession, proof, Refusal, SESSION } from "./api.js";
 import "./chart.js";
@@ -9,43 +9,43 @@ import { sentence } from "./sentence.js";
 import { address, read, VIEWS } from "./state.js";
 import { store } from "./storage.js";
 
-/** A view that is live is read again at most so often. */
+/** The shortest interval between updates of a live view. */
 const REFRESH_MS = 1000;
 
-/** Which hosts there are is asked again at most so often. */
+/** The shortest interval between requests for the list of hosts. */
 const CLUSTER_MS = 60_000;
 
-/** What could not be read for no fault of the question is asked for again after so long. */
+/** The delay before a retry after a failure of the server. */
 const AGAIN_MS = 5000;
 
-/** A page that laggard did not answer at all begins again after so long. */
+/** The delay before a retry if the first request of the page fails. */
 const OPEN_AGAIN_MS = 2000;
 
-/** What is said at the foot of the page goes after so long. */
+/** The time that a message stays at the foot of the page. */
 const MESSAGE_MS = 8000;
 
 const THEMES = { auto: "Auto", light: "Light", dark: "Dark" };
 const THEME = "laggard.theme";
 
-/** The cluster, until it is known, and when the page is locked again. */
-const NOBODY = { host: "", hosts: [], version: "", now: 0, writes: false, who: "", session: false };
+/** The cluster before the first answer, and while the page is locked. */
+const UNKNOWN = { host: "", hosts: [], version: "", now: 0, writes: false, who: "", session: false };
 
 /**
- * What a view gets: the page around it.
+ * The page around a view.
  *
  * @typedef {object} Page
  * @property {Record<string, string>} params of the address
  * @property {{host: string, hosts: string[], version: string, now: number, writes: boolean, who: string, session: boolean}} cluster
- * @property {number} now by laggard's clock, from which the viewer's may differ: seconds since the Unix epoch
+ * @property {number} now by laggard's clock, not the viewer's: seconds since the Unix epoch
  * @property {(params: Record<string, any>, options?: {path?: string, replace?: boolean, fresh?: boolean}) => void} go
- *   changes parameters of the address (undefined takes one away; `fresh` takes all others away), and what is shown
- * @property {(path: string, params?: Record<string, any>) => string} href the address of another view; keeps the host
- * @property {() => void} update draws again what is there
- * @property {() => Promise<void>} reload reads again
- * @property {(text: string, kind?: "info"|"error") => void} notify tells something at the foot of the page
+ *   changes parameters of the address (undefined removes one; `fresh` removes all others), and shows the result
+ * @property {(path: string, params?: Record<string, any>) => string} href the address of another view on the same host
+ * @property {() => void} update renders the current data again
+ * @property {() => Promise<void>} reload requests the data again
+ * @property {(text: string, kind?: "info"|"error") => void} notify shows a message at the foot of the page
  */
 class Page {
-  cluster = { ...NOBODY };
+  cluster = { ...UNKNOWN };
   #view;
   #module = "";
   #error;
@@ -105,18 +105,18 @@ class Page {
     await this.#show();
   }
 
-  /** The connection has come or gone. What was missed is told as news once it is there. */
+  /** Update the connection's state. After a reconnection, the server reports all topics. */
   #reached(connected) {
     const back = connected && !this.#connected;
     this.#connected = connected;
     this.update();
     if (!back) return;
-    // Its script could not be had, and a browser may not ask for it again.
+    // The view's script failed to load, and a browser may not request it again.
     if (!this.#view) location.reload();
     else if (this.#error) this.#load(new Set());
   }
 
-  /** Show what went wrong; where nobody has said who asks, nothing else is shown any more. */
+  /** Show an error. After a 401, show the lock instead of the view. */
   #refused(error) {
     this.#error = error;
     this.#locked = error instanceof Refusal && error.status === 401;
@@ -124,12 +124,12 @@ class Page {
     this.#listening?.abort();
     this.#leave();
     this.#module = "";
-    this.cluster = { ...NOBODY };
+    this.cluster = { ...UNKNOWN };
     this.update();
     document.querySelector("main input[name=token]")?.focus();
   }
 
-  /** End what the view that was shown still reads, and the view. */
+  /** Cancel the requests of the current view, and remove it. */
   #leave() {
     this.#reading?.abort();
     this.#busy = false;
@@ -142,7 +142,7 @@ class Page {
     this.#clusterRead = performance.now();
     const cluster = await get("/cluster");
     this.#clusterRead = performance.now();
-    // The machine that serves the page may be none of those that are watched.
+    // The machine that serves the page may have no agent.
     const { host, hosts } = cluster;
     this.cluster = { ...cluster, host: hosts.includes(host) ? host : (hosts[0] ?? host) };
   }
@@ -174,7 +174,7 @@ class Page {
   update() {
     const focused = document.activeElement;
     render(this.#template(), document.body);
-    // What was moved in the page, as a row that has another rank now, has lost the focus by it.
+    // Moving an element, such as a row with a new rank, removes its focus.
     if (document.activeElement === document.body && focused.isConnected) focused.focus({ preventScroll: true });
   }
 
@@ -186,11 +186,11 @@ class Page {
     const { path, params } = read();
     this.path = path;
     this.params = params;
-    if (this.#locked) this.update(); // nothing is shown before a person opens it
+    if (this.#locked) this.update(); // a locked page shows no view
     else this.#show();
   }
 
-  /** Another host: what was chosen on the one before is not there. */
+  /** Switch to another host; selections of the previous one do not apply to it. */
   #hosted(host) {
     this.go({ host, at: this.params.at, from: this.params.from, to: this.params.to }, { fresh: true });
   }
@@ -214,7 +214,7 @@ class Page {
       this.#module = module;
       this.#error = undefined;
       const View = await this.#import(module);
-      // Another was opened since; or this one, and there and back again.
+      // The viewer has switched to another view in the meantime, or away and back.
       if (!View || this.#module !== module || this.#view) return;
       this.#view = new View(this);
     }
@@ -228,13 +228,13 @@ class Page {
     } catch (error) {
       console.error(error);
       if (this.#module !== module) return undefined;
-      this.#error = new Refusal(0, "This view could not be loaded", "that `laggard up` or `laggard serve` runs");
+      this.#error = new Refusal(0, "Cannot load this view", "a running `laggard up` or `laggard serve`");
       this.update();
       return undefined;
     }
   }
 
-  /** After another view was opened: a screen reader, and Tab, go on from its heading. */
+  /** Move the focus to the heading of a new view, for screen readers and Tab. */
   #arrive() {
     const heading = document.querySelector("main h1");
     heading?.setAttribute("tabindex", "-1");
@@ -243,8 +243,8 @@ class Page {
   }
 
   /**
-   * Read; `news` are the topics that have grown, none where only the address has changed. The signal that the view gets
-   * ends what it reads when it is asked to read again, or is left.
+   * Request the view's data. `news` are the topics with new records, empty if only the address has changed. The next
+   * load, or leaving the view, aborts the signal.
    */
   async #load(news) {
     if (!this.#view) return;
@@ -270,7 +270,7 @@ class Page {
     this.#grown([]);
   }
 
-  /** What is new is read when what was asked for before is there: else nothing would be, where answers take long. */
+  /** Load new records after the current load: aborting slow loads for new records would starve the view. */
   #grown(topics) {
     const wanted = this.#view?.topics ?? [];
     for (const topic of topics) if (wanted.includes(topic)) this.#stale.add(topic);
@@ -294,13 +294,13 @@ class Page {
     if (await this.#opened(new FormData(event.target).get("token"))) await this.#open();
   }
 
-  /** Open a session by the link that laggard prints once, where this is one. */
+  /** Open a session if the address is the link that laggard prints at its first start. */
   async #followed() {
     const token = tokenOfLink();
     if (token && (await this.#opened(token))) await this.#open();
   }
 
-  /** Open a session by a token; says so where that does not work. */
+  /** Open a session with a token; show a message if that fails. */
   async #opened(token) {
     try {
       await openSession(token);
@@ -324,7 +324,7 @@ class Page {
 
   #template() {
     return html`
-      <a class="skip" href="#main" @click=${skip}>Skip to what is shown</a>
+      <a class="skip" href="#main" @click=${skip}>Skip to content</a>
       <header class="shell">
         <a class="brand" href=${this.href("/")}><img src="/assets/icon.svg" alt="" width="22" height="22" />laggard</a>
         <nav aria-label="Views">
@@ -333,7 +333,7 @@ class Page {
           )}
         </nav>
         <div class="shell-end">
-          <span class="live ${this.#connected ? "" : "lost"}" role="status">${this.#connected ? "" : "not connected; trying again"}</span>
+          <span class="live ${this.#connected ? "" : "lost"}" role="status">${this.#connected ? "" : "disconnected, retrying"}</span>
           ${this.cluster.hosts.length > 1
             ? html`<label class="host"><span>Host</span>
                 <select .value=${live(this.params.host || this.cluster.host)} @change=${(event) => this.#hosted(event.target.value)}>
@@ -344,7 +344,7 @@ class Page {
             : html`<span class="host">${this.cluster.hosts[0] ?? ""}</span>`}
           ${this.cluster.who ? html`<span class="who">${this.cluster.who}</span>` : nothing}
           ${this.cluster.session ? html`<button @click=${() => this.#end()}>Lock</button>` : nothing}
-          <label class="theme"><span class="unseen">Colours</span>
+          <label class="theme"><span class="unseen">Colors</span>
             <select @change=${(event) => this.#themed(event.target.value)}>
               ${Object.entries(THEMES).map(
                 ([name, label]) => html`<option value=${name} ?selected=${name === (document.documentElement.dataset.theme ?? "auto")}>${label}</option>`,
@@ -371,33 +371,33 @@ class Page {
   #lock() {
     if (!this.#error.challenge) {
       return html`<section class="empty" role="alert">
-        <h1>Nobody has said who you are</h1>
+        <h1>Not authenticated</h1>
         <p>Expected: ${sentence(this.#error.expected)}</p>
       </section>`;
     }
     return html`<section class="empty lock">
-      <h1>A token is asked for here</h1>
+      <h1>Token required</h1>
       <form @submit=${(event) => this.#unlock(event)}>
         <input name="username" autocomplete="username" value="laggard" hidden />
         <label>Token <input name="token" type="password" autocomplete="current-password" required /></label>
         <button>Open</button>
       </form>
       <p>
-        It is the setting <code>serve.token</code>, or <code>serve.read_token</code> to look only. Where neither is set, it is in the file
-        <code>serve.token</code> in laggard's state directory: <code>sudo cat /var/lib/laggard/serve.token</code>
+        The token is the setting <code>serve.token</code>, or <code>serve.read_token</code> to view only. If neither is set, it is in the file
+        <code>serve.token</code> of laggard's state directory: <code>sudo cat /var/lib/laggard/serve.token</code>
       </p>
     </section>`;
   }
 }
 
-/** The token of the link that laggard prints once; the address and the history forget it at once. */
+/** The token of the link that laggard prints at its first start; removed from the address and the history. */
 function tokenOfLink() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (token) history.replaceState(history.state, "", location.pathname + location.search);
   return token;
 }
 
-/** Go on from what is shown; the address stays, for it says what that is. */
+/** Move the focus to the content without changing the address, which has the state of the view. */
 function skip(event) {
   event.preventDefault();
   document.querySelector("#main").focus();

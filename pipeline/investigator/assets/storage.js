@@ -1,8 +1,8 @@
-/** What a viewer has chosen for good: kept by the browser, or where it keeps nothing for as long as the page is open. */
+/** The viewer's preferences, in the browser's local storage; in memory if the browser blocks it. */
 
 const fallback = new Map();
 
-/** What was kept under a name; undefined for nothing. */
+/** The stored text of a name; undefined without one. */
 export function stored(name) {
   try {
     return localStorage.getItem(name) ?? undefined;
@@ -11,13 +11,13 @@ export function stored(name) {
   }
 }
 
-/** Keep a text under a name; undefined for nothing. */
+/** Store a text under a name; undefined removes it. */
 export function store(name, text) {
   fallback.set(name, text);
   try {
     if (text === undefined) localStorage.removeItem(name);
     else localStorage.setItem(name, text);
   } catch {
-    // The browser keeps nothing for this page.
+    // The browser blocks storage; `fallback` has the text.
   }
 }
