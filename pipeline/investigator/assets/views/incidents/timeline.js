@@ -1,4 +1,4 @@
-/** An incident over time: what each operator saw, the scores it told, what was looked into, and who marked it. */
+/** The timeline of an incident: findings and scores of each operator, profiles, and marks. */
 
 import { clock, moment, score } from "../../format.js";
 import { html, nothing, svg } from "../../packages/lit-html/lit-html.js";
@@ -7,12 +7,12 @@ const LANE = 46;
 const BAR = 14;
 const AXIS = 26;
 
-/** Scores are written where they are at least so far from each other, in percent of the width. */
+/** The least distance between written scores, in percent of the width. */
 const APART = 7;
 
 const STEPS = [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800];
 
-/** An anomaly is told to have ended once it has been calm for five minutes: that is to be seen too, in seconds. */
+/** An anomaly is reported as ended after five calm minutes. The timeline includes that report; in seconds. */
 const ENDS_S = 330;
 
 /** The time from shortly before an incident opened to shortly after it ended, in seconds since the Unix epoch. */
@@ -23,11 +23,11 @@ export function whole(incident, now) {
 }
 
 /**
- * The drawing.
+ * Draw the timeline.
  *
  * @param {object} account an answer of /incident
  * @param {object[]} diagnoses of /incident/diagnoses
- * @param {{from: number, to: number}} range what is shown
+ * @param {{from: number, to: number}} range the visible time
  */
 export function timeline(account, diagnoses, { from, to }) {
   const at = (ts) => (100 * (ts - from)) / (to - from);
@@ -44,7 +44,7 @@ export function timeline(account, diagnoses, { from, to }) {
     ...(diagnoses.length
       ? [
           {
-            label: "looked into",
+            label: "profiles",
             kind: "diagnosis",
             bars: diagnoses
               .filter((each) => each.begin_ts !== null)
@@ -92,7 +92,7 @@ export function timeline(account, diagnoses, { from, to }) {
   </svg>`;
 }
 
-/** Which of the scores have room to be written. The name of the lane stands at the left. */
+/** Select the scores with room for text. The name of the lane is at the left. */
 function scores(reports, at) {
   let last = 25;
   return reports.map((report) => {
@@ -109,7 +109,7 @@ function anchor(place) {
 
 function ticks(from, to) {
   const step = STEPS.find((each) => (to - from) / each <= 8) ?? STEPS.at(-1);
-  // Whole steps of the viewer's own clock.
+  // Whole steps of the viewer's clock.
   const shift = new Date(from * 1000).getTimezoneOffset() * 60;
   const first = Math.ceil((from - shift) / step) * step + shift;
   return Array.from({ length: Math.floor((to - first) / step) + 1 }, (_, number) => first + number * step);
@@ -122,10 +122,10 @@ function label(ts, span) {
 }
 
 function described({ incident, seen, told: reports, marks }, diagnoses) {
-  const until = incident.open ? "and is still open" : `and was seen until ${moment(incident.until_ts)}`;
+  const until = incident.open ? "still open" : `end ${moment(incident.until_ts)}`;
   return (
-    `It began ${moment(incident.opened_ts)} ${until}. ` +
-    `${seen.length} operators saw it, and told of it ${reports.length} times; ${marks.length} marks; ` +
-    `${diagnoses.length} processes were looked into. The table below tells it in words.`
+    `Onset ${moment(incident.opened_ts)}, ${until}. ` +
+    `${seen.length} operators detected it, with ${reports.length} reports; ${marks.length} marks; ` +
+    `${diagnoses.length} profiled processes. The table below lists the reports.`
   );
 }
