@@ -1,10 +1,10 @@
-/** A dendrogram: leaves below each other, heights to the right, and p-values where clusters merge. */
+/** A dendrogram: leaves below each other, heights to the right, and p-values at the merges. */
 
 import { html, nothing, svg } from "../../packages/lit-html/lit-html.js";
 
 const ROW = 24;
 const TOP = 34;
-/** Pixels of a character, in plain and in bold letters. */
+/** The width of a character in pixels, plain and bold. */
 const CHARACTER = { plain: 7.1, bold: 8 };
 const WIDE = { tree: 300, label: 26 };
 const NARROW = { tree: 150, label: 15 };
@@ -12,7 +12,7 @@ const NARROW = { tree: 150, label: 15 };
 /** From this p-value on, in percent, the data support a cluster. */
 const SUPPORTED = 95;
 
-/** Where the drawing is a smaller one. */
+/** Whether the drawing is small. */
 export const narrow = window.matchMedia("(max-width: 700px)");
 
 /** The leaves of a cluster, or the leaf itself, as numbers. */
@@ -20,7 +20,7 @@ function leavesOf(level, number) {
   return below(level, number).filter((each) => each < level.leaves.length);
 }
 
-/** The smallest cluster with both of these leaves, by their labels; undefined where one is not there. */
+/** The smallest cluster with both of these leaves, by their labels; undefined if one is missing. */
 export function clusterOf(level, first, second = first) {
   const find = (label) => level.leaves.findIndex((leaf) => leaf.label === label);
   const wanted = [find(first), find(second)];
@@ -32,7 +32,7 @@ export function clusterOf(level, first, second = first) {
   return undefined;
 }
 
-/** Two leaves that name a cluster: it is the smallest with both. Of a leaf, itself alone. */
+/** Two leaves that identify a cluster as the smallest one with both. A leaf identifies itself. */
 export function namesOf(level, number) {
   const count = level.leaves.length;
   if (number < count) return { member: level.leaves[number].label, with: undefined };
@@ -42,20 +42,20 @@ export function namesOf(level, number) {
 
 const percent = (value) => value.toLocaleString("en-US", { maximumFractionDigits: 1 });
 
-/** What the p-value of a merge says, in words. */
+/** The p-value of a merge, with its meaning. */
 export function support(merge) {
-  if (merge.p_value === null) return "no p-value was computed";
+  if (merge.p_value === null) return "no p-value";
   const text = merge.p_value >= SUPPORTED ? "the data support it" : "the data do not support it well";
   return `au p-value ${percent(merge.p_value)} %: ${text}`;
 }
 
 /**
- * The drawing. One of its parts is reached by Tab, the others from there by the arrow keys.
+ * Draw the dendrogram. Tab reaches one of its parts, the arrow keys the others.
  *
- * @param {object} level as the API answers it
+ * @param {object} level from the API
  * @param {{chosen: number|undefined, focused: number|undefined, root: boolean, pick: (number: number) => void,
- *   focus: (number: number) => void}} state which cluster or leaf is shown, which has the focus, and whether heights
- *   are drawn by their square roots, which draws low merges apart where one is far above them
+ *   focus: (number: number) => void}} state the selected cluster or leaf, the focused one, and whether heights are
+ *   drawn by their square roots, which spread low merges
  */
 export function dendrogram(level, { chosen, focused, root, pick, focus }) {
   const size = narrow.matches ? NARROW : WIDE;
@@ -87,7 +87,7 @@ export function dendrogram(level, { chosen, focused, root, pick, focus }) {
   return html`<svg
     class="pools-tree"
     role="group"
-    aria-label="Dendrogram of ${count} leaves. Arrow keys go from one to the next, Enter shows it."
+    aria-label="Dendrogram of ${count} leaves. Arrow keys move between them, Enter shows one."
     width=${width}
     height=${TOP + count * ROW + 8}
   >
@@ -152,7 +152,7 @@ function leafOf(leaf, part, { label, note, left, x, node, until }) {
   </g>`;
 }
 
-/** The merges whose p-values there is room for: the highest first, and none over another. */
+/** The merges with room for their p-values, the highest first. */
 function values(level, node) {
   const count = level.leaves.length;
   const taken = [];
@@ -164,7 +164,7 @@ function values(level, node) {
   return new Set(taken.map(({ number }) => count + number));
 }
 
-/** A cluster and all that it was merged from, as numbers. */
+/** A cluster and all its parts, as numbers. */
 function below(level, number) {
   const count = level.leaves.length;
   if (number < count) return [number];
@@ -172,7 +172,7 @@ function below(level, number) {
   return [number, ...below(level, first), ...below(level, second)];
 }
 
-/** By leaf or cluster, the merge that takes it. */
+/** The merge that contains each leaf or cluster. */
 function parentsOf(level) {
   const parents = [];
   level.merges.forEach((merge, number) => {
@@ -205,12 +205,12 @@ function pressed(event, level, number, { pick, focus }) {
   focus(next());
 }
 
-/** In whole percent, but never up to what counts as supported. */
+/** Whole percent, but not rounded up to the level of support. */
 function rounded(value) {
   return value < SUPPORTED && Math.round(value) >= SUPPORTED ? Math.floor(value * 10) / 10 : Math.round(value);
 }
 
-/** What tells members apart is at the end. */
+/** Shorten a label at its start, since the end distinguishes members. */
 function shortened(label, most) {
   return label.length <= most ? label : `…${label.slice(label.length - most + 1)}`;
 }
