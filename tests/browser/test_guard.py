@@ -76,7 +76,7 @@ def test_a_person_opens_the_page_by_a_token_and_locks_it(
     expects(r"GET /api/v1/\w+: 401")  # what is asked for while it is locked is refused, too
     expects(r"POST /api/v1/session: 401")
     tab.goto(f"{locked.url}/requests")
-    expect(tab.get_by_role("heading", name="A token is asked for here")).to_be_visible()
+    expect(tab.get_by_role("heading", name="Token required")).to_be_visible()
     expect(tab.get_by_label("Token")).to_be_focused()
     unlock(tab, "the wrong one, and long")
     expect(tab.get_by_text("the token is wrong")).to_be_visible()
@@ -140,13 +140,13 @@ def test_through_a_proxy_no_token_is_asked_for(
     expects(r"GET /api/v1/cluster: 401")
     page = serve(tmp_path / "bus.db", serve_proxies="127.0.0.1")
     tab.goto(f"{page.url}/pools")
-    expect(tab.get_by_role("heading", name="Nobody has said who you are")).to_be_visible()
+    expect(tab.get_by_role("heading", name="Not authenticated")).to_be_visible()
     expect(tab.get_by_text("X-Forwarded-User")).to_be_visible()
     expect(tab.get_by_label("Token")).to_have_count(0)
     tab.set_extra_http_headers({"X-Forwarded-User": "<b>ada</b>"})
     tab.reload()
     expect(tab.get_by_text("<b>ada</b>")).to_be_visible()
-    expect(tab.get_by_role("heading", name="No pool is known yet")).to_be_visible()
+    expect(tab.get_by_role("heading", name="No pools yet")).to_be_visible()
     expect(tab.get_by_role("button", name="Lock")).to_have_count(0)
 
 

@@ -133,7 +133,7 @@ def asked_why(tab: Page, *first: str) -> None:
     tab.get_by_label("What is slow?").fill(NOTE)
     # Until the moment is there, the table shows the newest one: another row may be first in it.
     with tab.expect_response(re.compile(r"/api/v1/moment\?.*\bat=\d")):
-        tab.get_by_role("dialog").get_by_role("button", name="Mark it").click()
+        tab.get_by_role("dialog").get_by_role("button", name="Mark", exact=True).click()
     expect(tab).to_have_url(re.compile(r"[?&]at=\d+"))
     expect(tab.locator("main [aria-busy=true]")).to_have_count(0)
     told = looked_at(tab, *first)
@@ -168,7 +168,7 @@ def looked_at(tab: Page, *names: str) -> tuple[str, str]:
     tab.get_by_role("button", name="Marks").click()
     expect(tab.get_by_role("group", name="Marks and incidents")).to_contain_text(NOTE)
     tab.keyboard.press("Escape")
-    return first.inner_text(), tab.get_by_label("What was found").locator("p").first.inner_text()
+    return first.inner_text(), tab.get_by_label("Findings").locator("p").first.inner_text()
 
 
 def at_of(tab: Page) -> float:

@@ -33,7 +33,7 @@ def test_a_tab_that_nobody_looks_at_holds_no_connection(tmp_path: Path, serve: S
     page = serve(tmp_path / "bus.db")
     with tab.expect_response(lambda answer: is_news(answer.url)):
         tab.goto(f"{page.url}/pools")
-    expect(tab.get_by_role("heading", name="No pool is known yet")).to_be_visible()
+    expect(tab.get_by_role("heading", name="No pools yet")).to_be_visible()
     with tab.expect_event("requestfailed", lambda request: is_news(request.url)):
         tab.evaluate(LOOKS, True)
     asked: list[str] = []

@@ -152,7 +152,7 @@ def test_the_culprit_is_first_with_its_features_and_series(page: Served, tab: Pa
     expect(first).to_contain_text("www-data")
     expect(first).to_contain_text("shop-3")
     expect(first).to_have_attribute("aria-selected", "true")
-    expect(tab.get_by_label("What was found")).to_contain_text(HOG)
+    expect(tab.get_by_label("Findings")).to_contain_text(HOG)
     expect(features(tab).first).to_contain_text("cpu_user_ratio")
     expect(features(tab).first).to_contain_text("97 %")
     drawn(tab, "cpu_user_ratio")
@@ -230,7 +230,7 @@ def test_keys_of_one_character_can_be_switched_off(page: Served, tab: Page) -> N
     tab.goto(page.url)
     expect(chosen(tab)).to_contain_text(HOG)
     tab.keyboard.press("?")
-    tab.get_by_label("Keys of one character are on").uncheck()
+    tab.get_by_label("Enable keys of one character").uncheck()
     tab.keyboard.press("Escape")
     for again in range(2):
         tab.keyboard.press("m")
@@ -240,7 +240,7 @@ def test_keys_of_one_character_can_be_switched_off(page: Served, tab: Page) -> N
             tab.reload()
             expect(chosen(tab)).to_contain_text(HOG)
     tab.get_by_role("button", name="Keys").click()
-    tab.get_by_label("Keys of one character are on").check()
+    tab.get_by_label("Enable keys of one character").check()
     tab.keyboard.press("Escape")
     tab.keyboard.press("m")
     expect(tab.get_by_role("dialog", name="Why is it slow?")).to_be_visible()
@@ -319,7 +319,7 @@ def test_the_filter_looks_at_all_that_is_told_of_a_process(page: Served, tab: Pa
         box.fill(text)
         expect(processes(tab)).to_have_count(count)
     box.fill("<b>nothing")
-    expect(tab.get_by_text("No process has that")).to_be_visible()
+    expect(tab.get_by_text("No match in name")).to_be_visible()
     assert params(tab)["filter"] == "<b>nothing"
     box.fill("")
     expect(processes(tab)).to_have_count(13)
@@ -385,13 +385,13 @@ def test_two_moments_are_compared(page: Served, tab: Page, machine: Machine) -> 
     expect(chosen(tab)).to_contain_text(HOG)
     tab.get_by_role("button", name="Compare").click()
     tab.get_by_role("link", name="a minute before").click()
-    expect(tab.get_by_role("heading", name="What differs")).to_be_visible()
+    expect(tab.get_by_role("heading", name="Differences")).to_be_visible()
     assert float(params(tab)["at"]) - float(params(tab)["compare"]) == pytest.approx(60.0)
-    grid = tab.get_by_role("grid", name="Processes, what differs most first")
+    grid = tab.get_by_role("grid", name="Processes, the largest difference first")
     first = grid.locator("tbody tr:not(.now-host)").first
     expect(first).to_contain_text(HOG)
     first.click()
-    row = tab.get_by_role("grid", name="Features, what differs most first").locator("tbody tr").first
+    row = tab.get_by_role("grid", name="Features, the largest difference first").locator("tbody tr").first
     expect(row).to_contain_text("cpu_user_ratio")
     expect(row).to_contain_text("97 %")
     drawn(tab, "cpu_user_ratio")
@@ -410,7 +410,7 @@ def test_a_mark_takes_a_note_as_it_is(page: Served, tab: Page) -> None:
     tab.get_by_role("button", name="Why is it slow?").click()
     dialog = tab.get_by_role("dialog", name="Why is it slow?")
     dialog.get_by_label("What is slow?").fill(note)
-    dialog.get_by_role("button", name="Mark it").click()
+    dialog.get_by_role("button", name="Mark", exact=True).click()
     expect(dialog).to_be_hidden()
     tab.wait_for_url(re.compile(r"[?&]at="))
     expect(tab.get_by_role("heading", level=1)).not_to_contain_text("Now")
@@ -445,7 +445,7 @@ def test_what_is_new_comes_by_itself_and_leaves_the_choice(
     page.reading.clock = lambda: machine.ts + 0.2
     # Nothing is there: the page says what to do, and follows when something is.
     tab.goto(page.url)
-    expect(tab.get_by_role("heading", name="Nothing is recorded yet")).to_be_visible()
+    expect(tab.get_by_role("heading", name="No data yet")).to_be_visible()
     expect(tab.get_by_text("laggard up")).to_be_visible()
     bus.append([record for _ in range(TICKS - 20) for record in machine.tick()])
     expect(processes(tab)).to_have_count(13)
@@ -477,7 +477,7 @@ def test_a_moment_outside_of_the_history_says_from_when_to_when_it_is(
 ) -> None:
     expects(r"GET /api/v1/moment.*: 404")
     tab.goto(f"{page.url}/?at={machine.begins - 86400}")
-    expect(tab.get_by_text("The history reaches from")).to_contain_text(clock(tab, machine.begins + TICK_S))
+    expect(tab.get_by_text("The history covers")).to_contain_text(clock(tab, machine.begins + TICK_S))
     tab.get_by_role("link", name="Show now").click()
     expect(chosen(tab)).to_contain_text(HOG)
 
@@ -531,7 +531,7 @@ def test_who_may_only_read_is_not_asked_to_mark(
 def test_a_silent_host_is_called_so(page: Served, tab: Page, machine: Machine) -> None:
     page.reading.clock = lambda: machine.ts + 600.0
     tab.goto(page.url)
-    expect(tab.get_by_label("What was found")).to_contain_text("has sent nothing for 10 min")
+    expect(tab.get_by_label("Findings")).to_contain_text("for 10 min")
 
 
 def test_it_is_narrow_and_dark(page: Served, new_tab: NewTab) -> None:
@@ -541,7 +541,7 @@ def test_it_is_narrow_and_dark(page: Served, new_tab: NewTab) -> None:
     drawn(tab, "cpu_user_ratio")
     assert tab.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
     tops = tab.evaluate(
-        "['.now-times', '.now-told', '.now-ranking', '.now-features', '.now-series']"
+        "['.now-times', '.now-findings', '.now-ranking', '.now-features', '.now-series']"
         ".map((each) => document.querySelector(each).getBoundingClientRect().top)"
     )
     assert tops == sorted(tops)
@@ -573,14 +573,14 @@ def test_light_or_dark_is_chosen_and_kept(page: Served, tab: Page) -> None:
     drawn(tab, "cpu_user_ratio")
     light = back()
     line = tab.evaluate("document.querySelector('laggard-chart').plot.series[1].stroke()")
-    tab.get_by_label("Colours").select_option("Dark")
+    tab.get_by_label("Colors").select_option("Dark")
     assert back() != light
     assert tab.evaluate("document.querySelector('laggard-chart').plot.series[1].stroke()") != line
     dark = back()
     tab.reload()
-    expect(tab.get_by_label("Colours")).to_have_value("dark")
+    expect(tab.get_by_label("Colors")).to_have_value("dark")
     assert back() == dark
-    tab.get_by_label("Colours").select_option("Auto")
+    tab.get_by_label("Colors").select_option("Auto")
     assert back() == light
 
 

@@ -1,4 +1,4 @@
-"""The pipeline in a real browser: what is behind, and a dead letter that is looked into and sent again."""
+"""The pipeline in a real browser: what is behind, and a dead letter that is inspected and replayed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_what_is_behind_is_told_live(page: Served, tab: Page) -> None:
     expect(cells.nth(3)).to_have_text("1")
 
 
-def test_a_dead_letter_is_looked_into_and_sent_again_once(page: Served, tab: Page) -> None:
+def test_a_dead_letter_is_inspected_and_replayed_once(page: Served, tab: Page) -> None:
     tab.goto(f"{page.url}/pipeline")
     row = tab.get_by_role("region", name="Dead letters").get_by_role("row").filter(has_text=JUNK)
     expect(row).to_have_count(1)
@@ -56,23 +56,24 @@ def test_a_dead_letter_is_looked_into_and_sent_again_once(page: Served, tab: Pag
     expect(tab.get_by_role("region", name="As text")).to_have_text("junk \ufffd<script>alert(1)</script>")
     expect(tab.get_by_role("region", name="In hexadecimal digits")).to_contain_text("00000000  6a 75 6e 6b")
     expect(tab.get_by_text("sent-by: <b>somebody</b>")).to_be_visible()
-    again = tab.get_by_role("button", name="Send it again")
+    again = tab.get_by_role("button", name="Replay")
     # Nothing is sent before it is confirmed.
     again.click()
-    tab.get_by_role("dialog").get_by_role("button", name="Leave it").click()
+    tab.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     (partition,) = page.reading.bus.partitions("laggard.counters")
     end = page.reading.bus.bounds(partition)[1]
     again.click()
-    tab.get_by_role("dialog").get_by_role("button", name="Send", exact=True).click()
-    expect(tab.get_by_text("; it has not come back.")).to_be_visible()
+    tab.get_by_role("dialog").get_by_role("button", name="Replay", exact=True).click()
+    expect(tab.get_by_text("; not rejected again.")).to_be_visible()
     expect(again).to_have_count(0)
     assert page.reading.bus.bounds(partition)[1] == end + 1
     # What was wrong still is.
     work(page.reading.bus)
-    expect(tab.get_by_text("it came back")).to_be_visible()
-    tab.get_by_text("it came back").locator("..").get_by_role("link").click()
+    again = tab.get_by_text("; rejected again as")
+    expect(again).to_be_visible()
+    again.get_by_role("link").click()
     expect(tab.get_by_role("heading", name=f"laggard.counters[0]@{end}")).to_be_visible()
-    expect(tab.get_by_text(f"It is {JUNK}, sent again")).to_be_visible()
+    expect(tab.get_by_text(f"Replay of {JUNK}, rejected again.")).to_be_visible()
 
 
 def test_cost_has_a_series(page: Served, new_tab: NewTab) -> None:
@@ -85,7 +86,7 @@ def test_cost_has_a_series(page: Served, new_tab: NewTab) -> None:
     assert tab.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
 
 
-def test_who_may_only_look_cannot_send(tmp_path: Path, serve: Serve, tab: Page, expects: Callable[[str], None]) -> None:
+def test_a_reader_cannot_replay(tmp_path: Path, serve: Serve, tab: Page, expects: Callable[[str], None]) -> None:
     expects("GET /api/v1/cluster: 401")
     begun(tmp_path / "bus.db")
     token = "a-token-for-readers-of-32-letters"
@@ -93,5 +94,5 @@ def test_who_may_only_look_cannot_send(tmp_path: Path, serve: Serve, tab: Page, 
     tab.goto(f"{page.url}/pipeline?letter=0@0")
     tab.get_by_label("Token").fill(token)
     tab.get_by_role("button", name="Open").click()
-    expect(tab.get_by_text("Who may only look cannot send it again")).to_be_visible()
-    expect(tab.get_by_role("button", name="Send it again")).to_have_count(0)
+    expect(tab.get_by_text("Replaying requires write access.")).to_be_visible()
+    expect(tab.get_by_role("button", name="Replay")).to_have_count(0)

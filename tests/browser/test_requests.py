@@ -70,7 +70,7 @@ def test_from_a_point_on_the_plane_to_its_critical_path_and_back(page: Served, t
     drawing = tab.get_by_role("img", name=re.compile("^The critical path: 27 pieces on 3 threads"))
     expect(drawing).to_be_visible()
     expect(drawing.get_by_text(re.compile("^waits for a disk, fsync "))).to_be_visible()
-    expect(card(tab, "What took longest").get_by_role("row").nth(1)).to_contain_text("/srv/blog/cache/sidebar")
+    expect(card(tab, "Longest uses of time").get_by_role("row").nth(1)).to_contain_text("/srv/blog/cache/sidebar")
     tab.get_by_role("link", name="lock sidebar").click()
     expect(tab.get_by_role("heading", name="Cluster lock sidebar")).to_be_visible()
     tab.go_back()
@@ -81,7 +81,7 @@ def test_from_a_point_on_the_plane_to_its_critical_path_and_back(page: Served, t
 
 def test_a_path_is_zoomed_by_the_keyboard(page: Served, tab: Page) -> None:
     tab.goto(f"{page.url}/requests?service={SERVICE}&request=812-7")
-    expect(tab.get_by_text("It is not out of line, as far as is known.")).to_be_visible()
+    expect(tab.get_by_text("Not an outlier, as far as is known.")).to_be_visible()
     lanes = tab.locator("laggard-lanes")
     seen = "each => each.window.end - each.window.begin"
     whole = lanes.evaluate(seen)
@@ -90,10 +90,10 @@ def test_a_path_is_zoomed_by_the_keyboard(page: Served, tab: Page) -> None:
         tab.keyboard.press(key)
     assert lanes.evaluate(seen) == pytest.approx(whole / 1.6**2)
     assert lanes.evaluate("each => each.window.begin") == pytest.approx(whole * (0.5 - 0.5 / 1.6**2 + 0.1 / 1.6**2))
-    tab.get_by_role("button", name="All of it").click()
+    tab.get_by_role("button", name="Show all").click()
     assert lanes.evaluate(seen) == pytest.approx(whole)
-    tab.get_by_text("The path as a table").click()
-    expect(tab.get_by_role("region", name="The path as a table").get_by_role("row")).to_have_count(26)
+    tab.get_by_text("Path as a table").click()
+    expect(tab.get_by_role("region", name="Path as a table").get_by_role("row")).to_have_count(26)
 
 
 def test_a_cluster_is_opened_from_the_key_and_closed(page: Served, tab: Page) -> None:
@@ -115,16 +115,16 @@ def test_requests_are_filtered_and_the_link_shows_the_same(page: Served, tab: Pa
     tab.goto(page.url + "/requests")
     rows = card(tab, "Requests").get_by_role("row")
     expect(rows).to_have_count(26)
-    tab.get_by_label("With the text").fill("sidebar")
-    tab.get_by_label("With the text").press("Enter")
+    tab.get_by_label("Filter").fill("sidebar")
+    tab.get_by_label("Filter").press("Enter")
     told = tab.get_by_text(re.compile(r"^\d+ of 3,000 requests"))
     expect(told).to_be_visible()
-    tab.get_by_label("In order").select_option(label="Newest first")
+    tab.get_by_label("Sort").select_option(label="Newest first")
     expect(tab).to_have_url(re.compile("like=sidebar&sort=newest"))
     other = new_tab()
     other.goto(tab.url)
     expect(other.get_by_text(told.inner_text())).to_be_visible()
-    expect(other.get_by_label("In order")).to_have_value("newest")
+    expect(other.get_by_label("Sort")).to_have_value("newest")
     mine, others = (card(each, "Requests").get_by_role("rowheader").all_inner_texts() for each in (tab, other))
     assert mine == others
 
@@ -185,5 +185,5 @@ def test_names_stay_text_and_a_narrow_page_does_not_scroll_sideways(
 def test_without_requests_it_is_said_what_to_type(tmp_path: Path, serve: Serve, tab: Page) -> None:
     page = serve(tmp_path / "bus.db")
     tab.goto(page.url + "/requests")
-    expect(tab.get_by_role("heading", name="No request is recorded yet")).to_be_visible()
+    expect(tab.get_by_role("heading", name="No requests yet")).to_be_visible()
     expect(tab.get_by_text("laggard trace start --php", exact=True)).to_be_visible()

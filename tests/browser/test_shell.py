@@ -54,12 +54,12 @@ def test_a_restart_ends_the_session_and_the_page_asks_for_the_token(
         tab.goto(f"{page.url}/pools")
         tab.get_by_label("Token").fill(TOKEN)
         tab.get_by_role("button", name="Open").click()
-        heading(tab, "No pool is known yet")
+        heading(tab, "No pools yet")
     with served(tmp_path / "bus.db", serve_token=TOKEN, serve_listen=page.url.removeprefix("http://")):
         expect(tab.get_by_label("Token")).to_be_focused()
         tab.get_by_label("Token").fill(TOKEN)
         tab.get_by_role("button", name="Open").click()
-        heading(tab, "No pool is known yet")
+        heading(tab, "No pools yet")
         tab.goto("about:blank")
 
 
@@ -69,11 +69,11 @@ def test_what_could_not_be_read_is_read_when_laggard_answers_again(
     expects(r"ERR_|net::|dynamically imported")
     with served(tmp_path / "bus.db") as page:
         tab.goto(f"{page.url}/pools")
-        heading(tab, "No pool is known yet")
+        heading(tab, "No pools yet")
     tab.get_by_role("link", name="Requests").click()
-    heading(tab, "This view could not be loaded")
+    heading(tab, "Cannot load this view")
     with served(tmp_path / "bus.db", serve_listen=page.url.removeprefix("http://")):
-        heading(tab, "No request is recorded yet")
+        heading(tab, "No requests yet")
         tab.goto("about:blank")
 
 
@@ -87,29 +87,29 @@ def test_where_a_browser_stores_nothing_the_tab_remembers(
     tab.goto(f"{page.url}/pools")
     tab.get_by_label("Token").fill(TOKEN)
     tab.get_by_role("button", name="Open").click()
-    heading(tab, "No pool is known yet")
-    tab.get_by_label("Colours").select_option("Dark")
+    heading(tab, "No pools yet")
+    tab.get_by_label("Colors").select_option("Dark")
     assert tab.evaluate("document.documentElement.dataset.theme") == "dark"
     tab.get_by_role("link", name="Requests").click()
-    heading(tab, "No request is recorded yet")
+    heading(tab, "No requests yet")
 
 
 def test_there_and_back_before_a_view_has_come_leaves_one_of_it(tmp_path: Path, serve: Serve, tab: Page) -> None:
     page = serve(tmp_path / "bus.db")
     tab.goto(f"{page.url}/pools")
-    heading(tab, "No pool is known yet")
+    heading(tab, "No pools yet")
     tab.evaluate(THERE_AND_BACK)
-    heading(tab, "Nothing is recorded yet")
+    heading(tab, "No data yet")
     assert tab.evaluate("listening") == 1
     tab.get_by_role("link", name="Pools").click()
-    heading(tab, "No pool is known yet")
+    heading(tab, "No pools yet")
     assert tab.evaluate("listening") == 0
 
 
 def test_the_first_link_skips_the_menu(tmp_path: Path, serve: Serve, tab: Page) -> None:
     page = serve(tmp_path / "bus.db")
     tab.goto(f"{page.url}/pools?host=web-1")
-    heading(tab, "No pool is known yet")
+    heading(tab, "No pools yet")
     tab.keyboard.press("Tab")
     tab.keyboard.press("Enter")
     expect(tab.locator("main")).to_be_focused()

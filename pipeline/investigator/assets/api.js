@@ -1,20 +1,20 @@
-/** The API: JSON over fetch, with the proof of the session that a person opened by a token. */
+/** The client of the API: JSON over fetch, with the header of the session. */
 
 import { address } from "./state.js";
 
 const PREFIX = "/api/v1";
 const KEY = "laggard.session";
 
-/** Other tabs answer within this time, or there are none. */
+/** The time limit for answers of other tabs. */
 const OTHERS_MS = 200;
 
-/** Told to the window when another tab has opened a session or ended it. */
+/** The event on the window after another tab has opened or ended a session. */
 export const SESSION = "laggard-session";
 
 /**
- * An answer that says no: what is wrong, and what was expected.
+ * A failed request: the error, and the expected value.
  *
- * `challenge`: a 401 says in it how to prove who asks; null where that is not by a token.
+ * `challenge`: the `WWW-Authenticate` header of a 401; null if laggard does not use tokens.
  */
 export class Refusal extends Error {
   constructor(status, error, expected, challenge = null) {
@@ -24,37 +24,37 @@ export class Refusal extends Error {
     this.challenge = challenge;
   }
 
-  /** Both in one sentence. */
-  get told() {
+  /** The error and the expected value in one sentence. */
+  get text() {
     return this.expected ? `${this.message}; expected ${this.expected}` : this.message;
   }
 }
 
-/** The key, where the browser lets a page store nothing: then it goes when the page is loaded again. */
+/** The key if the browser blocks storage; a reload of the page loses it. */
 let unstored = "";
 
-// A key is for one tab and goes with it. Tabs of the same origin, and nobody else, pass it on to each other.
+// A tab's session storage ends with the tab. Only tabs of the same origin pass the key to each other.
 const others = new BroadcastChannel(KEY);
 others.addEventListener("message", ({ data }) => {
-  const key = remembered();
+  const key = storedKey();
   if (data.asks && key) others.postMessage({ key });
   if (data.key && data.key !== key) {
-    remember(data.key);
+    storeKey(data.key);
     window.dispatchEvent(new Event(SESSION));
   }
   if (data.ended) {
-    remember("");
+    storeKey("");
     window.dispatchEvent(new Event(SESSION));
   }
 });
 
-/** The header that proves the session; undefined without one. The cookie alone opens nothing, nor does this alone. */
+/** The session's header; undefined without a session. A request needs both the cookie and this header. */
 export function proof() {
-  const key = remembered();
+  const key = storedKey();
   return key ? { "X-Laggard-Session": key } : undefined;
 }
 
-function remembered() {
+function storedKey() {
   try {
     return sessionStorage.getItem(KEY) ?? unstored;
   } catch {
@@ -62,51 +62,51 @@ function remembered() {
   }
 }
 
-function remember(key) {
+function storeKey(key) {
   unstored = key;
   try {
     if (key) sessionStorage.setItem(KEY, key);
     else sessionStorage.removeItem(KEY);
   } catch {
-    // It is remembered above.
+    // The browser blocks storage; `unstored` has the key.
   }
 }
 
-/** Open a session by a token, for every tab. Throws a `Refusal`. */
+/** Open a session with a token, for all tabs. Throws a `Refusal`. */
 export async function openSession(token) {
   const { key } = await post("/session", { token });
-  remember(key);
+  storeKey(key);
   others.postMessage({ key });
 }
 
-/** End the session, for every tab. Throws a `Refusal`. */
+/** End the session in all tabs. Throws a `Refusal`. */
 export async function endSession() {
   await post("/session/end", {});
-  remember("");
+  storeKey("");
   others.postMessage({ ended: true });
 }
 
-/** Whether another tab has a session that this one does not know yet; then it is known. */
+/** Fetch the key of a session from another tab; resolves to whether there was one. */
 function askOthers() {
-  return new Promise((told) => {
-    const heard = () => done(true);
+  return new Promise((resolve) => {
+    const found = () => done(true);
     const timer = setTimeout(() => done(false), OTHERS_MS);
-    const done = (found) => {
+    const done = (answer) => {
       clearTimeout(timer);
-      window.removeEventListener(SESSION, heard);
-      told(found);
+      window.removeEventListener(SESSION, found);
+      resolve(answer);
     };
-    window.addEventListener(SESSION, heard);
+    window.addEventListener(SESSION, found);
     others.postMessage({ asks: true });
   });
 }
 
 /**
- * Ask.
+ * Send a GET request.
  *
  * @param {string} path below the API's prefix: "/moment"
- * @param {Record<string, any>} params those that are undefined, null or empty are left out
- * @param {AbortSignal=} signal ends it
+ * @param {Record<string, any>} params undefined, null and empty ones are omitted
+ * @param {AbortSignal=} signal cancels the request
  * @returns {Promise<any>} the answer
  * @throws {Refusal}
  */
@@ -114,13 +114,13 @@ export function get(path, params = {}, signal = undefined) {
   return request(address(path, params), { signal });
 }
 
-/** Change something; see `get`. */
+/** Send a POST request; see `get`. */
 export function post(path, body) {
   const headers = { "Content-Type": "application/json" };
   return request(path, { method: "POST", body: JSON.stringify(body), headers });
 }
 
-/** What was asked by `get`; undefined where there is no such thing. */
+/** The answer of `get`; undefined after a 404. */
 export async function unlessMissing(asked) {
   try {
     return await asked;
@@ -137,7 +137,7 @@ async function request(path, options, asked = false) {
     response = await fetch(PREFIX + path, { ...options, headers, credentials: "same-origin" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refusal(0, "laggard does not answer", "that `laggard up` or `laggard serve` runs");
+    throw new Refusal(0, "laggard does not respond", "a running `laggard up` or `laggard serve`");
   }
   const body = await content(response);
   if (response.ok) return body;
@@ -148,13 +148,13 @@ async function request(path, options, asked = false) {
   throw new Refusal(response.status, body.error ?? `status ${response.status}`, body.expected ?? "", challenge);
 }
 
-/** What a response holds; nothing is not taken for an answer where it broke off, or was given up half read. */
+/** The body of a response. An incomplete body is an error, not an empty answer. */
 async function content(response) {
   try {
     return response.status === 204 ? {} : await response.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    if (response.ok) throw new Refusal(0, "laggard broke off", "a whole answer: try again");
+    if (response.ok) throw new Refusal(0, "The response is incomplete", "a complete response: try again");
     return {};
   }
 }

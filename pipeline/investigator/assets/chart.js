@@ -9,19 +9,19 @@ import { clock, moment, readable, readables } from "./format.js";
 
 const PALETTE = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--line-6"];
 
-/** A turn of the wheel shows so much more or less. */
+/** The zoom factor of one turn of the wheel. */
 const ZOOM = 1.25;
 
-/** The wheel rests where it was not turned for so long. */
+/** The pause after which the wheel counts as at rest. */
 const REST_MS = 150;
 
-/** A name on a chart is cut after so many characters. */
+/** The longest label on a chart, in characters. */
 const LONGEST = 40;
 
-/** The height of what is written at a crosshair, in pixels. */
+/** The height of a label at a crosshair, in pixels. */
 const LABEL = 14;
 
-/** Points are drawn as dots where they are fewer. */
+/** With fewer points than this, each is drawn as a dot. */
 const DOTS = 60;
 
 /**
@@ -29,24 +29,24 @@ const DOTS = 60;
  *
  * Properties:
  * - `chart`: {
- *     feature: string,            the feature's name, which decides on the unit of the axis
+ *     feature: string,            the feature's name, which determines the unit of the axis
  *     ts: number[],               seconds since the Unix epoch, ascending
  *     lines: [{label: string, values: (number|null)[], dashed?: boolean}],
- *     extremes?: {low: (number|null)[], high: (number|null)[]},   of the first line, where a point stands for several
- *     band?: {low: number|(number|null)[], high: number|(number|null)[]},   what is usual
- *     moment?: number,            the crosshair: the moment asked about
- *     other?: number,             a second moment, which the first is compared with
+ *     extremes?: {low: (number|null)[], high: (number|null)[]},   of the first line, if a point stands for several ticks
+ *     band?: {low: number|(number|null)[], high: number|(number|null)[]},   the baseline
+ *     moment?: number,            the crosshair: the selected moment
+ *     other?: number,             a second moment to compare with
  *     marks?: [{ts: number, label: string}],
- *     spans?: [{from: number, to: number|null}],   incidents; null while it lasts
- *     from?: number, to?: number, what the axis shows
- *     wheel?: boolean,            whether the wheel zooms; else it scrolls the page
- *     sync?: string               charts of the same name have one crosshair
+ *     spans?: [{from: number, to: number|null}],   incidents; null for an open one
+ *     from?: number, to?: number, the range of the axis
+ *     wheel?: boolean,            whether the wheel zooms instead of scrolling the page
+ *     sync?: string               charts of the same name share a crosshair
  *   }
- * - `label`: what it shows, for screen readers
- * - `height`: pixels; 0 for as high as the element is
+ * - `label`: the description for screen readers
+ * - `height`: pixels; 0 for the height of the element
  *
- * Events: `pick` with `detail.ts` when a moment is clicked; `range` with `detail.from`, `detail.to` when a stretch is
- * dragged, or the wheel turned.
+ * Events: `pick` with `detail.ts` after a click; `range` with `detail.from`, `detail.to` after dragging or turning the
+ * wheel.
  */
 class Chart extends HTMLElement {
   #chart;
@@ -98,7 +98,7 @@ class Chart extends HTMLElement {
     this.#plot = undefined;
   }
 
-  /** A variable of the style sheet as a canvas takes it: `light-dark()` is resolved where it is the value of `color`. */
+  /** A color variable of the style sheet for a canvas; as the value of `color`, the browser resolves `light-dark()`. */
   #color(name) {
     if (!this.#colors.has(name)) {
       this.style.setProperty("color", `var(${name})`);
@@ -108,7 +108,7 @@ class Chart extends HTMLElement {
     return this.#colors.get(name);
   }
 
-  /** Pixels above the plot for what is written at the crosshairs, and at marks: it would hide what is plotted. */
+  /** Pixels above the plot for the labels of crosshairs and marks, which would hide the lines. */
   #headroom() {
     const { marks = [], moment: asked, other } = this.#chart;
     return 6 + LABEL * ((asked !== undefined) + (other !== undefined) + (marks.length > 0));
@@ -161,12 +161,12 @@ class Chart extends HTMLElement {
     return {
       ...this.#size(),
       padding: [this.#headroom(), null, null, null],
-      cursor: { drag: { x: true, y: false, setScale: false }, y: false, sync: chart.sync && synchronised(chart.sync) },
+      cursor: { drag: { x: true, y: false, setScale: false }, y: false, sync: chart.sync && synchronized(chart.sync) },
       legend: { show: count > 1 },
       scales: { x: { time: true, min: range.min, max: range.max }, y: { range: (_, low, high) => this.#limits(low, high) } },
       axes: [
-        // The date of a day that begins stands below its time.
-        { ...axis, size: (_, told) => (told?.some((each) => each.includes("\n")) ? 50 : 34), space: 70, values: (_, splits, __, ___, step) => times(splits, step) },
+        // The first label of a day has the date below the time.
+        { ...axis, size: (_, labels) => (labels?.some((each) => each.includes("\n")) ? 50 : 34), space: 70, values: (_, splits, __, ___, step) => times(splits, step) },
         { ...axis, size: 76, values: (_, splits) => readables(chart.feature, splits) },
       ],
       bands: chart.extremes ? [{ series: [count + 2, count + 1], fill: this.#color("--extremes-fill") }] : [],
@@ -247,7 +247,7 @@ class Chart extends HTMLElement {
     const dots = [2 * devicePixelRatio, 3 * devicePixelRatio];
     const taken = [];
     for (const mark of marks) this.#line(plot, mark.ts, "--mark", dots, mark.label, 1, taken);
-    // Each has a row of its own above the plot: two moments may be close together.
+    // Each label has its own row above the plot, since two moments may be close together.
     const row = marks.length ? 2 : 1;
     if (asked !== undefined) {
       this.#level(plot, asked);
@@ -256,7 +256,7 @@ class Chart extends HTMLElement {
     if (other !== undefined) this.#line(plot, other, "--other", [], clock(other), asked === undefined ? row : row + 1);
   }
 
-  /** The crosshair's other hair: at the value that the first line has at the moment. */
+  /** The horizontal line of the crosshair, at the first line's value at the moment. */
   #level(plot, asked) {
     const { ts } = this.#chart;
     const [, values] = this.#data();
@@ -279,7 +279,7 @@ class Chart extends HTMLElement {
     ctx.restore();
   }
 
-  /** A line at a time, with what it is above the plot, unless that would hide what is there: the stretches `taken`. */
+  /** A vertical line with a label above the plot, unless the label overlaps another one in `taken`. */
   #line(plot, ts, name, dash, label, row, taken = []) {
     const { ctx, bbox } = plot;
     const x = Math.round(plot.valToPos(ts, "x", true)) + 0.5;
@@ -296,19 +296,19 @@ class Chart extends HTMLElement {
     ctx.textBaseline = "top";
     const left = x > bbox.left + bbox.width * 0.75;
     ctx.textAlign = left ? "right" : "left";
-    const told = label.length > LONGEST ? `${label.slice(0, LONGEST - 1)}…` : label;
+    const text = label.length > LONGEST ? `${label.slice(0, LONGEST - 1)}…` : label;
     const start = x + (left ? -4 : 4) * devicePixelRatio;
-    const wide = ctx.measureText(told).width;
+    const wide = ctx.measureText(text).width;
     const [from, to] = left ? [start - wide, start] : [start, start + wide];
-    if (told && !taken.some((other) => from < other.to && other.from < to)) {
+    if (text && !taken.some((other) => from < other.to && other.from < to)) {
       taken.push({ from, to });
       const at = [start, bbox.top - (LABEL * row + 2) * devicePixelRatio];
       ctx.setLineDash([]);
       ctx.lineWidth = 4 * devicePixelRatio;
       ctx.lineJoin = "round";
-      ctx.strokeStyle = this.#color("--card"); // of lines that cross it
-      ctx.strokeText(told, ...at);
-      ctx.fillText(told, ...at);
+      ctx.strokeStyle = this.#color("--card"); // hides lines that cross it
+      ctx.strokeText(text, ...at);
+      ctx.fillText(text, ...at);
     }
     ctx.restore();
   }
@@ -324,10 +324,10 @@ class Chart extends HTMLElement {
     const [ts, values, ...more] = plot.data;
     this.#tip.hidden = plot.series.length > 2 + (this.#chart.extremes ? 2 : 0) || left < 0 || !Number.isFinite(values?.[idx]);
     if (this.#tip.hidden) return;
-    const told = (value) => readable(this.#chart.feature, value);
+    const text = (value) => readable(this.#chart.feature, value);
     const [low, high] = this.#chart.extremes ? [more[0][idx], more[1][idx]] : [];
-    const between = low < high ? ` (${told(low)} to ${told(high)})` : "";
-    this.#tip.textContent = `${clock(ts[idx])}  ${told(values[idx])}${between}`;
+    const between = low < high ? ` (${text(low)} to ${text(high)})` : "";
+    this.#tip.textContent = `${clock(ts[idx])}  ${text(values[idx])}${between}`;
     const right = left > plot.over.clientWidth / 2;
     this.#tip.style.setProperty("transform", `translate(calc(${left}px + ${right ? "-100% - 10px" : "10px"}), 1.4rem)`);
   }
@@ -338,10 +338,10 @@ class Chart extends HTMLElement {
     const at = plot.posToVal(event.clientX - plot.over.getBoundingClientRect().left, "x");
     const factor = event.deltaY > 0 ? ZOOM : 1 / ZOOM;
     const range = { min: at - (at - min) * factor, max: at + (max - at) * factor };
-    // The chart follows at once, the address once the wheel rests: browsers refuse to change that all the time.
+    // The chart changes immediately, the address when the wheel rests: browsers limit changes of the address.
     plot.setScale("x", range);
     clearTimeout(this.#resting);
-    this.#resting = setTimeout(() => this.#tell("range", { from: range.min, to: range.max }), REST_MS);
+    this.#resting = setTimeout(() => this.#emit("range", { from: range.min, to: range.max }), REST_MS);
   }
 
   #selected(plot) {
@@ -350,32 +350,32 @@ class Chart extends HTMLElement {
     const from = plot.posToVal(left, "x");
     const to = plot.posToVal(left + width, "x");
     plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
-    this.#tell("range", { from, to });
+    this.#emit("range", { from, to });
   }
 
   #clicked(plot) {
     const { idx } = plot.cursor;
     if (idx === null || idx === undefined) return;
-    this.#tell("pick", { ts: plot.data[0][idx] });
+    this.#emit("pick", { ts: plot.data[0][idx] });
   }
 
-  #tell(name, detail) {
+  #emit(name, detail) {
     this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true }));
   }
 }
 
-/** Charts of one name point at the same moment; what is clicked or dragged in one is its own. */
-function synchronised(key) {
+/** Share the crosshair between charts of one name, but not clicks and dragging. */
+function synchronized(key) {
   return { key, scales: ["x", null], filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } };
 }
 
-/** Where a moment is on the canvas; at the edge where it is outside. */
+/** The x position of a moment on the canvas; at the edge if it is outside. */
 function across(plot, ts) {
   const { left, width } = plot.bbox;
   return Math.min(Math.max(plot.valToPos(ts, "x", true), left), left + width);
 }
 
-/** The index of the time that is the closest. */
+/** The index of the nearest time. */
 function nearest(ts, wanted) {
   let low = 0;
   let high = ts.length - 1;
@@ -387,7 +387,7 @@ function nearest(ts, wanted) {
   return high > low && ts[high] - wanted < wanted - ts[low] ? high : low;
 }
 
-/** The points that no line joins to another, so that they are drawn as dots: null where all are, for all are shown. */
+/** The points without neighbors, which are drawn as dots; null if all points are drawn as dots. */
 function alone(plot, number, shown) {
   if (shown) return null;
   const values = plot.data[number];
@@ -400,15 +400,15 @@ function alone(plot, number, shown) {
   return found;
 }
 
-/** What stands at the axis: the time of day, and the date where it is another. */
+/** The labels of the time axis: the time of day, with the date at a change of day. */
 function times(splits, step) {
   let before = "";
   return splits.map((ts) => {
     const [date, time] = moment(ts).split(" ");
-    const told = step >= 86400 ? date.slice(5) : step >= 60 ? time.slice(0, 5) : time;
+    const label = step >= 86400 ? date.slice(5) : step >= 60 ? time.slice(0, 5) : time;
     const changed = before && date !== before && step < 86400;
     before = date;
-    return changed ? `${told}\n${date.slice(5)}` : told;
+    return changed ? `${label}\n${date.slice(5)}` : label;
   });
 }
 

@@ -1,4 +1,4 @@
-/** Values, times and durations as a person reads them; the same words as the command line's. */
+/** Formats of values, times and durations; the same as the command line's. */
 
 const BYTES = ["", "k", "M", "G", "T", "P"].map((prefix, power) => [1000 ** power, 1000 ** power, ` ${prefix}B`]);
 const COUNTS = [
@@ -26,8 +26,8 @@ const SUFFIXES = [
 ];
 
 /**
- * The value of a feature with its unit, by the end of its name: `212 MB/s`, `97 %`; `-` for one that is not there.
- * `finer`: so many more decimals than it usually has.
+ * The value of a feature with its unit, by the end of its name: `212 MB/s`, `97 %`; `-` for a missing value.
+ * `finer`: the number of additional decimals.
  */
 export function readable(feature, value, finer = 0) {
   if (value === null || value === undefined || Number.isNaN(value)) return "-";
@@ -39,11 +39,11 @@ export function readable(feature, value, finer = 0) {
   return `${digits(value / step[1], step[3] ?? 3, finer)}${step[2]}${base === feature ? "" : "/s"}`;
 }
 
-/** Values along an axis, as fine as it takes to tell one from the next. */
+/** Values along an axis, with as many decimals as distinguish them. */
 export function readables(feature, values) {
   for (let finer = 0; ; finer += 1) {
-    const told = values.map((value) => readable(feature, value, finer));
-    if (finer === 2 || new Set(told).size === told.length) return told;
+    const texts = values.map((value) => readable(feature, value, finer));
+    if (finer === 2 || new Set(texts).size === texts.length) return texts;
   }
 }
 
@@ -53,31 +53,31 @@ function digits(value, most, finer) {
   return value.toLocaleString("en-US", { maximumFractionDigits: decimals, minimumFractionDigits: 0 }).replace(/^-0$/, "0");
 }
 
-/** A score as a person compares it. */
+/** A score: `0.10`, `22.4`, `1,204`. */
 export function score(value) {
   if (value === null || value === undefined) return "-";
   return value >= 100 ? Math.round(value).toLocaleString("en-US") : value >= 10 ? value.toFixed(1) : value.toFixed(2);
 }
 
-/** What is usual of a feature: `3.2 MB/s ± 410 kB/s`; the mean alone where no spread is known. */
+/** The baseline of a feature: `3.2 MB/s ± 410 kB/s`; only the mean if the spread is unknown. */
 export function usual(feature, mean, deviation) {
   return mean === null || mean === undefined || !deviation ? readable(feature, mean) : `${readable(feature, mean)} ± ${readable(feature, deviation)}`;
 }
 
-/** A length of time: `45 s`, `2 min`, `1.5 h`. */
+/** A duration: `45 s`, `2 min`, `1.5 h`. */
 export function duration(seconds) {
   return readable("duration_seconds", seconds < 120 ? Math.round(seconds) : Math.round(seconds / 10) * 10);
 }
 
 const two = (value) => String(value).padStart(2, "0");
 
-/** Date and time in the viewer's zone: `2026-11-22 23:07:41`. */
+/** Date and time in the viewer's time zone: `2026-11-22 23:07:41`. */
 export function moment(ts) {
   const at = new Date(ts * 1000);
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock(ts)}`;
 }
 
-/** The time of day in the viewer's zone. */
+/** The time of day in the viewer's time zone. */
 export function clock(ts) {
   const at = new Date(ts * 1000);
   return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
@@ -88,7 +88,7 @@ export function utc(ts) {
   return `${new Date(ts * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
-/** A name from outside with everything that is no visible character escaped, so that none passes for another. */
+/** A name with its invisible characters escaped, so that different names look different. */
 export function printable(text) {
   return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (each) => {
     const code = each.codePointAt(0);

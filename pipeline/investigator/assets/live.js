@@ -1,4 +1,4 @@
-/** What is new, by server-sent events. They are read with fetch, for EventSource cannot send the session's proof. */
+/** Live updates by server-sent events. Uses fetch, since EventSource cannot send the session's header. */
 
 import { proof } from "./api.js";
 
@@ -6,62 +6,62 @@ const FIRST_WAIT_MS = 1000;
 const LONGEST_WAIT_MS = 15000;
 
 /**
- * Listen until the signal ends it, over broken connections.
+ * Listen until the signal aborts, and reconnect after failures.
  *
- * A tab that nobody looks at does not listen: browsers open few connections to one host, and some tabs would take all.
- * When it is looked at again, `changed(false)` and `changed(true)` say that news may have been missed.
+ * A hidden tab does not listen: browsers limit the connections to one host, and a few tabs would use all of them. When
+ * the tab becomes visible again, `onConnection(false)` and `onConnection(true)` report that events may have been missed.
  *
- * @param {(topics: string[]) => void} heard called with the topics that have grown
- * @param {(connected: boolean) => void} changed called when the connection comes or goes
- * @param {() => void} refused called when the request is not authenticated, as after laggard was started anew; nothing is
- *   listened to any more
+ * @param {(topics: string[]) => void} onTopics called with the topics that have new records
+ * @param {(connected: boolean) => void} onConnection called when the connection opens or closes
+ * @param {() => void} onRefused called when the session has ended, for example after a restart of laggard;
+ *   listening stops
  * @param {AbortSignal} signal
  */
-export async function listen(heard, changed, refused, signal) {
+export async function listen(onTopics, onConnection, onRefused, signal) {
   let wait = FIRST_WAIT_MS;
   while (!signal.aborted) {
-    if (document.hidden) await seen(signal);
-    const unseen = new AbortController();
-    const look = () => document.hidden && unseen.abort();
-    document.addEventListener("visibilitychange", look);
+    if (document.hidden) await visible(signal);
+    const hidden = new AbortController();
+    const check = () => document.hidden && hidden.abort();
+    document.addEventListener("visibilitychange", check);
     try {
-      const ended = AbortSignal.any([signal, unseen.signal]);
+      const ended = AbortSignal.any([signal, hidden.signal]);
       const response = await fetch("/api/v1/live", { headers: proof(), signal: ended, credentials: "same-origin" });
       if (response.ok) {
-        changed(true);
+        onConnection(true);
         wait = FIRST_WAIT_MS;
-        await read(response.body, heard);
+        await read(response.body, onTopics);
       } else if (response.status === 401 && !signal.aborted) {
-        refused();
+        onRefused();
         return;
       }
     } catch {
-      // Refused, broken or unseen: tried again below.
+      // Rejected, disconnected or hidden: retried below.
     } finally {
-      document.removeEventListener("visibilitychange", look);
+      document.removeEventListener("visibilitychange", check);
     }
     if (signal.aborted) return;
-    changed(false);
-    if (unseen.signal.aborted) continue;
+    onConnection(false);
+    if (hidden.signal.aborted) continue;
     await new Promise((done) => setTimeout(done, wait));
     wait = Math.min(2 * wait, LONGEST_WAIT_MS);
   }
 }
 
-/** Resolves when the tab is looked at, or when the signal ends the waiting. */
-function seen(signal) {
+/** Resolve when the tab becomes visible, or the signal aborts. */
+function visible(signal) {
   return new Promise((done) => {
-    const look = () => {
-      document.removeEventListener("visibilitychange", look);
-      signal.removeEventListener("abort", look);
+    const check = () => {
+      document.removeEventListener("visibilitychange", check);
+      signal.removeEventListener("abort", check);
       done();
     };
-    document.addEventListener("visibilitychange", look);
-    signal.addEventListener("abort", look);
+    document.addEventListener("visibilitychange", check);
+    signal.addEventListener("abort", check);
   });
 }
 
-async function read(stream, heard) {
+async function read(stream, onTopics) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {
@@ -72,7 +72,7 @@ async function read(stream, heard) {
     text = events.pop();
     for (const event of events) {
       const data = event.split("\n").find((line) => line.startsWith("data: "));
-      if (data) heard(JSON.parse(data.slice(6)).topics);
+      if (data) onTopics(JSON.parse(data.slice(6)).topics);
     }
   }
 }

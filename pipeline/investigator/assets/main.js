@@ -1,58 +1,58 @@
-/** The page: its menu, the view that its address names, and what is new. */
+/** The page: its menu, the view of its address, and live updates. */
 
 import { endSession, get, openSession, proof, Refusal, SESSION } from "./api.js";
 import "./chart.js";
-import { keep } from "./kept.js";
 import { listen } from "./live.js";
 import { live } from "./packages/lit-html/directives/live.js";
 import { html, nothing, render } from "./packages/lit-html/lit-html.js";
 import { sentence } from "./sentence.js";
 import { address, read, VIEWS } from "./state.js";
+import { store } from "./storage.js";
 
-/** A view that is live is read again at most so often. */
+/** The shortest interval between updates of a live view. */
 const REFRESH_MS = 1000;
 
-/** Which hosts there are is asked again at most so often. */
+/** The shortest interval between requests for the list of hosts. */
 const CLUSTER_MS = 60_000;
 
-/** What could not be read for no fault of the question is asked for again after so long. */
+/** The delay before a retry after a failure of the server. */
 const AGAIN_MS = 5000;
 
-/** A page that laggard did not answer at all begins again after so long. */
+/** The delay before a retry if the first request of the page fails. */
 const OPEN_AGAIN_MS = 2000;
 
-/** What is said at the foot of the page goes after so long. */
-const SAID_MS = 8000;
+/** The time that a message stays at the foot of the page. */
+const MESSAGE_MS = 8000;
 
 const THEMES = { auto: "Auto", light: "Light", dark: "Dark" };
 const THEME = "laggard.theme";
 
-/** The cluster, until it is known, and when the page is locked again. */
-const NOBODY = { host: "", hosts: [], version: "", now: 0, writes: false, who: "", session: false };
+/** The cluster before the first answer, and while the page is locked. */
+const UNKNOWN = { host: "", hosts: [], version: "", now: 0, writes: false, who: "", session: false };
 
 /**
- * What a view gets: the page around it.
+ * The page around a view.
  *
  * @typedef {object} Page
  * @property {Record<string, string>} params of the address
  * @property {{host: string, hosts: string[], version: string, now: number, writes: boolean, who: string, session: boolean}} cluster
- * @property {number} now by laggard's clock, from which the viewer's may differ: seconds since the Unix epoch
+ * @property {number} now by laggard's clock, not the viewer's: seconds since the Unix epoch
  * @property {(params: Record<string, any>, options?: {path?: string, replace?: boolean, fresh?: boolean}) => void} go
- *   changes parameters of the address (undefined takes one away; `fresh` takes all others away), and what is shown
- * @property {(path: string, params?: Record<string, any>) => string} href the address of another view; keeps the host
- * @property {() => void} update draws again what is there
- * @property {() => Promise<void>} reload reads again
- * @property {(text: string, kind?: "info"|"error") => void} say tells something at the foot of the page
+ *   changes parameters of the address (undefined removes one; `fresh` removes all others), and shows the result
+ * @property {(path: string, params?: Record<string, any>) => string} href the address of another view on the same host
+ * @property {() => void} update renders the current data again
+ * @property {() => Promise<void>} reload requests the data again
+ * @property {(text: string, kind?: "info"|"error") => void} notify shows a message at the foot of the page
  */
 class Page {
-  cluster = { ...NOBODY };
+  cluster = { ...UNKNOWN };
   #view;
   #module = "";
   #error;
   #reading;
   #busy = false;
-  #said;
-  #saying;
+  #message;
+  #messageTimer;
   #connected = true;
   #locked = false;
   #listening;
@@ -71,7 +71,7 @@ class Page {
   async start() {
     window.addEventListener("popstate", () => this.#navigated());
     document.addEventListener("click", (event) => this.#clicked(event));
-    document.addEventListener("visibilitychange", () => this.#heard([]));
+    document.addEventListener("visibilitychange", () => this.#grown([]));
     window.addEventListener(SESSION, () => {
       if (this.#locked || !proof()) this.#open();
     });
@@ -97,7 +97,7 @@ class Page {
     this.#locked = false;
     this.#error = undefined;
     listen(
-      (topics) => this.#heard(topics),
+      (topics) => this.#grown(topics),
       (connected) => this.#reached(connected),
       () => this.#open(),
       listening.signal,
@@ -105,18 +105,18 @@ class Page {
     await this.#show();
   }
 
-  /** The connection has come or gone. What was missed is told as news once it is there. */
+  /** Update the connection's state. After a reconnection, the server reports all topics. */
   #reached(connected) {
     const back = connected && !this.#connected;
     this.#connected = connected;
     this.update();
     if (!back) return;
-    // Its script could not be had, and a browser may not ask for it again.
+    // The view's script failed to load, and a browser may not request it again.
     if (!this.#view) location.reload();
     else if (this.#error) this.#load(new Set());
   }
 
-  /** Show what went wrong; where the request is not authenticated, nothing else is shown any more. */
+  /** Show an error. After a 401, show the lock instead of the view. */
   #refused(error) {
     this.#error = error;
     this.#locked = error instanceof Refusal && error.status === 401;
@@ -124,12 +124,12 @@ class Page {
     this.#listening?.abort();
     this.#leave();
     this.#module = "";
-    this.cluster = { ...NOBODY };
+    this.cluster = { ...UNKNOWN };
     this.update();
     document.querySelector("main input[name=token]")?.focus();
   }
 
-  /** End what the view that was shown still reads, and the view. */
+  /** Cancel the requests of the current view, and remove it. */
   #leave() {
     this.#reading?.abort();
     this.#busy = false;
@@ -142,7 +142,7 @@ class Page {
     this.#clusterRead = performance.now();
     const cluster = await get("/cluster");
     this.#clusterRead = performance.now();
-    // The machine that serves the page may be none of those that are watched.
+    // The machine that serves the page may have no agent.
     const { host, hosts } = cluster;
     this.cluster = { ...cluster, host: hosts.includes(host) ? host : (hosts[0] ?? host) };
   }
@@ -161,20 +161,20 @@ class Page {
     return address(path, { host: this.params.host, ...params });
   }
 
-  say(text, kind = "info") {
-    this.#said = { text, kind };
-    clearTimeout(this.#saying);
-    this.#saying = setTimeout(() => {
-      this.#said = undefined;
+  notify(text, kind = "info") {
+    this.#message = { text, kind };
+    clearTimeout(this.#messageTimer);
+    this.#messageTimer = setTimeout(() => {
+      this.#message = undefined;
       this.update();
-    }, SAID_MS);
+    }, MESSAGE_MS);
     this.update();
   }
 
   update() {
     const focused = document.activeElement;
     render(this.#template(), document.body);
-    // What was moved in the page, as a row that has another rank now, has lost the focus by it.
+    // Moving an element, such as a row with a new rank, removes its focus.
     if (document.activeElement === document.body && focused.isConnected) focused.focus({ preventScroll: true });
   }
 
@@ -186,11 +186,11 @@ class Page {
     const { path, params } = read();
     this.path = path;
     this.params = params;
-    if (this.#locked) this.update(); // nothing is shown before a person opens it
+    if (this.#locked) this.update(); // a locked page shows no view
     else this.#show();
   }
 
-  /** Another host: what was chosen on the one before is not there. */
+  /** Switch to another host; selections of the previous one do not apply to it. */
   #hosted(host) {
     this.go({ host, at: this.params.at, from: this.params.from, to: this.params.to }, { fresh: true });
   }
@@ -214,7 +214,7 @@ class Page {
       this.#module = module;
       this.#error = undefined;
       const View = await this.#import(module);
-      // Another was opened since; or this one, and there and back again.
+      // The viewer has switched to another view in the meantime, or away and back.
       if (!View || this.#module !== module || this.#view) return;
       this.#view = new View(this);
     }
@@ -228,13 +228,13 @@ class Page {
     } catch (error) {
       console.error(error);
       if (this.#module !== module) return undefined;
-      this.#error = new Refusal(0, "This view could not be loaded", "that `laggard up` or `laggard serve` runs");
+      this.#error = new Refusal(0, "Cannot load this view", "a running `laggard up` or `laggard serve`");
       this.update();
       return undefined;
     }
   }
 
-  /** After another view was opened: a screen reader, and Tab, go on from its heading. */
+  /** Move the focus to the heading of a new view, for screen readers and Tab. */
   #arrive() {
     const heading = document.querySelector("main h1");
     heading?.setAttribute("tabindex", "-1");
@@ -243,8 +243,8 @@ class Page {
   }
 
   /**
-   * Read; `news` are the topics that have grown, none where only the address has changed. The signal that the view gets
-   * ends what it reads when it is asked to read again, or is left.
+   * Request the view's data. `news` are the topics with new records, empty if only the address has changed. The next
+   * load, or leaving the view, aborts the signal.
    */
   async #load(news) {
     if (!this.#view) return;
@@ -267,11 +267,11 @@ class Page {
     }
     this.#busy = false;
     this.update();
-    this.#heard([]);
+    this.#grown([]);
   }
 
-  /** What is new is read when what was asked for before is there: else nothing would be, where answers take long. */
-  #heard(topics) {
+  /** Load new records after the current load: aborting slow loads for new records would starve the view. */
+  #grown(topics) {
     const wanted = this.#view?.topics ?? [];
     for (const topic of topics) if (wanted.includes(topic)) this.#stale.add(topic);
     if (!this.#stale.size || this.#timer || this.#busy) return;
@@ -283,7 +283,7 @@ class Page {
   }
 
   #themed(theme) {
-    keep(THEME, theme === "auto" ? undefined : theme);
+    store(THEME, theme === "auto" ? undefined : theme);
     if (theme === "auto") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
     window.dispatchEvent(new Event("laggard-theme"));
@@ -294,21 +294,21 @@ class Page {
     if (await this.#opened(new FormData(event.target).get("token"))) await this.#open();
   }
 
-  /** Open a session by the link that laggard prints once, where this is one. */
+  /** Open a session if the address is the link that laggard prints at its first start. */
   async #followed() {
     const token = tokenOfLink();
     if (token && (await this.#opened(token))) await this.#open();
   }
 
-  /** Open a session by a token; says so where that does not work. */
+  /** Open a session with a token; show a message if that fails. */
   async #opened(token) {
     try {
       await openSession(token);
     } catch (error) {
-      this.say(error.message, "error");
+      this.notify(error.message, "error");
       return false;
     }
-    this.#said = undefined;
+    this.#message = undefined;
     return true;
   }
 
@@ -316,7 +316,7 @@ class Page {
     try {
       await endSession();
     } catch (error) {
-      this.say(error.message, "error");
+      this.notify(error.message, "error");
       return;
     }
     await this.#open();
@@ -324,7 +324,7 @@ class Page {
 
   #template() {
     return html`
-      <a class="skip" href="#main" @click=${skip}>Skip to what is shown</a>
+      <a class="skip" href="#main" @click=${skip}>Skip to content</a>
       <header class="shell">
         <a class="brand" href=${this.href("/")}><img src="/assets/icon.svg" alt="" width="22" height="22" />laggard</a>
         <nav aria-label="Views">
@@ -333,7 +333,7 @@ class Page {
           )}
         </nav>
         <div class="shell-end">
-          <span class="live ${this.#connected ? "" : "lost"}" role="status">${this.#connected ? "" : "not connected; trying again"}</span>
+          <span class="live ${this.#connected ? "" : "lost"}" role="status">${this.#connected ? "" : "disconnected, retrying"}</span>
           ${this.cluster.hosts.length > 1
             ? html`<label class="host"><span>Host</span>
                 <select .value=${live(this.params.host || this.cluster.host)} @change=${(event) => this.#hosted(event.target.value)}>
@@ -344,16 +344,16 @@ class Page {
             : html`<span class="host">${this.cluster.hosts[0] ?? ""}</span>`}
           ${this.cluster.who ? html`<span class="who">${this.cluster.who}</span>` : nothing}
           ${this.cluster.session ? html`<button @click=${() => this.#end()}>Lock</button>` : nothing}
-          <label class="theme"><span class="unseen">Colours</span>
+          <label class="theme"><span class="unseen">Colors</span>
             <select @change=${(event) => this.#themed(event.target.value)}>
               ${Object.entries(THEMES).map(
-                ([name, told]) => html`<option value=${name} ?selected=${name === (document.documentElement.dataset.theme ?? "auto")}>${told}</option>`,
+                ([name, label]) => html`<option value=${name} ?selected=${name === (document.documentElement.dataset.theme ?? "auto")}>${label}</option>`,
               )}
             </select></label>
         </div>
       </header>
       <main id="main" tabindex="-1" class="view-${this.#module}">${this.#locked ? this.#lock() : this.#shown()}</main>
-      <div class="said" role="status">${this.#said ? html`<p class=${this.#said.kind}>${sentence(this.#said.text)}</p>` : nothing}</div>
+      <div class="message" role="status">${this.#message ? html`<p class=${this.#message.kind}>${sentence(this.#message.text)}</p>` : nothing}</div>
     `;
   }
 
@@ -371,33 +371,33 @@ class Page {
   #lock() {
     if (!this.#error.challenge) {
       return html`<section class="empty" role="alert">
-        <h1>Nobody has said who you are</h1>
+        <h1>Not authenticated</h1>
         <p>Expected: ${sentence(this.#error.expected)}</p>
       </section>`;
     }
     return html`<section class="empty lock">
-      <h1>A token is asked for here</h1>
+      <h1>Token required</h1>
       <form @submit=${(event) => this.#unlock(event)}>
         <input name="username" autocomplete="username" value="laggard" hidden />
         <label>Token <input name="token" type="password" autocomplete="current-password" required /></label>
         <button>Open</button>
       </form>
       <p>
-        It is the setting <code>serve.token</code>, or <code>serve.read_token</code> to look only. Where neither is set, it is in the file
-        <code>serve.token</code> in laggard's state directory: <code>sudo cat /var/lib/laggard/serve.token</code>
+        The token is the setting <code>serve.token</code>, or <code>serve.read_token</code> to view only. If neither is set, it is in the file
+        <code>serve.token</code> of laggard's state directory: <code>sudo cat /var/lib/laggard/serve.token</code>
       </p>
     </section>`;
   }
 }
 
-/** The token of the link that laggard prints once; the address and the history forget it at once. */
+/** The token of the link that laggard prints at its first start; removed from the address and the history. */
 function tokenOfLink() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (token) history.replaceState(history.state, "", location.pathname + location.search);
   return token;
 }
 
-/** Go on from what is shown; the address stays, for it says what that is. */
+/** Move the focus to the content without changing the address, which has the state of the view. */
 function skip(event) {
   event.preventDefault();
   document.querySelector("#main").focus();

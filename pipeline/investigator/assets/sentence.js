@@ -1,8 +1,8 @@
-/** Sentences as the server tells them. */
+/** Sentences of the API as HTML. */
 
 import { html } from "./packages/lit-html/lit-html.js";
 
-/** A sentence; what stands in backquotes is code. */
+/** Format text in backquotes as code. */
 export function sentence(text) {
   return text.split("`").map((part, index) => (index % 2 ? html`<code>${part}</code>` : part));
 }

@@ -1,4 +1,4 @@
-/** What the page shows, as its address says it: a link that is sent to a colleague shows the same. */
+/** The state of the page, in its address: a link shows a colleague the same. */
 
 /** The paths of the views, in the order of the menu. */
 export const VIEWS = [
@@ -20,29 +20,29 @@ export function read(location = window.location) {
   return { path, params: Object.fromEntries(new URLSearchParams(location.search)) };
 }
 
-/** The address that shows a view with these parameters; those that are empty are left out. */
+/** The address of a view with these parameters, without empty ones. */
 export function address(path, params = {}) {
   const given = Object.entries(params).filter(([, value]) => value !== undefined && value !== null && value !== "");
   const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
   return query ? `${path}?${query}` : path;
 }
 
-/** The last second of the year 9999, since the Unix epoch: the API takes no time beyond it. */
+/** The last second of the year 9999, since the Unix epoch: the API's latest time. */
 const MOST = 253_402_300_799;
 
-/** A parameter that is a count, or a time in seconds since the Unix epoch; undefined where it is none that can be. */
+/** A parameter that is a count, or a time in seconds since the Unix epoch; undefined if missing or invalid. */
 export function number(params, name) {
   const value = params[name] === undefined || params[name] === "" ? NaN : Number(params[name]);
   return value >= 0 && value <= MOST ? value : undefined;
 }
 
-/** The stretch of time that `from` and `to` name, the earlier first; undefined where it is open. */
+/** The time range of `from` and `to`, the earlier first; undefined for an open end. */
 export function stretch(params) {
   const [from, to] = [number(params, "from"), number(params, "to")];
   return from > to ? { from: to, to: from } : { from, to };
 }
 
-/** A time in an address, in whole milliseconds: up, for a moment is answered by the newest frame until then. */
+/** A time for an address, rounded up to milliseconds: a moment selects the newest frame up to it. */
 export function seconds(ts) {
   return Math.ceil(ts * 1000) / 1000;
 }

@@ -1,11 +1,11 @@
-/** The viewer's choice of light or dark, before anything is drawn. A classic script: a module would come too late. */
+/** Applies the viewer's light or dark theme before the first paint. Not a module: those run too late. */
 
 (() => {
   let chosen;
   try {
     chosen = localStorage.getItem("laggard.theme");
   } catch {
-    // The browser keeps nothing for this page.
+    // The browser blocks storage.
   }
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
 })();

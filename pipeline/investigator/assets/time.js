@@ -1,27 +1,27 @@
-/** A moment on the page: in the viewer's zone, with UTC when it is pointed at or read out. */
+/** Moments in the viewer's time zone, with UTC in the tooltip. */
 
 import { html } from "./packages/lit-html/lit-html.js";
 import { clock, moment, utc } from "./format.js";
 
-/** `<time>` of a moment in seconds since the Unix epoch; `short` for the time of day alone. */
+/** The `<time>` element of a moment in seconds since the Unix epoch; `short` omits the date. */
 export function time(ts, short = false) {
   if (ts === null || ts === undefined) return "-";
-  const told = short ? clock(ts) : moment(ts);
-  return html`<time datetime=${new Date(ts * 1000).toISOString()} title=${utc(ts)}>${told}</time>`;
+  const text = short ? clock(ts) : moment(ts);
+  return html`<time datetime=${new Date(ts * 1000).toISOString()} title=${utc(ts)}>${text}</time>`;
 }
 
-/** A moment as `<input type="datetime-local" step="1">` has it, in the viewer's zone; nothing for one that is not there. */
+/** A moment as the value of `<input type="datetime-local" step="1">`, in the viewer's time zone; empty for undefined. */
 export function local(ts) {
   return ts === undefined ? "" : moment(ts).replace(" ", "T");
 }
 
-/** The moment that such an input has, in seconds since the Unix epoch; undefined where it is not whole. */
+/** The moment of such an input, in seconds since the Unix epoch; undefined for an incomplete one. */
 export function parsed(value) {
   const ts = new Date(value).getTime() / 1000;
   return Number.isFinite(ts) ? ts : undefined;
 }
 
-/** Whether a person is at an input, by its id: then what comes in does not change it. */
+/** Whether the input with this id has the focus; live updates must not change it then. */
 export function edited(id) {
   return document.activeElement?.id === id;
 }

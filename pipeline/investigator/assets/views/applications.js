@@ -1,4 +1,4 @@
-/** Applications: what their models are built from, what they say, why, and where it is (S2, section 6). */
+/** Applications: configuration, tracking, analysis and diagnosis of their models (S2, section 6). */
 
 import { get, post, Refusal } from "../api.js";
 import { printable } from "../format.js";
@@ -9,16 +9,16 @@ import * as analysis from "./applications/analysis.js";
 import * as configuration from "./applications/configuration.js";
 import * as diagnosis from "./applications/diagnosis.js";
 import * as tracking from "./applications/tracking.js";
-import { share, steps } from "./applications/told.js";
+import { share, steps } from "./applications/shared.js";
 
 const TABS = { configuration, tracking, analysis, diagnosis };
 const TITLES = { configuration: "Configuration", tracking: "Tracking", analysis: "Analysis", diagnosis: "Diagnosis" };
 
-/** Which applications there are is read again after so long; that reads the models of all of them. */
+/** The interval between requests for the list of applications, which reads all their models. */
 const LIST_MS = 10_000;
 
-/** Without a new interval there is nothing new: so much of one passes before it is looked again. */
-const LOOKED = 0.4;
+/** The share of a measuring interval after which new data are requested. */
+const RENEWED = 0.4;
 
 const NARROW = window.matchMedia("(max-width: 60rem)");
 
@@ -27,7 +27,7 @@ const DONE = { pin: "Pinned", ban: "Banned", free: "Freed" };
 export default class View {
   topics = ["applications", "models", "anomalies"];
 
-  /** What was read of /applications, and of the tab that is shown; why there is nothing in it. */
+  /** The answers for the list and the tab, and the error of the tab. */
   list;
   data = {};
   problem;
@@ -51,21 +51,21 @@ export default class View {
     return this.list !== undefined;
   }
 
-  /** The chosen tab: where none was chosen the performance, or what is lacking to a model of it. */
+  /** The selected tab; by default tracking, or configuration if there is no model. */
   get tab() {
     if (Object.hasOwn(TABS, this.page.params.tab ?? "")) return this.page.params.tab;
     const found = this.list.applications.find((each) => each.application === this.application);
     return found && !found.models.length ? "configuration" : "tracking";
   }
 
-  /** The chosen application: where none was chosen a slow one, one with models, or the first. */
+  /** The selected application; by default a slow one, then one with models, then the first. */
   get application() {
     const { applications } = this.list;
     const first = applications.find((each) => each.incidents.length) ?? applications.find((each) => each.models.length) ?? applications[0];
     return this.page.params.application || first?.application;
   }
 
-  /** The address of the same view with other parameters. */
+  /** The address of this view with other parameters. */
   link(params) {
     return address(this.page.path, { ...this.page.params, application: this.application, ...params });
   }
@@ -79,7 +79,7 @@ export default class View {
     if (!application) return;
     const before = this.data.chosen;
     const shown = JSON.stringify({ ...this.page.params, tab, application });
-    const every = (this.data.interval_s ?? 0) * 1000 * LOOKED;
+    const every = (this.data.interval_s ?? 0) * 1000 * RENEWED;
     clearTimeout(this.#later);
     const rest = this.#read + every - performance.now();
     if (shown === this.#shown && news.size && !news.has("models") && rest > 0) {
@@ -102,22 +102,22 @@ export default class View {
     }
   }
 
-  /** A signal for one more search: the one before is over. */
+  /** A signal for a new search; aborts the previous one. */
   searching() {
     this.#searching?.abort();
     this.#searching = new AbortController();
     return this.#searching.signal;
   }
 
-  /** Make a wish for the models, say so, and show it. */
+  /** Pin, ban or free a metric, and show the result. */
   async wish(metric, wish) {
     try {
       const made = await post("/applications/wishes", { application: this.application, metric, wish });
-      this.page.say(`${DONE[wish]}: ${printable(made.metric.metric)}. This holds from the next interval on.`);
+      this.page.notify(`${DONE[wish]}: ${printable(made.metric.metric)}. In effect from the next interval.`);
       await this.page.reload();
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      this.page.say(error.told, "error");
+      this.page.notify(error.text, "error");
     }
   }
 
@@ -139,7 +139,7 @@ export default class View {
                 >`,
             )}
           </nav>
-          ${there ? TABS[tab].render(this, this.data) : this.problem ? this.#nothing() : html`<p class="muted">Reading…</p>`}
+          ${there ? TABS[tab].render(this, this.data) : this.problem ? this.#nothing() : html`<p class="muted">Loading…</p>`}
         </div>
       </div>
     `;
@@ -150,18 +150,18 @@ export default class View {
     return html`<section class="card">
       <h2>${message}</h2>
       ${expected ? html`<p>Expected: ${expected}.</p>` : nothing}
-      ${this.tab === "configuration" ? nothing : html`<p><a href=${this.link({ tab: "configuration" })}>What it is built from, and what it lacks</a></p>`}
+      ${this.tab === "configuration" ? nothing : html`<p><a href=${this.link({ tab: "configuration" })}>Show its configuration</a></p>`}
     </section>`;
   }
 
   #empty() {
     return html`<section class="empty">
-      <h1>No application is measured yet</h1>
+      <h1>No applications yet</h1>
       <p>
-        Response times of an application, and the counters of the hosts that serve it, make a model: it tells which resource of which host the
-        response times follow.
+        laggard models an application's response times from the counters of its hosts. The model shows which resource of which host explains
+        them.
       </p>
-      <p>Of an application that is called <code>shop</code>:</p>
+      <p>For an application named <code>shop</code>:</p>
       ${steps(this.list.steps)}
     </section>`;
   }
@@ -179,17 +179,17 @@ export default class View {
           </li>`,
         )}
       </ul>
-      ${left_out ? html`<p class="muted">and ${left_out} more: their names go into the address, <code>?application=NAME</code></p>` : nothing}
+      ${left_out ? html`<p class="muted">and ${left_out} more. To open one, set <code>?application=NAME</code> in the address.</p>` : nothing}
     </nav>`;
   }
 }
 
-/** Show what was chosen where it is not beside the list that it was chosen from. */
+/** Scroll to the selected metric on a narrow page, where it is below the list. */
 function reveal() {
   document.querySelector(".applications-one")?.scrollIntoView();
 }
 
-/** How an application is, in a few words. */
+/** The state of an application in a few words. */
 function standing({ models, incidents }) {
   const slow = incidents[0];
   const first = models[0];

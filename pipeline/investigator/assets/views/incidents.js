@@ -1,4 +1,4 @@
-/** Incidents: the list of them, or all that is known of one; the one that an alert leads to is found by its time. */
+/** Incidents: the list, or one of them. Links of alerts have a time instead of an id. */
 
 import { nothing } from "../packages/lit-html/lit-html.js";
 import List from "./incidents/list.js";

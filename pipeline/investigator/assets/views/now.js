@@ -1,4 +1,4 @@
-/** Now, and at a moment: processes by anomaly, the features of one, and the time series of one feature. */
+/** Now, or another moment: processes by score, the features of one, and the time series of one feature. */
 
 import { get, Refusal, unlessMissing } from "../api.js";
 import { html } from "../packages/lit-html/lit-html.js";
@@ -6,48 +6,48 @@ import { number, seconds, stretch } from "../state.js";
 import { dialogs, letters, openKeys, openMark } from "./now/dialogs.js";
 import { comparedFeatures, comparedRanking } from "./now/compare.js";
 import { features } from "./now/features.js";
+import { findings, nothingRecorded } from "./now/findings.js";
 import { focusRow, HOST, openRow, ranking, shownRows } from "./now/ranking.js";
 import { series, shownRange } from "./now/series.js";
 import { times, timeWindow } from "./now/times.js";
-import { nothingRecorded, told } from "./now/told.js";
 
 const COUNTERS = "counters";
 const POINTS = 1200;
 const TIMELINE_POINTS = 400;
 
-/** What is compared: so many rows, and features of each. */
+/** The size of a comparison: rows, and features of each. */
 const COMPARED_ROWS = 200;
 const COMPARED_FEATURES = 20;
 
-/** A series that was read in part is asked for again after so long, and the timeline when it is so old. */
+/** The delay before a partial series is requested again, and the age at which the timeline is. */
 const REFINE_MS = 350;
 const TIMELINE_MS = 15_000;
 
-/** What follows the moment in the series: whether it got better. */
+/** The part of the series after the moment, which shows recovery. */
 const AFTER_S = 300;
 
 export default class View {
   topics = [COUNTERS, "anomalies"];
 
-  /** What was read: /moment, /row, /series, /timeline, /compare. */
+  /** The answers of /moment, /row, /series, /timeline, /compare. */
   moment;
   row;
   series;
   timeline;
   comparison;
 
-  /** Why there is no moment, or no series. */
+  /** The error of the moment, and of the series. */
   problem;
   seriesProblem;
 
-  /** Whether another moment is asked for than is shown. */
+  /** Whether another moment than the displayed one is being loaded. */
   busy = false;
 
-  /** What is shown beyond the first rows, and as a table. */
+  /** Whether all rows are shown, and the series as a table. */
   all = false;
   table = false;
 
-  /** What a screen reader is told. */
+  /** The announcement for screen readers. */
   announced = "";
 
   #keys = {};
@@ -68,22 +68,22 @@ export default class View {
     return this.moment !== undefined;
   }
 
-  /** The moment that is asked about; undefined for now. */
+  /** The selected moment; undefined for now. */
   get at() {
     return number(this.page.params, "at");
   }
 
-  /** The moment that it is compared with; undefined for none. */
+  /** The second moment of a comparison; undefined without one. */
   get other() {
     return number(this.page.params, "compare");
   }
 
-  /** The host that is asked about. */
+  /** The selected host. */
   get host() {
     return this.page.params.host || this.page.cluster.host;
   }
 
-  /** The id of the chosen row; what the answer is about where none was chosen. */
+  /** The id of the selected row; by default the culprit's. */
   get chosen() {
     const { params } = this.page;
     if (params.row) return params.row;
@@ -94,7 +94,7 @@ export default class View {
     return subject?.scope === HOST ? HOST : (subject?.row ?? moment.rows[0]?.row ?? HOST);
   }
 
-  /** The chosen row's feature that is drawn: the one that tells most where none was chosen. */
+  /** The feature of the selected row in the chart; by default the one with the largest deviation. */
   get feature() {
     if (this.page.params.feature) return this.page.params.feature;
     const { chosen } = this;
@@ -104,13 +104,13 @@ export default class View {
     return about ? subject.feature : this.find(chosen)?.features[0]?.feature;
   }
 
-  /** A row of the moment by its id. */
+  /** A row of the moment, by id. */
   find(row) {
     if (row === HOST) return this.moment?.host_row ?? undefined;
     return this.moment?.rows.find((each) => each.row === row);
   }
 
-  /** A row of the comparison by its id. */
+  /** A row of the comparison, by id. */
   compared(row) {
     if (row === HOST) return this.comparison?.host_row ?? undefined;
     return this.comparison?.rows.find((each) => each.row === row);
@@ -127,7 +127,7 @@ export default class View {
     }
     if (!this.moment) this.page.update();
     const timeline = this.#readTimeline(signal, news.size > 0);
-    timeline.catch(() => {}); // where the moment fails first, that is told
+    timeline.catch(() => {}); // an error of the moment takes precedence
     await this.#readMoment(signal, news);
     if (this.#passed()) return;
     if (this.moment) {
@@ -137,7 +137,7 @@ export default class View {
     await timeline;
   }
 
-  /** Whether a step forward has led past the newest frame: then it is live again. */
+  /** Return to live after a step forward past the newest frame; whether this happened. */
   #passed() {
     const from = this.#stepped;
     this.#stepped = undefined;
@@ -150,7 +150,7 @@ export default class View {
     const { at, host, other } = this;
     const key = JSON.stringify([host, at, other]);
     const same = key === this.#keys.moment;
-    // A moment that is past stays as it is; before one that is newer than what is known others may come yet.
+    // A past moment does not change; one after the newest frame may still get a frame.
     if (same && !(news.size && (at === undefined || !this.moment || at > (this.timeline?.last_ts ?? at)))) return;
     if (!same && this.moment) {
       this.busy = true;
@@ -223,7 +223,7 @@ export default class View {
     if (this.series && !this.series.complete) this.#refine("/series", question, (whole) => (this.series = whole), signal);
   }
 
-  /** What was read in part is asked for again until all of it is there, or something else is asked for. */
+  /** Repeat a request until its answer is complete, or the signal aborts. */
   #refine(path, question, take, signal) {
     const timer = setTimeout(async () => {
       try {
@@ -233,7 +233,7 @@ export default class View {
         this.page.update();
         if (!answer.complete) this.#refine(path, question, take, signal);
       } catch (error) {
-        // What was read so far stays; it is asked for again with what comes next.
+        // Keep the partial answer; the next load requests it again.
         if (!(error instanceof Refusal) && error.name !== "AbortError") throw error;
       }
     }, REFINE_MS);
@@ -256,12 +256,12 @@ export default class View {
     if (!answer.complete) this.#refine("/timeline", question, (whole) => (this.timeline = whole), signal);
   }
 
-  /** After a mark was set: it is on the timeline. */
+  /** Reload the timeline after a mark was set. */
   marked() {
     this.#keys.timeline = undefined;
   }
 
-  /** What the chart shows: what the address says, else the context of the moment. */
+  /** The range of the chart: that of the address, else the context of the moment. */
   get range() {
     const { params } = this.page;
     const first = this.timeline?.first_ts;
@@ -275,7 +275,7 @@ export default class View {
     return { from: Math.min(from, to - 10 * this.moment.tick_s), to };
   }
 
-  /** Goes some ticks back or forward; past the newest frame it is live again. */
+  /** Move some ticks back or forward; past the newest frame, return to live. */
   step(ticks) {
     const { at, moment } = this;
     if (!moment || (ticks > 0 && at === undefined)) return;
@@ -317,7 +317,7 @@ export default class View {
   render() {
     if (!this.page.cluster.hosts.length) return nothingRecorded();
     return html`<div class="now">
-      ${times(this)} ${told(this)}
+      ${times(this)} ${findings(this)}
       ${this.moment
         ? html`<div class="now-panes" aria-busy=${this.busy}>
             ${this.comparison ? comparedRanking(this) : ranking(this)} ${this.comparison ? comparedFeatures(this) : features(this)}

@@ -1,4 +1,4 @@
-/** The pipeline itself: whether it keeps up, what it could not use, and what it costs. */
+/** The pipeline: lag, dead letters, topics, and the cost of laggard. */
 
 import { get, post, Refusal, unlessMissing } from "../api.js";
 import { duration, readable } from "../format.js";
@@ -8,7 +8,7 @@ import { time } from "../time.js";
 const count = (value) => (value === null || value === undefined ? "-" : value.toLocaleString("en-US"));
 const rate = (value) => (value === 0 ? "0" : readable("records", value));
 
-/** What a row of counters holds for some time is not late yet. */
+/** The lag in seconds from which on it is highlighted. */
 const LATE_S = 10;
 
 export default class View {
@@ -55,16 +55,16 @@ export default class View {
     const sum = (name) => tasks.reduce((total, task) => total + (task[name] ?? 0), 0);
     const waits = Math.max(0, ...tasks.map((task) => task.lag_s ?? 0));
     const recovering = tasks.filter((task) => task.recovery_left_records > 0).length;
-    const told = worker
-      ? html`process ${worker.pid} on this machine, since ${time(worker.since)}${worker.answers ? nothing : html`; <strong class="alarm">it does not answer</strong>`}`
-      : html`none on this machine; if none runs elsewhere either, <code>laggard up</code> or <code>laggard work</code> starts one`;
+    const text = worker
+      ? html`PID ${worker.pid} on this machine, since ${time(worker.since)}${worker.answers ? nothing : html`; <strong class="alarm">not responding</strong>`}`
+      : html`none on this machine; if none runs elsewhere, start one with <code>laggard up</code> or <code>laggard work</code>`;
     return html`<dl class="pipeline-numbers">
-        <div><dt>Records behind</dt><dd class=${waits > LATE_S ? "alarm" : ""}>${count(sum("lag_records"))}${waits >= 1 ? html` <small>the oldest waits for ${duration(waits)}</small>` : nothing}</dd></div>
-        <div><dt>Records a second</dt><dd>${rate(sum("records_per_s"))}</dd></div>
+        <div><dt>Lag, records</dt><dd class=${waits > LATE_S ? "alarm" : ""}>${count(sum("lag_records"))}${waits >= 1 ? html` <small>oldest: ${duration(waits)}</small>` : nothing}</dd></div>
+        <div><dt>Records per second</dt><dd>${rate(sum("records_per_s"))}</dd></div>
         <div><dt>Dead letters</dt><dd>${count(this.data.letters.there)}</dd></div>
         <div><dt>Recovering</dt><dd>${count(recovering)}</dd></div>
       </dl>
-      <p class="muted">Bus: <code>${bus}</code>. Worker: ${told}.</p>`;
+      <p class="muted">Bus: <code>${bus}</code>. Worker: ${text}.</p>`;
   }
 
   // Tasks.
@@ -77,8 +77,8 @@ export default class View {
           <thead>
             <tr>
               <th scope="col">Operator</th><th scope="col">Partition</th><th scope="col">Worker</th>
-              <th scope="col" class="number">Position</th><th scope="col" class="number">Behind</th><th scope="col" class="number">Waits</th>
-              <th scope="col" class="number">Records a second</th><th scope="col">State</th><th scope="col">Newest snapshot</th>
+              <th scope="col" class="number">Position</th><th scope="col" class="number">Lag, records</th><th scope="col" class="number">Lag, time</th>
+              <th scope="col" class="number">Records per second</th><th scope="col">State</th><th scope="col">Newest snapshot</th>
             </tr>
           </thead>
           <tbody>
@@ -104,13 +104,13 @@ export default class View {
 
   #letters() {
     const { there, letters } = this.data.letters;
-    if (!there) return html`<h2 id="pipeline-letters">Dead letters</h2><p>None: every record could be used.</p>`;
+    if (!there) return html`<h2 id="pipeline-letters">Dead letters</h2><p>None: all records are usable.</p>`;
     return html`<h2 id="pipeline-letters">Dead letters</h2>
-      <p class="muted">Records that could not be used, as they came. Each operator that could not use one has a letter of it${letters.length < there ? `; these are the newest ${letters.length} of ${count(there)}` : ""}.</p>
+      <p class="muted">Unusable records, unchanged. Each operator that rejects a record adds a letter${letters.length < there ? `; these are the newest ${letters.length} of ${count(there)}` : ""}.</p>
       <div class="scrolls pipeline-list" tabindex="0" role="region" aria-label="Dead letters, table">
         <table>
           <thead>
-            <tr><th scope="col">Record</th><th scope="col">Time</th><th scope="col">Key</th><th scope="col">Reason</th><th scope="col">Refused by</th></tr>
+            <tr><th scope="col">Record</th><th scope="col">Time</th><th scope="col">Key</th><th scope="col">Reason</th><th scope="col">Rejected by</th></tr>
           </thead>
           <tbody>
             ${byRecord(letters).map((one) => {
@@ -119,7 +119,7 @@ export default class View {
                 <th scope="row"><a href=${this.#here({ letter: nameOf(one[0]) })} aria-current=${open ? "true" : nothing}>${one[0].place}</a></th>
                 <td>${time(one[0].ts)}</td>
                 <td class="pipeline-wraps">${one[0].key}</td>
-                <td class="pipeline-wraps pipeline-reason">${one[0].reason}${one[0].replay_of ? html` <span class="badge">came back</span>` : nothing}</td>
+                <td class="pipeline-wraps pipeline-reason">${one[0].reason}${one[0].replay_of ? html` <span class="badge">rejected again</span>` : nothing}</td>
                 <td>${one.map((each, index) => html`${index ? ", " : ""}<a href=${this.#here({ letter: nameOf(each) })}>${each.operator}</a>`)}</td>
               </tr>`;
             })}
@@ -132,25 +132,25 @@ export default class View {
     const { open } = this.data;
     const close = html`<a class="button" href=${this.#here({ letter: undefined })}>Close</a>`;
     if (!open) {
-      return html`<h2 id="pipeline-letter">Letter ${this.page.params.letter}</h2>
-        <p>There is no such dead letter any more: they are kept for a week.</p>
+      return html`<h2 id="pipeline-letter">Dead letter ${this.page.params.letter}</h2>
+        <p>This dead letter no longer exists. Their retention is one week.</p>
         <p>${close}</p>`;
     }
     const { letter } = open;
     return html`<h2 id="pipeline-letter">${letter.place}</h2>
-      <p><strong>${letter.operator}</strong> could not use it: ${letter.reason}</p>
+      <p><strong>${letter.operator}</strong> rejected it: ${letter.reason}</p>
       <p class="muted">
         Key <code>${letter.key}</code>, ${count(letter.bytes)} bytes, of ${time(letter.ts)}.
-        ${letter.replay_of ? html`It is <code>${letter.replay_of}</code>, sent again: it could not be used again.` : nothing}
+        ${letter.replay_of ? html`Replay of <code>${letter.replay_of}</code>, rejected again.` : nothing}
       </p>
       <p class="pipeline-actions">${this.#again(open)} ${close}</p>
-      ${open.wrong ? html`<p>As a record of laggard: ${open.wrong}</p>` : nothing}
+      ${open.wrong ? html`<p>Not a valid record of laggard: ${open.wrong}</p>` : nothing}
       ${open.headers.length
         ? html`<h3>Headers</h3>
             <ul>${open.headers.map((each) => html`<li><code>${each.name}: ${each.value}</code></li>`)}</ul>`
         : nothing}
-      ${open.decoded ? html`<h3>What it says</h3><pre tabindex="0" role="region" aria-label="What it says">${open.decoded}</pre>` : nothing}
-      <h3>${open.shown_bytes < letter.bytes ? `Its first ${count(open.shown_bytes)} bytes` : "Its bytes"}</h3>
+      ${open.decoded ? html`<h3>Content</h3><pre tabindex="0" role="region" aria-label="Content">${open.decoded}</pre>` : nothing}
+      <h3>${open.shown_bytes < letter.bytes ? `First ${count(open.shown_bytes)} bytes` : "Bytes"}</h3>
       <details ?open=${!open.decoded}>
         <summary>As text</summary>
         <pre tabindex="0" role="region" aria-label="As text">${open.text}</pre>
@@ -162,16 +162,16 @@ export default class View {
   }
 
   #again({ replayable, replayed_ts: sent, returned }) {
-    if (replayable) return html`<span class="muted">It cannot be sent again: ${replayable}.</span>`;
+    if (replayable) return html`<span class="muted">Cannot replay: ${replayable}.</span>`;
     if (sent !== null) {
       const back = returned && nameOf(returned);
       return html`<span>
-        It was sent again at ${time(sent)};
-        ${back ? html`<strong class="alarm">it came back</strong> as <a href=${this.#here({ letter: back })}>${returned.place}</a>: ${returned.reason}` : "it has not come back."}
+        Replayed at ${time(sent)};
+        ${back ? html`<strong class="alarm">rejected again</strong> as <a href=${this.#here({ letter: back })}>${returned.place}</a>: ${returned.reason}` : "not rejected again."}
       </span>`;
     }
-    if (!this.page.cluster.writes) return html`<span class="muted">Who may only look cannot send it again.</span>`;
-    return html`<button @click=${() => document.querySelector("#pipeline-replay").showModal()}>Send it again</button>`;
+    if (!this.page.cluster.writes) return html`<span class="muted">Replaying requires write access.</span>`;
+    return html`<button @click=${() => document.querySelector("#pipeline-replay").showModal()}>Replay</button>`;
   }
 
   #dialog() {
@@ -179,15 +179,15 @@ export default class View {
     if (!open) return nothing;
     const close = () => document.querySelector("#pipeline-replay")?.close();
     return html`<dialog id="pipeline-replay" aria-labelledby="pipeline-replay-title">
-      <h2 id="pipeline-replay-title">Send this record again?</h2>
+      <h2 id="pipeline-replay-title">Replay this record?</h2>
       <p>
-        It is appended to <code>${open.letter.topic}</code> once more, under its key <code>${open.letter.key}</code>: as new
-        input for all operators that read it, those included that could use it. If what was wrong still is, it comes
-        back as another dead letter. It can be sent again only once.
+        Appends the record to <code>${open.letter.topic}</code> again, under its key <code>${open.letter.key}</code>. All operators of the
+        topic process it, including those that accepted it before. If the cause persists, it becomes another dead letter. A record can be
+        replayed only once.
       </p>
       <p class="pipeline-actions">
-        <button class="first" ?disabled=${this.#sending} @click=${() => this.#send(close)}>Send</button>
-        <button @click=${close}>Leave it</button>
+        <button class="first" ?disabled=${this.#sending} @click=${() => this.#send(close)}>Replay</button>
+        <button @click=${close}>Cancel</button>
       </p>
     </dialog>`;
   }
@@ -198,10 +198,10 @@ export default class View {
     this.page.update();
     try {
       const { topic } = await post("/pipeline/replays", placeOf(this.page.params.letter));
-      this.page.say(`Sent again, to ${topic}.`);
+      this.page.notify(`Replayed to ${topic}.`);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      this.page.say(error.told, "error");
+      this.page.notify(error.text, "error");
     } finally {
       this.#sending = false;
     }
@@ -217,8 +217,8 @@ export default class View {
         <table>
           <thead>
             <tr>
-              <th scope="col">Topic</th><th scope="col">Holds</th><th scope="col" class="number">Partitions</th><th scope="col" class="number">Records</th>
-              <th scope="col" class="number">About</th><th scope="col">Kept</th><th scope="col">Oldest</th><th scope="col">Newest</th>
+              <th scope="col">Topic</th><th scope="col">Content</th><th scope="col" class="number">Partitions</th><th scope="col" class="number">Records</th>
+              <th scope="col" class="number">Size, approx.</th><th scope="col">Retention</th><th scope="col">Oldest</th><th scope="col">Newest</th>
             </tr>
           </thead>
           <tbody>
@@ -229,7 +229,7 @@ export default class View {
                 <td class="number">${count(topic.partitions)}</td>
                 <td class="number">${count(topic.records)}</td>
                 <td class="number">${readable("size_bytes", topic.bytes)}</td>
-                <td>${topic.compacted ? "the newest of each key" : topic.retention_s === null ? "-" : `for ${duration(topic.retention_s)}`}</td>
+                <td>${topic.compacted ? "newest of each key" : topic.retention_s === null ? "-" : duration(topic.retention_s)}</td>
                 <td>${time(topic.oldest_ts)}</td>
                 <td>${time(topic.newest_ts)}</td>
               </tr>`,
@@ -245,12 +245,12 @@ export default class View {
     const { cost } = this.data;
     if (!cost?.parts.length) {
       return html`<h2 id="pipeline-cost">Cost</h2>
-        <p>No process of laggard is among those that are recorded${cost ? html` of ${cost.host}` : nothing}; <code>laggard up</code> records this machine, itself included.</p>`;
+        <p>No processes of laggard are recorded${cost ? html` on ${cost.host}` : nothing}. <code>laggard up</code> records this machine, including itself.</p>`;
     }
     const sum = (name) => cost.parts.reduce((total, part) => total + (part[name] ?? 0), 0);
-    const cell = (part, feature, told) => html`<a href=${this.#here({ row: part.row, metric: feature })} aria-label=${`${told}, ${feature} of ${part.row} over time`}>${told}</a>`;
+    const cell = (part, feature, text) => html`<a href=${this.#here({ row: part.row, metric: feature })} aria-label=${`${text}, ${feature} of ${part.row} over time`}>${text}</a>`;
     return html`<h2 id="pipeline-cost">Cost</h2>
-      <p class="muted">What laggard's own processes take on ${cost.host}, at ${time(cost.ts)}. 100 % is one core.</p>
+      <p class="muted">laggard's own processes on ${cost.host} at ${time(cost.ts)}. 100 % is one core.</p>
       <div class="scrolls" tabindex="0" role="region" aria-label="Cost, table">
         <table>
           <thead>
@@ -268,7 +268,7 @@ export default class View {
           </tbody>
           <tfoot>
             <tr>
-              <th scope="row">Together</th>
+              <th scope="row">Total</th>
               <td class="number">${readable("cpu_ratio", sum("cpu_ratio"))}</td>
               <td class="number">${readable("memory_rss_bytes", sum("memory_rss_bytes"))}</td>
               <td></td>
@@ -298,7 +298,7 @@ export default class View {
             .label=${`${series.feature} of ${row} over time`}
             .height=${220}
           ></laggard-chart>`
-        : html`<p>Nothing is recorded of it lately.</p>`}`;
+        : html`<p>No recent data.</p>`}`;
   }
 
   #here(params) {
@@ -309,7 +309,7 @@ export default class View {
 function state(task) {
   if (task.recovery_left_records > 0) return html`<strong class="alarm">recovering</strong>: ${count(task.recovery_left_records)} records to replay`;
   if (task.standby_left_records !== null) return html`standby, ${count(task.standby_left_records)} records behind`;
-  if (!task.remembers) return "has none";
+  if (!task.remembers) return "stateless";
   return task.member ? "up to date" : html`<span class="muted">not known</span>`;
 }
 
@@ -321,7 +321,7 @@ function snapshot(task, now) {
   return `${age}${count(task.snapshot_behind_records)} records ago; ${keys}`;
 }
 
-/** Letters of the same record together. */
+/** Group letters by record. */
 function byRecord(letters) {
   const found = new Map();
   for (const each of letters) {
@@ -331,7 +331,7 @@ function byRecord(letters) {
   return [...found.values()];
 }
 
-/** A letter as it is named in the address: `0@12`. */
+/** The name of a letter in the address: `0@12`. */
 function nameOf({ partition, offset }) {
   return `${partition}@${offset}`;
 }

@@ -1,4 +1,4 @@
-/** Pools: which member is unlike the others, from the top down (S3). */
+/** Pools: members that deviate from the others, from the top down (S3). */
 
 import { get, Refusal } from "../api.js";
 import { duration, printable, readable, score, usual } from "../format.js";
@@ -9,8 +9,8 @@ import { number, stretch } from "../state.js";
 import { time } from "../time.js";
 import { clusterOf, dendrogram, namesOf, narrow, support } from "./pools/dendrogram.js";
 
-/** So many features of a member are told before all others. */
-const TOLD = 4;
+/** The number of features per outlier. */
+const SHOWN = 4;
 
 export default class View {
   #focused;
@@ -26,7 +26,7 @@ export default class View {
     narrow.removeEventListener("change", this.#changed);
   }
 
-  /** What was does not change. */
+  /** A past moment does not change. */
   get topics() {
     return number(this.page.params, "at") === undefined ? ["pools", "anomalies"] : [];
   }
@@ -55,7 +55,7 @@ export default class View {
       this.refused = undefined;
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      // A member that has gone is no reason to hide its pool.
+      // The pool remains visible without a member that has ended.
       this.series = undefined;
       this.refused = error;
     }
@@ -67,11 +67,11 @@ export default class View {
 
   render() {
     const { pool } = this.page.params;
-    if (pool) return this.pool ? this.#one() : html`<h1>${printable(pool)}</h1><p class="muted">Its members are being compared.</p>`;
+    if (pool) return this.pool ? this.#one() : html`<h1>${printable(pool)}</h1><p class="muted">Comparing its members…</p>`;
     return this.pools ? this.#all() : html`<h1>Pools</h1>`;
   }
 
-  /** What is shown before anything is chosen: who of the level deviates most. */
+  /** The default selection: the worst outlier of the level. */
   #worst() {
     const level = this.#level();
     const path = this.#path();
@@ -85,7 +85,7 @@ export default class View {
     return level === undefined ? this.pool.levels[0] : this.pool.levels.find((each) => each.path === level);
   }
 
-  /** Of the level that is shown; empty at the top. */
+  /** The path of the visible level; empty at the top. */
   #path() {
     return this.page.params.level ?? this.#level()?.path ?? "";
   }
@@ -96,19 +96,19 @@ export default class View {
     const { pools, ts, hint } = this.pools;
     if (!pools.length) {
       return html`<section class="empty">
-        <h1>No pool is known ${this.page.params.at ? "then" : "yet"}</h1>
-        <p>A pool is what should behave alike: threads, prefork workers, replicas, hosts. laggard compares its members, and tells which one is unlike the others.</p>
+        <h1>No pools ${this.page.params.at ? "at this moment" : "yet"}</h1>
+        <p>The members of a pool should behave alike: threads, prefork workers, replicas, hosts. laggard compares them, and reports outliers.</p>
         <p>${sentence(hint)}.</p>
       </section>`;
     }
     return html`<h1>Pools</h1>
-      <p class="muted">What should behave alike, and who does not${this.#back(html` at ${time(ts)}`)}.</p>
+      <p class="muted">Pools and their outliers${this.#back(html` at ${time(ts)}`)}.</p>
       <section class="card scrolls" tabindex="0" role="region" aria-label="Pools">
         <table>
           <thead>
             <tr>
-              <th scope="col">Pool</th><th scope="col" class="number">Members</th><th scope="col">Worst</th>
-              <th scope="col" class="number">Score</th><th scope="col">Since</th><th scope="col">Heard of</th>
+              <th scope="col">Pool</th><th scope="col" class="number">Members</th><th scope="col">Worst outlier</th>
+              <th scope="col" class="number">Score</th><th scope="col">Since</th><th scope="col">Newest data</th>
             </tr>
           </thead>
           <tbody>${pools.map((pool) => this.#row(pool, ts))}</tbody>
@@ -125,14 +125,14 @@ export default class View {
       <td>${worst ? html`<strong class="alarm">${worst.name}</strong> ${worst.kind}${more > 0 ? html` <span class="muted">and ${more} more</span>` : nothing}` : html`<span class="muted">none</span>`}</td>
       <td class="number">${worst ? score(worst.score) : "-"}</td>
       <td class="pools-ts">${worst ? time(worst.begin_ts) : "-"}</td>
-      <td>${pool.ts === null ? "-" : time(pool.ts, true)}${pool.silent ? html` <span class="badge">silent${pool.ts === null ? "" : ` for ${duration(now - pool.ts)}`}</span>` : nothing}</td>
+      <td>${pool.ts === null ? "-" : time(pool.ts, true)}${pool.silent ? html` <span class="badge">no data${pool.ts === null ? "" : ` for ${duration(now - pool.ts)}`}</span>` : nothing}</td>
     </tr>`;
   }
 
-  /** The way back to now, where it is about another moment. */
-  #back(told = nothing) {
+  /** A link to now, at another moment. */
+  #back(text = nothing) {
     if (number(this.page.params, "at") === undefined) return nothing;
-    return html`${told} (<a href=${this.#here({ at: undefined, from: undefined, to: undefined })}>now</a>)`;
+    return html`${text} (<a href=${this.#here({ at: undefined, from: undefined, to: undefined })}>now</a>)`;
   }
 
   // One of them.
@@ -145,7 +145,7 @@ export default class View {
       <h1>${name}</h1>
       <p class="muted">${members} ${members === 1 ? "member" : "members"} at ${time(ts)}${this.#back()}. ${belief}</p>
       <section class="card" aria-labelledby="pools-ranking">
-        <h2 id="pools-ranking">Unlike the others</h2>
+        <h2 id="pools-ranking">Outliers</h2>
         ${ranking.length ? html`<ol class="pools-ranking">${ranking.map((each) => this.#deviating(each))}</ol>` : html`<p>${sentences[0]}</p>`}
       </section>
       <div class="pools-beside">
@@ -159,25 +159,25 @@ export default class View {
   }
 
   #undrawn(path) {
-    if (path) return "None of these is unlike the others, so no dendrogram is drawn of them; beside this are their series.";
-    return "A dendrogram takes three members that have been compared for a while.";
+    if (path) return "No dendrogram: none of these members deviates from the others. The chart shows their series.";
+    return "No dendrogram yet: it requires three members that have been compared for some time.";
   }
 
   #deviating(each) {
     const chosen = { level: each.level || undefined, member: each.rows[0], with: undefined };
-    const shown = each.features.slice(0, TOLD);
+    const shown = each.features.slice(0, SHOWN);
     return html`<li>
       <span class="badge ${each.harmless ? "" : "culprit"}">${score(each.score)}</span>
       <a href=${this.#here(chosen)}>${each.name}</a>
       <span class="pools-sentence">${sentence(each.sentence)}</span>
-      ${each.p_value === null ? nothing : html`<span class="muted">It merges with the others at height ${each.height?.toPrecision(3)}; ${support(each)}.</span>`}
+      ${each.p_value === null ? nothing : html`<span class="muted">Merges with the others at height ${each.height?.toPrecision(3)}; ${support(each)}.</span>`}
       ${shown.length
         ? html`<ul class="pools-features">
             ${shown.map(
               (feature) => html`<li>
                 <a href=${this.#here({ ...chosen, metric: feature.feature })}>${feature.feature}</a>
                 <strong>${readable(feature.feature, feature.value)}</strong>
-                ${feature.mean === null ? nothing : html`<span class="muted">the pool ${usual(feature.feature, feature.mean, feature.standard_deviation)}</span>`}
+                ${feature.mean === null ? nothing : html`<span class="muted">pool: ${usual(feature.feature, feature.mean, feature.standard_deviation)}</span>`}
               </li>`,
             )}
           </ul>`
@@ -221,18 +221,18 @@ export default class View {
     const leaf = chosen === undefined ? undefined : level.leaves[chosen];
     return html`<label class="pools-heights">
         <input type="checkbox" .checked=${live(this.page.params.heights === "root")} @change=${(event) => this.page.go({ heights: event.target.checked ? "root" : undefined })} />
-        heights by their square roots, to tell low merges apart
+        square roots of heights, which spread low merges
       </label>
       <div class="scrolls pools-scrolls" tabindex="0" role="region" aria-label="Dendrogram">
         ${dendrogram(level, { chosen, focused: this.#focused, root: this.page.params.heights === "root", pick, focus })}
       </div>
       <p class="pools-chosen">
-        ${merge ? html`A cluster of ${merge.members}, merged at height ${merge.height?.toPrecision(3)}; ${support(merge)}.` : nothing}
-        ${leaf?.path ? html`<a href=${this.#down(leaf.path)}>Inside ${leaf.name}</a>: ${leaf.compared ? "its members, compared with each other" : "its members, of whom none is unlike the others"}.` : nothing}
-        ${leaf && leaf.members > 1 ? html`${leaf.name} are not drawn one by one.` : nothing}
+        ${merge ? html`Cluster of ${merge.members}, merged at height ${merge.height?.toPrecision(3)}; ${support(merge)}.` : nothing}
+        ${leaf?.path ? html`<a href=${this.#down(leaf.path)}>Inside ${leaf.name}</a>: ${leaf.compared ? "its members, compared with each other" : "its members, without outliers"}.` : nothing}
+        ${leaf && leaf.members > 1 ? html`The dendrogram groups ${leaf.name}.` : nothing}
       </p>
       ${level.merges.some((each) => each.p_value !== null)
-        ? html`<p class="muted">Numbers are approximately unbiased (au) p-values in percent. Filled: 95 or more, the data support the cluster; hollow: less.</p>`
+        ? html`<p class="muted">Numbers are approximately unbiased (au) p-values in percent. Filled circle: 95 or more, the data support the cluster. Hollow: less.</p>`
         : nothing}`;
   }
 
@@ -241,12 +241,12 @@ export default class View {
   #chart(level, path) {
     const series = this.series;
     if (!series) {
-      const told = this.refused ? html`${this.refused.message}. Expected: ${this.refused.expected}.` : "They are being read.";
-      return html`<h2 id="pools-series">Series</h2><p class="muted">${told}</p>`;
+      const text = this.refused ? html`${this.refused.message}. Expected: ${this.refused.expected}.` : "Loading…";
+      return html`<h2 id="pools-series">Series</h2><p class="muted">${text}</p>`;
     }
     const { lines, chosen, others, everybody, feature, ts } = series;
     const one = chosen === 1 && lines.length ? lines[0].name : `${chosen} of ${chosen + others}`;
-    const heading = everybody ? `All ${chosen}` : `${one} beside the ${others === 1 ? "other one" : `${others} others`}`;
+    const heading = everybody ? `All ${chosen}` : `${one} beside the ${others === 1 ? "other" : `${others} others`}`;
     const { from, to } = stretch(this.page.params);
     const at = number(this.page.params, "at");
     const rest = { label: everybody ? "median" : "median of the others", values: series.median, dashed: true };
@@ -269,10 +269,10 @@ export default class View {
               @range=${(event) => this.page.go({ from: Math.round(event.detail.from), to: Math.round(event.detail.to) })}
             ></laggard-chart>
             <p class="muted">
-              Means of ${duration(series.bin_s)}. Dashed: ${rest.label}; the band is the middle half of ${everybody ? "all" : "them"}.
-              ${lines.length < chosen ? html`Of ${chosen}, the ${lines.length} farthest from it are drawn.` : nothing}
-              ${from === undefined ? html`Drag to look closer, click for that moment.` : html`<a href=${this.#here({ from: undefined, to: undefined })}>Show all of it</a>.`}
+              Means of ${duration(series.bin_s)}. Dashed: ${rest.label}; band: the middle half of ${everybody ? "all" : "the others"}.
+              ${lines.length < chosen ? html`Lines: the ${lines.length} of ${chosen} members farthest from the median.` : nothing}
+              ${from === undefined ? html`Drag to zoom in; click to show that moment.` : html`<a href=${this.#here({ from: undefined, to: undefined })}>Show all</a>`}
             </p>`
-        : html`<p>Nothing was measured of it then.</p>`}`;
+        : html`<p>No data in this time.</p>`}`;
   }
 }

@@ -1,4 +1,4 @@
-/** Requests: how long they took, which are out of line and alike, and where the time of one went (S4). */
+/** Requests: durations, outliers, clusters, and the critical path of one (S4). */
 
 import { get } from "../api.js";
 import { printable, readable } from "../format.js";
@@ -13,7 +13,7 @@ import { onePage } from "./requests/path.js";
 import { asked, isLive, rangeChoice } from "./requests/range.js";
 import { GLYPHS } from "./requests/scatter.js";
 
-/** The plane is asked for again at most so often while requests come, and so soon when a better one is being made. */
+/** The shortest interval between updates of the plane, and the delay while a better one is being computed. */
 const PLANE_MS = 10_000;
 const PENDING_MS = 1_000;
 
@@ -26,7 +26,7 @@ export default class View {
     this.page = page;
   }
 
-  /** What was does not change. */
+  /** A past time range does not change. */
   get topics() {
     return isLive(this.page.params) && !this.page.params.request ? ["requests", "anomalies"] : [];
   }
@@ -72,7 +72,7 @@ export default class View {
     const plane = await get("/requests/plane", of, signal);
     if (signal.aborted) return;
     this.#planeRead = performance.now();
-    // The same requests at the same places are not placed again: who has zoomed in stays there.
+    // Unchanged requests keep their drawing, and with it the viewer's zoom.
     const same = this.plane && this.plane.way === plane.way && this.plane.requests.join() === plane.requests.join();
     if (!same) this.scatter = undefined;
     this.plane = plane;
@@ -93,8 +93,8 @@ export default class View {
     if (!this.services) return html`<h1>Requests</h1>`;
     if (this.services.hint) {
       return html`<section class="empty">
-        <h1>No request is recorded yet</h1>
-        <p>laggard follows requests through the kernel, tells which are out of line, and what they waited for.</p>
+        <h1>No requests yet</h1>
+        <p>laggard traces requests through the kernel. It finds outliers, and what they waited for.</p>
         <p>${sentence(this.services.hint)}.</p>
       </section>`;
     }
@@ -115,16 +115,16 @@ export default class View {
             <table>
               <thead>
                 <tr>
-                  <th scope="col">Service</th><th scope="col" class="number">Requests</th><th scope="col" class="number">Out of line</th>
+                  <th scope="col">Service</th><th scope="col" class="number">Requests</th><th scope="col" class="number">Outliers</th>
                   <th scope="col" class="number">Median</th><th scope="col" class="number">95 %</th><th scope="col" class="number">99 %</th>
-                  <th scope="col" class="number">Longest</th><th scope="col">Newest</th><th scope="col">Open trouble</th>
+                  <th scope="col" class="number">Longest</th><th scope="col">Newest</th><th scope="col">Open incidents</th>
                 </tr>
               </thead>
               <tbody>${services.map((each) => this.#row(each, range))}</tbody>
             </table>
           </div>`
-        : html`<p>No request began in this time. ${newest === null ? nothing : html`The newest began at ${time(newest)}: <a href=${this.page.href("/requests", { from: Math.floor(newest) - 3600, to: Math.ceil(newest) })}>the hour before it</a>.`}</p>`}
-      ${services.length && silent.length ? html`<p class="muted">Known of other times: ${silent.map((each) => printable(each)).join(", ")}.</p>` : nothing}
+        : html`<p>No requests in this time. ${newest === null ? nothing : html`The newest started at ${time(newest)}: <a href=${this.page.href("/requests", { from: Math.floor(newest) - 3600, to: Math.ceil(newest) })}>show the hour before it</a>.`}</p>`}
+      ${services.length && silent.length ? html`<p class="muted">Services without requests in this time: ${silent.map((each) => printable(each)).join(", ")}.</p>` : nothing}
     </section>`;
   }
 
@@ -133,7 +133,7 @@ export default class View {
     const long = (value) => html`<td class="number">${readable("duration_s", value)}</td>`;
     return html`<tr class=${each.service === this.service ? "chosen" : ""}>
       <th scope="row"><a href=${this.page.href("/requests", { service: each.service, ...range })} aria-current=${each.service === this.service ? "true" : nothing}>${printable(each.service)}</a></th>
-      <td class="number">${each.cut ? "over " : ""}${readable("", each.every.requests)}</td>
+      <td class="number">${each.cut ? "more than " : ""}${readable("", each.every.requests)}</td>
       <td class="number">${each.outlying.requests ? html`<strong class="alarm">${readable("", each.outlying.requests)}</strong> <span class="muted">${readable("share_ratio", share)}</span>` : "0"}</td>
       ${long(each.every.median_s)}${long(each.every.p95_s)}${long(each.every.p99_s)}${long(each.every.longest_s)}
       <td>${time(each.newest)}</td>
@@ -141,7 +141,7 @@ export default class View {
     </tr>`;
   }
 
-  // The one that is chosen.
+  // The selected service.
 
   #one() {
     const { one } = this;
@@ -149,8 +149,8 @@ export default class View {
     const { service } = one;
     return html`<h2 class="requests-name">${printable(service.service)}</h2>
       ${service.troubles.map((each) => html`<p><a class="alarm" href=${this.page.href("/incidents", { id: each.id })}>Open since ${time(each.from)}</a> ${sentence(printable(each.sentence))}</p>`)}
-      ${service.young ? html`<p class="muted">Too few requests were known for the newest judgement to be relied on.</p>` : nothing}
-      ${service.cut ? html`<p class="muted">There were more requests than are read; the newest are counted.</p>` : nothing}
+      ${service.young ? html`<p class="muted">Warm-up: too few requests for reliable scores.</p>` : nothing}
+      ${service.cut ? html`<p class="muted">Only the newest requests are counted, since there are too many.</p>` : nothing}
       <div class="requests-beside">
         ${this.#plane()}
         <section class="card">
@@ -164,17 +164,17 @@ export default class View {
   #plane() {
     const { plane } = this;
     return html`<section class="card">
-      <h2>Alike and unlike</h2>
+      <h2>Similarity map</h2>
       ${plane
         ? html`<p class="muted">${placed(plane)}</p>
-            <laggard-scatter class="requests-scatter" .label=${`Requests on a plane: ${placed(plane)} All are in the table of requests below. Plus, minus, 0 and the arrows zoom and move.`} .scatter=${this.#scatter()} @pick=${(event) => this.#picked(event)}></laggard-scatter>
+            <laggard-scatter class="requests-scatter" .label=${`Requests on a plane: ${placed(plane)} The table of requests below lists all of them. Plus, minus, 0 and the arrow keys zoom and move.`} .scatter=${this.#scatter()} @pick=${(event) => this.#picked(event)}></laggard-scatter>
             <div class="requests-tools">
               <button type="button" @click=${(event) => scatterOf(event).zoom(1.6)} aria-label="Zoom in">+</button>
               <button type="button" @click=${(event) => scatterOf(event).zoom(1 / 1.6)} aria-label="Zoom out">−</button>
-              <button type="button" @click=${(event) => scatterOf(event).all()}>All of it</button>
+              <button type="button" @click=${(event) => scatterOf(event).all()}>Show all</button>
             </div>
             ${this.#key()}`
-        : html`<p class="muted">Reading…</p>`}
+        : html`<p class="muted">Loading…</p>`}
     </section>`;
   }
 
@@ -186,18 +186,18 @@ export default class View {
       value: plane.duration_s,
       feature: "duration_s",
       shape: plane.cluster.map((each) => this.#shape(each)),
-      text: (index) => `${printable(plane.requests[index])}: ${readable("duration_s", plane.duration_s[index])}, ${this.#told(plane.cluster[index])}`,
+      text: (index) => `${printable(plane.requests[index])}: ${readable("duration_s", plane.duration_s[index])}, ${this.#clusterLabel(plane.cluster[index])}`,
     };
     return this.scatter;
   }
 
-  /** Clusters have the shapes in their order; those beyond, and those in none, share the last. */
+  /** The shape of a cluster; the last one is for further clusters, and for outliers without one. */
   #shape(cluster) {
     return cluster === -1 ? 0 : cluster === -2 ? GLYPHS.length - 1 : Math.min(cluster + 1, GLYPHS.length - 1);
   }
 
-  #told(cluster) {
-    return cluster === -1 ? "normal" : cluster === -2 ? "out of line, in no cluster" : `cluster ${printable(this.plane.clusters[cluster])}`;
+  #clusterLabel(cluster) {
+    return cluster === -1 ? "normal" : cluster === -2 ? "outlier without a cluster" : `cluster ${printable(this.plane.clusters[cluster])}`;
   }
 
   #key() {
@@ -207,11 +207,11 @@ export default class View {
     const known = [...counts].sort(([a], [b]) => (a === -2) - (b === -2) || a - b);
     return html`<ul class="requests-key">
       ${known.map(([cluster, count]) => {
-        const told = this.#told(cluster);
+        const label = this.#clusterLabel(cluster);
         const params = { ...this.page.params, service: this.service, cluster: plane.clusters[cluster] };
         return html`<li>
           <span class="requests-glyph" aria-hidden="true">${GLYPHS[this.#shape(cluster)]}</span>
-          ${cluster >= 0 ? html`<a href=${this.page.href("/requests", params)}>${told}</a>` : told} <span class="muted">${readable("", count)}</span>
+          ${cluster >= 0 ? html`<a href=${this.page.href("/requests", params)}>${label}</a>` : label} <span class="muted">${readable("", count)}</span>
         </li>`;
       })}
     </ul>`;
@@ -223,15 +223,15 @@ export default class View {
 
   #clusters() {
     const { clusters } = this.one;
-    if (!clusters.length) return html`<section class="card"><h2>Clusters</h2><p class="muted">No outlying requests.</p></section>`;
+    if (!clusters.length) return html`<section class="card"><h2>Clusters</h2><p class="muted">No outliers.</p></section>`;
     return html`<section class="card">
-      <h2 id="requests-clusters">Out of line, by what they have in common</h2>
+      <h2 id="requests-clusters">Clusters of outliers</h2>
       <div class="scrolls" tabindex="0" role="region" aria-labelledby="requests-clusters">
         <table>
           <thead>
             <tr>
               <th scope="col">Cluster</th><th scope="col" class="number">Requests</th><th scope="col" class="number">Median</th>
-              <th scope="col" class="number">In sum</th><th scope="col">Since</th><th scope="col">Newest</th><th scope="col">Why: of the newest</th><th scope="col">Example</th>
+              <th scope="col" class="number">Total</th><th scope="col">Since</th><th scope="col">Newest</th><th scope="col">Cause of the newest</th><th scope="col">Example</th>
             </tr>
           </thead>
           <tbody>${clusters.map((each) => this.#cluster(each))}</tbody>
@@ -244,7 +244,7 @@ export default class View {
     const range = { service: this.service, ...asked(this.page.params) };
     const to = each.cluster ? { ...range, cluster: each.cluster } : { ...range, only: "alone" };
     return html`<tr class=${each.cluster && each.cluster === this.page.params.cluster ? "chosen" : ""}>
-      <th scope="row"><a href=${this.page.href("/requests", to)}>${each.cluster ? printable(each.cluster) : "in no cluster yet"}</a>${each.odd ? html` <span class="badge">${each.odd === each.requests ? "odd" : `${each.odd} odd`}</span>` : nothing}</th>
+      <th scope="row"><a href=${this.page.href("/requests", to)}>${each.cluster ? printable(each.cluster) : "no cluster yet"}</a>${each.odd ? html` <span class="badge">${each.odd === each.requests ? "odd" : `${each.odd} odd`}</span>` : nothing}</th>
       <td class="number">${readable("", each.requests)}</td>
       <td class="number">${readable("duration_s", each.median_s)}</td>
       <td class="number">${readable("time_s", each.time_s)}</td>
@@ -258,33 +258,33 @@ export default class View {
 
 const scatterOf = (event) => event.target.closest("section").querySelector("laggard-scatter");
 
-/** What the plane shows, in words. */
+/** The description of the plane. */
 function placed({ way, pending, normal, outlying, cluster }) {
   const out = cluster.filter((each) => each !== -1).length;
-  const these = (drawn, all, told) => `${readable("", drawn)}${drawn < all ? ` of ${readable("", all)}` : ""} ${told}`;
+  const these = (drawn, all, label) => `${readable("", drawn)}${drawn < all ? ` of ${readable("", all)}` : ""} ${label}`;
   const how = way === "isomap" ? "by Isomap" : "by principal components";
-  const next = !pending ? "" : way === "isomap" ? " Newer ones are being placed." : " Isomap is being worked out.";
-  return `${these(cluster.length - out, normal, "normal")} and ${these(out, outlying, "out of line")}, placed ${how} of their seconds in each state: who spent their time alike is near.${next}`;
+  const next = !pending ? "" : way === "isomap" ? " Placing newer ones…" : " Computing Isomap…";
+  return `${these(cluster.length - out, normal, "normal")} and ${these(out, outlying, "outliers")}, placed ${how} of their seconds in each state. Requests with similar times are near each other.${next}`;
 }
 
 function durations({ every, normal, outlying }) {
-  const line = (told, each) => html`<tr>
-    <th scope="row">${told}</th>
+  const line = (label, each) => html`<tr>
+    <th scope="row">${label}</th>
     <td class="number">${readable("", each.requests)}</td>
     <td class="number">${readable("duration_s", each.median_s)}</td>
     <td class="number">${readable("duration_s", each.p95_s)}</td>
     <td class="number">${readable("duration_s", each.p99_s)}</td>
     <td class="number">${readable("duration_s", each.longest_s)}</td>
   </tr>`;
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Durations in figures">
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Durations, figures">
     <table>
       <thead>
         <tr>
-          <th scope="col"><span class="unseen">Which</span></th><th scope="col" class="number">Requests</th><th scope="col" class="number">Median</th>
+          <th scope="col"><span class="unseen">Requests</span></th><th scope="col" class="number">Requests</th><th scope="col" class="number">Median</th>
           <th scope="col" class="number">95 %</th><th scope="col" class="number">99 %</th><th scope="col" class="number">Longest</th>
         </tr>
       </thead>
-      <tbody>${line("normal", normal)}${line("out of line", outlying)}${line("all", every)}</tbody>
+      <tbody>${line("normal", normal)}${line("outliers", outlying)}${line("all", every)}</tbody>
     </table>
   </div>`;
 }

@@ -1,4 +1,4 @@
-/** Analysis (S2, Figure 10): what a model was chosen from, the models through time, and one metric beside the performance. */
+/** Analysis (S2, Figure 10): candidate metrics, models over time, and one metric beside the performance. */
 
 import { get, Refusal } from "../../api.js";
 import { printable } from "../../format.js";
@@ -6,12 +6,12 @@ import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { sentence } from "../../sentence.js";
 import { stretch } from "../../state.js";
 import { time } from "../../time.js";
-import { look, range } from "./tracking.js";
-import { built, capital, chance, choice, resource, share } from "./told.js";
+import { range, zoom } from "./tracking.js";
+import { built, capital, chance, choice, resource, share } from "./shared.js";
 
 const SYNC = "applications-analysis";
 
-/** Phase 1 keeps a hundred metrics, as a rule: these first. */
+/** The number of candidates before *more*; phase 1 usually selects about a hundred. */
 const SHOWN = 20;
 
 const WAIT_MS = 200;
@@ -20,7 +20,7 @@ export async function load(view, signal) {
   const { performance, model, metric } = view.page.params;
   const { application } = view;
   const asked = JSON.stringify([application, performance, model]);
-  // Where another metric was chosen the models are still those that are shown.
+  // Selecting another metric does not change the models.
   const same = view.data.asked === asked && view.data.metric !== metric;
   const models = same ? view.data.models : await get("/applications/models", { application, performance, model }, signal);
   const shown = models.models.find((each) => each.id === models.model) ?? models.models[0];
@@ -54,10 +54,10 @@ function candidates(view, { models: found, shown, chosen }) {
   const listed = all ? found.candidates : found.candidates.slice(0, SHOWN);
   const more = found.candidates.length - SHOWN;
   return html`<section class="card">
-    <h2>What it was chosen from</h2>
+    <h2>Candidate metrics</h2>
     <p class="muted">
-      ${present ? "The present model" : html`The model of ${time(shown.ts)}`}; phase 1: metrics that go with the ${shown.named}.
-      ${present ? nothing : html`<a href=${view.link({ model: undefined })}>The present one</a>`}
+      ${present ? "The current model" : html`The model of ${time(shown.ts)}`}; phase 1: metrics that correlate with the ${shown.named}.
+      ${present ? nothing : html`<a href=${view.link({ model: undefined })}>Show the current one</a>`}
     </p>
     ${listed.length
       ? html`<div class="scrolls applications-candidates" tabindex="0" role="region" aria-label="Metrics of phase 1">
@@ -80,7 +80,7 @@ function candidates(view, { models: found, shown, chosen }) {
             </tbody>
           </table>
         </div>`
-      : html`<p>Nothing went with it.</p>`}
+      : html`<p>No metric correlates with it.</p>`}
     ${more > 0
       ? html`<button
           @click=${() => {
@@ -99,10 +99,10 @@ function wished({ pinned, banned, waiting }, metric) {
   const waits = waiting.findLast((each) => each.metric.metric === metric);
   return html`${pinned.includes(metric) ? html`<span class="badge">pinned</span>` : nothing}
   ${banned.includes(metric) ? html`<span class="badge">banned</span>` : nothing}
-  ${waits ? html`<span class="badge">${waits.wish}, from the next interval on</span>` : nothing}`;
+  ${waits ? html`<span class="badge">${waits.wish}, from the next interval</span>` : nothing}`;
 }
 
-/** Any other metric, by its name. */
+/** A search for any other metric by name. */
 function anyOther(view) {
   const search = (event) => {
     const like = event.target.value;
@@ -121,7 +121,7 @@ function anyOther(view) {
     if (metric) view.page.go({ metric });
   };
   return html`<form class="applications-search" @submit=${submit}>
-    <label>Any other metric <input name="metric" list="applications-near" autocomplete="off" spellcheck="false" placeholder="web-1:cpu_busy_ratio" @input=${search} /></label>
+    <label>Other metric <input name="metric" list="applications-near" autocomplete="off" spellcheck="false" placeholder="web-1:cpu_busy_ratio" @input=${search} /></label>
     <datalist id="applications-near">${(view.near ?? []).map((each) => html`<option value=${each}></option>`)}</datalist>
     <button>Show</button>
   </form>`;
@@ -129,12 +129,12 @@ function anyOther(view) {
 
 function models(view, { models: found, shown, chosen }) {
   return html`<section class="card">
-    <h2>Models through time</h2>
+    <h2>Models over time</h2>
     <ol class="applications-models">
       ${found.models.map(
         (each, index) => html`<li class=${each.id === shown.id ? "chosen" : ""}>
           <p>
-            <strong>${time(each.ts)}</strong> ${index === 0 ? html`<span class="badge">holds now</span>` : nothing}
+            <strong>${time(each.ts)}</strong> ${index === 0 ? html`<span class="badge">current</span>` : nothing}
             <span class="muted">R² ${share(each.r2)}; ${each.samples} intervals, from ${time(each.begin_ts)}</span>
           </p>
           <p><code>${each.equation}</code></p>
@@ -146,7 +146,7 @@ function models(view, { models: found, shown, chosen }) {
           )}
           <p class="muted">
             ${capital(each.reason_told)}${each.changed ? html`; ${each.changed}` : nothing}.
-            ${each.id === shown.id ? nothing : html`<a href=${view.link({ model: each.id, metric: undefined })}>What it was chosen from</a>`}
+            ${each.id === shown.id ? nothing : html`<a href=${view.link({ model: each.id, metric: undefined })}>Candidate metrics</a>`}
           </p>
         </li>`,
       )}
@@ -155,24 +155,24 @@ function models(view, { models: found, shown, chosen }) {
   </section>`;
 }
 
-/** One metric: what it is in plain words, and its series beside the performance. */
+/** One metric: its description, and its series beside the performance. */
 function one(view, data) {
   const { series, problem, chosen, shown } = data;
   if (problem) return html`<section class="card"><h2>${problem.message}</h2><p>Expected: ${problem.expected}.</p></section>`;
-  if (!series) return html`<section class="card"><p>No metric of its hosts explains the ${shown.named}: its model is the mean.</p></section>`;
+  if (!series) return html`<section class="card"><p>No metric of its hosts explains the ${shown.named}. The model predicts the mean.</p></section>`;
   const { metric } = series;
   const shared = { marks: built(series.rebuilt), sync: SYNC, ...stretch(view.page.params) };
-  const ranged = (event) => look(view, event);
+  const ranged = (event) => zoom(view, event);
   const term = shown.terms.find((each) => each.metric.metric === chosen);
   return html`<section class="card">
     <h2>${sentence(capital(metric.description))}</h2>
     <p><code>${printable(metric.metric)}</code> ${resource(metric)} ${wished(data.models, metric.metric)}</p>
     ${wishes(view, data, metric.metric)}
     ${range(view, series.ts)}
-    <h3>Its mean over each interval</h3>
+    <h3>Mean per interval</h3>
     <laggard-chart
       .height=${170}
-      .label=${`${capital(metric.description).replaceAll("`", "")}, its mean over each interval`}
+      .label=${`${capital(metric.description).replaceAll("`", "")}, mean per interval`}
       .chart=${{ feature: metric.feature.split("{")[0], ts: series.ts, lines: [{ label: metric.feature, values: series.values }], ...shared }}
       @range=${ranged}
     ></laggard-chart>
@@ -189,18 +189,18 @@ function one(view, data) {
 
 function wishes(view, { models: { pinned, banned } }, metric) {
   if (!view.page.cluster.writes) return nothing;
-  const held = pinned.includes(metric) || banned.includes(metric);
+  const decided = pinned.includes(metric) || banned.includes(metric);
   return html`<p class="applications-wishes">
-    <button ?disabled=${pinned.includes(metric)} @click=${() => view.wish(metric, "pin")}>Pin into the models</button>
-    <button ?disabled=${banned.includes(metric)} @click=${() => view.wish(metric, "ban")}>Ban from the models</button>
-    ${held ? html`<button @click=${() => view.wish(metric, "free")}>Free</button>` : nothing}
+    <button ?disabled=${pinned.includes(metric)} @click=${() => view.wish(metric, "pin")}>Pin</button>
+    <button ?disabled=${banned.includes(metric)} @click=${() => view.wish(metric, "ban")}>Ban</button>
+    ${decided ? html`<button @click=${() => view.wish(metric, "free")}>Free</button>` : nothing}
   </p>`;
 }
 
 function family({ family: those }) {
   if (!those.length) return nothing;
   return html`<details>
-    <summary>${those.length === 1 ? "1 metric says" : `${those.length} metrics say`} the same</summary>
+    <summary>${those.length === 1 ? "1 metric" : `${those.length} metrics`} with the same information</summary>
     <ul>
       ${those.slice(0, 50).map((each) => html`<li><code>${printable(each)}</code></li>`)}
     </ul>
@@ -213,18 +213,18 @@ function whatIf(view, { metric }) {
     const given = new FormData(event.target).get("value").trim();
     const value = given.endsWith("%") ? Number(given.slice(0, -1)) / 100 : Number(given);
     if (given === "" || !Number.isFinite(value)) {
-      view.answer = { metric: metric.metric, told: ["A number is expected: 0.2, 20%, 5e6."] };
+      view.answer = { metric: metric.metric, sentences: ["Enter a number, for example 0.2, 20% or 5e6."] };
     } else {
       const asked = { application: view.application, metric: metric.metric, value };
-      const { told } = await get("/applications/what-if", asked).catch((error) => ({ told: [error.told ?? error.message] }));
-      view.answer = { metric: metric.metric, told };
+      const { told: sentences } = await get("/applications/what-if", asked).catch((error) => ({ told: [error.text ?? error.message] }));
+      view.answer = { metric: metric.metric, sentences };
     }
     view.page.update();
   };
-  const answer = view.answer?.metric === metric.metric ? view.answer.told : [];
+  const answer = view.answer?.metric === metric.metric ? view.answer.sentences : [];
   return html`<form class="applications-what-if" @submit=${ask}>
-      <label>What if it were <input name="value" inputmode="decimal" size="8" autocomplete="off" placeholder=${metric.feature.endsWith("_ratio") ? "20%" : "0"} /></label>
-      <button>Ask the models</button>
+      <label>Predict at <input name="value" inputmode="decimal" size="8" autocomplete="off" placeholder=${metric.feature.endsWith("_ratio") ? "20%" : "0"} /></label>
+      <button>Predict</button>
     </form>
     <div role="status">${answer.map((each) => html`<p>${sentence(each)}</p>`)}</div>`;
 }

@@ -1,11 +1,11 @@
-/** Configuration: what the models of an application are built from, and how. */
+/** Configuration: the sources, hosts, wishes and parameters of an application's models. */
 
 import { get } from "../../api.js";
 import { duration, printable, readable } from "../../format.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { sentence } from "../../sentence.js";
 import { time } from "../../time.js";
-import { capital, steps } from "./told.js";
+import { capital, steps } from "./shared.js";
 
 export async function load(view, signal) {
   return get("/applications/configuration", { application: view.application }, signal);
@@ -15,7 +15,7 @@ export function render(view, data) {
   return html`
     ${data.steps.length
       ? html`<section class="card">
-          <h2>What a model of it takes</h2>
+          <h2>Missing for a model</h2>
           ${steps(data.steps)}
         </section>`
       : nothing}
@@ -28,7 +28,7 @@ function performance({ sources, performance: measured, interval_s, ts }) {
   return html`<section class="card">
     <h2>Performance</h2>
     ${measured.length
-      ? html`<p>Measured every ${duration(interval_s)}, at last ${time(ts)}.</p>
+      ? html`<p>Measured every ${duration(interval_s)}, most recently ${time(ts)}.</p>
           <table>
             <thead>
               <tr><th scope="col">Metric</th><th scope="col" class="number">Newest</th></tr>
@@ -42,17 +42,17 @@ function performance({ sources, performance: measured, interval_s, ts }) {
               )}
             </tbody>
           </table>`
-      : html`<p class="muted">${ts === null && interval_s === null ? "Nothing was measured yet." : "No interval is over yet."}</p>`}
+      : html`<p class="muted">${ts === null && interval_s === null ? "No measurements yet." : "The first interval is not complete yet."}</p>`}
     <h3>Sources</h3>
     ${sources.length
       ? html`<ul>
           ${sources.map((each) => html`<li>${source(each)}: ${each.reads.map((one) => html`<code>${printable(one)}</code> `)}</li>`)}
         </ul>`
-      : html`<p class="muted">None in the settings of this page: another machine measures it, or <code>laggard measure</code> with other settings.</p>`}
+      : html`<p class="muted">None in the settings of this page. Another machine measures it, or <code>laggard measure</code> runs with other settings.</p>`}
   </section>`;
 }
 
-/** What a source is called, and how often it is asked; lines are read as they come. */
+/** The name of a source, and its interval; lines have none. */
 function source({ name, kind, interval_s }) {
   const called = name === kind ? kind : `${printable(name)} (${kind})`;
   return kind === "lines" ? called : `${called}, every ${duration(interval_s)}`;
@@ -76,41 +76,41 @@ function hosts({ hosts: those, patterns, pattern }) {
             )}
           </tbody>
         </table>`
-      : html`<p class="muted">No counters of any host are recorded for it.</p>`}
+      : html`<p class="muted">No counters of its hosts are recorded.</p>`}
     <p class="muted">
       ${patterns.length
-        ? html`<code>applications.hosts</code> names ${patterns.map((each, index) => html`${index ? ", " : ""}<code>${printable(each)}</code>`)}.`
-        : html`<code>applications.hosts</code> of this page's settings says nothing of it.`}
+        ? html`<code>applications.hosts</code> contains ${patterns.map((each, index) => html`${index ? ", " : ""}<code>${printable(each)}</code>`)}.`
+        : html`<code>applications.hosts</code> in this page's settings does not contain it.`}
       ${pattern ? html`<code>applications.pattern</code> is <code>${printable(pattern)}</code>.` : nothing}
     </p>
   </section>`;
 }
 
 function wishes(view, { pinned, banned, waiting }) {
-  const one = (metric, state, held) => html`<li>
+  const one = (metric, state, removable) => html`<li>
     <code>${printable(metric.metric)}</code> <span class="badge">${state}</span>
     <p class="muted">${metric.description}</p>
-    ${held && view.page.cluster.writes ? html`<button @click=${() => view.wish(metric.metric, "free")} aria-label="Free ${printable(metric.metric)}">Free</button>` : nothing}
+    ${removable && view.page.cluster.writes ? html`<button @click=${() => view.wish(metric.metric, "free")} aria-label="Free ${printable(metric.metric)}">Free</button>` : nothing}
   </li>`;
   return html`<section class="card">
     <h2>Wishes</h2>
     ${pinned.length + banned.length + waiting.length
       ? html`<ul class="applications-wished">
           ${pinned.map((each) => one(each, "pinned", true))} ${banned.map((each) => one(each, "banned", true))}
-          ${waiting.map((each) => one(each.metric, `${each.wish}, from the next interval on`, false))}
+          ${waiting.map((each) => one(each.metric, `${each.wish}, from the next interval`, false))}
         </ul>`
-      : html`<p class="muted">None. Metrics are pinned into the models, and banned from them, in <a href=${view.link({ tab: "analysis" })}>Analysis</a>.</p>`}
+      : html`<p class="muted">None. Pin or ban metrics in <a href=${view.link({ tab: "analysis" })}>Analysis</a>.</p>`}
   </section>`;
 }
 
 function parameters({ parameters: those }) {
   return html`<section class="card">
     <h2>Method and parameters</h2>
-    <p class="muted">By the settings of this page. A worker on another machine has its own.</p>
+    <p class="muted">From the settings of this page. A worker on another machine has its own.</p>
     <div class="scrolls" tabindex="0" role="region" aria-label="Parameters">
       <table>
         <thead>
-          <tr><th scope="col">Setting</th><th scope="col">Value</th><th scope="col">Given by</th><th scope="col">What it is</th></tr>
+          <tr><th scope="col">Setting</th><th scope="col">Value</th><th scope="col">Source</th><th scope="col">Description</th></tr>
         </thead>
         <tbody>
           ${those.map(

@@ -1,11 +1,11 @@
-/** Tracking: the performance as it was measured, and as the models said; their p-values and R². */
+/** Tracking: measured and predicted performance, with the models' p-values and R². */
 
 import { get } from "../../api.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { sentence } from "../../sentence.js";
 import { stretch } from "../../state.js";
 import { time } from "../../time.js";
-import { built, capital } from "./told.js";
+import { built, capital } from "./shared.js";
 
 const SYNC = "applications-tracking";
 
@@ -17,20 +17,20 @@ export function render(view, data) {
   return html`
     <p class=${data.slow ? "alarm" : ""}>
       ${sentence(data.told)}
-      ${data.incidents.filter((each) => each.to === null).map((each) => html`<a href=${view.page.href("/incidents", { id: each.id })}>The incident since ${time(each.from, true)}</a> `)}
+      ${data.incidents.filter((each) => each.to === null).map((each) => html`<a href=${view.page.href("/incidents", { id: each.id })}>Incident since ${time(each.from, true)}</a> `)}
     </p>
     ${range(view, data.ts)}
     ${data.own
       ? nothing
-      : html`<p class="muted">The state of its models of that time is not kept any more. These were learned anew from the records before, and may differ from those that the worker had.</p>`}
+      : html`<p class="muted">The snapshot of its models of that time no longer exists. These models were learned again from earlier records, and may differ from the worker's.</p>`}
     ${data.ts.length ? data.tracked.map((each) => tracked(view, data, each)) : html`<section class="card">
-          <p>No interval was measured in this time. <a href=${view.link({ tab: "configuration" })}>What it is built from, and what it lacks</a></p>
+          <p>No measurements in this time. <a href=${view.link({ tab: "configuration" })}>Show its configuration</a></p>
         </section>`}
     ${rebuilt(view, data)}
   `;
 }
 
-/** Which stretch of time is shown, and how to see another one; `ts` are the intervals that are there. */
+/** The visible time range with its buttons; `ts` are the measured intervals. */
 export function range(view, ts) {
   const { from, to } = stretch(view.page.params);
   const shown = { from: from ?? ts[0], to: to ?? ts.at(-1) };
@@ -41,27 +41,27 @@ export function range(view, ts) {
   return html`<div class="applications-range">
     <span>${time(shown.from)} to ${time(shown.to)}</span>
     <button @click=${() => go(shown.from - length, shown.from)}>Earlier</button>
-    <button @click=${() => go(shown.from - length, to)}>Further back</button>
-    <button @click=${() => go(shown.to - length / 2, to)}>Closer</button>
+    <button @click=${() => go(shown.from - length, to)}>Extend back</button>
+    <button @click=${() => go(shown.to - length / 2, to)}>Zoom in</button>
     ${live ? nothing : html`<button @click=${() => view.page.go({ from: undefined, to: undefined })}>Back to now</button>`}
-    <span class="muted">Drag across a chart to look closer.</span>
+    <span class="muted">Drag across a chart to zoom in.</span>
   </div>`;
 }
 
-/** Look at what was dragged across. */
-export function look(view, { detail: { from, to } }) {
+/** Zoom to the dragged range. */
+export function zoom(view, { detail: { from, to } }) {
   view.page.go({ from: Math.round(from), to: Math.round(to) });
 }
 
 function tracked(view, data, each) {
   const models = data.rebuilt.filter((model) => model.performance === each.performance);
   const shared = { ts: data.ts, sync: SYNC, ...stretch(view.page.params) };
-  const ranged = (event) => look(view, event);
+  const ranged = (event) => zoom(view, event);
   return html`<section class="card">
     <h2>${capital(each.named)}</h2>
     <laggard-chart
       .height=${200}
-      .label=${`${capital(each.named)} as it was measured and as the model predicted it; ${models.length} models were built`}
+      .label=${`${capital(each.named)}, measured and predicted; ${models.length} new models`}
       .chart=${{
         ...shared,
         feature: each.performance,
@@ -74,7 +74,7 @@ function tracked(view, data, each) {
       }}
       @range=${ranged}
     ></laggard-chart>
-    <h3>How well its model holds</h3>
+    <h3>Fit of its model</h3>
     <laggard-chart
       .height=${130}
       .label=${`R² of the newest intervals, and the p-value of the newest errors, of the model of the ${each.named}`}
@@ -89,7 +89,7 @@ function tracked(view, data, each) {
       }}
       @range=${ranged}
     ></laggard-chart>
-    <p class="muted">R² is the share of the variance that was predicted, 0 where it is below. A p-value near 0 says that the newest errors are not like those before: the model is built anew.</p>
+    <p class="muted">R² is the predicted share of the variance; negative values are drawn as 0. A p-value near 0 means that the newest errors differ from earlier ones: laggard builds a new model.</p>
   </section>`;
 }
 
@@ -97,10 +97,10 @@ function rebuilt(view, data) {
   if (!data.rebuilt.length) return nothing;
   const named = Object.fromEntries(data.tracked.map((each) => [each.performance, each.named]));
   return html`<section class="card">
-    <h2>Models that were built</h2>
+    <h2>New models</h2>
     <table>
       <thead>
-        <tr><th scope="col">When</th><th scope="col">Of</th><th scope="col">Why</th></tr>
+        <tr><th scope="col">Time</th><th scope="col">Performance</th><th scope="col">Reason</th></tr>
       </thead>
       <tbody>
         ${data.rebuilt
@@ -109,6 +109,6 @@ function rebuilt(view, data) {
           .map((each) => html`<tr><td>${time(each.ts)}</td><td>${named[each.performance] ?? each.performance}</td><td>${each.reason_told}</td></tr>`)}
       </tbody>
     </table>
-    <p><a href=${view.link({ tab: "analysis" })}>What is in them</a></p>
+    <p><a href=${view.link({ tab: "analysis" })}>Show their metrics</a></p>
   </section>`;
 }

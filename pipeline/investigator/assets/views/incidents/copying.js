@@ -1,4 +1,4 @@
-/** Copying text to the clipboard; where the browser does not allow that, a field to copy it from. */
+/** Copies text to the clipboard, or shows a field with it if the browser forbids that. */
 
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { createRef, ref } from "../../packages/lit-html/directives/ref.js";
@@ -11,13 +11,13 @@ export class Copying {
     this.page = page;
   }
 
-  /** Copy, and say that it was done. */
+  /** Copy a text, and show a message. */
   async copy(text, what) {
     try {
-      // Only where the page is served by TLS, or on the machine itself.
+      // Browsers allow this only with TLS or on localhost.
       await navigator.clipboard.writeText(text);
       this.#text = "";
-      this.page.say(`${what} is on the clipboard`);
+      this.page.notify(`Copied to the clipboard: ${what}`);
     } catch {
       this.#text = text;
       this.page.update();
@@ -26,11 +26,11 @@ export class Copying {
     }
   }
 
-  /** The field, where one is needed. */
+  /** The field, if the browser forbids copying. */
   render() {
     if (!this.#text) return nothing;
     return html`<div class="card incidents-copy">
-      <label for="incidents-copy">This browser does not let the page copy. Copy it from here:</label>
+      <label for="incidents-copy">The browser blocks access to the clipboard. Copy this text:</label>
       <textarea id="incidents-copy" readonly rows="6" .value=${this.#text} ${ref(this.#field)}></textarea>
       <button
         type="button"

@@ -1,17 +1,17 @@
-/** The incident that an alert is about: alerts know whom it is about and when it opened, and not its id. */
+/** Finds the incident of an alert: an alert has its subject and its time, but no id. */
 
 import { get } from "../../api.js";
 import { number } from "../../state.js";
 import { KINDS } from "./words.js";
 
-/** Alerts tell whole seconds. */
+/** Alerts have whole seconds. */
 const ROUNDED_S = 1;
 
 /**
  * The id of the incident that was open at a moment.
  *
- * @param {Record<string, string>} params of the page: `at`, and whose: `host`, `application`, `pool` or `service`
- * @returns {Promise<string|undefined>} nothing where none was open then, or more than one: the list tells them
+ * @param {Record<string, string>} params of the page: `at`, and one of `host`, `application`, `pool` or `service`
+ * @returns {Promise<string|undefined>} undefined if none or several were open; the list shows these
  */
 export async function find(params, signal) {
   const at = number(params, "at");

@@ -1,18 +1,18 @@
 /**
- * A flame graph (B. Gregg, CACM 59(6), 2016): functions on those that called them, as wide as they were found often.
+ * A flame graph (B. Gregg, CACM 59(6), 2016): functions above their callers, as wide as their share of samples.
  *
- * It is a tree for the keyboard and for screen readers: arrows go from function to function, Enter shows one as wide as
- * the page, Escape all of them again.
+ * For the keyboard and screen readers it is a tree: the arrow keys move between functions, Enter zooms in, Escape shows
+ * all.
  */
 
 import { html, nothing, svg } from "../../packages/lit-html/lit-html.js";
 
 const ROW = 18;
 
-/** What is narrower than so many percent is not drawn; zoomed to, it is. */
+/** The narrowest visible box, in percent of the width; zooming shows narrower ones. */
 const NARROWEST = 0.06;
 
-/** What is narrower has no room for letters. */
+/** The narrowest box with a label, in percent of the width. */
 const LETTERS = 1.2;
 
 const percent = (ratio) => `${(100 * ratio).toFixed(ratio < 0.1 ? 1 : 0)} %`;
@@ -23,7 +23,7 @@ export class Flames {
   #samples = 0;
   #focused = -1;
 
-  /** Parameters: `chosen(index)` is called with the box that is to be as wide as the page, -1 for all. */
+  /** `chosen(index)` is called with the box to zoom to; -1 for all. */
   constructor(chosen) {
     this.chosen = chosen;
   }
@@ -32,9 +32,9 @@ export class Flames {
    * The drawing.
    *
    * @param {object} flames of an answer of /diagnosis
-   * @param {number} zoomed the index of the box that is as wide as the page; -1 for all
-   * @param {string} search what is looked for in names
-   * @param {string} label what it is of
+   * @param {number} zoomed the index of the box with the full width; -1 for all
+   * @param {string} search a text to find in names
+   * @param {string} label the accessible name
    */
   render(flames, zoomed, search, label) {
     this.#place(flames);
@@ -51,11 +51,11 @@ export class Flames {
     return html`
       <p class="muted" role="status">
         ${zoomed >= 0 && this.#boxes[zoomed]
-          ? html`Shown is <strong>${this.#boxes[zoomed].label}</strong>, ${percent(root.samples / this.#samples)} of ${this.#samples} samples.
+          ? html`Zoomed to <strong>${this.#boxes[zoomed].label}</strong>, ${percent(root.samples / this.#samples)} of ${this.#samples} samples.
               <button type="button" @click=${() => this.chosen(-1)}>Show all</button>`
           : html`${this.#samples} samples.`}
         ${found ? html`${found.boxes.size} boxes match, ${percent(found.samples / this.#samples)} of the samples.` : nothing}
-        ${flames.boxes_left_out ? html`${flames.boxes_left_out} more boxes are too narrow to be drawn.` : nothing}
+        ${flames.boxes_left_out ? html`${flames.boxes_left_out} more boxes are too narrow to draw.` : nothing}
       </p>
       <svg
         class="incidents-flames"
@@ -70,10 +70,10 @@ export class Flames {
         ${shown.map((box) => {
           const left = Math.max(x(box), 0);
           const width = Math.min(x(box) + (100 * box.samples) / root.samples, 100) - left;
-          const told = `${box.label}: ${box.samples} ${box.samples === 1 ? "sample" : "samples"}, ${percent(box.samples / this.#samples)}`;
+          const text = `${box.label}: ${box.samples} ${box.samples === 1 ? "sample" : "samples"}, ${percent(box.samples / this.#samples)}`;
           const kind = found ? (found.boxes.has(box.index) ? "found" : "faint") : box.below < root.below ? "faint" : "";
-          return svg`<g role="treeitem" aria-level=${box.below + 1} aria-label=${told} data-index=${box.index} tabindex=${box.index === this.#focused ? 0 : -1}>
-            <title>${told}${box.module ? `\n${box.module}` : ""}</title>
+          return svg`<g role="treeitem" aria-level=${box.below + 1} aria-label=${text} data-index=${box.index} tabindex=${box.index === this.#focused ? 0 : -1}>
+            <title>${text}${box.module ? `\n${box.module}` : ""}</title>
             <svg x="${left}%" y=${height - (box.below + 1) * ROW} width="${width}%" height=${ROW} aria-hidden="true">
               <rect class=${kind} width="100%" height=${ROW - 1} rx="1" fill=${box.fill}></rect>
               ${width >= LETTERS ? svg`<text x="3" y="13">${box.label}</text>` : nothing}
@@ -91,7 +91,7 @@ export class Flames {
     this.#focused = -1;
   }
 
-  /** The boxes whose names have the text in them, and what they have together; what stands on one counts with it. */
+  /** The boxes whose names contain the text, and their samples in sum, each sample once. */
   #found(search) {
     const wanted = search.toLowerCase();
     const boxes = new Set();
@@ -112,7 +112,7 @@ export class Flames {
     if (index !== undefined) this.#zoom(index);
   }
 
-  /** Zoom, and stay with the keyboard where it was. */
+  /** Zoom to a box, and keep the focus on it. */
   #zoom(index) {
     this.#focused = index;
     this.chosen(index);
@@ -160,18 +160,18 @@ export class Flames {
   }
 }
 
-/** The index of the box that an event is about; undefined where it is about none. */
+/** The index of an event's box; undefined without one. */
 function indexOf({ target }) {
   const box = target.closest("[data-index]");
   return box ? Number(box.dataset.index) : undefined;
 }
 
-/** What the flame graph says, for those who cannot see it: its functions by how often they were the innermost. */
+/** The functions of the flame graph as a table, by their own share of samples. */
 export function functionsTable({ functions, functions_left_out, samples }) {
   return html`<div class="scrolls" tabindex="0" role="region" aria-label="Functions of the flame graph">
     <table>
       <thead>
-        <tr><th scope="col">Function</th><th scope="col" class="number">Itself</th><th scope="col" class="number">With what it called</th></tr>
+        <tr><th scope="col">Function</th><th scope="col" class="number">Self</th><th scope="col" class="number">Total</th></tr>
       </thead>
       <tbody>
         ${functions.map(

@@ -1,4 +1,4 @@
-/** What was wrong: those that are open first. */
+/** The list of incidents, open ones first. */
 
 import { get } from "../../api.js";
 import { duration } from "../../format.js";
@@ -15,7 +15,7 @@ const RANGES = [
   ["7d", "the last 7 days", 7 * 86400],
   ["30d", "the last 30 days", 30 * 86400],
 ];
-const USUAL = "24h";
+const DEFAULT = "24h";
 
 export default class List {
   #found;
@@ -48,10 +48,10 @@ export default class List {
 
   #range() {
     const named = (wanted) => RANGES.find(([name]) => name === wanted);
-    return named(this.page.params.range) ?? named(USUAL);
+    return named(this.page.params.range) ?? named(DEFAULT);
   }
 
-  /** From when to when, where the address says it; a moment is both. */
+  /** The time range of the address, if it has one; a moment is both ends. */
   #stretch() {
     const at = number(this.page.params, "at");
     const { from = at, to = at } = stretch(this.page.params);
@@ -70,27 +70,27 @@ export default class List {
       <h1>Incidents</h1>
       ${this.#filters()}
       <p class="muted" role="status">
-        ${incidents.length ? html`${incidents.length + left_out} found, ${open} of those shown open.` : nothing}
+        ${incidents.length ? html`${incidents.length + left_out} found; ${open} of the ${incidents.length} shown are open.` : nothing}
       </p>
       ${incidents.length
         ? html`<ul class="incidents-list">
             ${incidents.map((each) => html`<li>${this.#item(each)}</li>`)}
           </ul>`
         : this.#none()}
-      ${left_out ? html`<p>${left_out} more are not shown: choose a shorter time.</p>` : nothing}
+      ${left_out ? html`<p>${left_out} more are not shown. Choose a shorter time range.</p>` : nothing}
       ${this.#notices ? this.#suspicious() : nothing}
       ${begins_ts === null
         ? nothing
-        : html`<p class="muted">What opened before ${time(begins_ts)} and has not changed since is not among them.</p>`}
+        : html`<p class="muted">Incidents from before ${time(begins_ts)} without later changes are not listed.</p>`}
     `;
   }
 
-  /** What was not unusual enough for an incident. */
+  /** Notices: findings below the alert level. */
   #suspicious() {
     const { notices, left_out } = this.#notices;
     return html`<section class="incidents-notices" aria-label="Notices">
       <h2>Notices</h2>
-      ${notices.length ? nothing : html`<p class="muted">Nothing was suspicious then.</p>`}
+      ${notices.length ? nothing : html`<p class="muted">No notices in this time.</p>`}
       ${notices.map(
         (each) => html`<p>
           <a href=${this.page.href("/", { host: each.host, at: each.from })}>${time(each.from)}</a>
@@ -98,7 +98,7 @@ export default class List {
           ${sentence(each.sentence)}
         </p>`,
       )}
-      ${left_out ? html`<p>${left_out} more are not shown: choose a shorter time.</p>` : nothing}
+      ${left_out ? html`<p>${left_out} more are not shown. Choose a shorter time range.</p>` : nothing}
     </section>`;
   }
 
@@ -112,10 +112,10 @@ export default class List {
       </h2>
       <p class="incidents-facts muted">
         <span>score <strong>${worst(incident.score)}</strong></span>
-        <span>began ${time(incident.opened_ts)}</span>
-        <span>${incident.open ? "for" : "lasted"} ${duration(incident.lasted_s)}</span>
-        <span>seen by ${incident.operators.join(", ")}</span>
-        ${incident.young ? html`<span>by models that were young</span>` : nothing}
+        <span>onset ${time(incident.opened_ts)}</span>
+        <span>${incident.open ? "open for" : "lasted"} ${duration(incident.lasted_s)}</span>
+        <span>detected by ${incident.operators.join(", ")}</span>
+        ${incident.young ? html`<span>during warm-up</span>` : nothing}
       </p>
       <p>${sentence(incident.sentence)}</p>
       ${incident.silence ? html`<p class="incidents-warning">${incident.silence}</p>` : nothing}
@@ -132,17 +132,17 @@ export default class List {
     const [range] = this.#range();
     return html`<form class="incidents-filters" @submit=${(event) => event.preventDefault()}>
       <label
-        >Of
+        >Subject
         <select .value=${live(value)} @change=${(event) => this.#choose(keys.get(event.target.value))}>
-          <option value="" ?selected=${value === ""}>everything</option>
+          <option value="" ?selected=${value === ""}>all</option>
           ${[...keys].map(([name, each]) => html`<option value=${name} ?selected=${name === value}>${whose(each)}</option>`)}
         </select></label
       >
       ${from === undefined && to === undefined
         ? html`<label
-            >Open within
+            >Open in
             <select .value=${live(range)} @change=${(event) => page.go({ range: event.target.value })}>
-              ${RANGES.map(([name, told]) => html`<option value=${name} ?selected=${name === range}>${told}</option>`)}
+              ${RANGES.map(([name, label]) => html`<option value=${name} ?selected=${name === range}>${label}</option>`)}
             </select></label
           >`
         : html`<span
@@ -150,12 +150,12 @@ export default class List {
             <button type="button" @click=${() => page.go({ from: undefined, to: undefined, at: undefined })}>Any time</button></span
           >`}
       <label class="incidents-check"
-        ><input type="checkbox" .checked=${live(Boolean(params.open))} @change=${(event) => page.go({ open: event.target.checked ? 1 : undefined })} /> only
-        those that are open</label
+        ><input type="checkbox" .checked=${live(Boolean(params.open))} @change=${(event) => page.go({ open: event.target.checked ? 1 : undefined })} /> open
+        only</label
       >
-      <label class="incidents-check" title="What was suspicious, but not unusual enough for an incident"
-        ><input type="checkbox" .checked=${live(Boolean(params.notices))} @change=${(event) => page.go({ notices: event.target.checked ? 1 : undefined })} /> notices
-        of hosts, too</label
+      <label class="incidents-check" title="Findings below the alert level"
+        ><input type="checkbox" .checked=${live(Boolean(params.notices))} @change=${(event) => page.go({ notices: event.target.checked ? 1 : undefined })} /> include
+        notices of hosts</label
       >
     </form>`;
   }
@@ -169,22 +169,22 @@ export default class List {
     const { cluster, params } = this.page;
     if (!cluster.hosts.length) {
       return html`<section class="empty">
-        <h2>Nothing is recorded yet</h2>
-        <p>Start laggard on this machine: <code>laggard up</code>. After ten minutes it knows what is usual here.</p>
+        <h2>No data yet</h2>
+        <p>Start laggard on this machine: <code>laggard up</code>. The baselines take ten minutes to learn.</p>
       </section>`;
     }
     const narrowed = this.#chosen() || params.open || params.from || params.to || params.range === "1h";
     return html`<section class="empty">
-      <h2>No incident ${params.open ? "is open" : "was open then"}</h2>
+      <h2>${params.open ? "No open incidents" : "No incidents in this time"}</h2>
       <p>
-        An incident opens when something is further from its usual than the budget of false alarms allows.
-        <a href=${this.page.href("/")}>Look at what stands out now</a>${narrowed
-          ? html`, or <a href="/incidents?range=7d">at all incidents of the last 7 days</a>`
+        An incident opens when a deviation exceeds the alert level, which follows from the budget of false alarms.
+        <a href=${this.page.href("/")}>Show the processes now</a>${narrowed
+          ? html`, or <a href="/incidents?range=7d">all incidents of the last 7 days</a>`
           : nothing}.
       </p>
       <p>
-        If it is slow and nothing is told, mark it: by <em>Why is it slow?</em> there, or <code>laggard mark "what is slow"</code>. It is judged all
-        the same.
+        If the machine is slow without an incident, mark the moment with <em>Why is it slow?</em> there, or with
+        <code>laggard mark "note"</code>. laggard ranks the processes at each mark.
       </p>
     </section>`;
   }

@@ -1,4 +1,4 @@
-/** All that is known of one incident. */
+/** The page of one incident. */
 
 import { get, Refusal } from "../../api.js";
 import { duration, moment, readable, score, usual } from "../../format.js";
@@ -7,32 +7,32 @@ import { address, stretch } from "../../state.js";
 import { sentence } from "../../sentence.js";
 import { time } from "../../time.js";
 import { Copying } from "./copying.js";
-import { Doing } from "./doing.js";
-import { Said } from "./feedback.js";
+import { Feedback } from "./feedback.js";
 import { phases } from "./phases.js";
+import { Profile } from "./profile.js";
 import { timeline, whole } from "./timeline.js";
 import { state, whose, worst } from "./words.js";
 
-/** Of each row of a ranking so many features are shown, and so many rows. */
+/** The size of a ranking: features of each row, and rows. */
 const FEATURES = 3;
 const ROWS = 5;
 
-/** Of rows with less of the first one's score nothing is shown. */
+/** Rows below this share of the first row's score are hidden. */
 const FAINT = 0.05;
 
-/** The moment that the beginning is compared with is so long before it, in seconds. */
+/** The time before the onset that it is compared with, in seconds. */
 const BEFORE_S = 300;
 
-/** A series that is not complete yet is asked for again after so long, so often at most. */
+/** The delay before a partial series is requested again, and the number of attempts. */
 const AGAIN_MS = 700;
 const AGAIN = 20;
 
-/** Views where it can be seen what an operator saw. */
+/** The view for each kind of subject. */
 const PLACES = { application: "/applications", pool: "/pools", service: "/requests" };
 
-/** Those of the rows, the first of which is the worst, that are worth to be shown. */
-function told(rows, bad) {
-  return rows.filter((row, place) => !place || bad(row) > FAINT * bad(rows[0])).slice(0, ROWS);
+/** The rows worth showing; the first one is the worst. */
+function notable(rows, severity) {
+  return rows.filter((row, place) => !place || severity(row) > FAINT * severity(rows[0])).slice(0, ROWS);
 }
 
 export default class One {
@@ -49,17 +49,17 @@ export default class One {
   constructor(page) {
     this.page = page;
     this.copying = new Copying(page);
-    this.doing = new Doing(page);
-    this.said = new Said(page);
+    this.profile = new Profile(page);
+    this.feedback = new Feedback(page);
   }
 
   async load(signal, news) {
     const { id } = this.page.params;
     const other = id !== this.#id;
     if (other || news.size) {
-      // By its whole id, where that is known: it is found sooner.
+      // The whole id is faster than a prefix.
       const account = await get("/incident", { id: other ? id : this.#account.incident.id }, signal);
-      await this.said.load(account.incident, signal);
+      await this.feedback.load(account.incident, signal);
       if (other) {
         this.leave();
         this.#reading = new AbortController();
@@ -74,7 +74,7 @@ export default class One {
       if (other || news.has("diagnoses")) this.#later("/incident/diagnoses", { id }, (found) => (this.#diagnoses = found.diagnoses));
     }
     this.#readSeries(news.size > 0);
-    await this.doing.load(this.#chosenDiagnosis(), signal, news);
+    await this.profile.load(this.#chosenDiagnosis(), signal, news);
   }
 
   shows() {
@@ -86,18 +86,18 @@ export default class One {
     this.#reading.abort();
   }
 
-  /** What may come after the rest; where it cannot be had, the page does without. */
+  /** Load a part that may come later, or be missing. */
   async #later(path, question, keep) {
     const { signal } = this.#reading;
     try {
       keep(await get(path, question, signal));
       this.page.update();
-      await this.doing.load(this.#chosenDiagnosis(), signal, new Set());
+      await this.profile.load(this.#chosenDiagnosis(), signal, new Set());
       this.page.update();
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Refusal)) throw error;
-      if (error.status !== 404) this.page.say(error.told, "error");
+      if (error.status !== 404) this.page.notify(error.text, "error");
     }
   }
 
@@ -110,14 +110,14 @@ export default class One {
     this.#later("/compare", { host: incident.key, at, with: before, rows: ROWS, features: FEATURES }, (found) => (this.#differs = found));
   }
 
-  /** The counter that tells most, over the time that is shown. */
+  /** Load the series of the culprit's counter for the visible range. */
   #readSeries(again) {
     const about = this.#measured();
     if (!about) return;
     const { from, to } = this.#range();
     const { incident } = this.#account;
     const asked = { host: incident.key, ...about, at: incident.opened_ts, from, to, points: 800 };
-    // Of an incident that is open the end moves along; it is asked again when it is told of.
+    // The end of an open incident moves; a new report requests the series again.
     const key = JSON.stringify({ ...asked, to: this.page.params.to ?? "" });
     if (key === this.#asked && !(again && incident.open)) return;
     this.#asked = key;
@@ -131,7 +131,7 @@ export default class One {
     ask(AGAIN);
   }
 
-  /** Which counter of which row the incident is told by; nothing where that is of no host. */
+  /** The row and counter in the incident's sentence; undefined if the subject is not a host. */
   #measured() {
     const { incident, seen } = this.#account;
     const { blamed } = incident;
@@ -160,31 +160,31 @@ export default class One {
         <p class="incidents-sentence">${sentence(incident.sentence)}</p>
         ${incident.silence ? html`<p class="incidents-warning">${incident.silence}</p>` : nothing}
         ${incident.merged_into
-          ? html`<p><a href=${page.href("/incidents", { id: incident.merged_into })}>The incident that goes on with it</a>: both are one trouble.</p>`
+          ? html`<p><a href=${page.href("/incidents", { id: incident.merged_into })}>Merged into another incident</a>: both have the same cause.</p>`
           : nothing}
-        ${incident.live ? nothing : html`<p class="muted">It comes from a replayed recording.</p>`}
+        ${incident.live ? nothing : html`<p class="muted">From a replayed recording.</p>`}
         <dl class="incidents-facts">
-          <div><dt>Began</dt><dd>${time(incident.opened_ts)}</dd></div>
-          <div><dt>${incident.open ? "Has lasted" : "Ended"}</dt><dd>${incident.open ? duration(incident.lasted_s) : html`${time(incident.until_ts)}, after ${duration(incident.lasted_s)}`}</dd></div>
+          <div><dt>Onset</dt><dd>${time(incident.opened_ts)}</dd></div>
+          <div><dt>${incident.open ? "Duration" : "End"}</dt><dd>${incident.open ? duration(incident.lasted_s) : html`${time(incident.until_ts)}, after ${duration(incident.lasted_s)}`}</dd></div>
           <div><dt>Worst score</dt><dd>${worst(incident.score)}</dd></div>
           ${this.#renderFigure()}
         </dl>
         <p class="incidents-actions">
           ${incident.keyed_by === "host"
-            ? html`<a class="button" href=${this.#moment(incident.opened_ts)}>The host when it began</a>
-                ${incident.open ? html`<a class="button" href=${page.href("/", { host: incident.key })}>The host now</a>` : nothing}`
-            : html`<a class="button" href=${this.#place(incident)}>The ${incident.keyed_by} then</a>`}
-          <button type="button" @click=${() => this.copying.copy(this.#link(), "The link")}>Copy link</button>
+            ? html`<a class="button" href=${this.#moment(incident.opened_ts)}>Host at the onset</a>
+                ${incident.open ? html`<a class="button" href=${page.href("/", { host: incident.key })}>Host now</a>` : nothing}`
+            : html`<a class="button" href=${this.#place(incident)}>The ${incident.keyed_by} at the onset</a>`}
+          <button type="button" @click=${() => this.copying.copy(this.#link(), "the link")}>Copy link</button>
           <button type="button" @click=${() => this.#copyMarkdown()}>Copy as Markdown</button>
         </p>
         ${this.copying.render()}
       </section>
-      ${this.said.render(incident)} ${this.#renderTimeline()} ${this.#renderSeen()} ${this.#renderPhases()} ${this.doing.render(this.#diagnoses, this.#chosenDiagnosis())}
+      ${this.feedback.render(incident)} ${this.#renderTimeline()} ${this.#renderSeen()} ${this.#renderPhases()} ${this.profile.render(this.#diagnoses, this.#chosenDiagnosis())}
       ${this.#renderDiffers()} ${this.#renderModels()} ${this.#renderSimilar()}
     `;
   }
 
-  /** The counter that tells most, as the ranking has it that the sentence was made of. */
+  /** The culprit's counter, from the ranking behind the sentence. */
   #renderFigure() {
     const { incident, seen } = this.#account;
     const { row, feature } = incident.blamed ?? {};
@@ -195,11 +195,11 @@ export default class One {
     if (!found) return nothing;
     return html`<div>
       <dt>${feature}</dt>
-      <dd>${readable(feature, found.value)}, usually ${usual(feature, found.mean, found.standard_deviation)}</dd>
+      <dd>${readable(feature, found.value)}, baseline ${usual(feature, found.mean, found.standard_deviation)}</dd>
     </div>`;
   }
 
-  /** Where people reach this page: as the administrator says, else as this browser does. */
+  /** The address of this page: under `serve.url` if that is set, else under the browser's origin. */
   #link() {
     const base = this.page.cluster.url || location.origin;
     return base + address(location.pathname, { ...this.page.params, id: this.#account.incident.id });
@@ -208,10 +208,10 @@ export default class One {
   async #copyMarkdown() {
     try {
       const { text } = await get("/incident/markdown", { id: this.#id, link: this.#link() });
-      await this.copying.copy(text, "The incident, as Markdown,");
+      await this.copying.copy(text, "the incident as Markdown");
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      this.page.say(error.told, "error");
+      this.page.notify(error.text, "error");
     }
   }
 
@@ -219,14 +219,14 @@ export default class One {
     return this.page.href("/", { host: this.#account.incident.key, at, ...params });
   }
 
-  /** Where what an operator saw can be looked at. */
+  /** The address of the view with an operator's finding. */
   #place({ keyed_by, key }, at = this.#account.incident.opened_ts, row = undefined, feature = undefined) {
     if (keyed_by === "host") return this.#moment(at, { row, feature });
     const member = keyed_by === "pool" ? { member: row } : keyed_by === "service" ? { cluster: row } : {};
     return this.page.href(PLACES[keyed_by], { host: undefined, [keyed_by]: key, at, ...member });
   }
 
-  /** Where a row of a ranking can be looked at; of an application's, those that are none of its own are of its hosts. */
+  /** The address for a row of a ranking. Other rows than an application's own are rows of its hosts. */
   #row({ at }, { row, features }) {
     const { incident } = this.#account;
     if (incident.keyed_by === "application" && row !== incident.key) return this.page.href("/", { host: row.split("/")[0], at });
@@ -238,38 +238,38 @@ export default class One {
     const span = range.to - range.from;
     const show = (from, to) => this.page.go({ from: Math.round(from), to: Math.round(to) }, { replace: true });
     const shown = this.page.params.from || this.page.params.to;
-    const { told, told_left_out, marks } = this.#account;
+    const { told: reports, told_left_out: left_out, marks } = this.#account;
     return html`<section class="card">
       <h2>Timeline</h2>
-      <p class="incidents-actions" role="group" aria-label="What the timeline shows">
+      <p class="incidents-actions" role="group" aria-label="Range of the timeline">
         <button type="button" @click=${() => show(range.from - span / 2, range.to - span / 2)}>Earlier</button>
         <button type="button" @click=${() => show(range.from + span / 2, range.to + span / 2)}>Later</button>
-        <button type="button" ?disabled=${span < 20} @click=${() => show(range.from + span / 4, range.to - span / 4)}>Closer</button>
-        <button type="button" ?disabled=${span > 30 * 86400} @click=${() => show(range.from - span / 2, range.to + span / 2)}>Wider</button>
-        <button type="button" ?disabled=${!shown} @click=${() => this.page.go({ from: undefined, to: undefined }, { replace: true })}>Whole</button>
+        <button type="button" ?disabled=${span < 20} @click=${() => show(range.from + span / 4, range.to - span / 4)}>Zoom in</button>
+        <button type="button" ?disabled=${span > 30 * 86400} @click=${() => show(range.from - span / 2, range.to + span / 2)}>Zoom out</button>
+        <button type="button" ?disabled=${!shown} @click=${() => this.page.go({ from: undefined, to: undefined }, { replace: true })}>Reset</button>
       </p>
       ${timeline(this.#account, this.#diagnoses, range)}
       <p class="muted">
-        <span class="incidents-key opened">opened</span> <span class="incidents-key extended">got worse, or goes on</span>
-        <span class="incidents-key ended">has ended</span>, with scores${marks.length ? html`; dashed: marks` : nothing}.
+        <span class="incidents-key opened">opened</span> <span class="incidents-key extended">worse, or still open</span>
+        <span class="incidents-key ended">ended</span>, with scores${marks.length ? html`; dashed: marks` : nothing}.
       </p>
       ${this.#series ? this.#renderSeries(range) : nothing}
       <details>
-        <summary>What was told, in words (${told.length + told_left_out})</summary>
-        <div class="scrolls" tabindex="0" role="region" aria-label="What was told">
+        <summary>Reports as a table (${reports.length + left_out})</summary>
+        <div class="scrolls" tabindex="0" role="region" aria-label="Reports">
           <table>
-            <thead><tr><th scope="col">When</th><th scope="col">Who</th><th scope="col">What</th><th scope="col" class="number">Score</th><th scope="col">Said</th></tr></thead>
+            <thead><tr><th scope="col">Time</th><th scope="col">Source</th><th scope="col">Change</th><th scope="col" class="number">Score</th><th scope="col">Text</th></tr></thead>
             <tbody>
-              ${[...told.map((each) => [each.ts, each.operator, each.change, each.score, sentence(each.sentence)]), ...marks.map((each) => [each.ts, "a person", "marked", undefined, each.note])]
+              ${[...reports.map((each) => [each.ts, each.operator, each.change, each.score, sentence(each.sentence)]), ...marks.map((each) => [each.ts, "mark", "marked", undefined, each.note])]
                 .sort((a, b) => a[0] - b[0])
                 .map(
-                  ([ts, who, what, at, said]) =>
-                    html`<tr><td class="incidents-when">${time(ts)}</td><td>${who}</td><td>${what}</td><td class="number">${at === undefined ? "-" : worst(at)}</td><td class="incidents-said">${said}</td></tr>`,
+                  ([ts, who, what, at, text]) =>
+                    html`<tr><td class="incidents-when">${time(ts)}</td><td>${who}</td><td>${what}</td><td class="number">${at === undefined ? "-" : worst(at)}</td><td class="incidents-description">${text}</td></tr>`,
                 )}
             </tbody>
           </table>
         </div>
-        ${told_left_out ? html`<p class="muted">and ${told_left_out} times more, later.</p>` : nothing}
+        ${left_out ? html`<p class="muted">and ${left_out} later ones</p>` : nothing}
       </details>
     </section>`;
   }
@@ -295,34 +295,34 @@ export default class One {
       <laggard-chart
         .chart=${chart}
         .height=${180}
-        .label=${`${feature} of ${name} from ${moment(from)} to ${moment(to)}, with what is usual and the incident`}
+        .label=${`${feature} of ${name} from ${moment(from)} to ${moment(to)}, with its baseline and the incident`}
         @range=${(event) => this.page.go({ from: Math.round(event.detail.from), to: Math.round(event.detail.to) }, { replace: true })}
         @pick=${(event) => this.page.go({ host: incident.key, at: event.detail.ts, ...about }, { path: "/" })}
       ></laggard-chart>
       <p class="muted">
-        Green is what is usual, the line where it began, red the incident${complete ? "" : "; more points are being read"}.
-        <a href=${this.#moment(incident.opened_ts, about)}>All of its features then</a>
+        Green: the baseline. Line: the onset. Red: the incident.${complete ? "" : " Loading more points…"}
+        <a href=${this.#moment(incident.opened_ts, about)}>All its features at the onset</a>
       </p>`;
   }
 
   #renderSeen() {
     const { seen, seen_left_out, incident } = this.#account;
     return html`<section class="card">
-      <h2>What each operator saw</h2>
+      <h2>Findings by operator</h2>
       ${seen.map(
         (each) => html`<article class="incidents-seen">
           <h3>${each.operator}${each.scope ? html` <span class="muted">(${each.scope})</span>` : nothing}, score ${worst(each.score)}</h3>
           <p class="muted">
-            From ${time(each.opened_ts)} ${each.until_ts === null ? "on; it has not ended" : html`to ${time(each.until_ts)}`}${each.young ? "; its model was young" : ""}.
-            <a href=${this.#place(incident, each.at ?? each.opened_ts, each.blamed?.row, each.blamed?.feature)}>Look at it there</a>${incident.keyed_by === "application" && each.blamed
-              ? html`, or at <a href=${this.page.href("/", { host: each.blamed.name, at: each.opened_ts })}>host ${each.blamed.name} then</a>`
+            ${each.until_ts === null ? html`Open since ${time(each.opened_ts)}` : html`From ${time(each.opened_ts)} to ${time(each.until_ts)}`}${each.young ? ", during warm-up" : ""}.
+            <a href=${this.#place(incident, each.at ?? each.opened_ts, each.blamed?.row, each.blamed?.feature)}>Show it there</a>${incident.keyed_by === "application" && each.blamed
+              ? html`, or <a href=${this.page.href("/", { host: each.blamed.name, at: each.opened_ts })}>host ${each.blamed.name} at the onset</a>`
               : nothing}
           </p>
           <p>${sentence(each.sentence)}</p>
           ${each.rows.length ? this.#ranking(each) : nothing}
         </article>`,
       )}
-      ${seen_left_out ? html`<p class="muted">and ${seen_left_out} more, which have ended</p>` : nothing}
+      ${seen_left_out ? html`<p class="muted">and ${seen_left_out} more that have ended</p>` : nothing}
     </section>`;
   }
 
@@ -330,10 +330,10 @@ export default class One {
     const { incident } = this.#account;
     return html`<div class="scrolls" tabindex="0" role="region" aria-label="Ranking of ${seen.operator}, ${seen.scope}">
       <table>
-        <caption class="muted">At ${time(seen.at)}, the worst first</caption>
-        <thead><tr><th scope="col">Row</th><th scope="col" class="number">Score</th><th scope="col">Feature</th><th scope="col" class="number">Value</th><th scope="col" class="number">Usual</th><th scope="col" class="number">Its score</th></tr></thead>
+        <caption class="muted">At ${time(seen.at)}, worst first</caption>
+        <thead><tr><th scope="col">Row</th><th scope="col" class="number">Score</th><th scope="col">Feature</th><th scope="col" class="number">Value</th><th scope="col" class="number">Baseline</th><th scope="col" class="number">Feature score</th></tr></thead>
         <tbody>
-          ${told(seen.rows, (row) => row.score ?? Infinity).map((row) => {
+          ${notable(seen.rows, (row) => row.score ?? Infinity).map((row) => {
             const features = row.features.slice(0, FEATURES);
             const lines = features.length ? features : [undefined];
             return lines.map(
@@ -351,7 +351,7 @@ export default class One {
                         <td class="number">${readable(feature.feature, feature.recent ?? feature.value)}</td>
                         <td class="number">${row.basis === "threshold" ? "more than " : ""}${usual(feature.feature, feature.mean, feature.standard_deviation)}</td>
                         <td class="number">${score(feature.score)}</td>`
-                    : html`<td colspan="4">no feature alone</td>`}
+                    : html`<td colspan="4">no single feature</td>`}
                 </tr>`,
             );
           })}
@@ -379,16 +379,16 @@ export default class One {
   #renderDiffers() {
     const found = this.#differs;
     if (!found) return nothing;
-    const rows = [...(found.host_row ? [{ ...found.host_row, name: "the host itself", row: "host" }] : []), ...told(found.rows, (row) => Math.abs(row.differs))];
+    const rows = [...(found.host_row ? [{ ...found.host_row, name: "host", row: "host" }] : []), ...notable(found.rows, (row) => Math.abs(row.differs))];
     return html`<section class="card">
-      <h2>What changed</h2>
+      <h2>Changes</h2>
       <p>
-        ${time(found.at)} beside ${time(found.with)}, ${duration(found.at - found.with)} before: what differs most.
-        <a href=${this.#moment(found.at, { compare: found.with })}>All that differs</a>
+        The largest differences between ${time(found.at)} and ${time(found.with)}, ${duration(found.at - found.with)} before.
+        <a href=${this.#moment(found.at, { compare: found.with })}>All differences</a>
       </p>
-      <div class="scrolls" tabindex="0" role="region" aria-label="What changed">
+      <div class="scrolls" tabindex="0" role="region" aria-label="Changes">
         <table>
-          <thead><tr><th scope="col">Row</th><th scope="col">Feature</th><th scope="col" class="number">Before</th><th scope="col" class="number">Then</th></tr></thead>
+          <thead><tr><th scope="col">Row</th><th scope="col">Feature</th><th scope="col" class="number">Before</th><th scope="col" class="number">After</th></tr></thead>
           <tbody>
             ${rows.map((row) => {
               const features = row.features.slice(0, FEATURES);
@@ -417,13 +417,13 @@ export default class One {
     const { models, incident } = this.#account;
     if (!models.length) return nothing;
     return html`<section class="card">
-      <h2>What is different about its model</h2>
+      <h2>Changes of its model</h2>
       ${models.map(
         (each) => html`<h3>${each.performance}</h3>
           <p><code>${each.equation}</code></p>
-          <p>Built ${time(each.built_ts)}${each.change ? html`; against the one before: ${each.change}` : html`; none is known before it`}.</p>`,
+          <p>Built ${time(each.built_ts)}${each.change ? html`; compared with the previous one: ${each.change}` : html`; no previous one is known`}.</p>`,
       )}
-      <p><a href=${this.page.href("/applications", { host: undefined, application: incident.key, tab: "analysis" })}>Its models through time</a></p>
+      <p><a href=${this.page.href("/applications", { host: undefined, application: incident.key, tab: "analysis" })}>All its models</a></p>
     </section>`;
   }
 
@@ -431,7 +431,7 @@ export default class One {
     if (!this.#similar) return nothing;
     const { similar, since } = this.#similar;
     return html`<section class="card">
-      <h2>Similar earlier ones</h2>
+      <h2>Similar earlier incidents</h2>
       ${similar.length
         ? html`<ol class="incidents-similar">
             ${similar.map(
@@ -440,7 +440,7 @@ export default class One {
                   <a href=${this.page.href("/incidents", { id: incident.id })}>${whose(incident)}${incident.blamed ? html`: ${incident.blamed.name}` : nothing}</a>,
                   ${time(incident.opened_ts)}, ${incident.open ? "open for" : "lasted"} ${duration(incident.lasted_s)}
                 </p>
-                <p class="muted">${Math.round(100 * similarity)} % alike: ${common.join(", ")}.</p>
+                <p class="muted">${Math.round(100 * similarity)} % similar: ${common.join(", ")}.</p>
               </li>`,
             )}
           </ol>`

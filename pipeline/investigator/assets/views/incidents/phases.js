@@ -1,4 +1,4 @@
-/** The phases of an event: stretches of high use, and the dips between them (S1, Figure 2). */
+/** The phases of an event: high use, and the dips between (S1, Figure 2). */
 
 import { clock, duration, moment, readable } from "../../format.js";
 import { html, nothing, svg } from "../../packages/lit-html/lit-html.js";
@@ -10,11 +10,11 @@ const TOP = 6;
 const AXIS = 20;
 
 /**
- * The phases as a drawing and a table.
+ * Draw the phases, above a table.
  *
  * @param {{high: boolean, begin_ts: number, end_ts: number, value: number|null, dips?: number, did?: string}[]} phases
- * @param {string} feature what was measured, with its unit
- * @param {string} label whose phases they are
+ * @param {string} feature the measured feature, which determines the unit
+ * @param {string} label the name of the row
  */
 export function phases(found, feature, label) {
   const from = found[0].begin_ts;
@@ -22,8 +22,8 @@ export function phases(found, feature, label) {
   const most = Math.max(...found.map((each) => each.value ?? 0)) || 1;
   const base = HEIGHT - AXIS;
   const x = (ts) => `${(100 * (ts - from)) / (to - from)}%`;
-  const told = found.some((each) => each.did);
-  return html`<svg class="incidents-phases" width="100%" height=${HEIGHT} role="img" aria-label="${label}: ${found.length} phases from ${moment(from)} to ${moment(to)}; the table below has them">
+  const described = found.some((each) => each.did);
+  return html`<svg class="incidents-phases" width="100%" height=${HEIGHT} role="img" aria-label="${label}: ${found.length} phases from ${moment(from)} to ${moment(to)}; the table below lists them">
       ${found.map((each) => {
         const high = Math.max(((each.value ?? 0) / most) * (base - TOP), 2);
         return svg`<g><title>${each.high ? "high use" : "dip"}, ${clock(each.begin_ts)} to ${clock(each.end_ts)}: ${readable(feature, each.value)}</title>
@@ -32,12 +32,12 @@ export function phases(found, feature, label) {
       <line class="incidents-grid" x1="0" x2="100%" y1=${base} y2=${base}></line>
       <text class="incidents-axis" x="0" y=${HEIGHT - 5}>${clock(from)}</text>
       <text class="incidents-axis" x="100%" y=${HEIGHT - 5} text-anchor="end">${clock(to)}</text>
-      <text class="incidents-axis" x="50%" y=${HEIGHT - 5} text-anchor="middle">the highest is ${readable(feature, most)}</text>
+      <text class="incidents-axis" x="50%" y=${HEIGHT - 5} text-anchor="middle">maximum ${readable(feature, most)}</text>
     </svg>
     <div class="scrolls" tabindex="0" role="region" aria-label="Phases of ${label}">
       <table>
         <thead>
-          <tr><th scope="col">Phase</th><th scope="col">Began</th><th scope="col" class="number">Lasted</th><th scope="col" class="number">Mean</th>${told ? html`<th scope="col">It</th>` : nothing}</tr>
+          <tr><th scope="col">Phase</th><th scope="col">Start</th><th scope="col" class="number">Duration</th><th scope="col" class="number">Mean</th>${described ? html`<th scope="col">Profile</th>` : nothing}</tr>
         </thead>
         <tbody>
           ${found.map(
@@ -47,7 +47,7 @@ export function phases(found, feature, label) {
                 <td>${time(each.begin_ts)}</td>
                 <td class="number">${duration(each.end_ts - each.begin_ts)}</td>
                 <td class="number">${readable(feature, each.value)}</td>
-                ${told ? html`<td class="incidents-said">${sentence(each.did)}</td>` : nothing}
+                ${described ? html`<td class="incidents-description">${sentence(each.did)}</td>` : nothing}
               </tr>`,
           )}
         </tbody>

@@ -1,4 +1,4 @@
-/** An incident over time: what each operator saw, the scores it told, what was looked into, and who marked it. */
+/** The timeline of an incident: findings and scores of each operator, profiles, and marks. */
 
 import { clock, moment, score } from "../../format.js";
 import { html, nothing, svg } from "../../packages/lit-html/lit-html.js";
@@ -7,12 +7,12 @@ const LANE = 46;
 const BAR = 14;
 const AXIS = 26;
 
-/** Scores are written where they are at least so far from each other, in percent of the width. */
+/** The least distance between written scores, in percent of the width. */
 const APART = 7;
 
 const STEPS = [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800];
 
-/** An anomaly is told to have ended once it has been calm for five minutes: that is to be seen too, in seconds. */
+/** An anomaly is reported as ended after five calm minutes. The timeline includes that report; in seconds. */
 const ENDS_S = 330;
 
 /** The time from shortly before an incident opened to shortly after it ended, in seconds since the Unix epoch. */
@@ -23,11 +23,11 @@ export function whole(incident, now) {
 }
 
 /**
- * The drawing.
+ * Draw the timeline.
  *
  * @param {object} account an answer of /incident
  * @param {object[]} diagnoses of /incident/diagnoses
- * @param {{from: number, to: number}} range what is shown
+ * @param {{from: number, to: number}} range the visible time
  */
 export function timeline(account, diagnoses, { from, to }) {
   const at = (ts) => (100 * (ts - from)) / (to - from);
@@ -39,17 +39,17 @@ export function timeline(account, diagnoses, { from, to }) {
       label: each.scope ? `${each.operator} (${each.scope})` : each.operator,
       kind: each.until_ts === null ? "open" : "ended",
       bars: [{ begin: each.opened_ts, end: each.until_ts ?? account.now, title: each.sentence }],
-      told: account.told.filter((said) => said.anomaly === each.anomaly),
+      reports: account.told.filter((report) => report.anomaly === each.anomaly),
     })),
     ...(diagnoses.length
       ? [
           {
-            label: "looked into",
+            label: "profiles",
             kind: "diagnosis",
             bars: diagnoses
               .filter((each) => each.begin_ts !== null)
               .map((each) => ({ begin: each.begin_ts, end: each.end_ts, title: each.sentence })),
-            told: [],
+            reports: [],
           },
         ]
       : []),
@@ -81,25 +81,25 @@ export function timeline(account, diagnoses, { from, to }) {
               svg`<g><title>${moment(bar.begin)} to ${moment(bar.end)}: ${bar.title}</title>
                 <rect class="incidents-bar ${lane.kind}" x=${x(bar.begin)} y=${top + 22} width=${width(bar.begin, bar.end)} height=${BAR} rx="2"></rect></g>`,
           )}
-        ${scores(lane.told.filter((said) => inside(said.ts, said.ts)), at).map(
-          ({ said, written }) =>
-            svg`<g><title>${moment(said.ts)}, ${said.change}, score ${score(said.score)}: ${said.sentence}</title>
-              <circle class="incidents-told ${said.change}" cx=${x(said.ts)} cy=${top + 22 + BAR / 2} r="4"></circle>
-              ${written ? svg`<text class="incidents-score" x=${x(said.ts)} y=${top + 18} text-anchor=${anchor(at(said.ts))}>${score(said.score)}</text>` : nothing}</g>`,
+        ${scores(lane.reports.filter((report) => inside(report.ts, report.ts)), at).map(
+          ({ report, written }) =>
+            svg`<g><title>${moment(report.ts)}, ${report.change}, score ${score(report.score)}: ${report.sentence}</title>
+              <circle class="incidents-report ${report.change}" cx=${x(report.ts)} cy=${top + 22 + BAR / 2} r="4"></circle>
+              ${written ? svg`<text class="incidents-score" x=${x(report.ts)} y=${top + 18} text-anchor=${anchor(at(report.ts))}>${score(report.score)}</text>` : nothing}</g>`,
         )}
         <line class="incidents-grid" x1="0" x2="100%" y1=${top + LANE} y2=${top + LANE}></line>`;
     })}
   </svg>`;
 }
 
-/** Which of the scores have room to be written. The name of the lane stands at the left. */
-function scores(told, at) {
+/** Select the scores with room for text. The name of the lane is at the left. */
+function scores(reports, at) {
   let last = 25;
-  return told.map((said) => {
-    const place = at(said.ts);
-    const written = said.change !== "ended" && place - last >= APART;
+  return reports.map((report) => {
+    const place = at(report.ts);
+    const written = report.change !== "ended" && place - last >= APART;
     if (written) last = place;
-    return { said, written };
+    return { report, written };
   });
 }
 
@@ -109,23 +109,23 @@ function anchor(place) {
 
 function ticks(from, to) {
   const step = STEPS.find((each) => (to - from) / each <= 8) ?? STEPS.at(-1);
-  // Whole steps of the viewer's own clock.
+  // Whole steps of the viewer's clock.
   const shift = new Date(from * 1000).getTimezoneOffset() * 60;
   const first = Math.ceil((from - shift) / step) * step + shift;
   return Array.from({ length: Math.floor((to - first) / step) + 1 }, (_, number) => first + number * step);
 }
 
 function label(ts, span) {
-  const told = clock(ts);
-  if (span > 2 * 86400) return `${moment(ts).slice(5, 10)} ${told.slice(0, 5)}`;
-  return span > 600 ? told.slice(0, 5) : told;
+  const time = clock(ts);
+  if (span > 2 * 86400) return `${moment(ts).slice(5, 10)} ${time.slice(0, 5)}`;
+  return span > 600 ? time.slice(0, 5) : time;
 }
 
-function described({ incident, seen, told, marks }, diagnoses) {
-  const until = incident.open ? "and is still open" : `and was seen until ${moment(incident.until_ts)}`;
+function described({ incident, seen, told: reports, marks }, diagnoses) {
+  const until = incident.open ? "still open" : `end ${moment(incident.until_ts)}`;
   return (
-    `It began ${moment(incident.opened_ts)} ${until}. ` +
-    `${seen.length} operators saw it, and told of it ${told.length} times; ${marks.length} marks; ` +
-    `${diagnoses.length} processes were looked into. The table below tells it in words.`
+    `Onset ${moment(incident.opened_ts)}, ${until}. ` +
+    `${seen.length} operators detected it, with ${reports.length} reports; ${marks.length} marks; ` +
+    `${diagnoses.length} profiled processes. The table below lists the reports.`
   );
 }

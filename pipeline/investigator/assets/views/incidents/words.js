@@ -1,22 +1,22 @@
-/** What the list and the page of an incident say alike. */
+/** Texts that the list and the page of an incident share. */
 
 import { score } from "../../format.js";
 import { html } from "../../packages/lit-html/lit-html.js";
 
-/** Whom incidents are about, as parameters name them: the first that is there. */
+/** The kinds of subjects of incidents, as named in parameters; the first one present counts. */
 export const KINDS = ["application", "pool", "service", "host"];
 
-/** Whom it is about: a host by its name, anything else by what it is too. */
+/** The subject: a host by name, others with their kind. */
 export function whose({ keyed_by, key }) {
   return keyed_by === "host" ? key : `${keyed_by} ${key}`;
 }
 
-/** Whether it is open, as a badge. */
+/** A badge: open or closed. */
 export function state(incident) {
   return html`<span class="badge ${incident.open ? "culprit" : ""}">${incident.open ? "open" : "closed"}</span>`;
 }
 
-/** A score: JSON has no number for one beyond all. */
+/** A score; null is infinite, for which JSON has no number. */
 export function worst(value) {
   return value === null ? "infinite" : score(value);
 }

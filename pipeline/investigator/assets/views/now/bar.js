@@ -1,17 +1,17 @@
-/** A score beside its length, as a share of the greatest. */
+/** Scores with a bar, relative to the greatest. */
 
 import { html, nothing, svg } from "../../packages/lit-html/lit-html.js";
 import { score } from "../../format.js";
 
-/** From this score on a row is anomalous. */
+/** The alert level. */
 const ANOMALOUS = 1;
 
-/** The score of a row: its bar is full at the greatest of them, at least at what is anomalous. */
+/** The score of a row: its bar is full at the greatest score, or at the alert level if that is greater. */
 export function scored(value, greatest) {
   return bar(value, value / Math.max(greatest, ANOMALOUS), value >= ANOMALOUS);
 }
 
-/** The score of a feature, which may be hundreds: its bar grows with the logarithm. */
+/** The score of a feature, with a logarithmic bar, since it may be hundreds. */
 export function featureScored(value, greatest) {
   return bar(value, Math.log1p(Math.max(value, 0)) / Math.log1p(Math.max(greatest, ANOMALOUS)), false);
 }

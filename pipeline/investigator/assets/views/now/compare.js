@@ -1,13 +1,11 @@
-/** Two moments side by side: what differs most, first. */
+/** Two moments side by side, the largest difference first. */
 
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { readable } from "../../format.js";
 import { time } from "../../time.js";
 import { featureScored, greatest, scored } from "./bar.js";
-import { featuresBody, who } from "./features.js";
+import { featuresBody, identity } from "./features.js";
 import { body, foot, head, HOST, shownRows } from "./ranking.js";
-
-const THERE = { at: "only now", with: "only then" };
 
 export function comparedRanking(view) {
   const { comparison } = view;
@@ -17,14 +15,14 @@ export function comparedRanking(view) {
     <td class="number now-score">${scored(each.score_with, most)}</td>
     <th scope="row">
       <span class="now-name">${each.name}</span>
-      ${each.row === HOST ? html`<span class="badge">the host itself</span>` : each.there === "both" ? nothing : html`<span class="badge">${THERE[each.there]}</span>`}
+      ${each.row === HOST ? html`<span class="badge">host</span>` : each.there === "both" ? nothing : html`<span class="badge">only at ${time(comparison[each.there], true)}</span>`}
     </th>
     <td class="number">${each.pid ?? ""}</td>
     <td class="now-command" title=${each.command || nothing}>${each.command}</td>`;
   return html`<section class="card now-ranking" aria-label="Processes of two moments">
-    ${head(view, "What differs", comparison.rows, shown)}
+    ${head(view, "Differences", comparison.rows, shown)}
     <div class="now-scroll">
-      <table role="grid" aria-label="Processes, what differs most first">
+      <table role="grid" aria-label="Processes, the largest difference first">
         <thead>
           <tr>
             <th scope="col" class="number now-col-time">${time(comparison.at, true)}</th>
@@ -37,7 +35,7 @@ export function comparedRanking(view) {
         ${body(view, shown, cells)}
       </table>
       ${foot(view, comparison.rows, shown)}
-      ${comparison.rows_left_out ? html`<p class="now-rest muted">${comparison.rows_left_out} more differ less.</p>` : nothing}
+      ${comparison.rows_left_out ? html`<p class="now-rest muted">${comparison.rows_left_out} more rows with smaller differences.</p>` : nothing}
     </div>
   </section>`;
 }
@@ -47,17 +45,17 @@ export function comparedFeatures(view) {
   const row = view.compared(chosen);
   if (!row) {
     return html`<section class="card now-features" tabindex="-1" aria-label="Features">
-      <h2>At neither moment</h2>
-      <p class="muted"><code>${chosen}</code> is not among what differs. Choose another process.</p>
+      <h2>Not in this comparison</h2>
+      <p class="muted"><code>${chosen}</code> is not among the largest differences. Select another process.</p>
     </section>`;
   }
   const most = greatest(row.features.flatMap((each) => [each.at?.score, each.with?.score]));
   const name = chosen === HOST ? comparison.host : row.name;
   return html`<section class="card now-features" tabindex="-1" aria-label="Features of ${name} at two moments">
     <div class="now-head"><h2>${name}</h2></div>
-    ${who(view, row)}
+    ${identity(row)}
     <div class="now-scroll">
-      <table role="grid" aria-label="Features, what differs most first">
+      <table role="grid" aria-label="Features, the largest difference first">
         <thead>
           <tr>
             <th scope="col">Feature</th>

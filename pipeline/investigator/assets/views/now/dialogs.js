@@ -1,31 +1,31 @@
-/** The question "Why is it slow?" with its note, and the list of keys. */
+/** The dialog *Why is it slow?*, and the list of keys. */
 
 import { post, Refusal } from "../../api.js";
-import { keep, kept } from "../../kept.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { time } from "../../time.js";
 import { seconds } from "../../state.js";
+import { store, stored } from "../../storage.js";
 
-/** Characters of a note, as the API takes it. */
+/** The API's limit for a note, in characters. */
 const LONGEST_NOTE = 4096;
 
 const KEYS = [
   ["/", "filter the processes"],
-  ["j or ↓", "the next process"],
-  ["k or ↑", "the process before"],
+  ["j or ↓", "next process"],
+  ["k or ↑", "previous process"],
   ["Enter", "go to its features"],
   ["[", "one tick back"],
   ["]", "one tick forward"],
   ["n", "now, live"],
-  ["m", "why is it slow? Mark it"],
-  ["?", "these keys"],
+  ["m", "mark this moment"],
+  ["?", "list of keys"],
 ];
 
 const LETTERS = "laggard.letters";
 
-/** Whether keys of one letter do anything: who speaks to a computer, or is easily slipped, switches them off. */
+/** Whether keys of one character are enabled: with speech input they may fire by accident. */
 export function letters() {
-  return kept(LETTERS) !== "off";
+  return stored(LETTERS) !== "off";
 }
 
 export function openMark() {
@@ -47,8 +47,8 @@ export function dialogs(view) {
       </table>
       <p>
         <label
-          ><input type="checkbox" .checked=${letters()} @change=${(event) => keep(LETTERS, event.target.checked ? undefined : "off")} />
-          Keys of one character are on</label
+          ><input type="checkbox" .checked=${letters()} @change=${(event) => store(LETTERS, event.target.checked ? undefined : "off")} />
+          Enable keys of one character</label
         >
       </p>
       <form method="dialog" class="now-buttons"><button class="first">Close</button></form>
@@ -60,12 +60,12 @@ function mark(view) {
   return html`<dialog id="now-mark" aria-labelledby="now-mark-title">
     <form @submit=${(event) => send(view, event)}>
       <h2 id="now-mark-title">Why is it slow?</h2>
-      <p>${at === undefined ? html`This moment on ${moment.host} is marked and shown.` : html`${time(at)} on ${moment.host} is marked.`}</p>
-      <label for="now-note">What is slow? <span class="muted">(a note, may be empty)</span></label>
+      <p>${at === undefined ? html`Marks this moment on ${moment.host}, and shows it.` : html`Marks ${time(at)} on ${moment.host}.`}</p>
+      <label for="now-note">What is slow? <span class="muted">(optional note)</span></label>
       <textarea id="now-note" name="note" rows="3" maxlength=${LONGEST_NOTE} @keydown=${submitOnEnter}></textarea>
       <div class="now-buttons">
         <button type="button" @click=${(event) => event.target.closest("dialog").close()}>Cancel</button>
-        <button class="first">Mark it</button>
+        <button class="first">Mark</button>
       </div>
     </form>
   </dialog>`;
@@ -88,10 +88,10 @@ async function send(view, event) {
     form.reset();
     view.marked();
     view.page.go({ at: seconds(set.ts), compare: undefined, from: undefined, to: undefined });
-    view.page.say("Marked. The address of this page shows the moment to others.");
+    view.page.notify("Marked. The address of this page now links to this moment.");
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     form.closest("dialog").close();
-    view.page.say(error.told, "error");
+    view.page.notify(error.text, "error");
   }
 }

@@ -1,4 +1,4 @@
-/** What the chosen process does: each feature beside what is usual, the most unusual first. */
+/** The features of the selected process beside their baselines, the largest deviation first. */
 
 import { repeat } from "../../packages/lit-html/directives/repeat.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
@@ -8,15 +8,15 @@ import { rove } from "./grid.js";
 import { badge, HOST } from "./ranking.js";
 import { sentence } from "../../sentence.js";
 
-/** Who it is. */
-export function who(view, row) {
+/** The PID, user, container and command of a row. */
+export function identity(row) {
   const known = [
-    ["pid", row.pid],
+    ["PID", row.pid],
     ["user", row.user],
     ["container", row.container],
   ].filter(([, value]) => value);
   return html`${known.length
-      ? html`<p class="now-who muted">${known.map(([name, value]) => html`<span>${name} <b>${value}</b></span> `)}</p>`
+      ? html`<p class="now-identity muted">${known.map(([name, value]) => html`<span>${name} <b>${value}</b></span> `)}</p>`
       : nothing}
     ${row.command ? html`<p class="now-full"><code>${row.command}</code></p>` : nothing}`;
 }
@@ -28,26 +28,26 @@ export function features(view) {
   const row = whole ?? short;
   if (!row) {
     return html`<section class="card now-features" tabindex="-1" aria-label="Features">
-      <h2>Not there at this moment</h2>
-      <p class="muted"><code>${view.chosen}</code> has no values then. Choose another process, or another moment.</p>
+      <h2>No data at this moment</h2>
+      <p class="muted"><code>${view.chosen}</code> has no values at this moment. Select another process or moment.</p>
     </section>`;
   }
   const most = greatest(row.features.map((each) => each.score));
   const host = view.chosen === HOST;
   return html`<section class="card now-features" tabindex="-1" aria-label="Features of ${host ? view.host : row.name}">
     <div class="now-head">
-      <h2>${host ? view.host : row.name}${host ? html` <span class="badge">the host itself</span>` : badge(row)}</h2>
-      ${row.age_s !== null && row.age_s !== undefined ? html`<span class="muted now-aside">learned for ${duration(row.age_s)}</span>` : nothing}
+      <h2>${host ? view.host : row.name}${host ? html` <span class="badge">host</span>` : badge(row)}</h2>
+      ${row.age_s !== null && row.age_s !== undefined ? html`<span class="muted now-aside">model age ${duration(row.age_s)}</span>` : nothing}
     </div>
-    ${who(view, row)} ${row.basis_told ? html`<p class="muted now-basis">${sentence(row.basis_told)}</p>` : nothing}
+    ${identity(row)} ${row.basis_told ? html`<p class="muted now-basis">${sentence(row.basis_told)}</p>` : nothing}
     <div class="now-scroll">
-      <table role="grid" aria-label="Features, the most unusual first" aria-busy=${!whole}>
+      <table role="grid" aria-label="Features, the largest deviation first" aria-busy=${!whole}>
         <thead>
           <tr>
             <th scope="col">Feature</th>
             <th scope="col" class="number">Value</th>
-            <th scope="col" class="number">Usually</th>
-            <th scope="col" class="number now-lately">Lately</th>
+            <th scope="col" class="number">Baseline</th>
+            <th scope="col" class="number now-recent">Recent</th>
             <th scope="col" class="number">Score</th>
           </tr>
         </thead>
@@ -56,7 +56,7 @@ export function features(view) {
           row,
           (each) => html`<td class="number">${readable(each.feature, each.value)}</td>
             <td class="number">${spread(each)}</td>
-            <td class="number now-lately">${readable(each.feature, each.recent)}</td>
+            <td class="number now-recent">${readable(each.feature, each.recent)}</td>
             <td class="number now-score">${featureScored(each.score, most)}</td>`,
         )}
       </table>
@@ -64,7 +64,7 @@ export function features(view) {
   </section>`;
 }
 
-/** The features of a row as a table's body: each by its name; `cells` draws what else is told of one. */
+/** The features of a row as a table's body: the name of each, then its `cells`. */
 export function featuresBody(view, { features: listed }, cells) {
   const { chosen, feature: drawn } = view;
   return html`<tbody @keydown=${(event) => rove(event, (to) => view.page.go({ row: chosen, feature: to.dataset.feature }, { replace: true }))}>
@@ -84,12 +84,12 @@ export function featuresBody(view, { features: listed }, cells) {
   </tbody>`;
 }
 
-/** A feature's name, which may go on in the next line after each of its words. */
+/** A feature's name, with possible line breaks between its words. */
 function parts(feature) {
   return feature.split("_").map((word, index) => (index ? html`_<wbr />${word}` : word));
 }
 
-/** What is usual: the mean, and its spread. */
+/** The baseline: the mean, and its spread. */
 function spread(each) {
   if (each.mean === null || each.mean === undefined) return html`<span class="muted">-</span>`;
   return html`${readable(each.feature, each.mean)} <span class="muted now-spread">± ${readable(each.feature, each.standard_deviation)}</span>`;

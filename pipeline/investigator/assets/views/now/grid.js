@@ -1,10 +1,10 @@
-/** A table in which the arrow keys move: one of its rows is in the order of Tab, as ARIA's grid wants it. */
+/** Arrow keys in a table: one of its rows is in the tab order, as in ARIA's grid pattern. */
 
 /**
- * For `@keydown` of a table body whose rows have `tabindex`: arrows, Home and End move the focus.
+ * Handle `@keydown` of a table body whose rows have `tabindex`: arrows, Home and End move the focus.
  *
  * @param {KeyboardEvent} event
- * @param {(row: HTMLElement) => void} moved called with the row that has the focus now
+ * @param {(row: HTMLElement) => void} moved called with the row that gets the focus
  */
 export function rove(event, moved) {
   const row = event.target.closest("tr");

@@ -1,27 +1,27 @@
-/** The processes of a moment, ranked by anomaly. */
+/** The processes of a moment, by score. */
 
 import { repeat } from "../../packages/lit-html/directives/repeat.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { greatest, scored } from "./bar.js";
 import { rove } from "./grid.js";
 
-/** So many rows are drawn at first. */
+/** The number of rows before *Show all*. */
 const FIRST_ROWS = 100;
 
-/** The row of the host's own counters. */
+/** The id of the row with the host's own counters. */
 export const HOST = "host";
 
 const ROLES = { culprit: "culprit", victim: "waits", own: "laggard itself" };
 
-/** What a row is, in words. */
+/** The badges of a row. */
 export function badge(row) {
-  const told = row.row === HOST ? "the host itself" : ROLES[row.role];
-  return html`${told ? html` <span class="badge ${row.role}">${told}</span>` : nothing}${row.gone_s > 0
+  const label = row.row === HOST ? "host" : ROLES[row.role];
+  return html`${label ? html` <span class="badge ${row.role}">${label}</span>` : nothing}${row.gone_s > 0
     ? html` <span class="badge">ended</span>`
     : nothing}${row.score === null && row.role !== "own" ? html` <span class="badge">new</span>` : nothing}`;
 }
 
-/** The rows: culprits first, then the others, and the host's own among them by its score; first where it is the cause. */
+/** The rows: culprits first, then the others with the host's own by score. If the host is the cause, its row is first. */
 function ranked({ moment, comparison, host }) {
   const { rows, host_row } = comparison ?? moment;
   const own = host_row ? [{ ...host_row, row: HOST, name: host }] : [];
@@ -32,7 +32,7 @@ function ranked({ moment, comparison, host }) {
   return [...culprits, ...others.toSpliced(index < 0 ? others.length : index, 0, ...own)];
 }
 
-/** The rows that the filter lets through. */
+/** The rows that match the filter. */
 function filtered(view, rows) {
   const words = (view.page.params.filter ?? "").toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return rows;
@@ -42,7 +42,7 @@ function filtered(view, rows) {
   });
 }
 
-/** The rows that are drawn: the first, and the chosen one wherever it is. */
+/** The visible rows: the first ones, and the selected one. */
 export function shownRows(view) {
   const found = filtered(view, ranked(view));
   if (view.all || found.length <= FIRST_ROWS) return found;
@@ -54,7 +54,7 @@ export function focusRow(row) {
   document.querySelector(`.now-ranking [data-row="${CSS.escape(row)}"]`)?.focus();
 }
 
-/** Opens a row: it is chosen, and what Tab reaches next are its features. */
+/** Select a row, and move the focus to its features. */
 export function openRow(view, row) {
   if (row !== view.page.params.row) view.choose(row);
   const pane = document.querySelector(".now-features");
@@ -62,12 +62,12 @@ export function openRow(view, row) {
   pane?.scrollIntoView({ block: "nearest" });
 }
 
-/** The pane's head: how many, and the filter. */
+/** The pane's head: the number of rows, and the filter. */
 export function head(view, title, rows, shown) {
   const found = filtered(view, rows).length;
   return html`<div class="now-head">
     <h2>${title} <span class="muted now-count">${found === rows.length ? rows.length : `${found} of ${rows.length}`}</span></h2>
-    <label class="unseen" for="now-filter">Filter by name, pid, user, container or command</label>
+    <label class="unseen" for="now-filter">Filter by name, PID, user, container or command</label>
     <input
       id="now-filter"
       type="search"
@@ -81,17 +81,17 @@ export function head(view, title, rows, shown) {
   </div>`;
 }
 
-/** The table's foot: how to see the rest. */
+/** The table's foot: a button for the remaining rows. */
 export function foot(view, rows, shown) {
   const found = filtered(view, rows).length;
-  if (!found) return html`<p class="now-rest muted">No process has that in its name, pid, user, container or command.</p>`;
+  if (!found) return html`<p class="now-rest muted">No match in name, PID, user, container or command.</p>`;
   if (shown.length >= found) return nothing;
   return html`<p class="now-rest">
     <button @click=${() => ((view.all = true), view.page.update())}>Show all ${found}</button>
   </p>`;
 }
 
-/** The rows as a table's body: one of them is in the order of Tab; `cells` draws what one of them holds. */
+/** The rows as a table's body: one is in the tab order; `cells` returns the cells of a row. */
 export function body(view, shown, cells) {
   const { chosen } = view;
   const tabbed = shown.some((row) => row.row === chosen) ? chosen : shown[0]?.row;
@@ -125,7 +125,7 @@ export function ranking(view) {
   return html`<section class="card now-ranking" aria-label=${title}>
     ${head(view, title, moment.rows, shown)}
     <div class="now-scroll">
-      <table role="grid" aria-label="${title}, the most anomalous first">
+      <table role="grid" aria-label="${title}, the highest score first">
         <thead>
           <tr>
             <th scope="col" class="number now-col-score">Score</th>
@@ -139,7 +139,7 @@ export function ranking(view) {
         ${body(view, shown, cells)}
       </table>
       ${foot(view, moment.rows, shown)}
-      ${moment.rows_left_out ? html`<p class="now-rest muted">${moment.rows_left_out} more are not shown.</p>` : nothing}
+      ${moment.rows_left_out ? html`<p class="now-rest muted">${moment.rows_left_out} more rows are not shown.</p>` : nothing}
     </div>
   </section>`;
 }

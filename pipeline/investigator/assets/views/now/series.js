@@ -1,4 +1,4 @@
-/** The time series of the chosen feature over the whole context. */
+/** The time series of the selected feature. */
 
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
 import { duration, readable, usual } from "../../format.js";
@@ -6,21 +6,21 @@ import { time } from "../../time.js";
 import { seconds } from "../../state.js";
 import { HOST } from "./ranking.js";
 
-/** How much of the history is shown: seconds by what the address says; all of it is undefined. */
+/** The ranges of the history, by their value in the address: seconds, or all. */
 export const RANGES = { 900: "15 min", 3600: "1 h", 14400: "4 h", 86400: "24 h", all: "All" };
-export const USUAL_RANGE = "14400";
+export const DEFAULT_RANGE = "14400";
 
-/** The table has the newest so many points. */
+/** The number of points in the table, the newest ones. */
 const TABLE_ROWS = 300;
 
 const ZOOM = 2;
 
-/** The range that the address names, as `RANGES` has it; the usual one where it names none. */
+/** The range of the address, as in `RANGES`; the default one if it has none. */
 export function chosenRange(range) {
-  return Object.hasOwn(RANGES, range) ? range : USUAL_RANGE;
+  return Object.hasOwn(RANGES, range) ? range : DEFAULT_RANGE;
 }
 
-/** Its seconds; undefined for all of the history. */
+/** The seconds of the range; undefined for the whole history. */
 export function shownRange(range) {
   const chosen = chosenRange(range);
   return chosen === "all" ? undefined : Number(chosen);
@@ -33,7 +33,7 @@ export function series(view) {
   if (!shown) {
     return html`<section class="card now-series" aria-label="Time series">
       <h2>${feature ?? "No series"}</h2>
-      <p class="muted" aria-live="polite">${seriesProblem ? `${seriesProblem.message}: expected ${seriesProblem.expected}` : feature ? "Reading…" : "Choose a feature."}</p>
+      <p class="muted" aria-live="polite">${seriesProblem ? seriesProblem.text : feature ? "Loading…" : "Select a feature."}</p>
     </section>`;
   }
   const { from, to } = view.range;
@@ -42,7 +42,7 @@ export function series(view) {
     <div class="now-head">
       <h2><span class="now-feature">${shown.feature}</span> <span class="muted">of ${name}</span></h2>
       <div class="now-tools">
-        ${shown.complete ? nothing : html`<span class="muted">reading the rest…</span>`}
+        ${shown.complete ? nothing : html`<span class="muted">loading the rest…</span>`}
         ${zoomed ? html`<button @click=${() => view.page.go({ from: undefined, to: undefined })}>Reset</button>` : nothing}
         <button aria-label="Zoom in" title="Zoom in" @click=${() => zoom(view, 1 / ZOOM)}>+</button>
         <button aria-label="Zoom out" title="Zoom out" @click=${() => zoom(view, ZOOM)}>−</button>
@@ -70,9 +70,9 @@ export function series(view) {
       @range=${(event) => ranged(view, event.detail.from, event.detail.to, true)}
     ></laggard-chart>
     <div class="now-legend muted">
-      ${shown.band ? html`<span class="now-key now-key-usual">usually ${usual(shown.feature, shown.usual.mean, shown.usual.standard_deviation)}</span>` : nothing}
-      <span class="now-key now-key-moment">the moment</span>
-      ${shown.step_s > shown.tick_s * 1.5 ? html`<span class="now-key now-key-extremes">least to most in ${duration(shown.step_s)}</span>` : nothing}
+      ${shown.band ? html`<span class="now-key now-key-usual">baseline ${usual(shown.feature, shown.usual.mean, shown.usual.standard_deviation)}</span>` : nothing}
+      <span class="now-key now-key-moment">selected moment</span>
+      ${shown.step_s > shown.tick_s * 1.5 ? html`<span class="now-key now-key-extremes">minimum to maximum of ${duration(shown.step_s)}</span>` : nothing}
       ${shown.marks.length ? html`<span class="now-key now-key-mark">marks</span>` : nothing}
       ${shown.incidents.length ? html`<span class="now-key now-key-incident">incidents</span>` : nothing}
       <details class="now-table" ?open=${view.table} @toggle=${(event) => toggled(view, event.target.open)}>
@@ -99,7 +99,7 @@ function table(shown) {
         <tr>
           <th scope="col">Time</th>
           <th scope="col" class="number">${thinned ? "Mean" : "Value"}</th>
-          ${thinned ? html`<th scope="col" class="number">Least</th><th scope="col" class="number">Most</th>` : nothing}
+          ${thinned ? html`<th scope="col" class="number">Minimum</th><th scope="col" class="number">Maximum</th>` : nothing}
         </tr>
       </thead>
       <tbody>
@@ -125,8 +125,8 @@ function table(shown) {
 function label(view, shown, name) {
   const here = view.row?.row.features.find((each) => each.feature === shown.feature);
   const value = here ? `, ${readable(shown.feature, here.value)} at the moment` : "";
-  const usually = shown.usual ? `, usually ${readable(shown.feature, shown.usual.mean)}` : "";
-  return `Time series: ${shown.feature} of ${name}${value}${usually}. The values are in the table below it.`;
+  const usually = shown.usual ? `, baseline ${readable(shown.feature, shown.usual.mean)}` : "";
+  return `Time series: ${shown.feature} of ${name}${value}${usually}. The table below has the values.`;
 }
 
 function zoom(view, factor) {
@@ -136,7 +136,7 @@ function zoom(view, factor) {
   ranged(view, middle - (middle - from) * factor, middle + (to - middle) * factor);
 }
 
-/** Shows a stretch: within the history, and not less than some ticks. */
+/** Show a time range: within the history, and at least ten ticks long. */
 function ranged(view, from, to, replace = false) {
   const { timeline, moment } = view;
   const least = 10 * moment.tick_s;

@@ -1,30 +1,30 @@
-/** When: the moment, the timeline of the host with its slider, the range, and a second moment to compare with. */
+/** The controls of time: the moment, the timeline of the host with its slider, the range, and the comparison. */
 
 import { html, noChange, nothing, svg } from "../../packages/lit-html/lit-html.js";
-import { clock, moment as told, utc } from "../../format.js";
+import { clock, moment as dated, utc } from "../../format.js";
 import { seconds } from "../../state.js";
 import { edited, local, parsed, time } from "../../time.js";
 import { openKeys, openMark } from "./dialogs.js";
 import { sentence } from "../../sentence.js";
-import { chosenRange, RANGES, shownRange, USUAL_RANGE } from "./series.js";
+import { chosenRange, RANGES, shownRange, DEFAULT_RANGE } from "./series.js";
 
-/** The timeline's own coordinates. */
+/** The size of the timeline in its own coordinates. */
 const WIDE = 1000;
 const HIGH = 100;
 
 const LABELS = 5;
 
-/** Marks and incidents that the list has. */
+/** The longest list of marks and incidents. */
 const MOST_LISTED = 50;
 
-/** Compared with so long before, in words. */
+/** The offered distances of a comparison, in seconds. */
 const BEFORE = [
   ["a minute before", 60],
   ["an hour before", 3600],
   ["a day before", 86400],
 ];
 
-/** What the timeline shows: the range until now, or round a moment that is longer ago. */
+/** The range of the timeline: until now, or around an older moment. */
 export function timeWindow(view) {
   const range = shownRange(view.page.params.range);
   if (range === undefined) return {};
@@ -42,7 +42,7 @@ export function times(view) {
   return html`<div class="now-times">
       <h1>
         ${live ? "Now" : shown === undefined ? "A moment" : time(shown)} <span class="now-on">on ${view.host}</span>
-        ${live && moment ? html`<span class="badge now-live ${silent ? "victim" : ""}" title="Follows by itself">${silent ? "silent" : "live"}</span>` : nothing}
+        ${live && moment ? html`<span class="badge now-live ${silent ? "victim" : ""}" title="Updates automatically">${silent ? "no data" : "live"}</span>` : nothing}
       </h1>
       <div class="now-tools">
         <button aria-label="One tick back" title="One tick back  [" ?disabled=${!moment} @click=${() => view.step(-1)}>‹</button>
@@ -51,7 +51,7 @@ export function times(view) {
         <button aria-label="One tick forward" title="One tick forward  ]" ?disabled=${!moment || live} @click=${() => view.step(1)}>›</button>
         <button ?disabled=${live && other === undefined} title="Now, live  n" @click=${() => page.go({ at: undefined, compare: undefined, from: undefined, to: undefined })}>Now</button>
         <label class="unseen" for="now-range">Range</label>
-        <select id="now-range" @change=${(event) => page.go({ range: event.target.value === USUAL_RANGE ? undefined : event.target.value, from: undefined, to: undefined })}>
+        <select id="now-range" @change=${(event) => page.go({ range: event.target.value === DEFAULT_RANGE ? undefined : event.target.value, from: undefined, to: undefined })}>
           ${Object.entries(RANGES).map(
             ([value, name]) => html`<option value=${value} ?selected=${value === chosenRange(page.params.range)}>${name}</option>`,
           )}
@@ -61,7 +61,7 @@ export function times(view) {
         <button class="now-help" aria-label="Keys" title="Keys  ?" @click=${openKeys}>?</button>
         ${page.cluster.writes === false || !moment
           ? nothing
-          : html`<button class="first now-why" title="Mark it  m" @click=${openMark}>Why is it slow?</button>`}
+          : html`<button class="first now-why" title="Mark this moment  m" @click=${openMark}>Why is it slow?</button>`}
       </div>
       ${moment ? compareMenu(view) : nothing} ${view.timeline ? eventMenu(view) : nothing}
     </div>
@@ -83,7 +83,7 @@ function comparing(view) {
 function compareMenu(view) {
   const { moment, page, timeline } = view;
   const first = timeline?.first_ts ?? -Infinity;
-  const began = moment.began === null ? [] : [["just before it began", moment.began - 2 * moment.tick_s]];
+  const began = moment.began === null ? [] : [["just before the onset", moment.began - 2 * moment.tick_s]];
   const marked = (timeline?.marks ?? []).filter((mark) => mark.ts < moment.ts - moment.tick_s).slice(0, 3).map((mark) => ["a mark", mark.ts]);
   const choices = [...began, ...BEFORE.map(([words, ago]) => [words, moment.ts - ago]), ...marked].filter(([, ts]) => ts >= first);
   const compared = (ts) => page.href("/", { ...page.params, at: seconds(moment.ts), compare: seconds(ts), row: undefined, feature: undefined });
@@ -103,8 +103,8 @@ function compareMenu(view) {
 function eventMenu(view) {
   const { timeline, page } = view;
   const events = [
-    ...marksOf(view).map((mark) => ({ ts: mark.ts, what: "Mark", told: mark.note, href: shows(view, mark.ts) })),
-    ...timeline.incidents.map((each) => ({ ts: each.from, what: "Incident", told: sentence(each.sentence), href: page.href("/incidents", { id: each.id }) })),
+    ...marksOf(view).map((mark) => ({ ts: mark.ts, what: "Mark", text: mark.note, href: shows(view, mark.ts) })),
+    ...timeline.incidents.map((each) => ({ ts: each.from, what: "Incident", text: sentence(each.sentence), href: page.href("/incidents", { id: each.id }) })),
   ].sort((one, two) => two.ts - one.ts);
   return html`<div id="now-events" class="now-menu card" popover role="group" aria-label="Marks and incidents">
     <h2>Marks and incidents</h2>
@@ -112,13 +112,13 @@ function eventMenu(view) {
       ? html`<ul>
           ${events
             .slice(0, MOST_LISTED)
-            .map((each) => html`<li>${time(each.ts)} <a href=${each.href} @click=${hide}>${each.what}</a> <span class="muted now-note">${each.told}</span></li>`)}
+            .map((each) => html`<li>${time(each.ts)} <a href=${each.href} @click=${hide}>${each.what}</a> <span class="muted now-note">${each.text}</span></li>`)}
         </ul>`
-      : html`<p class="muted">None in the range that is shown.</p>`}
+      : html`<p class="muted">None in this range.</p>`}
   </div>`;
 }
 
-/** Those of the timeline, and those near the moment: one that was just set is newer than the newest frame. */
+/** The marks of the timeline, and those near the moment: a new mark may be newer than the newest frame. */
 function marksOf({ timeline, moment }) {
   const near = (moment?.marks ?? []).filter((mark) => !timeline.marks.some((each) => each.id === mark.id));
   return [...timeline.marks, ...near];
@@ -128,7 +128,7 @@ function shows(view, ts) {
   return view.page.href("/", { range: view.page.params.range, at: seconds(ts) });
 }
 
-/** The timeline: the host's CPU, marks, incidents, and a slider over all of it. */
+/** The timeline: the host's CPU, marks, incidents, and a slider. */
 function strip(view) {
   const { timeline, moment, at, comparison } = view;
   const begin = Math.max(timeline.from, Math.min(timeline.first_ts, at ?? Infinity));
@@ -139,7 +139,7 @@ function strip(view) {
   const labels = Array.from({ length: LABELS }, (_, index) => begin + ((end - begin) * index) / (LABELS - 1));
   return html`<div class="now-strip" aria-busy=${!timeline.complete}>
     <div class="now-track">
-      <svg viewBox="0 0 ${WIDE} ${HIGH}" preserveAspectRatio="none" role="img" aria-label="CPU of ${view.host} from ${told(begin)} to ${told(end)}, ${marks.length} marks, ${timeline.incidents.length} incidents">
+      <svg viewBox="0 0 ${WIDE} ${HIGH}" preserveAspectRatio="none" role="img" aria-label="CPU of ${view.host} from ${dated(begin)} to ${dated(end)}, ${marks.length} marks, ${timeline.incidents.length} incidents">
         ${timeline.incidents.map((each) => svg`<rect class="now-incident" x=${x(each.from)} width=${Math.max(x(each.to ?? end) - x(each.from), 2)} height=${HIGH}></rect>`)}
         <path class="now-most" d=${area(timeline, timeline.high, x)}></path>
         <path class="now-mean" d=${area(timeline, timeline.values, x)}></path>
@@ -149,27 +149,27 @@ function strip(view) {
       <input
         type="range"
         aria-label="Moment"
-        aria-valuetext=${at === undefined ? `now, ${told(shown)}` : told(shown)}
-        title="Host CPU, marks and incidents. Drag to ask about a moment."
+        aria-valuetext=${at === undefined ? `now, ${dated(shown)}` : dated(shown)}
+        title="Host CPU, marks and incidents. Drag to select a moment."
         min=${begin}
         max=${end}
         step=${tick(view)}
         .value=${document.querySelector("#now-slider:active") ? noChange : String(at === undefined ? end : shown)}
         id="now-slider"
-        @input=${(event) => event.target.setAttribute("aria-valuetext", told(Number(event.target.value)))}
+        @input=${(event) => event.target.setAttribute("aria-valuetext", dated(Number(event.target.value)))}
         @change=${(event) => slid(view, event, end)}
       />
     </div>
-    <div class="now-scale muted" aria-hidden="true">${labels.map((ts) => html`<span title=${utc(ts)}>${end - begin > 86400 ? told(ts).slice(5, 16) : clock(ts).slice(0, end - begin > 600 ? 5 : 8)}</span>`)}</div>
+    <div class="now-scale muted" aria-hidden="true">${labels.map((ts) => html`<span title=${utc(ts)}>${end - begin > 86400 ? dated(ts).slice(5, 16) : clock(ts).slice(0, end - begin > 600 ? 5 : 8)}</span>`)}</div>
   </div>`;
 }
 
-/** The time between two frames, as far as it is known; a timeline that was read in part does not know it. */
+/** The interval between frames; a partial timeline does not have it. */
 function tick({ moment, timeline }) {
   return moment?.tick_s || timeline.tick_s || 1;
 }
 
-/** The outline of a share of 1 over time; where there is no value there is a gap. */
+/** The outline of a ratio over time; missing values are gaps. */
 function area(timeline, values, x) {
   let path = "";
   let last;

@@ -1,10 +1,10 @@
-/** A dendrogram: leaves below each other, heights to the right, and p-values where clusters merge. */
+/** A dendrogram: leaves below each other, heights to the right, and p-values at the merges. */
 
 import { html, nothing, svg } from "../../packages/lit-html/lit-html.js";
 
 const ROW = 24;
 const TOP = 34;
-/** Pixels of a character, in plain and in bold letters. */
+/** The width of a character in pixels, plain and bold. */
 const CHARACTER = { plain: 7.1, bold: 8 };
 const WIDE = { tree: 300, label: 26 };
 const NARROW = { tree: 150, label: 15 };
@@ -12,7 +12,7 @@ const NARROW = { tree: 150, label: 15 };
 /** From this p-value on, in percent, the data support a cluster. */
 const SUPPORTED = 95;
 
-/** Where the drawing is a smaller one. */
+/** Whether the drawing is small. */
 export const narrow = window.matchMedia("(max-width: 700px)");
 
 /** The leaves of a cluster, or the leaf itself, as numbers. */
@@ -20,7 +20,7 @@ function leavesOf(level, number) {
   return below(level, number).filter((each) => each < level.leaves.length);
 }
 
-/** The smallest cluster with both of these leaves, by their labels; undefined where one is not there. */
+/** The smallest cluster with both of these leaves, by their labels; undefined if one is missing. */
 export function clusterOf(level, first, second = first) {
   const find = (label) => level.leaves.findIndex((leaf) => leaf.label === label);
   const wanted = [find(first), find(second)];
@@ -32,7 +32,7 @@ export function clusterOf(level, first, second = first) {
   return undefined;
 }
 
-/** Two leaves that name a cluster: it is the smallest with both. Of a leaf, itself alone. */
+/** Two leaves that identify a cluster as the smallest one with both. A leaf identifies itself. */
 export function namesOf(level, number) {
   const count = level.leaves.length;
   if (number < count) return { member: level.leaves[number].label, with: undefined };
@@ -42,20 +42,20 @@ export function namesOf(level, number) {
 
 const percent = (value) => value.toLocaleString("en-US", { maximumFractionDigits: 1 });
 
-/** What the p-value of a merge says, in words. */
+/** The p-value of a merge, with its meaning. */
 export function support(merge) {
-  if (merge.p_value === null) return "no p-value was computed";
-  const told = merge.p_value >= SUPPORTED ? "the data support it" : "the data do not support it well";
-  return `au p-value ${percent(merge.p_value)} %: ${told}`;
+  if (merge.p_value === null) return "no p-value";
+  const text = merge.p_value >= SUPPORTED ? "the data support it" : "the data do not support it well";
+  return `au p-value ${percent(merge.p_value)} %: ${text}`;
 }
 
 /**
- * The drawing. One of its parts is reached by Tab, the others from there by the arrow keys.
+ * Draw the dendrogram. Tab reaches one of its parts, the arrow keys the others.
  *
- * @param {object} level as the API answers it
+ * @param {object} level from the API
  * @param {{chosen: number|undefined, focused: number|undefined, root: boolean, pick: (number: number) => void,
- *   focus: (number: number) => void}} state which cluster or leaf is shown, which has the focus, and whether heights
- *   are drawn by their square roots, which draws low merges apart where one is far above them
+ *   focus: (number: number) => void}} state the selected cluster or leaf, the focused one, and whether heights are
+ *   drawn by their square roots, which spread low merges
  */
 export function dendrogram(level, { chosen, focused, root, pick, focus }) {
   const size = narrow.matches ? NARROW : WIDE;
@@ -82,17 +82,17 @@ export function dendrogram(level, { chosen, focused, root, pick, focus }) {
     pressed: (event) => pressed(event, level, number, { pick, focus }),
   });
   const parents = parentsOf(level);
-  const kept = values(level, node);
+  const labeled = values(level, node);
   const width = left + size.tree + 46;
   return html`<svg
     class="pools-tree"
     role="group"
-    aria-label="Dendrogram of ${count} leaves. Arrow keys go from one to the next, Enter shows it."
+    aria-label="Dendrogram of ${count} leaves. Arrow keys move between them, Enter shows one."
     width=${width}
     height=${TOP + count * ROW + 8}
   >
     ${axis(level, x, TOP + count * ROW)}
-    ${level.merges.map((merge, number) => mergeOf(merge, part(count + number), { node, x, kept }))}
+    ${level.merges.map((merge, number) => mergeOf(merge, part(count + number), { node, x, labeled }))}
     ${level.leaves.map((leaf, number) => leafOf(leaf, part(number), { label: labels[number], note: notes[number], left, x, node, until: x(parents[number]?.height ?? 0) }))}
   </svg>`;
 }
@@ -104,28 +104,28 @@ function axis(level, x, bottom) {
   </g>`;
 }
 
-function mergeOf(merge, part, { node, x, kept }) {
+function mergeOf(merge, part, { node, x, labeled }) {
   const [first, second] = [node(merge.first), node(merge.second)];
   const at = x(merge.height);
   const { y } = node(part.number);
   const path = `M${first.x} ${first.y}H${at}V${second.y}H${second.x}`;
   const supported = merge.p_value !== null && merge.p_value >= SUPPORTED;
-  const told = `Cluster of ${merge.members}, merged at height ${merge.height?.toPrecision(3)}; ${support(merge)}`;
+  const text = `Cluster of ${merge.members}, merged at height ${merge.height?.toPrecision(3)}; ${support(merge)}`;
   return svg`<g
     class=${part.inside ? "pools-merge inside" : "pools-merge"}
     role="button"
     tabindex=${part.stop ? 0 : -1}
     data-node=${part.number}
     aria-pressed=${part.chosen}
-    aria-label=${told}
+    aria-label=${text}
     @click=${part.picked}
     @keydown=${part.pressed}
   >
-    <title>${told}</title>
+    <title>${text}</title>
     <path class="pools-wide" d=${path}></path>
     <path d=${path}></path>
     <circle class=${supported ? "supported" : ""} cx=${at} cy=${y} r="4.5"></circle>
-    ${kept.has(part.number) ? svg`<text x=${at + 8} y=${y - 4} class=${supported ? "supported" : ""}>${rounded(merge.p_value)}</text>` : nothing}
+    ${labeled.has(part.number) ? svg`<text x=${at + 8} y=${y - 4} class=${supported ? "supported" : ""}>${rounded(merge.p_value)}</text>` : nothing}
   </g>`;
 }
 
@@ -133,18 +133,18 @@ function leafOf(leaf, part, { label, note, left, x, node, until }) {
   const { y } = node(part.number);
   const begin = x(leaf.height);
   const kind = leaf.deviating ? (leaf.harmless ? " younger" : " deviating") : "";
-  const told = leaf.note ? `${leaf.name}: ${leaf.note}` : leaf.name;
+  const text = leaf.note ? `${leaf.name}: ${leaf.note}` : leaf.name;
   return svg`<g
     class=${`pools-leaf${kind}${part.inside ? " inside" : ""}`}
     role="button"
     tabindex=${part.stop ? 0 : -1}
     data-node=${part.number}
     aria-pressed=${part.chosen}
-    aria-label=${told}
+    aria-label=${text}
     @click=${part.picked}
     @keydown=${part.pressed}
   >
-    <title>${told}</title>
+    <title>${text}</title>
     <rect class="pools-wide" x="0" y=${y - ROW / 2} width=${left} height=${ROW}></rect>
     <text x=${left - 8} y=${y + 4} text-anchor="end">${label}${note ? svg`<tspan class="pools-note" dx="6">${note}</tspan>` : nothing}</text>
     ${leaf.members > 1 ? svg`<path class="pools-folded" d="M${x(0)} ${y - 6}V${y + 6}L${begin} ${y}Z"></path>` : nothing}
@@ -152,7 +152,7 @@ function leafOf(leaf, part, { label, note, left, x, node, until }) {
   </g>`;
 }
 
-/** The merges whose p-values there is room for: the highest first, and none over another. */
+/** The merges with room for their p-values, the highest first. */
 function values(level, node) {
   const count = level.leaves.length;
   const taken = [];
@@ -164,7 +164,7 @@ function values(level, node) {
   return new Set(taken.map(({ number }) => count + number));
 }
 
-/** A cluster and all that it was merged from, as numbers. */
+/** A cluster and all its parts, as numbers. */
 function below(level, number) {
   const count = level.leaves.length;
   if (number < count) return [number];
@@ -172,7 +172,7 @@ function below(level, number) {
   return [number, ...below(level, first), ...below(level, second)];
 }
 
-/** By leaf or cluster, the merge that takes it. */
+/** The merge that contains each leaf or cluster. */
 function parentsOf(level) {
   const parents = [];
   level.merges.forEach((merge, number) => {
@@ -205,12 +205,12 @@ function pressed(event, level, number, { pick, focus }) {
   focus(next());
 }
 
-/** In whole percent, but never up to what counts as supported. */
+/** Whole percent, but not rounded up to the level of support. */
 function rounded(value) {
   return value < SUPPORTED && Math.round(value) >= SUPPORTED ? Math.floor(value * 10) / 10 : Math.round(value);
 }
 
-/** What tells members apart is at the end. */
+/** Shorten a label at its start, since the end distinguishes members. */
 function shortened(label, most) {
   return label.length <= most ? label : `…${label.slice(label.length - most + 1)}`;
 }

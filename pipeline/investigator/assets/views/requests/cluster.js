@@ -1,4 +1,4 @@
-/** A cluster of requests beside normal ones: states as paired bars, and what sets it apart. */
+/** A cluster of requests beside normal ones: states as paired bars, and its deviations. */
 
 import { printable, readable } from "../../format.js";
 import { html, nothing, svg } from "../../packages/lit-html/lit-html.js";
@@ -9,7 +9,7 @@ import { requestsTable } from "./list.js";
 const WIDE = 96;
 const BAR = 7;
 
-/** The card of the cluster that is chosen. */
+/** The card of the selected cluster. */
 export function clusterCard(view) {
   const { page, cluster } = view;
   if (!cluster) return nothing;
@@ -19,22 +19,22 @@ export function clusterCard(view) {
     <p>
       <strong>${readable("", cluster.requests)} ${cluster.requests === 1 ? "request" : "requests"}</strong>, median
       ${readable("duration_s", cluster.median_s)}${cluster.odd ? html`, ${cluster.odd === cluster.requests ? "all" : readable("", cluster.odd)} odd rather than slow` : nothing}.
-      Such a request ${sentence(printable(cluster.sentence))}.
+      A typical request ${sentence(printable(cluster.sentence))}.
     </p>
     <div class="requests-beside requests-uneven">
       ${states(cluster)}
-      <div>${apart("System calls in a row", cluster.ngrams, cluster)}${apart("What time was spent on", cluster.spent, cluster)}</div>
+      <div>${deviations("Sequences of system calls", cluster.ngrams, cluster)}${deviations("Uses of time", cluster.spent, cluster)}</div>
     </div>
-    <h3 id="requests-examples">Its slowest</h3>
+    <h3 id="requests-examples">Slowest requests</h3>
     ${requestsTable(view, cluster.examples, "requests-examples")}
   </section>`;
 }
 
-/** What the means are of. */
+/** The requests behind the means. */
 function beside(cluster) {
-  if (!cluster.beside) return "means of a request, beside what was usual when they came";
+  if (!cluster.beside) return "Means per request, beside the baseline at their time";
   const of = cluster.looked_at < cluster.requests ? `the newest ${readable("", cluster.looked_at)} of these` : "these";
-  return `means of a request, of ${of} beside the newest ${readable("", cluster.beside)} normal ones`;
+  return `Means per request of ${of}, beside the newest ${readable("", cluster.beside)} normal ones`;
 }
 
 function states(cluster) {
@@ -43,13 +43,13 @@ function states(cluster) {
   const counted = shown.some((each) => each.count !== null);
   return html`<div>
     <h3 id="requests-bars">Time in each state</h3>
-    <p class="muted">${beside(cluster)}. Upper bar: these; lower, pale: normal ones.</p>
+    <p class="muted">${beside(cluster)}. Upper bar: this cluster. Lower, pale bar: normal requests.</p>
     <div class="scrolls" tabindex="0" role="region" aria-labelledby="requests-bars">
       <table>
         <thead>
           <tr>
-            <th scope="col">State</th><th scope="col"><span class="unseen">As bars</span></th><th scope="col" class="number">Time</th><th scope="col" class="number">Usually</th>
-            ${counted ? html`<th scope="col" class="number">Entered</th><th scope="col" class="number">Usually</th>` : nothing}
+            <th scope="col">State</th><th scope="col"><span class="unseen">Bars</span></th><th scope="col" class="number">Time</th><th scope="col" class="number">Baseline</th>
+            ${counted ? html`<th scope="col" class="number">Entries</th><th scope="col" class="number">Baseline</th>` : nothing}
           </tr>
         </thead>
         <tbody>
@@ -73,14 +73,14 @@ function states(cluster) {
   </div>`;
 }
 
-/** How often, on average: of a hundredth and less no more than that it is hardly ever. */
+/** A mean count with at most two decimals. */
 function often(count) {
   return readable("", count === null ? count : Math.round(count * 100) / 100);
 }
 
-function apart(title, found, cluster) {
+function deviations(title, found, cluster) {
   if (!cluster.beside) return nothing;
-  const id = `requests-apart-${title.split(" ")[0]}`;
+  const id = `requests-deviations-${title.split(" ")[0]}`;
   const timed = found.some((each) => each.time_s !== null);
   return html`<h3 id=${id}>${title}</h3>
     ${found.length
@@ -88,11 +88,11 @@ function apart(title, found, cluster) {
           <table>
             <thead>
               <tr>
-                <th scope="col">What</th>
-                ${timed ? html`<th scope="col" class="number">Time</th><th scope="col" class="number">Usually</th>` : nothing}
-                <th scope="col" class="number">Times</th><th scope="col" class="number">Usually</th>
-                <th scope="col" class="number">Have it</th><th scope="col" class="number">Usually</th>
-                <th scope="col" class="number"><abbr title="The difference in spreads of normal requests; 3 and less could be chance">Apart</abbr></th>
+                <th scope="col">Feature</th>
+                ${timed ? html`<th scope="col" class="number">Time</th><th scope="col" class="number">Baseline</th>` : nothing}
+                <th scope="col" class="number">Count</th><th scope="col" class="number">Baseline</th>
+                <th scope="col" class="number">Share</th><th scope="col" class="number">Baseline</th>
+                <th scope="col" class="number"><abbr title="The difference in spreads of normal requests; values up to 3 may be chance">Deviation</abbr></th>
               </tr>
             </thead>
             <tbody>
@@ -110,5 +110,5 @@ function apart(title, found, cluster) {
             </tbody>
           </table>
         </div>`
-      : html`<p class="muted">Nothing beyond chance.</p>`}`;
+      : html`<p class="muted">No deviation beyond chance.</p>`}`;
 }

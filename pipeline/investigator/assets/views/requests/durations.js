@@ -1,4 +1,4 @@
-/** How long requests took: a histogram with logarithmic axes, those out of line apart. */
+/** Durations of normal requests and outliers: a histogram with logarithmic axes. */
 
 import { readable } from "../../format.js";
 import { html, nothing, svg } from "../../packages/lit-html/lit-html.js";
@@ -24,7 +24,7 @@ export function histogram(durations) {
       return svg`<rect class=${name} x=${((left + right - wide) / 2).toFixed(1)} y=${y(count).toFixed(1)} width=${wide.toFixed(1)} height=${(bottom - y(count)).toFixed(1)} />`;
     });
   const cut = threshold === null ? undefined : x(threshold);
-  return html`<svg class="requests-histogram" viewBox="0 0 ${WIDE} ${HIGH}" role="img" aria-label=${told(durations)}>
+  return html`<svg class="requests-histogram" viewBox="0 0 ${WIDE} ${HIGH}" role="img" aria-label=${description(durations)}>
       ${logTicks(1, most, 5).map((count) => svg`<path class="requests-tick" d="M${MARGIN.left} ${y(count).toFixed(1)}H${WIDE - MARGIN.right}" />
         <text class="requests-note" x=${MARGIN.left - 6} y=${(y(count) + 4).toFixed(1)} text-anchor="end">${readable("", count)}</text>`)}
       ${logTicks(low, high, 8).map((value) => svg`<path class="requests-tick" d="M${x(value).toFixed(1)} ${bottom}v4" />
@@ -37,19 +37,19 @@ export function histogram(durations) {
     </svg>
     <p class="requests-key">
       <svg width="12" height="12" aria-hidden="true">${svg`<rect class="requests-normal" width="12" height="12" />`}</svg> normal
-      <svg width="12" height="12" aria-hidden="true">${svg`<rect class="requests-outlying" x="3" width="6" height="12" />`}</svg> out of line
-      ${cut === undefined ? nothing : html`<span class="muted">Above ${readable("duration_s", threshold)} the fewest would be called out of line wrongly.</span>`}
+      <svg width="12" height="12" aria-hidden="true">${svg`<rect class="requests-outlying" x="3" width="6" height="12" />`}</svg> outliers
+      ${cut === undefined ? nothing : html`<span class="muted">Best threshold for an alert: ${readable("duration_s", threshold)} separates both with the fewest errors.</span>`}
     </p>`;
 }
 
-/** The same as a table. */
+/** The histogram as a table. */
 export function histogramTable({ edges_s: edges, normal, outlying }) {
   return html`<details>
       <summary>Durations as a table</summary>
       <div class="scrolls" tabindex="0" role="region" aria-label="Durations as a table">
         <table>
           <thead>
-            <tr><th scope="col">Took</th><th scope="col" class="number">Normal</th><th scope="col" class="number">Out of line</th></tr>
+            <tr><th scope="col">Duration</th><th scope="col" class="number">Normal</th><th scope="col" class="number">Outliers</th></tr>
           </thead>
           <tbody>
             ${normal.map((count, bin) =>
@@ -67,7 +67,7 @@ export function histogramTable({ edges_s: edges, normal, outlying }) {
     </details>`;
 }
 
-function told({ edges_s: edges, normal, outlying }) {
+function description({ edges_s: edges, normal, outlying }) {
   const sum = (counts) => counts.reduce((a, b) => a + b, 0);
-  return `Durations from ${readable("duration_s", edges[0])} to ${readable("duration_s", edges.at(-1))}: ${sum(normal)} normal requests, ${sum(outlying)} out of line. Below is the same as a table.`;
+  return `Durations from ${readable("duration_s", edges[0])} to ${readable("duration_s", edges.at(-1))}: ${sum(normal)} normal requests, ${sum(outlying)} outliers. The table below has the counts.`;
 }

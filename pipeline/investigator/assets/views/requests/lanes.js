@@ -1,4 +1,4 @@
-/** A request's critical path: a lane for each thread, its states one after the other, and where the path changes lanes. */
+/** The critical path of a request: a lane for each thread, its states in order, and arrows between lanes. */
 
 import { printable, readable } from "../../format.js";
 import { html, nothing, render, svg } from "../../packages/lit-html/lit-html.js";
@@ -14,13 +14,13 @@ const STEP = 1.6;
 const MOST_ZOOM = 1e5;
 
 /**
- * The drawing.
+ * Draws the path.
  *
  * Properties:
  * - `path`: {lanes: string[], pieces: [{lane, begin_s, end_s, state, detail}], leads: [{at_s, source, target}],
  *   states: [{state, label, color}], path_duration_s, description}
  *
- * It can be zoomed and moved: by its buttons, by + - 0 and arrows, by dragging, and by the wheel while it has the focus.
+ * Zooms and moves by its buttons, by + - 0 and arrow keys, by dragging, and by the wheel while it has the focus.
  */
 class Lanes extends HTMLElement {
   #path;
@@ -34,7 +34,7 @@ class Lanes extends HTMLElement {
     if (this.isConnected) this.#draw();
   }
 
-  /** What is seen of the path: from when to when, in seconds. */
+  /** The visible range of the path, in seconds. */
   get window() {
     return this.#window ?? { begin: 0, end: this.#path.path_duration_s || 1 };
   }
@@ -78,7 +78,7 @@ class Lanes extends HTMLElement {
         <button type="button" @click=${() => this.#zoom(1 / STEP)} aria-label="Zoom out" ?disabled=${!zoomed}>−</button>
         <button type="button" @click=${() => this.#move(-0.25)} aria-label="Earlier" ?disabled=${!zoomed}>←</button>
         <button type="button" @click=${() => this.#move(0.25)} aria-label="Later" ?disabled=${!zoomed}>→</button>
-        <button type="button" @click=${() => this.#show(0, Infinity)} ?disabled=${!zoomed}>All of it</button>
+        <button type="button" @click=${() => this.#show(0, Infinity)} ?disabled=${!zoomed}>Show all</button>
       </p>
       ${this.#picture()}`;
   }
@@ -126,7 +126,7 @@ class Lanes extends HTMLElement {
   }
 
   #piece(piece, state, x, width) {
-    // What is seen of it: a rectangle of a million pixels would not be drawn, and its text stands where it is seen.
+    // Only the visible part: browsers do not draw a million pixels, and the text has to be visible.
     const [left, right] = [Math.max(x(piece.begin_s), -2), Math.min(x(piece.end_s), width + 2)];
     const wide = Math.max(right - left, LEAST);
     const took = readable("duration_s", piece.end_s - piece.begin_s);
@@ -135,9 +135,9 @@ class Lanes extends HTMLElement {
     const text = texts.find((each) => CHARACTER * each.length + 6 <= wide);
     const y = middle(piece.lane) - BAR / 2;
     return svg`<g>
-      <title>${this.#path.lanes[piece.lane]}: ${state.label}${detail ? `, ${detail}` : ""}, ${took}, from ${readable("begin_s", piece.begin_s)} on</title>
+      <title>${this.#path.lanes[piece.lane]}: ${state.label}${detail ? `, ${detail}` : ""}, ${took}, from ${readable("begin_s", piece.begin_s)}</title>
       <rect class="requests-piece" x=${left.toFixed(2)} y=${y} width=${wide.toFixed(2)} height=${BAR} fill=${state.color} />
-      ${text ? svg`<text class="requests-said" x=${((left + right) / 2).toFixed(1)} y=${y + 15} text-anchor="middle">${text}</text>` : nothing}
+      ${text ? svg`<text class="requests-label" x=${((left + right) / 2).toFixed(1)} y=${y + 15} text-anchor="middle">${text}</text>` : nothing}
     </g>`;
   }
 
@@ -177,10 +177,10 @@ class Lanes extends HTMLElement {
 
 const middle = (lane) => LANE * lane + NAME + BAR / 2;
 
-/** Where a lead ends: at the edge of the bars that is nearer. */
+/** The end of an arrow: the nearer edge of the bars. */
 const edge = ({ source, target }) => middle(target) + (target > source ? -BAR / 2 : BAR / 2);
 
-/** As much of a thread's name as there is room for: its number is at the end. */
+/** Shorten a thread's name at its start, since its number is at the end. */
 function cut(name, width) {
   const room = Math.max(Math.floor(width / CHARACTER), 8);
   return name.length <= room ? name : `...${name.slice(3 - room)}`;

@@ -1,4 +1,4 @@
-/** Requests in a table: sorted, and filtered. */
+/** Requests as a table, sorted and filtered. */
 
 import { printable, readable, score } from "../../format.js";
 import { live } from "../../packages/lit-html/directives/live.js";
@@ -7,10 +7,10 @@ import { sentence } from "../../sentence.js";
 import { time } from "../../time.js";
 import { isLive } from "./range.js";
 
-const ONLY = { all: "All", outlying: "Out of line", normal: "Normal", alone: "Out of line, in no cluster" };
-const SORTS = { slowest: "Slowest first", newest: "Newest first", unlike: "Most unusual first" };
+const ONLY = { all: "All", outlying: "Outliers", normal: "Normal", alone: "Outliers without a cluster" };
+const SORTS = { slowest: "Slowest first", newest: "Newest first", unlike: "Highest score first" };
 
-/** How many are shown at first, and how many more each time. */
+/** The number of requests before *Show more*, and at most. */
 export const SHOWN = 25;
 const MOST = 1000;
 
@@ -21,7 +21,7 @@ export function requestsTable({ page, service }, rows, labelled) {
     <table>
       <thead>
         <tr>
-          <th scope="col">Request</th><th scope="col">Asked for</th><th scope="col">Began</th><th scope="col" class="number">Took</th>
+          <th scope="col">Request</th><th scope="col">Name</th><th scope="col">Start</th><th scope="col" class="number">Duration</th>
           <th scope="col" class="number">Score</th><th scope="col">Cluster</th><th scope="col">Cause</th>
         </tr>
       </thead>
@@ -52,13 +52,13 @@ export function listCard(view) {
     <div class="requests-tools">
       <label>Show
         <select @change=${(event) => change({ only: event.target.value === "all" ? undefined : event.target.value })}>
-          ${Object.entries(ONLY).map(([value, told]) => html`<option value=${value} ?selected=${value === only}>${told}</option>`)}
+          ${Object.entries(ONLY).map(([value, label]) => html`<option value=${value} ?selected=${value === only}>${label}</option>`)}
         </select></label>
-      <label>In order
+      <label>Sort
         <select @change=${(event) => change({ sort: event.target.value === "slowest" ? undefined : event.target.value })}>
-          ${Object.entries(SORTS).map(([value, told]) => html`<option value=${value} ?selected=${value === sort}>${told}</option>`)}
+          ${Object.entries(SORTS).map(([value, label]) => html`<option value=${value} ?selected=${value === sort}>${label}</option>`)}
         </select></label>
-      <label>With the text
+      <label>Filter
         <input type="search" maxlength="200" .value=${live(like)} @change=${(event) => change({ like: event.target.value || undefined })} /></label>
       <span class="muted" role=${isLive(page.params) ? nothing : "status"}>${list ? counted(list) : ""}</span>
     </div>
@@ -67,11 +67,11 @@ export function listCard(view) {
           ${list.found > list.requests.length && list.requests.length < MOST
             ? html`<p><button type="button" @click=${() => page.go({ most: Math.min(list.requests.length * 2, MOST) }, { replace: true })}>Show more</button></p>`
             : nothing}`
-      : html`<p class="muted">${list ? "None." : "Reading…"}</p>`}
+      : html`<p class="muted">${list ? "No matching requests." : "Loading…"}</p>`}
   </section>`;
 }
 
 function counted({ found, of, requests }) {
   const these = found === of ? `${readable("", of)} requests` : `${readable("", found)} of ${readable("", of)} requests`;
-  return requests.length < found ? `${these}; ${readable("", requests.length)} are shown` : these;
+  return requests.length < found ? `${these}; ${readable("", requests.length)} shown` : these;
 }

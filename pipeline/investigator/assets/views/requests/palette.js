@@ -1,6 +1,6 @@
-/** Colours of durations: viridis, which is perceptually even and can be told apart by the colour-blind. */
+/** Colors of durations: viridis, which is perceptually uniform and suits color-blind viewers. */
 
-/** Ten of its 256 colours, evenly spaced (S. van der Walt, N. Smith, 2015; CC0). */
+/** Ten of its 256 colors, evenly spaced (S. van der Walt, N. Smith, 2015; CC0). */
 const VIRIDIS = [
   [68, 1, 84],
   [72, 40, 120],
@@ -14,11 +14,11 @@ const VIRIDIS = [
   [253, 231, 37],
 ];
 
-/** So much of it is used on light and on dark: what is slow stands out, what is fast can still be seen. */
+/** The range of the palette on light and on dark: slow requests stand out, fast ones remain visible. */
 const LIGHT = [0.8, 0];
 const DARK = [0.22, 1];
 
-/** The colour of a share from 0, the fastest, to 1, the slowest. */
+/** The color of a share from 0, the fastest, to 1, the slowest. */
 export function color(share, dark) {
   const [least, most] = dark ? DARK : LIGHT;
   const at = (least + (most - least) * Math.min(Math.max(share, 0), 1)) * (VIRIDIS.length - 1);
@@ -27,7 +27,7 @@ export function color(share, dark) {
   return `rgb(${mixed.join(" ")})`;
 }
 
-/** Whether the page is dark now, by the viewer's choice or the system's. */
+/** Whether the page is dark, by the viewer's choice or the system's. */
 export function isDark() {
   const chosen = document.documentElement.dataset.theme;
   return chosen ? chosen === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;

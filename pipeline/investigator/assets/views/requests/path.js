@@ -1,4 +1,4 @@
-/** One request: why it is out of line, its critical path across threads, and what its time was spent on. */
+/** One request: its cause, its critical path across threads, and the uses of its time. */
 
 import { printable, readable, score } from "../../format.js";
 import { html, nothing, svg } from "../../packages/lit-html/lit-html.js";
@@ -6,7 +6,7 @@ import { sentence } from "../../sentence.js";
 import { time } from "../../time.js";
 import "./lanes.js";
 
-/** The whole page of a request. */
+/** The page of a request. */
 export function onePage(view) {
   const { page, path } = view;
   const back = { service: path.service, from: page.params.from, to: page.params.to, cluster: page.params.cluster };
@@ -20,15 +20,15 @@ export function onePage(view) {
       <section class="card">
         <h2>Critical path</h2>
         ${path.pieces.length
-          ? html`<p class="muted">What the request waited for, from thread to thread: an arrow leads to who goes on. Its own thread is on top.</p>
+          ? html`<p class="muted">The work and the waits of the request across threads. An arrow leads to the thread that continues. The request's own thread is on top.</p>
               <laggard-lanes .path=${path}></laggard-lanes>
               ${pieces(path)}`
-          : html`<p>Its critical path is not known; below is how long it was in each state.</p>`}
+          : html`<p>The critical path is not known. The table below has the time in each state.</p>`}
       </section>
       ${states(path)} ${spent(path)}
       ${path.notes.length
         ? html`<section class="card">
-            <h2>What limits the trust in it</h2>
+            <h2>Limits of the recording</h2>
             <ul>
               ${path.notes.map((note) => html`<li>${printable(note)}</li>`)}
             </ul>
@@ -40,26 +40,26 @@ export function onePage(view) {
 
 function verdict({ page, path }) {
   const found = path.verdict;
-  if (!found) return html`<p class="muted">It is not out of line, as far as is known.</p>`;
+  if (!found) return html`<p class="muted">Not an outlier, as far as is known.</p>`;
   const cluster = { service: path.service, cluster: found.cluster, from: page.params.from ?? path.from, to: page.params.to ?? path.to };
   return html`<p class="requests-verdict">
-    <strong class="alarm">${found.odd ? "Odd" : "Out of line"}</strong>, score ${score(found.score)}${found.cluster
-      ? html`, as others of the cluster <a href=${page.href("/requests", cluster)}>${printable(found.cluster)}</a>`
+    <strong class="alarm">${found.odd ? "Odd" : "Outlier"}</strong>, score ${score(found.score)}${found.cluster
+      ? html`, in the cluster <a href=${page.href("/requests", cluster)}>${printable(found.cluster)}</a>`
       : nothing}:
-    ${sentence(printable(found.cause))}.${found.young ? html` <span class="muted">Too few requests were known to rely on it.</span>` : nothing}
+    ${sentence(printable(found.cause))}.${found.young ? html` <span class="muted">Warm-up: too few requests for a reliable score.</span>` : nothing}
   </p>`;
 }
 
 function pieces(path) {
   const labels = Object.fromEntries(path.states.map((each) => [each.state, each.label]));
   return html`<details>
-    <summary>The path as a table</summary>
-    <div class="scrolls" tabindex="0" role="region" aria-label="The path as a table">
+    <summary>Path as a table</summary>
+    <div class="scrolls" tabindex="0" role="region" aria-label="Path as a table">
       <table>
         <thead>
           <tr>
-            <th scope="col" class="number">From</th><th scope="col" class="number">For</th><th scope="col">Thread</th>
-            <th scope="col">State</th><th scope="col">In, or for</th>
+            <th scope="col" class="number">Start</th><th scope="col" class="number">Duration</th><th scope="col">Thread</th>
+            <th scope="col">State</th><th scope="col">Detail</th>
           </tr>
         </thead>
         <tbody>
@@ -78,7 +78,7 @@ function pieces(path) {
   </details>`;
 }
 
-/** A patch of a state's colour. */
+/** A patch in a state's color. */
 export function patch(color) {
   return html`<svg class="requests-patch" width="12" height="12" aria-hidden="true">${svg`<rect width="12" height="12" rx="2" fill=${color} />`}</svg>`;
 }
@@ -95,8 +95,8 @@ function states(path) {
         <thead>
           <tr>
             <th scope="col">State</th><th scope="col" class="number">On the path</th><th scope="col" class="number">Share</th>
-            <th scope="col" class="number">Its own thread</th>${usual ? html`<th scope="col" class="number">Usually</th>` : nothing}
-            <th scope="col">Most of it in</th>
+            <th scope="col" class="number">Own thread</th>${usual ? html`<th scope="col" class="number">Baseline</th>` : nothing}
+            <th scope="col">Main detail</th>
           </tr>
         </thead>
         <tbody>
@@ -113,7 +113,7 @@ function states(path) {
         </tbody>
         <tfoot>
           <tr>
-            <th scope="row">In sum</th>
+            <th scope="row">Total</th>
             <td class="number">${readable("time_s", sum("path_s"))}</td>
             <td></td>
             <td class="number">${readable("time_s", sum("own_s"))}</td>
@@ -123,20 +123,20 @@ function states(path) {
         </tfoot>
       </table>
     </div>
-    <p class="muted">On the path, a wait is told by what was waited for; its own thread only waits.</p>
+    <p class="muted">On the path, a wait is replaced by what the request waited for. Its own thread shows only the wait.</p>
   </section>`;
 }
 
 function spent(path) {
   return html`<section class="card">
-    <h2>What took longest</h2>
+    <h2>Longest uses of time</h2>
     ${path.spent.length
-      ? html`<div class="scrolls" tabindex="0" role="region" aria-label="What took longest">
+      ? html`<div class="scrolls" tabindex="0" role="region" aria-label="Longest uses of time">
           <table>
             <thead>
               <tr>
-                <th scope="col" class="number">Time</th><th scope="col" class="number">Times</th><th scope="col">State</th>
-                <th scope="col">In the call</th><th scope="col">On</th><th scope="col">By</th><th scope="col">Result</th>
+                <th scope="col" class="number">Time</th><th scope="col" class="number">Count</th><th scope="col">State</th>
+                <th scope="col">System call</th><th scope="col">On</th><th scope="col">By</th><th scope="col">Result</th>
               </tr>
             </thead>
             <tbody>
@@ -154,7 +154,7 @@ function spent(path) {
             </tbody>
           </table>
         </div>`
-      : html`<p class="muted">Not recorded of this request.</p>`}
+      : html`<p class="muted">Not recorded for this request.</p>`}
   </section>`;
 }
 
@@ -162,11 +162,11 @@ function others({ page, path }) {
   if (!path.others.length) return nothing;
   const range = { from: page.params.from, to: page.params.to };
   return html`<section class="card">
-    <h2>Others of its cluster, the nearest in time</h2>
-    <div class="scrolls" tabindex="0" role="region" aria-label="Others of its cluster">
+    <h2>Other requests of its cluster, nearest in time</h2>
+    <div class="scrolls" tabindex="0" role="region" aria-label="Other requests of its cluster">
       <table>
         <thead>
-          <tr><th scope="col">Request</th><th scope="col">Asked for</th><th scope="col">Began</th><th scope="col" class="number">Took</th><th scope="col" class="number">Score</th></tr>
+          <tr><th scope="col">Request</th><th scope="col">Name</th><th scope="col">Start</th><th scope="col" class="number">Duration</th><th scope="col" class="number">Score</th></tr>
         </thead>
         <tbody>
           ${path.others.map(

@@ -1,4 +1,4 @@
-/** From when to when requests are looked at: the last hour and what comes, unless the address says otherwise. */
+/** The time range of requests: by default the last hour, with live updates. */
 
 import { html, noChange, nothing } from "../../packages/lit-html/lit-html.js";
 import { stretch } from "../../state.js";
@@ -11,36 +11,36 @@ const RANGES = [
   ["24 h", 86400],
 ];
 
-/** What the API takes where nothing is said. */
-const USUAL = 3600;
+/** The API's default. */
+const DEFAULT = 3600;
 
-/** What is asked of the API. */
+/** The time range for the API. */
 export function asked(params) {
   return stretch(params);
 }
 
-/** Whether what comes belongs to it. */
+/** Whether the range includes new requests. */
 export function isLive(params) {
   return stretch(params).to === undefined;
 }
 
-/** The choice of a stretch of time. */
+/** The selection of a time range. */
 export function rangeChoice({ page, services }) {
   const { from, to } = asked(page.params);
-  const usual = from === undefined && to === undefined;
+  const preset = from === undefined && to === undefined;
   const [begin, end] = [from ?? services?.from, to ?? services?.to];
   const change = (name) => (event) => {
     const ts = parsed(event.target.value);
     if (ts !== undefined) page.go({ from: begin, to: end, [name]: ts });
   };
-  return html`<form class="requests-tools" @submit=${(event) => event.preventDefault()} aria-label="Which time">
+  return html`<form class="requests-tools" @submit=${(event) => event.preventDefault()} aria-label="Time range">
     ${RANGES.map(
-      ([label, span]) => html`<button type="button" aria-pressed=${usual && span === USUAL ? "true" : "false"} @click=${() => page.go({ from: span === USUAL ? undefined : Math.floor(page.now) - span, to: undefined })}>Last ${label}</button>`,
+      ([label, span]) => html`<button type="button" aria-pressed=${preset && span === DEFAULT ? "true" : "false"} @click=${() => page.go({ from: span === DEFAULT ? undefined : Math.floor(page.now) - span, to: undefined })}>Last ${label}</button>`,
     )}
     ${begin === undefined
       ? nothing
       : html`<label>from <input id="requests-from" type="datetime-local" step="1" .value=${edited("requests-from") ? noChange : local(begin)} @change=${change("from")} /></label>
           <label>to <input id="requests-to" type="datetime-local" step="1" .value=${edited("requests-to") ? noChange : local(end)} @change=${change("to")} /></label>`}
-    <span class="muted">${to === undefined ? "and what comes" : ""}</span>
+    <span class="muted">${to === undefined ? "live" : ""}</span>
   </form>`;
 }

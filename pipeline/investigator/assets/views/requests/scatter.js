@@ -1,13 +1,13 @@
-/** Requests on a plane, their durations as colours on a logarithmic scale: on a canvas, fast at 10,000 points. */
+/** Requests on a plane, with logarithmic colors for durations; on a canvas, fast with 10,000 points. */
 
 import { readable } from "../../format.js";
 import { color, isDark } from "./palette.js";
 import { evenTicks, logTicks } from "./ticks.js";
 
-/** Of the points themselves, the clusters from the second on; the first is that of normal requests. */
+/** The shapes of points: the first for normal requests, the others for clusters. */
 const SHAPES = ["circle", "triangle", "square", "diamond", "plus", "star", "down", "cross"];
 
-/** The same in a legend's text. */
+/** The shapes as characters, for the legend. */
 export const GLYPHS = ["●", "▲", "■", "◆", "✚", "★", "▼", "✖"];
 
 const COLORS = 64;
@@ -24,16 +24,16 @@ const LARGE = 5.5;
  *
  * Properties:
  * - `scatter`: {
- *     x: number[], y: number[],    seconds; axes are logarithmic on both sides of what is normal (asinh)
- *     value: number[],             what the colour tells, positive
- *     feature: string,             of the value, which decides on its unit
- *     shape: number[],             the place in SHAPES
- *     text: (index) => string,     what is said of a point
- *     chosen?: number              the index of one
+ *     x: number[], y: number[],    seconds; the axes are logarithmic on both sides of the normal requests (asinh)
+ *     value: number[],             the value of the color, positive
+ *     feature: string,             of the value, which determines its unit
+ *     shape: number[],             the index in SHAPES
+ *     text: (index) => string,     the tooltip of a point
+ *     chosen?: number              the index of the selected one
  *   }
- * - `label`: what it shows, for screen readers
+ * - `label`: the description for screen readers
  *
- * Events: `pick` with `detail.index` when a point is clicked.
+ * Events: `pick` with `detail.index` after a click on a point.
  */
 class Scatter extends HTMLElement {
   #scatter;
@@ -60,7 +60,7 @@ class Scatter extends HTMLElement {
     this.#canvas.setAttribute("role", "img");
     this.#tip.className = "chart-tip requests-tip";
     this.#tip.hidden = true;
-    const on = (name, heard, options) => this.#canvas.addEventListener(name, heard, options);
+    const on = (name, handler, options) => this.#canvas.addEventListener(name, handler, options);
     on("pointermove", (event) => this.#moved(event));
     on("pointerdown", (event) => this.#pressed(event));
     on("pointerup", (event) => this.#released(event));
@@ -98,13 +98,13 @@ class Scatter extends HTMLElement {
     window.removeEventListener("laggard-theme", this.#recolored);
   }
 
-  /** Show all of them. */
+  /** Show all points. */
   all() {
     this.#window = undefined;
     this.#ask();
   }
 
-  /** Show a part, so many times as large, or more of it, round a place in pixels or the middle. */
+  /** Zoom by a factor around a place in pixels, or the middle. */
   zoom(times, at = undefined) {
     const window = this.#seen();
     const { width, height } = this.#size();
@@ -118,20 +118,20 @@ class Scatter extends HTMLElement {
     this.#ask();
   }
 
-  /** Where a point is on the page, for tests: pixels from the element's corner. */
+  /** The place of a point in pixels from the element's corner; for tests. */
   placeOf(index) {
     const { x, y } = this.#scale();
     return { x: x(this.#places.x[index]), y: y(this.#places.y[index]) };
   }
 
-  /** How long it takes to draw all of it, for measurements: milliseconds. */
+  /** The milliseconds of drawing all points; for measurements. */
   measure() {
     const began = performance.now();
     this.#draw();
     return performance.now() - began;
   }
 
-  // What is where. A place is asinh of a distance from what is normal, in units of how far normal ones are apart.
+  // Places: asinh of the distance from the middle of the normal requests, in units of their spread.
 
   #places = { x: [], y: [] };
   #middle = { x: 0, y: 0 };
@@ -165,7 +165,7 @@ class Scatter extends HTMLElement {
     return { width: Math.max(this.clientWidth, 160), height: Math.max(this.clientHeight, 160) };
   }
 
-  /** Where places are, in pixels: worked out once for all points, since to ask for the element's size takes time. */
+  /** Functions from places to pixels; computed once for all points, since reading the element's size is slow. */
   #scale() {
     const { left, right, bottom, top } = this.#seen();
     const { width, height } = this.#size();
@@ -213,7 +213,7 @@ class Scatter extends HTMLElement {
     this.#legend(ctx, width, height, colors);
   }
 
-  /** The page's colours, as a canvas takes them. */
+  /** The page's colors for the canvas. */
   #named() {
     const found = {};
     for (const name of ["text", "muted", "grid", "card", "alarm"]) {
@@ -251,7 +251,7 @@ class Scatter extends HTMLElement {
     }
   }
 
-  /** Round distances from what is normal, and where they are: those first that matter more, as many as there is room for. */
+  /** Round distances from the normal requests, with their places: as many as fit, the most important first. */
   #ticks(low, high, place, room) {
     const [from, to] = [low, high].map((each) => this.#unit * Math.sinh(each));
     const far = Math.max(Math.abs(from), Math.abs(to));
@@ -280,7 +280,7 @@ class Scatter extends HTMLElement {
         const [left, top] = [x(this.#places.x[index]), y(this.#places.y[index])];
         if (left < 0 || left > width || top < 0 || top > height) continue;
         const sprite = this.#sprite(shape[index], Math.round(this.#share(value[index]) * (COLORS - 1)), dark, colors);
-        // At whole pixels, so that nothing has to be interpolated.
+        // Whole pixels avoid interpolation.
         ctx.drawImage(sprite, Math.round(left * dense - sprite.width / 2), Math.round(top * dense - sprite.height / 2));
       }
     }
@@ -343,10 +343,10 @@ class Scatter extends HTMLElement {
     }
     ctx.textAlign = "right";
     ctx.textBaseline = "middle";
-    ctx.fillText("took", left - 5, top + LEGEND / 2);
+    ctx.fillText("duration", left - 5, top + LEGEND / 2);
   }
 
-  // What a viewer does.
+  // Events.
 
   #at(event) {
     const corner = this.#canvas.getBoundingClientRect();
@@ -360,7 +360,7 @@ class Scatter extends HTMLElement {
     const { x, y } = this.#scale();
     for (let index = 0; index < shape.length; index += 1) {
       const [dx, dy] = [x(this.#places.x[index]) - at.x, y(this.#places.y[index]) - at.y];
-      // Of two that are as near, the one that is out of line, which is drawn above.
+      // Of two equally near points, prefer the outlier, which is drawn on top.
       const away = dx * dx + dy * dy - (shape[index] ? 4 : 0);
       if (away < least) [found, least] = [index, away];
     }
@@ -430,7 +430,7 @@ class Scatter extends HTMLElement {
     event.preventDefault();
   }
 
-  /** Only where it has the focus: else the page could not be scrolled past it. */
+  /** Only with the focus, so that the page can be scrolled past the plot. */
   #wheeled(event) {
     if (document.activeElement !== this.#canvas && !event.ctrlKey) return;
     event.preventDefault();

@@ -1,6 +1,6 @@
 /** Round numbers for axes. */
 
-/** Those of 1, 2, 5 times a power of ten, if few, else the powers alone, from one positive number to another. */
+/** Ticks of 1, 2 and 5 times powers of ten between two positive numbers; only the powers if that is too many. */
 export function logTicks(low, high, most) {
   for (const steps of [[1, 2, 5], [1]]) {
     const found = [];
@@ -15,7 +15,7 @@ export function logTicks(low, high, most) {
   return [];
 }
 
-/** At most so many, evenly spaced, from one number to another. */
+/** At most this many ticks, evenly spaced, between two numbers. */
 export function evenTicks(low, high, most) {
   const span = high - low;
   if (!(span > 0)) return [low];

@@ -1,4 +1,4 @@
-/** What processes were doing while an incident lasted: one at a time, in words, by phases, and as a flame graph. */
+/** Profiles of processes during an incident, one at a time: as a sentence, by phases, and as a flame graph. */
 
 import { get, Refusal } from "../../api.js";
 import { html, nothing } from "../../packages/lit-html/lit-html.js";
@@ -7,10 +7,10 @@ import { sentence } from "../../sentence.js";
 import { Flames, functionsTable } from "./flames.js";
 import { phases } from "./phases.js";
 
-/** What of a diagnosis is chosen; another one has none of it. */
+/** The selections in a profile; another profile starts without them. */
 const NONE = { phase: undefined, thread: undefined, state: undefined, zoom: undefined, find: undefined };
 
-export class Doing {
+export class Profile {
   #found;
   #asked = "";
   #asking;
@@ -21,7 +21,7 @@ export class Doing {
     this.#flames = new Flames((index) => this.page.go({ zoom: index < 0 ? undefined : index }, { replace: true }));
   }
 
-  /** Read the one that is chosen, where it is not there yet, or may have grown. */
+  /** Load the selected profile if it is not loaded, or may have new results. */
   async load(chosen, signal, news) {
     if (!chosen) return;
     const { phase, thread, state } = this.page.params;
@@ -36,7 +36,7 @@ export class Doing {
       this.#asked = key;
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      this.page.say(error.told, "error");
+      this.page.notify(error.text, "error");
     }
   }
 
@@ -44,13 +44,13 @@ export class Doing {
     if (!chosen) return nothing;
     const found = this.#found?.id === chosen.id ? this.#found : undefined;
     return html`<section class="card">
-      <h2>What processes were doing</h2>
+      <h2>Profiles</h2>
       ${diagnoses.length > 1
         ? html`<label class="incidents-choice"
             >Process
             <select .value=${live(chosen.id)} @change=${(event) => this.page.go({ ...NONE, diagnosis: event.target.value })}>
               ${diagnoses.map(
-                (each) => html`<option value=${each.id} ?selected=${each.id === chosen.id}>${each.name} (pid ${each.pid})${each.blamed ? ", to blame" : ", not to blame"}</option>`,
+                (each) => html`<option value=${each.id} ?selected=${each.id === chosen.id}>${each.name} (PID ${each.pid})${each.blamed ? ", culprit" : ""}</option>`,
               )}
             </select></label
           >`
@@ -75,17 +75,17 @@ export class Doing {
       ${found.flames.samples
         ? html`${this.#flames.render(found.flames, this.#zoom(found), this.page.params.find ?? "", this.#label(found))}
             <p class="muted">
-              A function stands on the one that called it, as wide as it was found often. Click one, or press Enter on it, to see it as wide as
-              the page; arrows go from one to the next, Escape shows all.
+              Each function is above its caller; its width is its share of the samples. Click a function, or press Enter, to zoom in. The
+              arrow keys move between functions; Escape shows all.
             </p>
             <details>
-              <summary>Its functions, as a table</summary>
+              <summary>Functions as a table</summary>
               ${functionsTable(found.flames)}
             </details>`
-        : html`<p class="muted">No thread was found ${found.state} there.</p>`}
+        : html`<p class="muted">No samples of ${found.state} threads.</p>`}
       <details>
-        <summary>In words, as <code>laggard diagnose</code> tells it</summary>
-        ${elsewhere(found) ? html`<p class="muted">Times in it are those of the machine that serves this page: ${zone(found.utc_offset_s)}.</p>` : nothing}
+        <summary>As text, like <code>laggard diagnose</code></summary>
+        ${elsewhere(found) ? html`<p class="muted">Times are in the time zone of the machine that serves this page: ${zone(found.utc_offset_s)}.</p>` : nothing}
         <pre class="incidents-text">${found.text}</pre>
       </details>
     `;
@@ -106,7 +106,7 @@ export class Doing {
     const go = (change) => page.go({ zoom: undefined, ...change }, { replace: true });
     return html`<form class="incidents-filters" @submit=${(event) => event.preventDefault()}>
       <label
-        >Threads that were
+        >Thread state
         <select .value=${live(found.state)} @change=${(event) => go({ state: event.target.value })}>
           <option value="running" ?selected=${found.state === "running"}>running (${found.running})</option>
           <option value="blocked" ?selected=${found.state === "blocked"}>blocked (${found.blocked})</option>
@@ -130,17 +130,17 @@ export class Doing {
             </select></label
           >`
         : nothing}
-      <label>Find <input type="search" .value=${live(params.find ?? "")} @input=${(event) => page.go({ find: event.target.value || undefined }, { replace: true })} /></label>
+      <label>Search <input type="search" .value=${live(params.find ?? "")} @input=${(event) => page.go({ find: event.target.value || undefined }, { replace: true })} /></label>
     </form>`;
   }
 }
 
-/** Whether the server's clock shows another time of day than the viewer's. */
+/** Whether the server has another time zone than the viewer. */
 function elsewhere(found) {
   return found.utc_offset_s !== -60 * new Date((found.phases[0]?.begin_ts ?? Date.now() / 1000) * 1000).getTimezoneOffset();
 }
 
-/** A zone by its offset: `UTC`, `UTC+05:30`. */
+/** A time zone by its offset: `UTC`, `UTC+05:30`. */
 function zone(offset_s) {
   const minutes = Math.abs(offset_s) / 60;
   const two = (value) => String(Math.floor(value)).padStart(2, "0");

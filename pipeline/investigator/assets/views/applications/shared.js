@@ -1,4 +1,4 @@
-/** What several tabs show: metrics with their resource, steps to do, and the choice of a performance metric. */
+/** Parts of several tabs: resources of metrics, missing steps, and the selection of a performance metric. */
 
 import { printable } from "../../format.js";
 import { html, nothing, svg } from "../../packages/lit-html/lit-html.js";
@@ -13,14 +13,14 @@ const ICONS = {
   "": svg`<circle cx="8" cy="8" r="6" /><path d="M6 6.3a2 2 0 1 1 2 2.2v1M8 11.6v.2" />`,
 };
 
-/** The sign of a resource, with its name. */
+/** The icon and the name of a resource. */
 export function resource(metric) {
   return html`<span class="applications-resource"
     ><svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">${ICONS[metric.resource]}</svg> ${metric.resource_named}</span
   >`;
 }
 
-/** What is lacking, and what to type. */
+/** The missing steps, each with a command. */
 export function steps(those) {
   if (!those.length) return nothing;
   return html`<ul class="applications-steps">
@@ -28,7 +28,7 @@ export function steps(those) {
   </ul>`;
 }
 
-/** A choice between the performance metrics of which there are models. */
+/** The selection of a performance metric with models. */
 export function choice(view, performances, chosen) {
   if (performances.length < 2) return nothing;
   return html`<label
@@ -39,21 +39,21 @@ export function choice(view, performances, chosen) {
   >`;
 }
 
-/** When models were built, as a chart marks it; that one grew is not worth a word. */
-export function built(rebuilt, labelled = true) {
-  return rebuilt.map((each) => ({ ts: each.ts, label: labelled && each.reason !== "grown" ? each.reason : "" }));
+/** The times of new models as marks of a chart, with the reason unless the model only grew. */
+export function built(rebuilt, labeled = true) {
+  return rebuilt.map((each) => ({ ts: each.ts, label: labeled && each.reason !== "grown" ? each.reason : "" }));
 }
 
 export function capital(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** A share of the variance: below 0 a model is of no use, however much. */
+/** R²; a model below 0 is useless, whatever its value. */
 export function share(r2) {
   return r2 === null ? "-" : r2 < 0 ? "below 0" : r2.toFixed(2);
 }
 
-/** A p-value as a person compares it. */
+/** A p-value, in scientific notation below 0.001. */
 export function chance(p) {
   return p === null ? "-" : p < 0.001 ? p.toExponential(1) : p.toFixed(3);
 }
