@@ -73,7 +73,7 @@ def test_damage_is_an_error_that_names_the_place(tmp_path, compress):
     damaged[len(damaged) // 2 :] = b"\xff" * (len(damaged) - len(damaged) // 2)
     path = tmp_path / "day.z"
     path.write_bytes(damaged)
-    with Recording(str(path)) as recording, pytest.raises(UnreadableError, match=r"day\.z:\d+: cannot be read any"):
+    with Recording(str(path)) as recording, pytest.raises(UnreadableError, match=r"day\.z:\d+: cannot be read further"):
         list(recording.lines())
 
 
