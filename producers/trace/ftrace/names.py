@@ -87,7 +87,7 @@ class Names:
 
     def __init__(self) -> None:
         if platform.machine() != "x86_64":
-            raise bpf.BpfError(0, f"names are read on x86_64 alone, not on {platform.machine()}")
+            raise bpf.BpfError(0, f"supported only on x86_64, not on {platform.machine()}")
         self._closing: list[int] = []
         try:
             table = self._own(bpf.array(4, _NUMBERS))
