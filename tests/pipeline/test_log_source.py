@@ -62,7 +62,7 @@ time_zone = "UTC"\n""",
         ('paths = ["a.log.gz"]\nformat = "nginx"', "paths: expected logs that are written to, not compressed ones"),
         ('paths = ["a.log"]\nformat = "combined"', "format: expected one of nginx, apache, traefik, json, or a format"),
         ('paths = ["a.log"]\nformat = "$status"', "format: expected a time in the format"),
-        ('paths = ["a.log"]\nformat = "%{%F %T}t"', "format: times have no offset from UTC: set time_zone"),
+        ('paths = ["a.log"]\nformat = "%{%F %T}t"', "format: expected time_zone for times"),
         ('paths = ["a.log"]\nformat = "%t"\ntime_zone = "Mars/Olympus"', "format: expected a time zone of the IANA"),
         (
             'paths = ["a.log"]\nformat = "%t"\nfields = {time = "t"}',

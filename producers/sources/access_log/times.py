@@ -124,7 +124,7 @@ class StrftimeReader:
             raise ValueError(f"expected a time with its year, month, day, hour, minute and second, got {said!r}")
         if zone is None and not fields & {"z", "s"}:
             raise ValueError(
-                'times have no offset from UTC: set time_zone, for example to "UTC", "Europe/Paris" or "local"'
+                'expected time_zone for times without an offset from UTC: "UTC", "Europe/Paris" or "local"'
             )
 
     def seconds(self, pieces: tuple[bytes, ...]) -> float:
@@ -234,7 +234,7 @@ def _moment(fields: Mapping[str, str], zone: Zone | None) -> float:
     elif zone is not None:
         ahead_s = zone.offset_s(date.year, date.month, date.day, hour, minute)
     else:
-        raise ValueError("the time has no offset from UTC: set time_zone")
+        raise ValueError("expected a time with its offset from UTC; otherwise set time_zone")
     found = calendar.timegm((date.year, date.month, date.day, hour, minute, second)) - ahead_s
     if not 0 <= found < END:
         raise ValueError(f"expected a time between 1970 and 9999, got {found:.0f} s since the epoch")

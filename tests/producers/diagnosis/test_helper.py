@@ -285,7 +285,7 @@ connection.recv(4096)
 time.sleep(600)
 """
 LIES = {
-    "ends": ("sys.exit()", "it ended"),
+    "ends": ("sys.exit()", "the helper ended"),
     "too long": ("while True: connection.send(b'+' + b'1' * 60000)", "the helper's answer is too long"),
     "nothing, without end": ("while True: connection.send(b'+')", "the helper's answer is too long"),
     "no JSON": ("connection.send(b'.{')", "the helper's answer is invalid"),
@@ -388,7 +388,7 @@ def test_one_that_cannot_begin_is_noted(monkeypatch: pytest.MonkeyPatch, tmp_pat
     files = SymbolFiles()
     key = files.add(os.open(tmp_path / "file", os.O_RDONLY))
     assert files.name(key, 1) == ""
-    why = f"{tmp_path}/none: No such file or directory"
+    why = f"cannot start {tmp_path}/none: No such file or directory"
     assert files.notes == [f"functions have no names: the symbol reader did not start: {why}"]
     files.close()
     fresh.close()

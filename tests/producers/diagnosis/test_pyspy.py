@@ -81,7 +81,7 @@ def test_what_is_no_python_process_is_said_so():
 def test_without_py_spy_it_says_how_to_install_it(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert f"`pip --python {sys.executable} install py-spy` installs it" in pyspy.available(os.getpid())
+    assert f"run `pip --python {sys.executable} install py-spy`" in pyspy.available(os.getpid())
 
 
 @pytest.mark.slow

@@ -440,7 +440,7 @@ def test_a_process_that_ends_leaves_what_was_seen_of_it():
         program.process.kill()
         program.process.wait()
         look(session)
-        assert session.ended == "it ended"
+        assert session.ended == "the process ended"
         found = diagnosis_of(session)
     assert not found.complete
     assert found.phases[0].threads[0].tid == program.tid
@@ -546,7 +546,7 @@ def test_a_pid_that_is_reused_while_it_is_looked_at_is_not_followed():
             try:
                 if heir.pid == program.pid:
                     look(session)
-                    assert session.ended == "it ended"
+                    assert session.ended == "the process ended"
                     assert all(thread.name != "sleep" for thread in diagnosis_of(session).phases[0].threads)
                     return
             finally:

@@ -79,7 +79,7 @@ def test_fields_of_any_name_and_within_others() -> None:
     line = {"@timestamp": "2026-11-22 15:06:12", "event": {"duration": 5e8}, "http": {"response": {"status": 503}}}
     assert only(line, fields, Zone("Europe/Paris")) == (BEGIN + 0.5, 0.5, 503)
     assert only({**line, "event.duration": 1e9}, fields, Zone("Europe/Paris"))[1] == 1.0  # such a field goes first
-    assert "the time has no offset from UTC: set time_zone" in refused(line, fields)
+    assert "expected a time with its offset from UTC; otherwise set time_zone" in refused(line, fields)
 
 
 @pytest.mark.parametrize(

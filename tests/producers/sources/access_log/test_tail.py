@@ -408,7 +408,7 @@ def test_there_is_a_bound_on_files(fresh: Log) -> None:
         (fresh.folder / f"{number}.log").touch()
     fresh.begun(fresh.folder / "*.log")
     fresh.look()
-    assert len([each for each in fresh.troubles if "at most 256 files" in each.text]) == 2
+    assert len([each for each in fresh.troubles if "the limit is 256 files" in each.text]) == 2
 
 
 def test_a_log_that_may_not_be_read_is_told_and_the_others_go_on(fresh: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -270,7 +270,7 @@ def test_who_asks(run: Callable[..., Run], stack: ExitStack, tmp_path: Path, mon
     ]
     secret = tmp_path / "secret"
     by_file = run(url, access=Access(username="me", password=Secret(secret)))
-    assert told(by_file.look()) == [f": {secret} cannot be read: No such file or directory; expected a secret in it"]
+    assert told(by_file.look()) == [f": cannot read the secret in {secret}: No such file or directory"]
     secret.write_text("two\nlines\n")
     assert told(by_file.look()) == [f": {secret}: expected one line with the secret"]
     secret.write_text("hush\n")
