@@ -42,7 +42,7 @@ LOSSES: Final = 3
 """After the child has failed at this many files of a process, none of its functions gets a name."""
 
 RENEW_CPU_S: Final = 200.0
-"""A child that has used this CPU time, in seconds, is replaced: at 300 s it would be killed, and a file be blamed."""
+"""A child that has used this CPU time, in seconds, is replaced: at 300 s it would be killed, and a file blamed."""
 
 AGAIN_S: Final = 60.0
 """The time until another try after a child could not start, in seconds."""

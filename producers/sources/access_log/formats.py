@@ -124,7 +124,7 @@ def text_format(said: str, zone: Zone | None = None) -> TextFormat:
         zone: the zone of times without an offset.
 
     Raises:
-        ValueError: it is no format, or has no time; it says what was expected.
+        ValueError: it is not a format, or has no time; it says what was expected.
 
     """
     said = NAMED.get(said, said)

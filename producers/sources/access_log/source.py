@@ -197,7 +197,7 @@ class AccessLog:
         return len(requests.ts) + requests.unreadable, requests.unreadable + added.ahead + late
 
     def _unreadable(self, block: Block, requests: Requests, ts: float) -> list[Trouble]:
-        """Return the first few lines that are no requests, each with its place, and the number of the others."""
+        """Return the first few unreadable lines, each with its place, and the number of the others."""
         if ts - self._told_ts >= REPORT_AGAIN_S:
             self._told_ts, self._told = ts, 0
         first = requests.reported[: max(0, MOST_REPORTED - self._told)]

@@ -56,7 +56,7 @@ _SHORT: Final = {
     "n": "\n",
     "t": "\t",
 }
-_NO_MOMENT: Final = {"a", "Z"}  # a day of the week adds nothing; a zone's abbreviation is no offset
+_NO_MOMENT: Final = {"a", "Z"}  # a day of the week adds nothing; a zone's abbreviation is not an offset
 _ISO: Final = re.compile(
     r"(\d{4})[-/](\d{2})[-/](\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,12}))? ?(Z|z|[+-]\d{2}(?::?\d{2})?)?"
 )

@@ -60,7 +60,7 @@ def parse_matrix(content: bytes) -> tuple[Mapping[Series, Points], int]:
     """Return the series of a range selector, and the number of their samples together.
 
     Raises:
-        AnswerError: the answer is no matrix, or an error.
+        AnswerError: the answer is not a matrix, or an error.
 
     """
     found: dict[Series, Points] = {}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from laggard.producers.sources.prometheus.page import Series
 
 LEFT_OUT: Final = ("_bucket", "_created", "_info")
-"""Suffixes of names that are no features."""
+"""Suffixes of names that are not features."""
 
 PLACES: Final = frozenset({"instance", "job"})
 """Labels of the origin of a series."""

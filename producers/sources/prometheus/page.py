@@ -69,7 +69,7 @@ def parse_page(content: bytes, content_type: str, wanted: Callable[[str], bool])
     """Parse the samples of the wanted metrics, by name; the lines of others are skipped.
 
     Raises:
-        PageError: the page is cut off, is no UTF-8, or has a line that is no sample.
+        PageError: the page is truncated, is not UTF-8, or has a line that is not a sample.
 
     """
     try:

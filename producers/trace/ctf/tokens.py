@@ -29,7 +29,7 @@ class Tokens:
         tokens: of each token the kind, the text, and its place in the whole text.
 
     Raises:
-        TraceError: the text has something that is no token.
+        TraceError: the text has something that is not a token.
 
     """
 

@@ -315,7 +315,7 @@ def _describe(program: bpf.Program) -> None:
 
 
 def _name(program: bpf.Program) -> None:
-    """Copy a text; an empty one stands for the descriptor, and is no name."""
+    """Copy a text; an empty one stands for the descriptor, and is not a name."""
     program.load(3, 6, _at("length"))
     program.combine(1, "=", 6)
     program.put(1, "+", _at("name"))
