@@ -38,8 +38,8 @@ class Deviations:
     References: S0, sections 3 and 4, and those of `Lasting`.
 
     Parameters:
-        gaussian: what judges the last seconds.
-        lasting: what judges the last minutes; None for the published method alone.
+        gaussian: judges the last seconds.
+        lasting: judges the last minutes; None for the published method alone.
         false_alarms_per_day: the budget of both together, which may change at any time: `lasting` has `LASTING` of it
             if it judges any feature of the frame.
 
@@ -53,7 +53,7 @@ class Deviations:
         self.gaussian = gaussian
         self.lasting = lasting
         self.false_alarms_per_day = false_alarms_per_day
-        # What follows from the state and the last frame; never part of a snapshot.
+        # Derived from the state and the last frame; never part of a snapshot.
         self._scored: tuple[Sudden, Scores] | None = None
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:

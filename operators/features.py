@@ -1,4 +1,4 @@
-"""The names of features, each of which ends with a base unit: `memory_rss_bytes`; and what is known by them."""
+"""The names of features, each of which ends with a base unit: `memory_rss_bytes`, and what they imply."""
 
 from __future__ import annotations
 

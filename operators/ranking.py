@@ -74,7 +74,7 @@ class RowScore:
         basis: what it is compared with: its own past ("itself"); also that of its name, if its own is too short
             ("name"); without that, the starts of rows of any name ("starts"), or all rows ("all"); or no past, but the
             threshold in `mean` ("threshold").
-        waits: whether its worst feature tells that it waits for others: a symptom, not a cause.
+        waits: whether its worst feature shows that it waits for others: a symptom, not a cause.
         gone_s: the time since it ended, in seconds; 0 for a row of the frame. The scores of such a row are those from
             when it was last anomalous.
         phases: the phases of its event, if the operator reports events: high use, then dips and high use in turn, in

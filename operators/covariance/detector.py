@@ -100,7 +100,7 @@ class Covariance:
         self.method = method
         self.replicates = replicates
         self.pool = Pool(windows, false_alarms_per_day, resolution or {}, limit)
-        # What follows from the state and the last tick; never part of a snapshot.
+        # Derived from the state and the last tick; never part of a snapshot.
         self._places = Places(())
         self._looked: tuple[float, Layout, Matrix, tuple[Compared, ...]] | None = None
 
@@ -144,7 +144,7 @@ class Covariance:
         if pool.ticks:
             step = ts - pool.ts
             usual = pool.interval_s
-            if step > 0.0:  # a gap is no tick
+            if step > 0.0:  # a gap is not a tick
                 pool.interval_s = step if math.isnan(usual) else usual + 0.1 * (min(step, 2.0 * usual) - usual)
         else:
             pool.first_ts = ts

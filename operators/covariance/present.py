@@ -92,7 +92,7 @@ class Scores:
         young: bool,
     ) -> None:
         self.ts = ts
-        # A row that deviates only since it is younger is no fault: the score of its deviation counts.
+        # A row that deviates only since it is younger is not a fault: the score of its deviation counts.
         self.score = max([each.score for each in deviations] or [rows[0].score if rows else 0.0])
         self.deviations = deviations
         self.members = members

@@ -169,7 +169,7 @@ def _groups(nodes: Sequence[Node]) -> NDArray[np.intp]:
 
 
 def _excuse_younger(pool: Pool, depth: Depth, tick: Tick, nodes: Sequence[Node], *, limit: float) -> Tick:
-    """Excuse members for smaller stocks if they began much later than the others: that is no fault."""
+    """Excuse members for smaller stocks if they began much later than the others: that is not a fault."""
     if not nodes:
         return tick
     ages = tick.ts - np.array([node.begin_ts for node in nodes])

@@ -120,7 +120,7 @@ class Cpu:
         self._cpus_seen = 0.0
         self._watched = [Watched(name, given, duration_s, smoothing, window_s) for name in self.conditions]
         self._limits = [(CONDITIONS[each.name].most, each.least) for each in self._watched]
-        # What follows from the last frame; never part of a snapshot.
+        # Derived from the last frame; never part of a snapshot.
         self._calm = all(each.calm for each in self._watched)  # a frame without a high reading changes nothing
         self._columns: tuple[Layout, Columns] | None = None
         self._scored: _Scored | None = None

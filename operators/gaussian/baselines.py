@@ -113,7 +113,7 @@ class Baselines:
         self.times = Times()
         self._rises = Rises.none()
         self.pooled = Pooled(math.nan, (), Pool(*np.zeros((3, 0))))
-        # What follows from the state and the last frame; never part of a snapshot.
+        # Derived from the state and the last frame; never part of a snapshot.
         self._aligned: tuple[Layout, Bank, Followed | None, Pooled] | None = None
         self._fresh_ts: float | None = None  # of an alignment that is not learned yet
         self._reference: Reference | None = None

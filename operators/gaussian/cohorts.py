@@ -1,7 +1,7 @@
 """Earlier instances of a name at the same age: the baseline of a new one that has no past of its own.
 
 In S0 (section 5, case study 3) every process of a machine was anomalous just after booting. Here a start is compared
-with earlier starts. So a restart, a deployment or a boot is no anomaly by itself, but a start unlike the others is.
+with earlier starts. So a restart, a deployment or a boot is not an anomaly by itself, but a start unlike the others is.
 """
 
 from __future__ import annotations

@@ -87,14 +87,14 @@ class Gaussian(Calibrated):
             `BLOCK_TICKS` to twice as many ticks are not.
         false_alarms_per_day: the budget: a score of 1.
         spare_rows: the most rows that are remembered while they are absent.
-        weights: the weights of features by their names, 1 by default: how much a feature tells of what a row uses,
-            rather than of what comes with that. Only with `scale_free`.
+        weights: the weights of features by their names, 1 by default: how directly a feature shows the use of a row,
+            rather than a side effect. Only with `scale_free`.
         resolution: the least standard deviation of a feature, in its unit, by the end of its name: a negligible
-            difference is no anomaly, however constant the feature was. Only with `scale_free`.
+            difference is not an anomaly, however constant the feature was. Only with `scale_free`.
         directions: the direction in which each feature gets worse. Only with `scale_free`.
-        waits: features that tell how long a row waits for others. A row is marked in rankings if one of them is its
+        waits: features that show how long a row waits for others. A row is marked in rankings if one of them is its
             worst, regardless of weights.
-        stocks: the ends of the names of features that tell how much a row holds. One that grows steadily is compared
+        stocks: the ends of the names of features that show how much a row holds. One that grows steadily is compared
             with the baseline from before the growth, see `Rises`. Only with `scale_free`.
         cohorts: whether a new row is compared with the starts of others of its name, see `Cohorts`. Only with
             `scale_free`.

@@ -28,7 +28,7 @@ NOTED = 8.0
 """The height of an episode, in standard deviations."""
 
 KNOWN = 4.0
-"""The score of what has occurred twice before, in standard deviations."""
+"""The score of a height that has occurred twice before, in standard deviations."""
 
 LIMIT = 20.0
 """A larger deviation is learned as this one, in standard deviations, ..."""

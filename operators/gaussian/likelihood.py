@@ -168,7 +168,7 @@ class Reference:
 
         A value is predicted from w earlier ones with squared deviations S, under a prior that counts as k = `PSEUDO`
         values and expects t^2 = (T^2 + w p U^2) / (1 + w), where p is `POOLED`, T the spread of the pool, and U that
-        within rows. So the other rows tell how large the values of a new row may be, and only how much those of a grown
+        within rows. So the other rows show how large the values of a new row may be, and only how much those of a grown
         one may vary. The prediction is a Student's t around the mean, with w - 1 + k degrees of freedom and the scale
 
             s'^2 = (r^2 + (S + k t^2) / (w - 1 + k)) * (1 + 1 / (w + k))

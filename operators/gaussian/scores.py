@@ -43,7 +43,7 @@ class Scores:
         first_ts: the time at which each row was first seen.
         bases: by the place of a row, what it is compared with if not with its own past alone.
         share: the power to which a row's share of the rise of all rows counts.
-        waits: features that tell how long a row waits.
+        waits: features that show how long a row waits.
         gone: anomalous rows that ended some seconds ago.
         age_s: the age of the model in seconds.
         context_s: the window of the baseline in seconds.
@@ -138,7 +138,7 @@ class Scores:
         return Ranking(self.ts, self.score, found, self.age_s, self.young)
 
     def _waits(self, blame: Matrix) -> NDArray[np.bool_]:
-        """Return for each row whether its worst feature, regardless of weights, tells how long it waits."""
+        """Return for each row whether its worst feature, regardless of weights, shows how long it waits."""
         if not blame.size:
             return np.zeros(len(blame), bool)
         told = np.array([feature in self.waits for feature in self.layout.features], bool)

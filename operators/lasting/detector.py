@@ -75,8 +75,8 @@ class Lasting:
     (2009), "Introduction to statistical quality control", chapter 9. The record of peaks is laggard's own.
 
     Parameters:
-        rates: features that tell what a row uses, with r of each.
-        stocks: features that tell what a row holds, with r of each and of its growth per second.
+        rates: features that show what a row uses, with r of each.
+        stocks: features that show what a row holds, with r of each and of its growth per second.
         false_alarms_per_day: the budget of this stream.
         accepted_after_s: an anomaly of this length becomes the new baseline.
 
@@ -121,7 +121,7 @@ class Lasting:
         none = tuple(Evidence.none(self.quantities) for _ in SCALES)
         pending = Pending.none(0, len(self.quantities.levels))
         self._state = State(Units.none(), pending, none, np.zeros((len(SCALES), 2, len(self.quantities))))
-        # What follows from the state and the last frame; never part of a snapshot.
+        # Derived from the state and the last frame; never part of a snapshot.
         self._sums: tuple[Units, Sums] | None = None
         self._columns: tuple[Layout, Columns] | None = None
         self._aligned: tuple[Layout, State, State] | None = None
@@ -179,7 +179,7 @@ class Lasting:
     def _settle(self, state: State, sums: Sums) -> None:
         """Take the level of new names as their baseline once they have stayed for `NEW_S` without an anomaly.
 
-        Before they came they used nothing, which tells nothing of how they are when they run.
+        Before they came they used nothing, which does not show their use when they run.
         """
         if not self.absent_is_nothing:
             return

@@ -143,7 +143,7 @@ class Series:
         self._accepted_after_s = accepted_after_s
         self._groups: tuple[_Group, ...] = ()
         self._rows: Mapping[str, tuple[str, float]] = {}
-        # What follows from the state and the last frame; never part of a snapshot.
+        # Derived from the state and the last frame; never part of a snapshot.
         self._aligned: tuple[Layout, _Aligned] | None = None
         self._scored: tuple[float, Layout, Matrix, SeriesScores, Sequence[Matrix]] | None = None
 

@@ -117,7 +117,7 @@ class Density:
         return np.asarray(np.maximum(squares, 0.0, out=squares))
 
     def learn(self, ts: float, vector: Floats, *, outlier: bool) -> None:
-        """Learn a point. `outlier` tells whether it was one when it came; `ts` is in seconds."""
+        """Learn a point. `outlier`: whether it was one on arrival; `ts` is in seconds."""
         self._make_room(len(vector))
         self._settle(ts)
         if self.points == self.size:

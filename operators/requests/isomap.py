@@ -86,7 +86,7 @@ def isomap(points: Floats, *, dimensions: int = 2, neighbours: int = NEIGHBOURS)
     """
     if not np.isfinite(points).all():
         raise ValueError("expected finite points")
-    # Equal points are one: a distance of 0 is no link in a sparse matrix.
+    # Equal points are one: a distance of 0 is not a link in a sparse matrix.
     distinct, which = np.unique(points, axis=0, return_inverse=True)
     count, found = len(distinct), min(dimensions, max(len(distinct) - 1, 0))
     places = np.zeros((count, dimensions))

@@ -39,7 +39,7 @@ def noise(points: Floats, eps: float, minimum_points: int) -> Mask:
         Whether each point is noise, shape (points,).
 
     Raises:
-        ValueError: `points` is no matrix of finite numbers, `eps` is negative or NaN, `minimum_points` is below 1.
+        ValueError: `points` is not a matrix of finite numbers, `eps` is negative or NaN, `minimum_points` is below 1.
 
     Example:
         >>> noise(np.array([[0.0], [1.0], [2.0], [3.5], [9.0]]), eps=1.5, minimum_points=3)
@@ -66,7 +66,7 @@ def core_distances(points: Floats, minimum_points: int) -> Floats:
         The distances, shape (points,), infinite if there are fewer points than that.
 
     Raises:
-        ValueError: `points` is no matrix of finite numbers, or `minimum_points` is below 1.
+        ValueError: `points` is not a matrix of finite numbers, or `minimum_points` is below 1.
 
     Example:
         >>> core_distances(np.array([[0.0], [1.0], [3.0]]), 2)
@@ -101,7 +101,7 @@ def core_gaps(points: Floats, core: Floats) -> Floats:
         The distances, shape (points,), infinite without a core point.
 
     Raises:
-        ValueError: either is no matrix of finite numbers.
+        ValueError: either is not a matrix of finite numbers.
 
     """
     points, core = _checked(points), np.unique(_checked(core), axis=0)

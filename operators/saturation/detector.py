@@ -98,7 +98,7 @@ class Saturation:
         self.forecast_s = forecast_s
         self._first_ts = self._ts = math.nan
         self._resources: dict[str, Resource] = {}
-        # What follows from the last frame; never part of a snapshot.
+        # Derived from the last frame; never part of a snapshot.
         self._columns: Columns | Rows | None = None
         self._scored: tuple[float, Matrix, Scores] | None = None
 
@@ -148,7 +148,7 @@ class Saturation:
         elif math.isnan(high_ts):  # the time in which the mean rises from 0 to that level
             high_ts = ts - (0.0 if fills or value <= high else constant_s * math.log(value / (value - high)))
         open_ts, calm_ts = before.open_ts, before.calm_ts
-        # A limit that is reached for a moment is no fault: it must be reached again at the next frame.
+        # A limit that is reached for a moment is not a fault: it must be reached again at the next frame.
         if mean >= limit and not before.is_open and not (reading.is_limit and (is_first or value < limit)):
             open_ts = high_ts
         if not before.is_open or mean >= released_at(limit, fills=fills):

@@ -71,7 +71,7 @@ class Users:
 
     def __init__(self) -> None:
         self._state = _State(math.nan, (), np.zeros((2, 0, len(USES))), np.zeros(0))
-        # What follows from the last frame; never part of a snapshot.
+        # Derived from the last frame; never part of a snapshot.
         self._columns: _Columns | None = None
         self._scored: tuple[float, Matrix, UsersScores] | None = None
 

@@ -145,7 +145,8 @@ class AddressSpace:
         """The gaps in its results, and the reasons."""
         if not self._cut:
             return []
-        return [f"some functions have no names: of its mappings only {MAPPINGS:,} or {MAPS_BYTES >> 20} MiB are read"]
+        read = f"{MAPPINGS:,} mappings or {MAPS_BYTES >> 20} MiB"
+        return [f"some functions have no names: only the first {read} of its list of mappings are read"]
 
     def locate(self, address: int, *, caller: bool = False) -> Location | None:
         """Return the location of an address in user space; None if it is in no executable mapping.

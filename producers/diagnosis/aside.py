@@ -47,7 +47,7 @@ class Aside:
 
         """
         if self._hanging is not None and self._hanging.empty():
-            raise TimeoutError("an earlier question is not answered yet")
+            raise TimeoutError("an earlier call still hangs")
         self._hanging = answers = self._put(question)
         try:
             answer = answers.get(timeout=patience_s)

@@ -78,7 +78,7 @@ def _connected(name: str) -> object:
     if not stat.S_ISSOCK(status.st_mode):
         return [False, "expected a socket"]
     if status.st_uid != os.geteuid() or status.st_mode & 0o066:
-        return [False, f"expected a socket of user {os.geteuid()} alone, got one of user {status.st_uid}"]
+        return [False, f"expected a socket that only user {os.geteuid()} may use, got one of user {status.st_uid}"]
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(CONNECT_S)
         connection.connect(name)

@@ -105,7 +105,7 @@ def drop(uid: int, gid: int) -> None:
     In a container even root may not. Then it stays root, without capabilities.
     """
     if uid < 0 or gid < 0:  # for setresuid(2) these mean no change
-        raise OSError(errno.EINVAL, f"there is no user {uid} of group {gid}")
+        raise OSError(errno.EINVAL, f"invalid user {uid} or group {gid}")
     if os.geteuid() == 0 and (uid, gid) != (0, 0):
         with contextlib.suppress(PermissionError):
             os.setgroups([])
@@ -118,7 +118,7 @@ def drop(uid: int, gid: int) -> None:
     if _library.capset(header, none) < 0:
         number = ctypes.get_errno()
         if _library.capget(header, left) < 0 or any(left):
-            raise OSError(number, "it keeps its capabilities, as capset(2) is forbidden")
+            raise OSError(number, "cannot drop capabilities: capset(2) is forbidden")
     _prctl(_DUMPABLE, 0)  # no other process of this user may read its memory
 
 
@@ -183,7 +183,7 @@ def reporting() -> Iterator[None]:
         yield
     except OSError as error:
         with socket.socket(fileno=0) as connection:
-            _send(connection, json.dumps(f"it cannot begin: {error}").encode())
+            _send(connection, json.dumps(f"the helper cannot confine itself: {error}").encode())
         sys.exit(1)
 
 

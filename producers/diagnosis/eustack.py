@@ -120,10 +120,10 @@ class EuStack:
         states = thread_states(self._path)
         self._due_ns = self._clock.monotonic() + round(EVERY_S * 1e9)
         if b"D" in states.values():
-            self._note("eu-stack: not asked while a thread slept uninterruptibly: it would have waited for that one")
+            self._note("eu-stack: skipped samples while a thread was in uninterruptible sleep, which would block them")
             return ()
         if stopped := set(states.values()) & {b"T", b"t"}:
-            self._note(f"eu-stack: not asked while a thread was stopped (state {min(stopped).decode()})")
+            self._note(f"eu-stack: skipped samples while a thread was stopped (state {min(stopped).decode()})")
             return ()
         return self._sample(states)
 
@@ -145,11 +145,11 @@ class EuStack:
         try:
             child = Child(supervised)
         except OSError as error:
-            raise ProfilerError(f"eu-stack: it cannot be started: {error.strerror}") from error
+            raise ProfilerError(f"eu-stack: cannot start: {error.strerror}") from error
         if not child.ends_within(HUNG_S):
-            # We do not kill it, for that would leave the process stopped: it lets the process go when it can.
+            # We do not kill it, since that would leave the process stopped: it continues the process when it can.
             self._hung = child
-            self._note(f"eu-stack: a look could not be ended for {HUNG_S} s; there is no other one until it has")
+            self._note(f"eu-stack: a sample did not end within {HUNG_S} s; sampling resumes when it does")
             return []
         took_s = (self._clock.monotonic() - begin_ns) / 1e9
         self.cpu_s += child.cpu_s
@@ -161,7 +161,7 @@ class EuStack:
         if code < 0 or code >= _ENDED:
             with contextlib.suppress(OSError):  # as the supervisor does, unless it was killed itself
                 os.kill(self._pid, signal.SIGCONT)
-            self._note(f"eu-stack: a look was ended, after {took_s:.1f} s; the process was let go")
+            self._note(f"eu-stack: a sample was killed after {took_s:.1f} s; the process continues")
             return []
         ts = self._clock.wall() / 1e9
         samples = [
@@ -169,7 +169,7 @@ class EuStack:
             for tid, stack in self._stacks(text)
         ]
         if not samples and code and Path(self._path).exists():
-            raise ProfilerError(f"eu-stack: process {self._pid} cannot be looked at: {said or f'exit code {code}'}")
+            raise ProfilerError(f"eu-stack: cannot sample process {self._pid}: {said or f'exit code {code}'}")
         self.covered_s += (self._due_ns - begin_ns) / 1e9
         return samples
 
@@ -206,22 +206,19 @@ def parse_stacks(text: bytes) -> Iterator[tuple[int, list[int]]]:
 def available(pid: int) -> str:
     """Return why it cannot be used on this process, in words; empty if it can."""
     if not _program():
-        return "eu-stack: it is not installed; on Debian and Fedora the package elfutils has it"
+        return "eu-stack: not installed; install the package elfutils (Debian, Fedora)"
     status = content(f"/proc/{pid}/status")
     if not status:
-        return f"eu-stack: there is no process {pid} any more"
+        return f"eu-stack: process {pid} has ended"
     if reason := _stopped_by(status):
         return f"eu-stack: process {pid} {reason}"
     if not content(f"/proc/{pid}/maps"):
         return (
-            f"eu-stack: process {pid} may not be looked at, or is a kernel thread or a zombie; run laggard as root, as"
-            " the process's user, or with CAP_SYS_PTRACE"
+            f"eu-stack: cannot read process {pid}: no permission, or it is a kernel thread or a zombie; run laggard as"
+            " root, as the process's user, or with CAP_SYS_PTRACE"
         )
     if not may_signal(pid):
-        return (
-            f"eu-stack: process {pid} is another user's, and could not be let go if eu-stack was killed: that takes"
-            " CAP_KILL"
-        )
+        return f"eu-stack: process {pid} belongs to another user: continuing it after a kill of eu-stack needs CAP_KILL"
     return ""
 
 
@@ -238,7 +235,7 @@ def _stopped_by(status: bytes) -> str:
     """Return why a process with this `/proc/PID/status` does not run by itself, in words; empty if it does."""
     tracer = re.search(rb"^TracerPid:\s*(\d+)$", status, re.MULTILINE)
     if tracer and int(tracer[1]):
-        return f"is traced already, by process {tracer[1].decode()}"
+        return f"is already traced by process {tracer[1].decode()}"
     if re.search(rb"^State:\s*[Tt]", status, re.MULTILINE):
-        return "is stopped, and would be let go"
+        return "is stopped, and sampling would continue it"
     return ""

@@ -155,7 +155,7 @@ def open_event(tid: int, *, cpu: int = ANY, period_ns: int, kernel: bool) -> int
     """
     number = _NUMBERS.get(platform.machine())
     if number is None:
-        raise OSError(errno.ENOSYS, f"perf_event_open is not known for {platform.machine()}")
+        raise OSError(errno.ENOSYS, f"perf_event_open is not supported on {platform.machine()}")
     flags = _DISABLED | _EXCLUDE_HYPERVISOR | _EXCLUDE_IDLE | _USE_CLOCKID | (0 if kernel else _EXCLUDE_KERNEL)
     attributes = _ATTRIBUTES.pack(
         *(_TYPE_SOFTWARE, _ATTRIBUTES.size, _CPU_CLOCK, period_ns, _SAMPLE, 0, flags),

@@ -272,7 +272,7 @@ class _Row(NamedTuple):
     def saving(self, register: int, place: _Place | None) -> _Row:
         """Return the row with another place of one register. With None, the register still has the caller's value."""
         if register >= _REGISTERS:
-            raise FramesError(f"a register of the number {register}")
+            raise FramesError(f"register number {register}")
         others = {each: where for each, where in self.saved.items() if each != register}
         return self._replace(saved=others if place is None else {**others, register: place})
 
@@ -298,7 +298,7 @@ def _run(common: _Common, reader: _Reader, begin: int, address: int) -> Rule:
             first = row
     returns, frame = row.saved.get(_RETURN, _LOST), row.saved.get(_FRAME)
     if row.register < 0 or returns == _LOST:
-        raise FramesError("a frame that takes an expression to be found")
+        raise FramesError("a frame that only an expression can locate")
     return Rule(
         begin,
         row.register,

@@ -58,8 +58,8 @@ class Functions:
                 found = self._aside.ask(lambda: self._space.locate(address))
             except TimeoutError:
                 self._notes["maps"] = (
-                    "some functions have no names: what it has mapped could not be read in time, as if its memory or a"
-                    " file system of it were locked"
+                    "some functions have no names: reading its mappings timed out; its memory or one of its file"
+                    " systems may be locked"
                 )
                 return Location(offset=address)
             except (OSError, ProcError) as error:
@@ -78,8 +78,8 @@ class Functions:
             return self._aside.ask(lambda: self._unwinder.callers(blocked))
         except TimeoutError:
             self._notes["stacks"] = (
-                "some callers of blocked functions are not told: a stack could not be read in time, as if it was paged"
-                " out or the process's memory was locked"
+                "some callers of blocked functions are missing: reading a stack timed out; it may be paged out, or the"
+                " process's memory locked"
             )
         except (OSError, ProcError):
             pass  # without access to its memory, its functions have no names either

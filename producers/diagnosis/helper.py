@@ -85,7 +85,7 @@ class Helper:
         try:
             self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         except OSError as error:
-            raise HelperError(f"it cannot be started: {error.strerror}") from error
+            raise HelperError(f"the helper cannot start: {error.strerror}") from error
         self._cause = ""
         self._seen_s = self._counted_s = 0.0
         self._child = child = _Child()
@@ -96,7 +96,7 @@ class Helper:
         except RuntimeError as error:  # too many threads
             theirs.close()
             self._connection.close()
-            raise HelperError(f"it cannot be started: {error}") from error
+            raise HelperError(f"the helper cannot start: {error}") from error
         child.began.wait()
         self._close = weakref.finalize(self, _end, child, self._connection)
 
@@ -167,21 +167,21 @@ class Helper:
         with self._turn:
             self._begin()
             if not self.alive:
-                raise HelperGoneError(self._cause or "it has ended")
+                raise HelperGoneError(self._cause or "the helper has ended")
             try:
                 if descriptor < 0:
                     self._connection.send(text)
                 else:
                     socket.send_fds(self._connection, [text], [descriptor])
             except OSError as error:
-                raise HelperGoneError(str(self._failed(f"it cannot be asked: {error.strerror}"))) from error
+                raise HelperGoneError(str(self._failed(f"cannot send to the helper: {error.strerror}"))) from error
             with self._counted() as begun_s:
                 return self._answer(most, patience_s, begun_s + cpu_s)
 
     def _begin(self) -> None:
         if not self._ready:
             if not self.alive:
-                raise HelperGoneError(self._cause or self._child.refused or "it has ended")
+                raise HelperGoneError(self._cause or self._child.refused or "the helper has ended")
             with self._counted() as begun_s:
                 said, _ = self._answer(ANSWER_BYTES, START_S, begun_s + START_S)
             if said != READY:
@@ -214,7 +214,7 @@ class Helper:
                     got = descriptors[0]
                 most -= max(_SMALLEST, len(packet) - 1)
                 if not packet or most < 0:
-                    raise self._failed("it ended" if not packet else "its answer is too long")
+                    raise self._failed("the helper ended" if not packet else "the helper's answer is too long")
                 parts.append(packet[1:])
                 if packet[:1] == LAST:
                     return json.loads(b"".join(parts)), got
@@ -224,7 +224,7 @@ class Helper:
             if isinstance(error, HelperError):
                 raise
             ended = isinstance(error, ConnectionError)
-            raise self._failed("it ended" if ended else f"its answer is none: {error}") from error
+            raise self._failed("the helper ended" if ended else f"the helper's answer is invalid: {error}") from error
 
     def _wait(self, until: float, until_cpu_s: float) -> None:
         """Wait for a packet."""
@@ -232,9 +232,9 @@ class Helper:
         poll.register(self._connection, select.POLLIN)
         while not poll.poll(round(_CHECK_S * 1e3)):
             if self._cpu_s() > until_cpu_s:
-                raise self._failed("it took too much CPU time")
+                raise self._failed("the helper used too much CPU time")
             if time.monotonic() > until:
-                raise self._failed("it did not answer in time")
+                raise self._failed("the helper did not answer in time")
 
     def _failed(self, why: str) -> HelperError:
         """Kill it: a late answer would be taken for the answer to another question."""
@@ -291,7 +291,7 @@ class _Child:
                 process.wait()
                 self.ended.set()
         except OSError as error:  # ChildProcessError, too, if other code has waited for it
-            self.refused = f"{sys.executable} cannot be started: {error.strerror}"
+            self.refused = f"cannot start {sys.executable}: {error.strerror}"
         finally:
             self.ended.set()
             self.began.set()

@@ -121,7 +121,7 @@ class Jcmd:
         except ProfilerError as error:
             self._note(str(error))
             if not self._samples_running:
-                self._note("jcmd: running threads are told by thread dumps: a caller may be named for the hot method")
+                self._note("jcmd: only thread dumps show running threads; they may name a caller of the hot method")
         self._started = True
 
     def take(self) -> Sequence[Sample]:
@@ -205,12 +205,12 @@ class Jcmd:
 
     def _was_there(self, path: str, mode: int, uid: int) -> str:
         """Return what a map that was there already means, in words."""
-        told = f"jcmd: {self._path}/root{path} was there already, so the machine was not asked to write it"
+        told = f"jcmd: {self._path}/root{path} already exists, so the virtual machine was not asked to write it"
         # As in `CodeMap`: any user may have put a file there.
         if stat.S_ISREG(mode) and uid in {credentials(self._path)[0], 0}:
-            return f"{told}: methods that were compiled since somebody had it written have no names"
-        what = f"is user {uid}'s" if stat.S_ISREG(mode) else "is no regular file"
-        return f"{told}: it {what} and is not used, and compiled methods have no names; remove it, and look again"
+            return f"{told}; methods that were compiled later have no names"
+        what = f"belongs to user {uid}" if stat.S_ISREG(mode) else "is not a regular file"
+        return f"{told}; it {what}, so compiled methods have no names; remove it and profile again"
 
     def _dump(self) -> list[Sample]:
         begin_ns = self._clock.monotonic()
@@ -218,7 +218,7 @@ class Jcmd:
         self._dump_ns = begin_ns + round(every_s * 1e9)
         states = thread_states(self._path)  # before a dump makes all of them wait
         if b"D" in states.values():
-            self._note("jcmd: no thread dump while a thread slept uninterruptibly: all others would have waited for it")
+            self._note("jcmd: skipped thread dumps while a thread was in uninterruptible sleep, which would block them")
             return []
         dump = self._jvm.ask("threaddump")
         took_ns = self._clock.monotonic() - begin_ns
@@ -229,11 +229,11 @@ class Jcmd:
         samples = []
         inner = self._inner(states)
         if dump.cut:
-            self._note(f"jcmd: of a thread dump only the first {len(dump.text) >> 20} MiB were read")
+            self._note(f"jcmd: only the first {len(dump.text) >> 20} MiB of a thread dump were read")
         try:
             stacks = symbolizer().stacks(dump.text)
         except HelperError as error:
-            raise ProfilerError(f"jcmd: a thread dump of process {self._pid} cannot be read: {error}") from error
+            raise ProfilerError(f"jcmd: cannot parse a thread dump of process {self._pid}: {error}") from error
         for nid, locations in stacks:
             tid = inner.get(nid, 0)
             running = states.get(tid) == b"R"

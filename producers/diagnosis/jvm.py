@@ -75,14 +75,14 @@ class Jvm:
     def refusal(self) -> str:
         """Return why it cannot be asked, in words; empty if it can. Changes nothing."""
         if not content(f"{self._path}/stat"):
-            return f"there is no process {self._pid} any more"
+            return f"process {self._pid} has ended"
         files = mapped_files(self._path)
         if not files:
-            return f"the memory of process {self._pid} may not be looked at: run laggard as root or as its user"
+            return f"cannot read the memory of process {self._pid}: run laggard as root or as its user"
         if not any(file.endswith("/libjvm.so") for file in files):
-            return Unsuited(f"process {self._pid} is no Java virtual machine of OpenJDK's kind")
+            return Unsuited(f"process {self._pid} is not an OpenJDK virtual machine")
         if os.geteuid() not in (0, credentials(self._path)[0]) or not may_signal(self._pid):
-            return f"process {self._pid} listens only to its own user and to root, who needs CAP_KILL and CAP_SETUID"
+            return f"process {self._pid} accepts only its own user, or root with CAP_KILL and CAP_SETUID"
         return self._deaf()
 
     def _deaf(self) -> str:
@@ -90,9 +90,9 @@ class Jvm:
         # The signal kills a process that does not catch it: a machine that has just begun, or was started with -Xrs.
         caught = re.search(rb"^SigCgt:\s*([0-9a-f]+)$", content(f"{self._path}/status"), re.MULTILINE)
         if caught is None or not int(caught[1], 16) >> (signal.SIGQUIT - 1) & 1:
-            return f"process {self._pid} does not catch the signal QUIT, which would ask it to listen (-Xrs)"
+            return f"process {self._pid} does not catch the signal QUIT, by which it is asked to listen (-Xrs)"
         if b"-XX:+DisableAttachMechanism" in content(f"{self._path}/cmdline"):
-            return f"process {self._pid} was told not to listen (-XX:+DisableAttachMechanism)"
+            return f"process {self._pid} accepts no commands (-XX:+DisableAttachMechanism)"
         return ""
 
     def ask(self, command: str, *arguments: str) -> Answer:
@@ -114,7 +114,7 @@ class Jvm:
                 while len(answer) <= ANSWER_BYTES:
                     left_s = until - time.monotonic()
                     if left_s <= 0.0:
-                        raise TimeoutError(f"no end of it within {WAIT_S:g} s")
+                        raise TimeoutError(f"the answer did not end within {WAIT_S:g} s")
                     connection.settimeout(left_s)
                     text = connection.recv(1 << 16)
                     if not text:
@@ -124,7 +124,7 @@ class Jvm:
             raise ProfilerError(f"jcmd: process {self._pid} did not answer to {command!r}: {error}") from error
         code, _, rest = bytes(answer[: ANSWER_BYTES + 1]).partition(b"\n")
         if code != b"0":
-            said = _message(rest.strip().partition(b"\n")[0]) or "nothing: an old Java listens only to its own user"
+            said = _message(rest.strip().partition(b"\n")[0]) or "no message; an old Java accepts only its own user"
             raise ProfilerError(f"jcmd: process {self._pid} answered to {command!r} with {_message(code)!r}: {said}")
         return Answer(rest[:ANSWER_BYTES], len(answer) > ANSWER_BYTES)
 
@@ -183,12 +183,12 @@ class Jvm:
         if self._helper is None or not self._helper.alive:
             uid, gid = credentials(self._path)
             if uid < 0 or gid < 0:
-                raise HelperError(f"there is no process {self._pid} any more")
+                raise HelperError(f"process {self._pid} has ended")
             helper = Helper(_MODULE, self._path, str(uid), str(gid))
             helper.wait()
             if not self._start_ticks or self._started() != self._start_ticks or credentials(self._path) != (uid, gid):
                 helper.close()
-                raise HelperError(f"there is no process {self._pid} any more")
+                raise HelperError(f"process {self._pid} has ended")
             self._helper = helper
         return self._helper
 
@@ -196,7 +196,7 @@ class Jvm:
         try:
             told = self._reached(lambda child: child.ask(*question, patience_s=max(1.0, WAIT_S)))
         except HelperError as error:
-            raise ProfilerError(f"jcmd: the folder /tmp of process {self._pid} cannot be used: {error}") from error
+            raise ProfilerError(f"jcmd: cannot use the folder /tmp of process {self._pid}: {error}") from error
         match told:
             case [True, what]:
                 return what
@@ -218,7 +218,7 @@ class Jvm:
             until = time.monotonic() + WAIT_S
             while not self._listens():
                 if time.monotonic() >= until:
-                    raise ProfilerError(f"jcmd: process {self._pid} did not begin to listen within {WAIT_S:g} s")
+                    raise ProfilerError(f"jcmd: process {self._pid} did not start to listen within {WAIT_S:g} s")
                 time.sleep(0.01)
         finally:
             if made:
@@ -232,14 +232,14 @@ class Jvm:
             try:
                 reason = self.refusal()
                 if not reason and self._started() != self._start_ticks:
-                    reason = f"there is no process {self._pid} any more"
+                    reason = f"process {self._pid} has ended"
                 if reason:
                     raise ProfilerError(f"jcmd: {reason}")
                 signal.pidfd_send_signal(descriptor, signal.SIGQUIT)
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise ProfilerError(f"jcmd: process {self._pid} cannot be asked to listen: {error}") from error
+            raise ProfilerError(f"jcmd: cannot ask process {self._pid} to listen: {error}") from error
 
     def _started(self) -> int:
         """Return its start time, in clock ticks since boot; 0 if it is gone."""
@@ -258,4 +258,4 @@ def _why(told: object) -> str:
     match told:
         case [False, str(why)]:
             return printable(why[:_LONGEST_ERROR])
-    return "it did not answer as it should"
+    return "unexpected answer"

@@ -109,13 +109,13 @@ class Perf:
         """The gaps in its results, and the reasons."""
         notes = [*self.space.notes, *self._files.notes]
         if not self._kernel:
-            notes.append(f"perf: what threads do inside of the kernel is not told: {_paranoia()}")
+            notes.append(f"perf: kernel functions are missing: {_paranoia()}")
         elif self._seen_kernel and not len(kernel_symbols()):
-            notes.append("perf: functions of the kernel have no names: that takes CAP_SYSLOG")
+            notes.append("perf: kernel functions have no names: that needs CAP_SYSLOG")
         if self._refused:
             notes.append(f"perf: only {len(self._threads)} threads could be sampled: {self._refused}")
         if self._lost:
-            notes.append(f"perf: {self._lost} samples were lost: they were not taken for too long")
+            notes.append(f"perf: {self._lost} samples were lost: they were read too late")
         used = self._process_ns - self._process_begin_ns
         if used > 1e9 and self._sampled_ns < (1 - SHORT_LIVED) * used:
             share = 1 - self._sampled_ns / used
@@ -303,15 +303,15 @@ def _online_cores() -> list[int]:
 
 def _reason(pid: int, error: OSError) -> str:
     if error.errno == errno.ESRCH:
-        return f"perf: there is no process {pid} any more"
+        return f"perf: process {pid} has ended"
     if error.errno in (errno.EACCES, errno.EPERM):
         return (
-            f"perf: may not sample process {pid}: {_paranoia()}; run laggard as root or give it CAP_PERFMON, in a"
+            f"perf: no permission to sample process {pid}: {_paranoia()}; run laggard as root or with CAP_PERFMON, in a"
             " container with a seccomp profile that allows perf_event_open, or use another method"
         )
     if error.errno in (errno.ENOSYS, errno.ENOENT, errno.EOPNOTSUPP):
-        return f"perf: this kernel, or the sandbox around laggard, has no perf_event_open ({error.strerror})"
-    return f"perf: perf_event_open of process {pid}: {error.strerror}"
+        return f"perf: this kernel, or laggard's sandbox, does not support perf_event_open ({error.strerror})"
+    return f"perf: perf_event_open fails for process {pid}: {error.strerror}"
 
 
 def _paranoia() -> str:
@@ -324,5 +324,5 @@ def _out_of(error: OSError) -> str:
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return "too many open files; raise the limit (`ulimit -n`)"
     if error.errno in (errno.EPERM, errno.ENOMEM):
-        return "their buffers are more than kernel.perf_event_mlock_kb and `ulimit -l` allow"
+        return "their buffers exceed kernel.perf_event_mlock_kb and `ulimit -l`"
     return error.strerror or str(error)

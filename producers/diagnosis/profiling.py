@@ -123,7 +123,7 @@ class Profiling:
             return
         self.pause()
         if self._next(may_stop=may_stop):
-            self._notes.append(f"{before.name}: given up, {why}")
+            self._notes.append(f"{before.name}: replaced, {why}")
         else:
             self._profiler = before
             self.start(may_stop=may_stop)

@@ -106,7 +106,7 @@ class PySpy:
             if self._clock.monotonic() > self._late_ns:
                 self._child.close()
                 self._child = None
-                raise ProfilerError(f"py-spy: it did not end within {LATE_S:g} s at process {self._pid}")
+                raise ProfilerError(f"py-spy: did not finish within {LATE_S:g} s on process {self._pid}")
             return ()
         samples = self._result()
         self._record() if not self._recording else self._dump()
@@ -144,7 +144,7 @@ class PySpy:
             self._child = Child(whole, output_option=output_option)
         except OSError as error:
             self._child = None
-            raise ProfilerError(f"py-spy: {self._program} cannot be started: {error.strerror}") from error
+            raise ProfilerError(f"py-spy: cannot start {self._program}: {error.strerror}") from error
 
     def _result(self) -> list[Sample]:
         """Return the samples of the run that has ended, and close it."""
@@ -155,7 +155,7 @@ class PySpy:
             if child.returncode:
                 if not Path(f"/proc/{self._pid}").exists():
                     return []
-                reason = child.error() or f"it ended with {child.returncode}"
+                reason = child.error() or f"exit code {child.returncode}"
                 raise ProfilerError(f"py-spy: cannot read process {self._pid}: {reason}{_permission(reason)}")
             text = child.output()
         finally:
@@ -169,7 +169,7 @@ class PySpy:
                 return list(parse_record(text, begin, end))
             return list(parse_dump(text, (begin + end) / 2))
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise ProfilerError(f"py-spy: expected what version 0.4 writes, got {text[:80]!r}: {error!r}") from error
+            raise ProfilerError(f"py-spy: expected output of version 0.4, got {text[:80]!r}: {error!r}") from error
 
 
 def parse_dump(text: bytes, ts: float) -> Iterator[Sample]:
@@ -214,13 +214,13 @@ def available(pid: int) -> str:
     """Return why py-spy cannot be used on this process, in words; empty if it can."""
     files = mapped_files(f"/proc/{pid}")
     if not files:
-        return f"py-spy: the memory of process {pid} cannot be looked at: {_gone_or_forbidden(pid)}"
+        return f"py-spy: cannot read the memory of process {pid}: {_gone_or_forbidden(pid)}"
     if not any(_PYTHON.fullmatch(file.rpartition("/")[2]) for file in files):
         return Unsuited(f"py-spy: process {pid} is not a Python process")
     if not _program():
         # Into the environment that runs laggard: the `pip` of the path may belong to another one.
         command = shlex.join(["pip", "--python", sys.executable, "install", "py-spy"])
-        return f"py-spy: it is not installed; `{command}` installs it"
+        return f"py-spy: not installed; run `{command}`"
     return ""
 
 
@@ -243,7 +243,7 @@ def _location(name: str, file: str, line: int) -> Location:
 def _gone_or_forbidden(pid: int) -> str:
     if not Path(f"/proc/{pid}").exists():
         return "it has ended"
-    return "it is a kernel thread or a zombie, or another user's, and laggard has not CAP_SYS_PTRACE"
+    return "it is a kernel thread or a zombie, or belongs to another user, which needs CAP_SYS_PTRACE"
 
 
 def _permission(reason: str) -> str:

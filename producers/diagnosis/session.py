@@ -162,7 +162,7 @@ class Session:
             self._phase = self._phases[-1]
         else:
             self._phase = next(phase for phase in reversed(self._phases) if phase.high == high)
-            self._notes["phases"] = f"only {self._limits.phases} phases are told apart; later ones are in the last two"
+            self._notes["phases"] = f"only {self._limits.phases} phases are recorded; later ones are in the last two"
 
     def diagnosis(self, progress: Progress) -> Diagnosis:
         """Return the diagnosis so far, within the limit on bytes. It remains available when closed."""
@@ -173,7 +173,7 @@ class Session:
         notes = [*self._notes.values(), *self._functions.notes, *self._profiling.notes]
         notes += beyond(found, os.cpu_count() or 1)
         if self.ended:
-            notes.insert(0, f"looked until {self.ended}")
+            notes.insert(0, f"sampling stopped: {self.ended}")
         return Diagnosis(
             id=id_,
             progress=progress,
@@ -215,19 +215,19 @@ class Session:
             self._end(self._why(error))
             return
         if stat.start_ticks != self.target.start_ticks:
-            self._end(f"it ended: its pid {pid} is another process's now")
+            self._end(f"the process ended; its pid {pid} belongs to another one now")
             return
         self._comm = stat.comm
         bits = 64
         if stat.flags & PF_KTHREAD:
-            self._notes["kind"] = "a thread of the kernel: it has no program, only functions of the kernel"
+            self._notes["kind"] = "a kernel thread: it has no program, only kernel functions"
         else:
             bits = self._survey(path)
         kernel = Kernel(self._root)
         if not kernel.clocks:
             self._notes["root"] = (
-                f"running threads are not looked into: {self._root} is that of another pid namespace than laggard's;"
-                " run laggard in the host's"
+                f"running threads are not profiled: {self._root} belongs to another pid namespace than laggard; run"
+                " laggard in the host's"
             )
             self._methods = ()
             self._see(pid)
@@ -255,13 +255,13 @@ class Session:
         inner = parse_namespace_ids(content(f"{path}/status"))[1:]
         if inner:
             self._notes["namespace"] = (
-                f"in its own pid namespace its pid is {inner[-1]}; here those of the host are told"
+                f"its pid is {inner[-1]} in its own pid namespace; pids here are those of the host"
             )
         self._program = program = program_of(path)
         if program.endswith(DELETED):
             self._notes["deleted"] = (
-                f"its program {printable(program.removesuffix(DELETED))} was deleted or replaced since it began: names"
-                " are those of what it still runs"
+                f"its program {printable(program.removesuffix(DELETED))} was deleted or replaced after its start: names"
+                " are those of the old version, which it still runs"
             )
         try:
             return self._aside.ask(lambda: bits_of(path))
@@ -282,7 +282,7 @@ class Session:
             self._short = True
             self._profiling.pause()
             self._take(self._profiling.take())
-            self._notes["descriptors"] = "not every round was made: too many open files; raise the limit (`ulimit -n`)"
+            self._notes["descriptors"] = "some samples were skipped: too many open files; raise the limit (`ulimit -n`)"
         except ProcError as error:
             self._end(self._why(error))
             return
@@ -293,22 +293,22 @@ class Session:
             self._profile(may_stop=may_stop)
         elapsed_s = (self._clock.monotonic() - self._begun_ns) / 1e9
         if self._samples >= self._limits.samples:
-            self._end(f"the bound of {self._limits.samples} samples was reached")
+            self._end(f"it reached the limit of {self._limits.samples} samples")
         elif elapsed_s >= self._limits.duration_s:
-            self._end(f"the bound of {self._limits.duration_s:g} s was reached")
+            self._end(f"it reached the limit of {self._limits.duration_s:g} s")
 
     def _sample(self, threads: Threads) -> list[Thread]:
         """Sample the threads, and return the sampled ones."""
         begin_ts = self._timeline.now()
         stat = parse_stat(os.pread(self._stat, BUFFER, 0), file=f"{self._root}/{self.target.pid}/stat")
         if stat.state in (b"Z", b"X") and stat.threads <= 1:
-            self._end(f"it ended: it is a zombie, and waits for its parent {stat.parent} to ask for its exit status")
+            self._end(f"the process ended: it is a zombie until its parent {stat.parent} reaps it")
             return []
         if stat.comm != self._comm:  # a new name, perhaps of a new program
             self._comm = stat.comm
             program = program_of(f"/proc/self/fd/{self._directory}")
             if program and program.removesuffix(DELETED) != self._program.removesuffix(DELETED):
-                self._end(f"it began to run another program, {printable(program)}")
+                self._end(f"the process runs another program now, {printable(program)}")
                 return []
         looked, ended = threads.sample()
         self._samples += 1
@@ -335,7 +335,7 @@ class Session:
             self._seen_s = covered_s
             hottest = self._phase.hottest()
             if hottest is not None and hottest.cpu_s > _BLIND_CPU_S and not hottest.found:
-                profiling.replace(may_stop=may_stop, why=f"as it tells nothing of the busiest thread {hottest.tid}")
+                profiling.replace(may_stop=may_stop, why=f"since it found nothing of the busiest thread {hottest.tid}")
 
     def _take(self, samples: Sequence[Sample]) -> None:
         threads = self._threads
@@ -352,27 +352,27 @@ class Session:
         if "syscall" in threads.denied and "denied" not in notes:
             user = parse_user_id(content(f"{self._root}/{self.target.pid}/status"))
             notes["denied"] = (
-                f"what its blocked threads wait in may not be read: it is user {user}'s, and laggard runs as user"
+                f"cannot read what its blocked threads wait for: it belongs to user {user}, and laggard runs as user"
                 f" {os.geteuid()} without CAP_SYS_PTRACE"
             )
         if "stack" in threads.denied:
-            notes["stack"] = "stacks inside of the kernel may not be read: that takes CAP_SYS_ADMIN"
+            notes["stack"] = "cannot read kernel stacks: that needs CAP_SYS_ADMIN"
         if threads.count > self._limits.threads:
             notes["threads"] = (
-                f"it has {threads.count} threads: each round looked at no more than {self._limits.threads}, those that"
-                " used CPU time before the others"
+                f"it has {threads.count} threads: each round sampled at most {self._limits.threads}, first those that"
+                " used CPU time"
             )
         if state in (b"T", b"t"):
-            notes["stopped"] = "it was stopped, by a signal or by a debugger, and not by laggard"
+            notes["stopped"] = "it was stopped by a signal or a debugger, not by laggard"
         elif state == b"Z":
-            notes["leader"] = "its first thread has ended before the others"
+            notes["leader"] = "its first thread ended before the others"
 
     def _why(self, error: Exception) -> str:
         if isinstance(error, PermissionError):
-            return f"it is hidden from laggard: {error}"
+            return f"laggard may not read it: {error}"
         if isinstance(error, OSError):
-            return "it ended"
-        return f"what the kernel says of it is not understood: {error}"
+            return "the process ended"
+        return f"cannot parse its files below /proc: {error}"
 
     def _end(self, why: str) -> None:
         self.ended = why

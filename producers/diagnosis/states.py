@@ -43,7 +43,7 @@ def inner_pid(path: str) -> int:
 def credentials(path: str) -> tuple[int, int]:
     """Return the effective user and group of a process; -1 if it is gone.
 
-    The owner of its directory in procfs is no substitute: it is root if access to the process is restricted.
+    The owner of its directory in procfs is not a substitute: it is root if access to the process is restricted.
     """
     text = content(f"{path}/status")
     found = [text.partition(key)[2].partition(b"\n")[0].split() for key in (b"\nUid:", b"\nGid:")]

@@ -42,7 +42,7 @@ LOSSES: Final = 3
 """After the child has failed at this many files of a process, none of its functions gets a name."""
 
 RENEW_CPU_S: Final = 200.0
-"""A child that has used this CPU time, in seconds, is replaced: at 300 s it would be killed, and a file be blamed."""
+"""A child that has used this CPU time, in seconds, is replaced: at 300 s it would be killed, and a file blamed."""
 
 AGAIN_S: Final = 60.0
 """The time until another try after a child could not start, in seconds."""
@@ -80,7 +80,7 @@ class Symbolizer:
             ours = helper is not None and self._owner == os.getpid()  # in a fork it is the parent's
             if helper is None or not ours or not helper.alive or helper.cpu_s > RENEW_CPU_S:
                 if time.monotonic() < self._not_before:
-                    raise HelperError("it could not begin")
+                    raise HelperError("the helper could not start")
                 if helper is not None and ours:
                     helper.close()
                 helper, self._owner = Helper(_MODULE), os.getpid()
@@ -102,7 +102,7 @@ class Symbolizer:
         try:
             descriptor = os.memfd_create("dump", os.MFD_CLOEXEC)
         except OSError as error:
-            raise HelperError(f"it cannot be asked: {error.strerror}") from error
+            raise HelperError(f"cannot send to the helper: {error.strerror}") from error
         try:
             with open(descriptor, "wb", closefd=False) as file:
                 file.write(dump[:DUMP_BYTES])
@@ -155,9 +155,9 @@ class SymbolFiles:
         if self._lost:
             causes = ", ".join(dict.fromkeys(self._lost.values()))
             rest = "; no more are read" if len(self._lost) >= LOSSES else ""
-            notes.append(f"functions of {len(self._lost)} files have no names: who read them failed ({causes}){rest}")
+            notes.append(f"functions of {len(self._lost)} files have no names: reading them failed ({causes}){rest}")
         if self._refused:
-            notes.append(f"functions have no names: what reads symbols did not begin: {self._refused}")
+            notes.append(f"functions have no names: the symbol reader did not start: {self._refused}")
         return notes
 
     def __len__(self) -> int:

@@ -49,8 +49,8 @@ def find(pid: int, *, root: str = "/proc", command_lines: bool = True) -> Target
     text = content(f"{path}/stat")
     if not text:
         raise TargetError(
-            f"no process has the pid {pid}, or {root} hides it (the mount option hidepid): expected a pid that `ps`,"
-            " run by the same user, shows"
+            f"no process has the pid {pid}, or {root} hides it (mount option hidepid): use a pid that `ps` shows to"
+            " the same user"
         )
     try:
         stat = parse_stat(text, file=f"{path}/stat")

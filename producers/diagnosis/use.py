@@ -295,6 +295,6 @@ def beyond(found: Sequence[Phase], cpus: int) -> Iterator[str]:
         used_s = sum(thread.user_s + thread.system_s for thread in phase.threads)
         if used_s > cpus * length_s * (1.0 + _SLACK) and length_s > 0.0:
             yield (
-                f"{100.0 * used_s / length_s:.0f} % of one core in {length_s:.2g} s is more than there is ({cpus}"
-                " CPUs): the kernel tells CPU time as of its last tick, and threads are not all asked at one moment"
+                f"{100.0 * used_s / length_s:.0f} % of one core in {length_s:.2g} s exceeds the {cpus} CPUs: the kernel"
+                " updates CPU time once per tick, and threads are not all read at the same moment"
             )

@@ -221,7 +221,7 @@ class Agent:
             self._publish(frames)
         except Exception:
             self._publish_failures += 1
-            logger.exception("the frames of %s at %.3f could not be published and are lost", self._host, ts)
+            logger.exception("cannot publish the frames of %s at %.3f: they are lost", self._host, ts)
         self._publish_s = (clock.monotonic() - started) / 1e9
 
     def _read(self, what: str, read: Callable[[], _T]) -> _T | None:
@@ -231,7 +231,7 @@ class Agent:
         except Exception:
             self._failed += 1
             if what not in self._failing:
-                logger.exception("the %s could not be read", what)
+                logger.exception("cannot read the %s", what)
             self._failing.add(what)
             return None
         self._failing.discard(what)

@@ -34,7 +34,7 @@ class Hanging:
     def add(self, process: Process) -> None:
         """Record and log a process whose files do not answer."""
         pid = str(process.pid)
-        logger.warning("%s does not answer: process %s is left out until it does", process.path, pid)
+        logger.warning("%s does not respond: process %s is skipped until it does", process.path, pid)
         self._owners[pid] = _owner(process.path)
 
     def remove(self, process: Process) -> None:

@@ -246,7 +246,7 @@ def _shares(now: Cpu, last: Cpu | None) -> tuple[float, ...]:
     """Return shares of the time since the last reading: of `_CPU_MODES`, of guests, of all work; NaN without time."""
     if last is None:
         return (np.nan,) * (len(_CPU_MODES) + 2)
-    # The kernel lets iowait, and with it idle, step back a little: that is no time, not a negative one.
+    # The kernel lets iowait, and with it idle, step back a little: that is zero time, not a negative one.
     spent = [max(0, new - old) for new, old in zip(now, last, strict=True)]
     user, nice, *others, guest, guest_nice = spent
     modes = [max(0, user - guest), max(0, nice - guest_nice), *others]

@@ -380,7 +380,7 @@ def cache_bytes(stat: bytes) -> int:
 
 
 def _number(path: str) -> int | None:
-    """Read a number; 0 without one (`max` is no limit) or if the group is gone; None if it is unreadable."""
+    """Read a number; 0 without one (`max` means no limit) or if the group is gone; None if it is unreadable."""
     text = _head(path)
     if text is None:
         return None

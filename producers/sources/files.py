@@ -139,7 +139,7 @@ class Recording:
                     pieces.clear()
             yield from self._line(number + 1, pieces, length)
         except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
-            raise UnreadableError(f"{self.name}:{number + 1}: cannot be read any further: {error}") from error
+            raise UnreadableError(f"{self.name}:{number + 1}: cannot be read further: {error}") from error
 
     def records(self, report: Callable[[str], None]) -> Iterator[Placed]:
         """Yield the record of each line; a line without one is reported, with its place and what was expected."""
@@ -203,7 +203,7 @@ class Recording:
                 data = member.unused_data + data
             data = data or self._read()
         if not member.eof:
-            raise EOFError("the compressed data ends too early")
+            raise EOFError("the compressed data is truncated")
 
 
 def merged(recordings: Iterable[Recording], report: Callable[[str], None]) -> Iterator[Placed]:

@@ -126,7 +126,7 @@ class JsonLines:
             self._troubles = []
             return ReadLines(lines, troubles, found.expected, found.found, found.skipped, found.more)
         if self._pipe is None:
-            return ReadLines((), [Trouble(self._path, "expected a file or a named pipe, there is none")], places=0)
+            return ReadLines((), [Trouble(self._path, "there is no such file or named pipe")], places=0)
         read = self._pipe.read()
         self.finished = self._pipe.ended
         return read
@@ -158,9 +158,9 @@ class JsonLines:
             return []
         names = [name for name in matching(self._path) if Path(name).exists()]
         if not names:
-            return [Trouble(self._path, "expected a file or a named pipe, there is none")]
+            return [Trouble(self._path, "there is no such file or named pipe")]
         return [
-            Trouble(name, "expected a file or a named pipe that may be read")
+            Trouble(name, "expected a readable file or named pipe")
             for name in names
             if not os.access(name, os.R_OK) or Path(name).is_dir()
         ]
@@ -187,7 +187,7 @@ class JsonLines:
         try:
             self._saved = load_positions(self._state)
         except ValueError as error:
-            told = f"{error}; what was written to {self._path} since it was read last is left out"
+            told = f"{error}; lines written to {self._path} since the last read are skipped"
             self._troubles.append(Trouble(str(self._state), told, lasting=False))
         files, known = ((), ()) if self._saved is None else (self._saved.files, self._saved.paths)
         self._tail = Tail((self._path,), files, known)
@@ -201,7 +201,7 @@ class JsonLines:
             save_positions(self._state, positions)
             self._saved = positions
         except OSError as error:
-            told = f"cannot be written: {error.strerror or error}; lines may come twice if the program ends now"
+            told = f"cannot be written: {error.strerror or error}; lines may be published twice after a restart"
             self._troubles.append(Trouble(str(self._state), told))
 
     def _frame(self, line: bytes, place: str) -> Frame:

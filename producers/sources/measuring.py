@@ -109,7 +109,7 @@ class Measuring:
             for thread in threads:
                 thread.join(max(0.0, until - time.monotonic()))
                 if thread.is_alive():
-                    _logger.warning("%s is still being read; what it would have told is lost", thread.name)
+                    _logger.warning("%s is still being read; its new data is lost", thread.name)
 
     def _published(self, publish: Publish) -> Publish:
         def one_at_a_time(frames: Sequence[Frame]) -> bool:
@@ -181,7 +181,7 @@ class SourceRun:
             arrives = self._publish(frames)
         except Exception:
             self._publish_failures += 1
-            _logger.exception("the frames of %s at %.3f could not be published and are lost", self.place, ts)
+            _logger.exception("cannot publish the frames of %s at %.3f: they are lost", self.place, ts)
         else:
             self.frames += len(taken.frames)
             if arrives:
@@ -226,7 +226,7 @@ class Troubles:
         now = self._clock.monotonic()
         lasting = {each.place: each.text for each in troubles if each.lasting}
         for place in self._lasting.keys() - lasting.keys():
-            _logger.warning("%s: is as expected again", place)
+            _logger.warning("%s: recovered", place)
             del self._lasting[place]
         for place, told in lasting.items():
             before, said_ns = self._lasting.get(place, ("", 0))

@@ -72,7 +72,7 @@ class Patience:
         hangs = [item in self._left for item in items]
         asked = self._asked([item for item, left in zip(items, hangs, strict=True) if not left], ask)
         answers = iter(asked)
-        return [HangingError("it has not answered yet") if left else next(answers) for left in hangs]
+        return [HangingError("it still does not respond") if left else next(answers) for left in hangs]
 
     def _asked(self, items: Sequence[Item], ask: Callable[[Item], Answer]) -> list[Answer | Exception]:
         answers: list[Answer | Exception] = []

@@ -72,31 +72,31 @@ class Report:
     @property
     def warnings(self) -> tuple[str, ...]:
         """The problems in words; none for a complete trace."""
-        told = [f"requests not judged, as {_REASONS[reason]}: {count:,}" for reason, count in self.discarded.items()]
+        told = [f"requests discarded, since {_REASONS[reason]}: {count:,}" for reason, count in self.discarded.items()]
         if self.lost:
-            told.append(f"stretches of time in which events are missing: {self.lost:,}")
+            told.append(f"gaps with missing events: {self.lost:,}")
         if self.backward:
             told.append(
-                f"events older than the one before, by up to {self.backward_ns / 1e3:,.1f} us, taken as of the same"
-                f" time: {self.backward:,}"
+                f"events older than the one before, by up to {self.backward_ns / 1e3:,.1f} us, moved to its time:"
+                f" {self.backward:,}"
             )
         if self.out_of_step:
             told.append(
-                "times that a thread ran where no switch had put it, so that what it did is not known:"
+                "runs of a thread without a recorded switch to it, so that its earlier state is unknown:"
                 f" {self.out_of_step:,}"
             )
         if self.strays:
-            told.append(f"ends of requests without a begin, as of those that began before the trace: {self.strays:,}")
+            told.append(f"ends of requests without a begin, such as requests from before the trace: {self.strays:,}")
         return tuple(told)
 
 
 _REASONS: Final = {
-    serving.EVENT_LOOP: "several overlap on one thread (an event loop), which the method does not cover",
-    serving.STILL_OPEN: "they were still open at the end",
-    serving.LOST_EVENTS: "events are missing in their time",
-    serving.TOO_LONG: "they took longer than is kept of a trace",
-    serving.THREAD_ENDED: "their thread ended before they did",
-    serving.NO_TIME: "they end as they begin",
+    serving.EVENT_LOOP: "several overlap on one thread (an event loop), which the method does not support",
+    serving.STILL_OPEN: "they were still open at the end of the trace",
+    serving.LOST_EVENTS: "events are missing during them",
+    serving.TOO_LONG: "they exceed the limit of duration or memory",
+    serving.THREAD_ENDED: "their thread ended first",
+    serving.NO_TIME: "their duration is zero",
 }
 
 
@@ -240,14 +240,14 @@ class Analysis:
     def _notes(self, one: Serving, end: int, times: dict[str, int], syscalls: list[str]) -> Iterable[str]:
         unknown = times.get(NAMES[UN], 0) / (end - one.begin)
         if unknown > UNKNOWN_SHARE:
-            yield f"{unknown:.0%} of its time is not known: events are missing"
+            yield f"{unknown:.0%} of its time is unknown: events are missing"
         names = set(syscalls)
         if any(does(name) & Does.IO_URING for name in names):
-            yield "io_uring: what the kernel does meanwhile is not followed"
+            yield "io_uring: the kernel's asynchronous work is not traced"
         if one.thread.process.event_loop and any(does(name) & Does.POLLS for name in names):
-            yield "event loop: its thread serves other requests in the same time"
+            yield "event loop: its thread serves other requests at the same time"
         if len(syscalls) > MAX_SYSCALLS:
-            yield f"only the first {MAX_SYSCALLS:,} of {len(syscalls):,} system calls are told"
+            yield f"only the first {MAX_SYSCALLS:,} of {len(syscalls):,} system calls are listed"
 
     def _whole_requests(self) -> list[Request]:
         """Return the delayed requests, except those that overlap a gap."""

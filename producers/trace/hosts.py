@@ -75,8 +75,8 @@ class Hosts:
                 self.differences[name] = None
                 self._corrections[name] = [Difference(0, ahead, 0.0, np.inf, 0)]
                 self._warnings.append(
-                    f"{name}: no packets between it and {reference} were recorded by both: their clocks are taken as"
-                    " they are, which may be milliseconds apart"
+                    f"{name}: no packets between it and {reference} were recorded by both: their clocks are not"
+                    " aligned and may differ by milliseconds"
                 )
 
     @property
@@ -125,13 +125,11 @@ class Hosts:
     def _apply(self, known: str, name: str, found: Difference) -> None:
         if not np.isfinite(found.error_ns):
             self._warnings.append(
-                f"{name}: packets between it and {known} were recorded one way only: its clock is known but for the"
-                " time that a packet takes"
+                f"{name}: packets between it and {known} were recorded in one direction only: the error of its clock is"
+                " the travel time of a packet"
             )
         elif found.error_ns > 1e6:
-            self._warnings.append(
-                f"{name}: its clock is known to {found.error_ns / 1e6:,.1f} ms only, beside {known}'s"
-            )
+            self._warnings.append(f"{name}: its clock is aligned with {known}'s to {found.error_ns / 1e6:,.1f} ms only")
 
 
 class _Table:

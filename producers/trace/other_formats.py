@@ -7,10 +7,10 @@ from typing import Final
 BYTES: Final = 16
 """The number of first bytes of a file that are enough."""
 
-_CTF: Final = "a part of a trace in CTF: read its folder"
+_CTF: Final = "a part of a CTF trace: give its folder instead"
 _BEGINNINGS: Final = {
-    b"PERFILE2": "a recording of perf: `perf data convert --to-ctf FOLDER -i FILE --tod` makes it a trace",
-    b"\x17\x08Dtracing": "a recording of trace-cmd, which is not read: record with `laggard trace start --output`",
+    b"PERFILE2": "a recording of perf: `perf data convert --to-ctf FOLDER -i FILE --tod` converts it",
+    b"\x17\x08Dtracing": "a recording of trace-cmd, which is not supported: record with `laggard trace start --output`",
     b"/* CTF 1.8": _CTF,
     b"\x57\x1d\xd1\x75": _CTF,
     b"\x75\xd1\x1d\x57": _CTF,

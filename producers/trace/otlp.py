@@ -69,7 +69,7 @@ def spans_in(path: Path, told: Problems) -> Iterator[Span]:
             else:
                 yield from _protobuf(begin, file, path, told)
     except (EOFError, zlib.error, zstandard.ZstdError, gzip.BadGzipFile) as error:
-        told.count(f"the compressed file cannot be read to its end: {error}", path)
+        told.count(f"cannot read the compressed file to its end: {error}", path)
     except OSError as error:
         raise TraceError(path, f"cannot be read: {error.strerror or error}") from error
 
@@ -91,8 +91,8 @@ def _opened(plain: IO[bytes]) -> IO[bytes]:
 # JSON
 
 
-_LARGE: Final = f"a message of more than {MAX_MESSAGE >> 20} MiB: passed over"
-_DEEP: Final = "a message holds a value that is too deep or too long: passed over"
+_LARGE: Final = f"a message of more than {MAX_MESSAGE >> 20} MiB: skipped"
+_DEEP: Final = "a message has a value that is too deep or too long: skipped"
 
 
 def _json(begin: bytes, file: IO[bytes], path: Path, told: Problems) -> Iterator[Span]:
@@ -112,7 +112,7 @@ def _json(begin: bytes, file: IO[bytes], path: Path, told: Problems) -> Iterator
                 # One message on many lines.
                 yield from _whole(line, lines, path, told)
                 return
-            told.count("a line is no JSON: passed over", f"{path}:{number}")
+            told.count("a line is not JSON: skipped", f"{path}:{number}")
             continue
         except (ValueError, RecursionError):
             known += 1
@@ -124,9 +124,9 @@ def _json(begin: bytes, file: IO[bytes], path: Path, told: Problems) -> Iterator
         elif isinstance(message, dict) and message.keys() & {"resourceLogs", "resourceMetrics"}:
             known += 1
         else:
-            told.count("a line is no OTLP (expected `resourceSpans`): passed over", f"{path}:{number}")
+            told.count("a line is not OTLP (expected `resourceSpans`): skipped", f"{path}:{number}")
     if not known:
-        raise TraceError(path, "expected OTLP JSON with `resourceSpans`, there is none")
+        raise TraceError(path, "expected OTLP JSON with `resourceSpans`, got other JSON")
 
 
 def _lines(begin: bytes, file: IO[bytes]) -> Iterator[bytes | None]:
@@ -169,7 +169,7 @@ def _whole(first: bytes, lines: Iterator[bytes | None], path: Path, told: Proble
     except (ValueError, RecursionError) as error:
         raise TraceError(path, f"expected OTLP JSON, got something else: {error}") from None
     if not isinstance(message, dict) or "resourceSpans" not in message:
-        raise TraceError(path, "expected OTLP JSON with `resourceSpans`, there is none")
+        raise TraceError(path, "expected OTLP JSON with `resourceSpans`, got other JSON")
     yield from _from_json(message, str(path), told)
 
 
@@ -185,11 +185,11 @@ def _from_json(message: dict[str, Any], place: str, told: Problems) -> Iterator[
                     try:
                         found = _span_of_json(span, shared)
                     except _WRONG as error:
-                        told.count(f"a span is not as OTLP has it ({_what(error)}): passed over", place)
+                        told.count(f"an invalid span ({_what(error)}): skipped", place)
                     else:
                         yield found
     except _WRONG as error:
-        told.count(f"a message is not as OTLP has it ({_what(error)}): its rest is passed over", place)
+        told.count(f"an invalid message ({_what(error)}): its rest is skipped", place)
 
 
 def _what(error: Exception) -> str:
@@ -253,7 +253,7 @@ def _protobuf(begin: bytes, file: IO[bytes], path: Path, told: Problems) -> Iter
     except ImportError as error:
         raise TraceError(
             path,
-            "expected OTLP traces; this is no JSON, and to read protobuf opentelemetry-proto is needed: "
+            "expected OTLP traces as JSON, got other data; to read protobuf, install opentelemetry-proto: "
             "pip install 'laggard[spans]'",
         ) from error
     known = 0
@@ -262,7 +262,7 @@ def _protobuf(begin: bytes, file: IO[bytes], path: Path, told: Problems) -> Iter
         try:
             data.ParseFromString(message)
         except DecodeError:
-            told.count("a message is no OTLP: passed over", path)
+            told.count("a message is not OTLP: skipped", path)
             continue
         known += 1
         for resource in data.resource_spans:
@@ -272,7 +272,7 @@ def _protobuf(begin: bytes, file: IO[bytes], path: Path, told: Problems) -> Iter
                     try:
                         found = _span_of(span, shared)
                     except ValueError:
-                        told.count("a span is not as OTLP has it (ValueError): passed over", path)
+                        told.count("an invalid span (ValueError): skipped", path)
                     else:
                         yield found
     if not known:
@@ -292,7 +292,7 @@ def _messages(begin: bytes, file: IO[bytes], path: Path, told: Problems) -> Iter
             return
         size, used = (int.from_bytes(rest[:4], "big"), 4) if fixed else _varint(rest)
         if not used or size > MAX_MESSAGE:
-            told.count("expected the length of a message, got something else: what follows is not read", path)
+            told.count("expected the length of a message, got something else: the rest is skipped", path)
             return
         message = rest[used:] + file.read(max(0, size - len(rest) + used))
         if len(message) < size:

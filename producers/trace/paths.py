@@ -1,4 +1,4 @@
-"""A critical path as it is published: with as many pieces as can be drawn."""
+"""A critical path in its published form, with at most as many pieces as can be drawn."""
 
 from __future__ import annotations
 

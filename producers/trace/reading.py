@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Trace", "TraceError", "open_trace", "read_spans"]
 
 
-_NO_KERNEL: Final = "expected the kernel's events too, there is no sched_switch: where requests' time went is not known"
+_NO_KERNEL: Final = "the trace has no kernel event sched_switch, which shows where requests spend their time: record it"
 
 
 def open_trace(path: str | Path, *, boundaries: Sequence[Boundary] = ()) -> Trace:
@@ -71,12 +71,12 @@ def open_trace(path: str | Path, *, boundaries: Sequence[Boundary] = ()) -> Trac
         raise (
             troubles[0]
             if troubles
-            else TraceError(top, f"expected a trace, there is neither `{METADATA}` of one in CTF nor `{DESCRIPTION}`")
+            else TraceError(top, f"found no trace: expected `{METADATA}` (CTF) or `{DESCRIPTION}`")
         )
     several = [host for host, opened in hosts.items() if len(opened) > 1]
     if several:
         what = f"of {several[0]}" if several[0] else "of one host"
-        raise TraceError(top, f"expected one trace {what}, there are {len(hosts[several[0]])}: read them one by one")
+        raise TraceError(top, f"expected one trace {what}, found {len(hosts[several[0]])}: read them one by one")
     opened = {host: each[0] for host, each in sorted(hosts.items())}
     trace = next(iter(opened.values()))() if len(opened) == 1 else Hosts(opened)
     return _Troubled(trace, troubles) if troubles else trace

@@ -97,10 +97,10 @@ class Spans:
         size = newest = 0
         for span in spans_in(self._path, self._told):
             if not 0 < span.begin_ns <= span.end_ns <= _LATEST_NS or not span.trace:
-                self._told.count("a span ends before it begins, or has no possible times: left out", self._path)
+                self._told.count("a span has impossible times: skipped", self._path)
                 continue
             if span.trace in done:
-                self._told.count("a span came after its trace was taken to be whole: left out", self._path)
+                self._told.count("a span arrived after its trace was complete: skipped", self._path)
                 continue
             newest = max(newest, span.end_ns)
             last, spans = waiting.get(span.trace, (0, []))
@@ -111,7 +111,7 @@ class Spans:
             while waiting:
                 trace, (last, spans) = next(iter(waiting.items()))
                 if size > self._most:
-                    self._told.count(f"more than {self._most:,} spans wait: a trace is taken as it is", self._path)
+                    self._told.count(f"more than {self._most:,} spans wait: a trace is closed early", self._path)
                 elif last >= newest - self._patience_ns:
                     break
                 del waiting[trace]
@@ -128,12 +128,12 @@ class Spans:
         known: dict[str, Span] = {}
         for span in spans:
             if span.span in known:
-                self._told.count("two spans have the same id: the second is left out", self._path)
+                self._told.count("two spans have the same id: the second is skipped", self._path)
             else:
                 known[span.span] = span
         cut = in_circles(known)
         if cut:
-            self._told.count("spans are within each other in a circle: cut open", self._path, len(cut))
+            self._told.count("spans are parents of each other: the cycle is cut", self._path, len(cut))
         entries, orphans = [], set()
         for span in known.values():
             parent = None if span.span in cut else known.get(span.parent)
@@ -144,10 +144,10 @@ class Spans:
             if is_entry(span, parent):
                 entries.append(span)
         if not entries:
-            self._told.count("a trace has no root and nothing that came to a service: left out", self._path)
+            self._told.count("a trace has no root and no request to a service: skipped", self._path)
         for span in sorted(entries, key=lambda each: each.begin_ns):
             if span.end_ns == span.begin_ns:
-                self._told.count("a request ends as it begins: left out", self._path)
+                self._told.count("a request has no duration: skipped", self._path)
             else:
                 yield request_of(span, orphan=span.span in orphans)
 
@@ -189,7 +189,7 @@ def request_of(entry: Span, *, orphan: bool = False) -> Request:
     critical = pieces_of(entry, lambda *_: True)
     notes = []
     if orphan:
-        notes.append("what called it was not recorded")
+        notes.append("its caller was not recorded")
     threads, path = _path(critical, entry)
     return Request(
         service=entry.service[:MAX_KEY],

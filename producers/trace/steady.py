@@ -33,7 +33,7 @@ def steady(text: str) -> str:
     '/var/lib/php/sessions/sess_*'
     >>> steady("/tmp/phpQ7xk2Z"), steady("/proc/812/status"), steady("pipe:[4711]")
     ('/tmp/*', '/proc/*/status', 'pipe')
-    >>> steady("127.0.0.1:43306")  # a server's address: those of clients are not told
+    >>> steady("127.0.0.1:43306")  # a server's address: those of clients are left out
     '127.0.0.1:43306'
     """
     text = text.removesuffix(" (deleted)")

@@ -52,8 +52,8 @@ def test_of_each_bad_case_something_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     rows = bad_cases.told().splitlines()[2:]
     assert len(rows) == len(bad_cases.CASES)
     for row, needed in (
-        ("ends while", "looked until it ended"),
-        ("is a zombie", "it is a zombie, and waits for its parent"),
+        ("ends while", "sampling stopped: the process ended"),
+        ("is a zombie", "it is a zombie until its parent"),
         ("own pid namespace", "its pid is 1"),
         ("5,000 threads", "`grind`"),
         ("was deleted", "`grind`"),

@@ -212,7 +212,7 @@ def test_the_doctor_looks_at_each_source(measures: Callable[..., Measures], prog
     assert [(each["level"], each["found"]) for each in found] == [
         ("ok", "prometheus of shop can be read"),
         ("problem", f"prometheus of cart: {down}: cannot be reached: Connection refused"),
-        ("problem", "lines of other: /nowhere/shop.jsonl: expected a file or a named pipe, there is none"),
+        ("problem", "lines of other: /nowhere/shop.jsonl: there is no such file or named pipe"),
         ("warning", "no known host serves shop: a model of it needs counters"),
         ("warning", "no known host serves cart: a model of it needs counters"),
         ("warning", "does not run on this bus"),

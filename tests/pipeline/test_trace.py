@@ -247,7 +247,7 @@ def test_to_a_folder_and_from_it(traced: Traced) -> None:
     code, _, err = traced.run("trace", "start", "--output", str(folder))
     assert (code, err) == (
         FAILED,
-        f"laggard: {folder}: expected an empty or a new folder, it holds something already\n",
+        f"laggard: {folder}: expected a new or empty folder, it is not empty\n",
     )
 
     code, out, _ = traced.run("trace", "read", str(folder), "--json")
@@ -514,7 +514,7 @@ def test_the_group_of_the_marker() -> None:
     ("words", "said"),
     [
         (("--uprobe", "shop=/bin/none:main"), "/bin/none: "),
-        (("--uprobe", "shop=/bin/sh:main"), "/bin/sh: has no table of functions: it was stripped"),
+        (("--uprobe", "shop=/bin/sh:main"), "/bin/sh: has no symbol table: it was stripped"),
         (("--output", "/proc/none"), "laggard: /proc/none: No such file or directory\n"),
     ],
 )

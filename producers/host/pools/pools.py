@@ -149,7 +149,7 @@ class Pools:
         left_out += 0 if self._threads is None else self._threads.left_out
         if left_out and not self.left_out:
             _logger.warning(
-                "%d members of pools are left out; expected at most %d pools, %d members, and short names",
+                "%d pool members are skipped: the limits are %d pools, %d members, and short names",
                 left_out,
                 MAX_POOLS,
                 MAX_MEMBERS,

@@ -27,7 +27,7 @@ class PreforkPools:
 
     The kernel has a flag for a process that was forked and has called no exec. Since init adopts the children of
     others, such a process must also have the name, otherwise the executable, of its parent. So the children of a shell,
-    a build or a service manager are no pools. If workers have their role in their titles (`postgres: checkpointer`),
+    a build or a service manager are not pools. If workers have their role in their titles (`postgres: checkpointer`),
     those of one role are a pool. A worker is a member from the age of `settled_s` on: it has its title then, and
     short-lived forks cost nothing.
 

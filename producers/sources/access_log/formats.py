@@ -124,7 +124,7 @@ def text_format(said: str, zone: Zone | None = None) -> TextFormat:
         zone: the zone of times without an offset.
 
     Raises:
-        ValueError: it is no format, or has no time; it says what was expected.
+        ValueError: it is not a format, or has no time; it says what was expected.
 
     """
     said = NAMED.get(said, said)
@@ -233,7 +233,7 @@ def _compiled(tokens: Sequence[str | Field], said: str, zone: Zone | None) -> Te
     fields = {index: token for index, token in enumerate(tokens) if isinstance(token, Field)}
     times = _time_of(fields)
     if len({fields[index].ends for index in times}) > 1:
-        raise ValueError(f"expected a time of one moment, got some of the begin and some of the end in {said!r}")
+        raise ValueError(f"expected the time of the begin or of the end, got parts of both in {said!r}")
     dates = [index for index in times if fields[index].kind == "date"]
     reader = StrftimeReader([fields[index].form for index in dates], zone) if dates else None
     duration, status = _best(fields, "duration", "times"), _best(fields, "status")

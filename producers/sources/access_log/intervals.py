@@ -180,7 +180,7 @@ class Intervals:
         index = np.floor(requests.ts / self._interval_s).astype(np.int64)
         late = (index >= self._first) & (index < self._next)
         good = (index >= self._next) & ~ahead
-        # A connection that became a WebSocket is no response: it lasts for as long as a page stays open.
+        # A connection that became a WebSocket is not a response: it lasts for as long as a page stays open.
         timed = good & ~np.isnan(requests.duration_s) & (requests.status != _SWITCHING)
         indices = np.unique(index[good])
         for each in map(int, indices):

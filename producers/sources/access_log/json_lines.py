@@ -170,7 +170,7 @@ def _duration_s(found: Any, fields: JsonFields) -> float:
         pieces = _GO_PIECE.findall(found) if isinstance(found, str) and len(found) <= _LONGEST_DURATION else []
         if pieces and "".join(number + unit for number, unit in pieces) == found:
             return sum(float(number) * _GO_UNITS_S[unit] for number, unit in pieces)
-    raise ValueError(f"{fields.duration}: expected a duration that is not negative, got {found!r}"[:120])
+    raise ValueError(f"{fields.duration}: expected a non-negative duration, got {found!r}"[:120])
 
 
 def _status(found: Any, name: str) -> int:
@@ -183,7 +183,7 @@ def _status(found: Any, name: str) -> int:
             return int(found)
     except ValueError:
         pass
-    raise ValueError(f"{name}: expected a status of HTTP, got {found!r}"[:120])
+    raise ValueError(f"{name}: expected an HTTP status, got {found!r}"[:120])
 
 
 def _reason(error: Exception) -> str:

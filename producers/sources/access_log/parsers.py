@@ -44,7 +44,7 @@ def _json_fields(said: Mapping[str, object]) -> JsonFields:
     if unknown := said.keys() - names:
         raise ValueError(f"expected only {', '.join(names)} in fields, got {min(unknown)!r}")
     if missing := {"time", "duration", "status"} - said.keys():
-        raise ValueError(f"expected the field {min(missing)!r} to be told, too")
+        raise ValueError(f"expected the field {min(missing)!r}, too")
     begins = said.get("begins", False)
     texts = {name: value for name, value in said.items() if name != "begins"}
     if not isinstance(begins, bool) or not all(isinstance(value, str) and value for value in texts.values()):

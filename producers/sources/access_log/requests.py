@@ -18,7 +18,7 @@ MOST_REPORTED: Final = 3
 
 
 class Unreadable(NamedTuple):
-    """A line that is no request: its offset in its block, in bytes, and what was expected."""
+    """An unreadable line: its offset in its block, in bytes, and what was expected."""
 
     offset: int
     reason: str
@@ -31,7 +31,7 @@ class Requests(NamedTuple):
         ts: float64, shape (requests,): the end of each, in seconds since the Unix epoch.
         duration_s: float64, shape (requests,): the duration of each; NaN if the line has none.
         status: int16, shape (requests,): the status of HTTP; 0 if the line has none.
-        unreadable: the number of lines that are no requests.
+        unreadable: the number of unreadable lines.
         reported: the first few of them.
 
     """
@@ -73,7 +73,7 @@ class Gathered:
         self._status.append(status)
 
     def refuse(self, offset: int, reason: str) -> None:
-        """Add a line that is no request."""
+        """Add an unreadable line."""
         self._unreadable += 1
         if len(self._told) < MOST_REPORTED:
             self._told.append(Unreadable(offset, reason))

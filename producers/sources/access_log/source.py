@@ -84,7 +84,7 @@ class AccessLog:
         if not paths:
             raise ValueError("expected at least one path of an access log")
         if closed := [path for path in paths if compressed(path)]:
-            raise ValueError(f"expected logs that are written to, got the compressed {', '.join(closed)}")
+            raise ValueError(f"cannot follow compressed logs: {', '.join(closed)}")
         self.name = name
         self.keyed_by: KeyedBy = "application"
         self.key = application
@@ -125,7 +125,7 @@ class AccessLog:
         closed = list(self._intervals.close(self._watermark(read.ts)))
         if sampled := sum(each.sampled for each in closed):
             told = (
-                f"more than {EXACT:,} requests in each of {sampled} intervals; their quantiles are of a random sample"
+                f"more than {EXACT:,} requests in each of {sampled} intervals; quantiles are those of a random sample"
             )
             troubles.append(Trouble(self._paths[0], told, lasting=False))
         return Taken(
@@ -149,7 +149,7 @@ class AccessLog:
         for path in self._paths:
             names = matching(path)
             if not names:
-                troubles.append(Trouble(path, "expected a file that this pattern matches"))
+                troubles.append(Trouble(path, "no file matches this pattern"))
             troubles.extend(trouble for name in names for trouble in self._check_file(name))
         return troubles
 
@@ -162,7 +162,7 @@ class AccessLog:
         try:
             self._saved = load_positions(self._state)
         except ValueError as error:
-            told = f"{error}; what was written to {', '.join(self._paths)} since it was read last is left out"
+            told = f"{error}; lines written to {', '.join(self._paths)} since the last read are skipped"
             self._troubles.append(Trouble(str(self._state), told, lasting=False))
         if self._saved is None:
             self._tail = Tail(self._paths)
@@ -189,7 +189,7 @@ class AccessLog:
             file.last_ts = max(float(usable.max()), file.last_ts or 0.0)
         told = self._unreadable(block, requests, ts)
         if added.ahead:
-            told.append(Trouble(file.path, f"{added.ahead:,} requests end later than now by a minute", lasting=False))
+            told.append(Trouble(file.path, f"{added.ahead:,} requests end over a minute in the future", lasting=False))
         late = 0 if block.known else added.late
         if late:
             told.append(Trouble(file.path, self._late(late), lasting=False))
@@ -197,7 +197,7 @@ class AccessLog:
         return len(requests.ts) + requests.unreadable, requests.unreadable + added.ahead + late
 
     def _unreadable(self, block: Block, requests: Requests, ts: float) -> list[Trouble]:
-        """Return the first few lines that are no requests, each with its place, and the number of the others."""
+        """Return the first few unreadable lines, each with its place, and the number of the others."""
         if ts - self._told_ts >= REPORT_AGAIN_S:
             self._told_ts, self._told = ts, 0
         first = requests.reported[: max(0, MOST_REPORTED - self._told)]
@@ -205,14 +205,12 @@ class AccessLog:
         path = block.file.path
         told = [Trouble(f"{path}:{block.offset + each.offset}", each.reason, lasting=False) for each in first]
         if requests.unreadable > len(first):
-            told.append(
-                Trouble(path, f"{requests.unreadable - len(first):,} more lines that are no requests", lasting=False)
-            )
+            told.append(Trouble(path, f"{requests.unreadable - len(first):,} more unreadable lines", lasting=False))
         return told
 
     def _late(self, late: int) -> str:
-        expected = f"expected within {self._grace_s:g} s of their interval's end"
-        return f"{late:,} lines were written after their interval was told; {expected}: is the log buffered (grace)?"
+        expected = f"expected within {self._grace_s:g} s of its end"
+        return f"{late:,} lines came after their interval was published; {expected}: is the log buffered (grace)?"
 
     def _watermark(self, ts: float) -> float:
         """Return the time before which no more ended requests are expected."""
@@ -234,7 +232,7 @@ class AccessLog:
             save_positions(self._state, positions)
             self._saved = positions
         except OSError as error:
-            told = f"cannot be written: {error.strerror or error}; requests may count twice if the program ends now"
+            told = f"cannot be written: {error.strerror or error}; requests may count twice after a restart"
             self._troubles.append(Trouble(str(self._state), told))
 
     def _check_file(self, name: str) -> Sequence[Trouble]:

@@ -209,8 +209,8 @@ class Tail:
             file.close()
         self._report(
             position.path,
-            f"expected the rest of the file that was read to offset {position.offset:,} before; it was rotated away "
-            "and compressed or deleted, or truncated",
+            f"cannot find the rest of the file that was read to offset {position.offset:,}: it was rotated and "
+            "compressed or deleted, or it was truncated",
             lasting=False,
         )
 
@@ -247,7 +247,7 @@ class Tail:
         """Follow the files of a name or a pattern; return whether one of them is readable."""
         found = [self._find_one(name, path) for name in matching(path)]
         if not found:
-            self._report(path, "expected a file that this pattern matches")
+            self._report(path, "no file matches this pattern")
         return any(found)
 
     def _find_one(self, name: str, path: str) -> bool:
@@ -319,7 +319,7 @@ class Tail:
         if file.identity in self._files:
             return False
         if len(self._files) >= MAX_FILES:
-            self._report(file.path, f"expected at most {MAX_FILES} files to follow; this one is left out")
+            self._report(file.path, f"not followed: the limit is {MAX_FILES} files")
             return False
         self._files[file.identity] = file
         return True

@@ -56,7 +56,7 @@ class TextParser:
             duration_s = np.array(list(map(float if plain else read, texts)), dtype=np.float64)
             duration_s *= form.duration.unit_s
             if (duration_s < 0).any():
-                raise ValueError("expected no negative duration")
+                raise ValueError("expected a non-negative duration")
         if not ((ts > 0) & (ts < END)).all():
             raise ValueError("expected a time between 1970 and 9999")
         if form.begins:

@@ -56,7 +56,7 @@ _SHORT: Final = {
     "n": "\n",
     "t": "\t",
 }
-_NO_MOMENT: Final = {"a", "Z"}  # a day of the week adds nothing; a zone's abbreviation is no offset
+_NO_MOMENT: Final = {"a", "Z"}  # a day of the week adds nothing; a zone's abbreviation is not an offset
 _ISO: Final = re.compile(
     r"(\d{4})[-/](\d{2})[-/](\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,12}))? ?(Z|z|[+-]\d{2}(?::?\d{2})?)?"
 )
@@ -124,7 +124,7 @@ class StrftimeReader:
             raise ValueError(f"expected a time with its year, month, day, hour, minute and second, got {said!r}")
         if zone is None and not fields & {"z", "s"}:
             raise ValueError(
-                'expected time_zone to say which clock times without an offset are of: "UTC", "Europe/Paris" or "local"'
+                'expected time_zone for times without an offset from UTC: "UTC", "Europe/Paris" or "local"'
             )
 
     def seconds(self, pieces: tuple[bytes, ...]) -> float:
@@ -234,7 +234,7 @@ def _moment(fields: Mapping[str, str], zone: Zone | None) -> float:
     elif zone is not None:
         ahead_s = zone.offset_s(date.year, date.month, date.day, hour, minute)
     else:
-        raise ValueError("expected a time with its offset from UTC, or time_zone to say which clock it is of")
+        raise ValueError("expected a time with its offset from UTC; otherwise set time_zone")
     found = calendar.timegm((date.year, date.month, date.day, hour, minute, second)) - ahead_s
     if not 0 <= found < END:
         raise ValueError(f"expected a time between 1970 and 9999, got {found:.0f} s since the epoch")

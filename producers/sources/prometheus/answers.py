@@ -60,7 +60,7 @@ def parse_matrix(content: bytes) -> tuple[Mapping[Series, Points], int]:
     """Return the series of a range selector, and the number of their samples together.
 
     Raises:
-        AnswerError: the answer is no matrix, or an error.
+        AnswerError: the answer is not a matrix, or an error.
 
     """
     found: dict[Series, Points] = {}
@@ -96,7 +96,7 @@ def parse_number(content: bytes) -> float:
     if result and not isinstance(result[0], dict):
         return _point(result, "the expression")[1]
     if len(result) > 1:
-        raise AnswerError(f"expected one number, got {len(result)} series: sum() or the like makes one of them")
+        raise AnswerError(f"expected one number, got {len(result)} series: aggregate them, for example with sum()")
     return _point(result[0].get("value"), "the expression")[1] if result else math.nan
 
 
@@ -120,7 +120,7 @@ def _result(content: bytes, *kinds: str) -> Any:
 def _labels(found: Mapping[str, Any]) -> tuple[dict[str, str], str]:
     metric = found.get("metric")
     if not isinstance(metric, dict) or not all(isinstance(value, str) for value in metric.values()):
-        raise AnswerError(f"expected a series' labels, got {metric!r:.{_SHOWN}}")
+        raise AnswerError(f"expected the labels of a series, got {metric!r:.{_SHOWN}}")
     return {label: value for label, value in metric.items() if label != NAME}, metric.get(NAME, "")
 
 

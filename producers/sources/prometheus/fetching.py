@@ -55,13 +55,13 @@ class Secret:
         if self.file is None:
             if found := os.environ.get(self.variable):
                 return found
-            raise FetchError(f"expected a secret in the environment variable {self.variable}, which is not set")
+            raise FetchError(f"the environment variable {self.variable} is not set: expected a secret in it")
         try:
             with self.file.open("rb") as file:
                 content = file.read(_SECRET_BYTES)
             line = content.decode().strip("\r\n")
         except OSError as error:
-            raise FetchError(f"{self.file} cannot be read: {error.strerror}; expected a secret in it") from None
+            raise FetchError(f"cannot read the secret in {self.file}: {error.strerror}") from None
         except UnicodeDecodeError:
             line = ""
         if not line or not line.isprintable():
@@ -189,7 +189,7 @@ def _content(answer: http.client.HTTPResponse, max_bytes: int) -> bytes:
     """Return the unpacked page. Raises `FetchError` if there is none or it is too large, and errors of the reading."""
     encoding = answer.getheader("Content-Encoding", "identity").strip().lower()
     if encoding not in {"identity", "", "gzip"}:
-        raise FetchError(f"expected a page packed with gzip or not at all, got {encoding[:_QUOTED]!r}")
+        raise FetchError(f"expected a page with gzip compression or none, got {encoding[:_QUOTED]!r}")
     unpacking = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
     parts: list[bytes] = []
     size = came = 0
@@ -202,9 +202,9 @@ def _content(answer: http.client.HTTPResponse, max_bytes: int) -> bytes:
         if size > max_bytes or came > max_bytes:
             raise FetchError(f"expected a page of at most {max_bytes:,} bytes (max_bytes)")
     if answer.length:
-        raise FetchError(f"the page is cut off: {answer.length:,} bytes are missing")
+        raise FetchError(f"the page is truncated: {answer.length:,} bytes are missing")
     if unpacking is not None and not unpacking.eof:
-        raise FetchError("the page is cut off: expected the end of what gzip packed")
+        raise FetchError("the page is truncated: its gzip data is incomplete")
     content = b"".join(parts)
     if answer.status != http.HTTPStatus.OK:
         raise FetchError(_refusal(answer, content))
@@ -214,9 +214,9 @@ def _content(answer: http.client.HTTPResponse, max_bytes: int) -> bytes:
 def _refusal(answer: http.client.HTTPResponse, content: bytes) -> str:
     said = f"expected 200 OK, got {answer.status} {answer.reason}".rstrip()
     if location := answer.getheader("Location"):
-        return f"{said} to {location[:_QUOTED]!r}; name that page instead"
+        return f"{said} to {location[:_QUOTED]!r}; use that address instead"
     if answer.status in {http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN}:
-        return f"{said}; look at username and password_file, or token_file"
+        return f"{said}; check username and password_file, or token_file"
     first = content[:_QUOTED].decode(errors="replace").partition("\n")[0]
     return f"{said}: {first}" if first.isprintable() and first.strip() else said
 
@@ -225,13 +225,13 @@ def _message(error: Exception) -> str:
     told = f"cannot be reached: {getattr(error, 'strerror', None) or str(error) or type(error).__name__}"
     match error:
         case ssl.SSLCertVerificationError():
-            told = f"its certificate cannot be trusted: {error.verify_message}; see ca_file"
+            told = f"its certificate is not trusted: {error.verify_message}; check ca_file"
         case ssl.SSLError():
-            told = f"no TLS with it: {error.reason or error}"
+            told = f"TLS failed: {error.reason or error}"
         case http.client.IncompleteRead():
-            told = "the page is cut off"
+            told = "the page is truncated"
         case http.client.HTTPException() | ValueError():
-            told = f"expected an answer in HTTP: {type(error).__name__} {str(error)[:_QUOTED]!r}"
+            told = f"expected an HTTP response: {type(error).__name__} {str(error)[:_QUOTED]!r}"
         case zlib.error():
-            told = f"expected a page packed with gzip, as it says: {error}"
+            told = f"expected gzip data, as the page declares: {error}"
     return told

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from laggard.producers.sources.prometheus.page import Series
 
 LEFT_OUT: Final = ("_bucket", "_created", "_info")
-"""Suffixes of names that are no features."""
+"""Suffixes of names that are not features."""
 
 PLACES: Final = frozenset({"instance", "job"})
 """Labels of the origin of a series."""
@@ -125,9 +125,7 @@ def instance_frames(
         elif len(feature) > _MAX_NAME:
             wrong = f"expected labels of at most {_MAX_NAME:,} characters together"
         elif feature in (row := rows.get(instance, {})):
-            wrong = (
-                f"{instance} has two series of this name; expected one (setting ports tells instances by their port)"
-            )
+            wrong = f"{instance} has two series of this name; expected one (the setting ports separates them by port)"
         elif used >= max_series or len(row) >= _MAX_FEATURES:
             wrong = f"expected at most {max_series:,} series (max_series), and {_MAX_FEATURES:,} of one host"
         if wrong:
@@ -142,7 +140,7 @@ def instance_frames(
         return InstanceFrames((), unusable, told)
     frame, left_out = _pool_frame(key, ts, rows)
     if left_out:
-        told = told or f"of all instances together: expected at most {_MAX_FEATURES:,}"
+        told = told or f"all instances together: expected at most {_MAX_FEATURES:,} features"
     return InstanceFrames((frame,), unusable + left_out, told)
 
 

@@ -69,7 +69,7 @@ def parse_page(content: bytes, content_type: str, wanted: Callable[[str], bool])
     """Parse the samples of the wanted metrics, by name; the lines of others are skipped.
 
     Raises:
-        PageError: the page is cut off, is no UTF-8, or has a line that is no sample.
+        PageError: the page is truncated, is not UTF-8, or has a line that is not a sample.
 
     """
     try:
@@ -79,9 +79,9 @@ def parse_page(content: bytes, content_type: str, wanted: Callable[[str], bool])
         raise PageError(f"line {line}: expected UTF-8") from None
     is_open = content_type.strip().lower().startswith(_OPEN_METRICS)
     if is_open and not text.rstrip("\n").endswith(_END):
-        raise PageError(f"the page is cut off: expected {_END!r} at its end")
+        raise PageError(f"the page is truncated: expected {_END!r} at its end")
     if text and not is_open and not text.endswith("\n"):
-        raise PageError("the page is cut off: expected the end of a line at its end")
+        raise PageError("the page is truncated: expected a line break at its end")
     lines, counters = _wanted_lines(text, wanted, keep_types=is_open)
     kept = "".join(f"{line}\n" for _, line in lines)
     samples: dict[Series, float] = {}

@@ -134,7 +134,7 @@ class Red:
         """The series that must be present, in words."""
         named = [each.query() for each in (self._response_time, self._throughput) if each is not None and each.name]
         usual = ", ".join(each.name for each in USUAL_DURATIONS[:4])
-        return " and ".join(named) or f"response times by a usual name ({usual} ...), or their name in response_time"
+        return " and ".join(named) or f"response times with a known name ({usual} ...), or their name in response_time"
 
     def _own_names(self) -> Iterator[str]:
         """Yield the names of the response times, and of counters if none is given."""

@@ -68,7 +68,7 @@ class Selector:
         if found[1] and any(each.label == NAME for each in matchers):
             raise ValueError(f"{_EXPECTED}, with the name of the metric once")
         if not found[1] and not any(_refuses_empty(each) for each in matchers):
-            raise ValueError(f"{_EXPECTED}, that leaves out series without labels")
+            raise ValueError(f"{_EXPECTED}, one that excludes series without labels")
         return cls(found[1] or "", tuple(matchers), tuple(map(_pattern, matchers)))
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
@@ -104,7 +104,7 @@ def _unquoted(text: str) -> str:
 
     def replaced(match: re.Match[str]) -> str:
         if match[1] not in _ESCAPED:
-            raise ValueError(f"{_EXPECTED}; no escape \\{match[1]}: a backslash of a regular expression is \\\\")
+            raise ValueError(f"{_EXPECTED}; unknown escape \\{match[1]}: write \\\\ for a backslash")
         return _ESCAPED[match[1]]
 
     return _ESCAPE.sub(replaced, inner)
@@ -116,7 +116,7 @@ def _pattern(matcher: Matcher) -> re.Pattern[str] | None:
     try:
         return re.compile(matcher.value, re.DOTALL)
     except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"{_EXPECTED}; {matcher.value!r} is no regular expression: {error}") from None
+        raise ValueError(f"{_EXPECTED}; {matcher.value!r} is not a regular expression: {error}") from None
 
 
 def _met(matcher: Matcher, value: str, pattern: re.Pattern[str] | None) -> bool:

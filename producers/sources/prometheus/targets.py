@@ -129,7 +129,7 @@ class Targets:
             if self._pending[url].done():
                 scrapes.append(self._pending.pop(url).result())
             else:
-                told = f"expected an answer within {self._access.timeout_s:g} s, and its name to be found"
+                told = f"no answer within {self._access.timeout_s:g} s, or its name cannot be resolved"
                 scrapes.append(Scrape(url, self._monotonic(), told))
         return Scrapes(ts, scrapes)
 
@@ -148,9 +148,7 @@ class Targets:
             samples += len(page.samples) + page.duplicates
             unusable += page.duplicates
             if page.duplicates:
-                troubles.append(
-                    Trouble(scrape.url, f"{page.duplicates} samples of series that were there before", False)
-                )
+                troubles.append(Trouble(scrape.url, f"{page.duplicates} duplicate samples", False))
             counters = _counters(page, self._needed)
             before = self._before.get(scrape.url)
             self._before[scrape.url] = _Before(scrape.at_s, counters)

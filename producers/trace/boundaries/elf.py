@@ -96,9 +96,9 @@ class Program:
                     return self._offset(address)
                 names.add(text)
         if not names:
-            raise ProgramError(f"{self._path}: has no table of functions: it was stripped")
+            raise ProgramError(f"{self._path}: has no symbol table: it was stripped")
         similar = difflib.get_close_matches(name, names, _SIMILAR)
-        hint = f"; similar are {', '.join(similar)}" if similar else ""
+        hint = f"; similar names: {', '.join(similar)}" if similar else ""
         raise ProgramError(f"{self._path}: has no function {name}{hint}")
 
     def probes(self) -> list[Usdt]:
@@ -109,7 +109,7 @@ class Program:
         for offset, begin, size in self._segments:
             if begin <= address < begin + size:
                 return address - begin + offset
-        raise ProgramError(f"{self._path}: address {address:#x} is in no part of the file that is loaded")
+        raise ProgramError(f"{self._path}: address {address:#x} is in no loaded segment")
 
     def _content(self, section: tuple[int, ...]) -> bytes:
         if section[5] > _LARGEST:

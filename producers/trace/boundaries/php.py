@@ -46,7 +46,7 @@ def php_probes(path: Path, service: str = SERVICE, *, number: int = 0) -> list[P
     if not {_STARTUP, _SHUTDOWN} <= found.keys():
         raise ProgramError(
             f"{path}: has no probes {_STARTUP} and {_SHUTDOWN} (USDT): expected a PHP built with --enable-dtrace, as "
-            "Debian's is"
+            "in Debian"
         )
     begin, end = found[_STARTUP], found[_SHUTDOWN]
     if len(begin.arguments) <= max(_TEXTS.values()):

@@ -193,7 +193,7 @@ class Decoder:
                 return known
         option = next((each for each in self._options if each.first <= number <= each.last), None)
         if option is None:
-            raise UnreadableError(f"there is an event header with the id {number}")
+            raise UnreadableError(f"unknown event header id {number}")
         placing = Placing(phase * 8)
         for name, kind in option.fields.fields:
             placing.place(name, kind, "header.")
@@ -206,7 +206,7 @@ class Decoder:
             key = (-1 - identity, phase)
         event = self._stream.events.get(identity)
         if event is None:
-            raise UnreadableError(f"there is an event with the id {identity:,}")
+            raise UnreadableError(f"unknown event id {identity:,}")
         for prefix, part in (("context.", self._stream.context), ("context.", event.context), ("", event.fields)):
             placing.align(part.align)
             for name, kind in part.fields:

@@ -322,7 +322,7 @@ def _array(name: str, kind: Array, kinds: dict[str, Type]) -> Walk:
 def _variant(kind: Variant, kinds: dict[str, Type]) -> Walk:
     tag, tagged = kind.tag, kinds.get(kind.tag)
     if not isinstance(tagged, Enumeration):
-        raise UnreadableError(f"a variant whose tag {tag!r} is no enumeration before it")
+        raise UnreadableError(f"a variant whose tag {tag!r} is not an earlier enumeration")
     options: Mapping[str, Walk] = {name: walking(name, each, dict(kinds)) for name, each in kind.options.items()}
 
     def walk(data: bytes, bit: int, scope: Scope) -> int:

@@ -47,7 +47,7 @@ def unpacked(content: bytes, place: object) -> str:
         if content[:4] == struct.pack(f"{order}I", PACKET_MAGIC):
             return _joined(content, order, place)
     if content.lstrip()[:1] in (b"{", b"[", b"\x1e"):
-        raise TraceError(place, "expected metadata of CTF 1.8, got JSON, as CTF 2 has it: record with CTF 1.8")
+        raise TraceError(place, "expected metadata of CTF 1.8, got JSON (CTF 2): record with CTF 1.8")
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -65,7 +65,7 @@ def _joined(content: bytes, order: str, place: object) -> str:
             break  # the end of a cut copy: the part before may suffice
         magic, _, _, content_bits, packet_bits = struct.unpack_from(f"{order}I16sIII", content, at)
         if magic != PACKET_MAGIC or not _PACKET_HEADER_BYTES * 8 <= content_bits <= packet_bits:
-            raise TraceError(place, f"expected a packet of metadata at byte {at:,}, there is none")
+            raise TraceError(place, f"found no packet of metadata at byte {at:,}")
         parts.append(content[at + _PACKET_HEADER_BYTES : at + content_bits // 8])
         at += packet_bits // 8
     return b"".join(parts).decode(errors="replace")

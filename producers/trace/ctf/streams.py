@@ -162,7 +162,7 @@ class Stream:
         gaps = self._missing(head)
         cut = head.content - head.begin > end
         if found.problem or cut:
-            problem = "the file ends within a packet" if cut else f"a packet cannot be read to its end: {found.problem}"
+            problem = "the file ends within a packet" if cut else f"cannot read a packet to its end: {found.problem}"
             self._told.count(problem, self.path)
             since = int(ts[-1]) if len(ts) else self._begin(head)
             stop = head.fields.get("timestamp_end")
@@ -195,27 +195,27 @@ class Stream:
             bit = self._header(window, 0, scope)
             if scope.get("magic", PACKET_MAGIC) != PACKET_MAGIC:
                 self._ends(
-                    "a packet is expected, there is none: the rest is not read" if self._at else "is no stream of CTF"
+                    "expected a packet, found other data: the rest is skipped" if self._at else "is not a CTF stream"
                 )
                 return None
             stream = self._metadata.streams.get(scope.get("stream_id", next(iter(self._metadata.streams))))
             if stream is None:
                 number = scope["stream_id"]
-                self._ends(f"a packet of stream {number}, which the metadata does not know: the rest is not read")
+                self._ends(f"a packet of stream {number}, which the metadata does not define: the rest is skipped")
                 return None
             if stream.number not in self._decoders:
                 self._decoders[stream.number] = Decoder(stream)
             bit = self._decoders[stream.number].packet(window, bit, scope)
         except (IndexError, UnreadableError) as error:
             why = str(error) or "the file ends within it"
-            self._ends(f"a packet's header cannot be read, nor what follows: {why}")
+            self._ends(f"cannot read a packet's header, the rest is skipped: {why}")
             return None
         rest = (self._size - self._at) * 8
         whole = int(scope.get("packet_size", rest))
         content = int(scope.get("content_size", whole))
         if not bit <= content <= whole or whole % 8:
             # LTTng leaves such a packet if the machine stops while it is being written.
-            self._ends("a packet was not finished, what follows is not read")
+            self._ends("a packet is incomplete: the rest is skipped")
             return None
         self._clock_of(stream)
         first = self._at + ((bit + 7) >> 3)
@@ -262,7 +262,7 @@ class Stream:
         backward = risen - value
         if backward.any():
             steps = int(np.count_nonzero(backward))
-            self._told.count("time runs backward: taken as standing still", self.path, steps)
+            self._told.count("time runs backward: later events get the previous time", self.path, steps)
         self._history.last_ns = int(risen[-1])
         return risen
 
@@ -281,7 +281,7 @@ class Stream:
         if isinstance(discarded, int):
             lost = discarded - self._history.discarded
             if lost > 0:
-                self._told.count("events were discarded by the recorder", self.path, lost)
+                self._told.count("the recorder discarded events", self.path, lost)
                 gaps.append(Gap(before, max(before, end), min(lost, FOREVER_NS)))
             self._history.discarded = discarded
         self._history.sequence = sequence if isinstance(sequence, int) else None

@@ -29,7 +29,7 @@ class Tokens:
         tokens: of each token the kind, the text, and its place in the whole text.
 
     Raises:
-        TraceError: the text has something that is no token.
+        TraceError: the text has something that is not a token.
 
     """
 
@@ -64,7 +64,7 @@ class Tokens:
     def next(self) -> tuple[str, str]:
         """Take the next token: return its kind, `text`, `number`, `word` or `sign`, and its text."""
         if self.at >= len(self.tokens):
-            raise self.wrong(len(self.text), "expected more, the metadata ends")
+            raise self.wrong(len(self.text), "unexpected end of the metadata")
         kind, text, _ = self.tokens[self.at]
         self.at += 1
         return kind, text

@@ -64,14 +64,14 @@ class CtfTrace:
             if {"sched_waking", "sched:sched_waking"} & names:
                 self._translation.has_waking = True
             elif {"sched_wakeup", "sched:sched_wakeup"} & names:
-                self._told.count("sched_waking was not recorded: who woke a thread of another CPU may be wrong", folder)
+                self._told.count("sched_waking was not recorded: wakers of threads on other CPUs may be wrong", folder)
             decoders: dict[int, Decoder] = {}
             for path in _streams(folder):
                 stream = self._opened(path, metadata, decoders)
                 if stream is not None and stream.begins_ns is not None:
                     streams.append(stream)
         if not streams:
-            raise TraceError(next(iter(folders)), "expected a CTF trace with events, there are none" + self._why())
+            raise TraceError(next(iter(folders)), "the CTF trace has no events" + self._why())
         reference = next((stream for stream in streams if _is_dated(stream)), streams[0])
         self.wall_offset_s = reference.clock.offset_ns / 1e9
         self._parts = [(stream, self._ahead(stream, reference)) for stream in streams]
@@ -88,8 +88,8 @@ class CtfTrace:
     def _ahead(self, stream: Stream, reference: Stream) -> int:
         """Return the nanoseconds from a stream's times to those of the reference."""
         if not _is_dated(stream):
-            what = "taken for the monotonic clock's" if _is_dated(reference) else "requests are dated since boot"
-            self._told.count(f"times are not of the day: {what}", stream.path.parent, times=0)
+            what = "taken as the monotonic clock" if _is_dated(reference) else "requests are dated since boot"
+            self._told.count(f"its clock is not the time of day: {what}", stream.path.parent, times=0)
             return 0
         same = stream.clock.unique and stream.clock.unique == reference.clock.unique
         return 0 if same else stream.clock.offset_ns - reference.clock.offset_ns
@@ -126,7 +126,7 @@ class CtfTrace:
                 size = sum(len(each) for each in waiting)
                 if len(batch):
                     if batch["ts"][0] < told_ns:
-                        self._told.count("a packet begins after its first events: these are taken to be later")
+                        self._told.count("a packet begins after its first events: these are moved to a later time")
                         batch["ts"] = np.maximum(batch["ts"], told_ns)
                     told_ns = int(batch["ts"][-1])
                     running.fill(batch)

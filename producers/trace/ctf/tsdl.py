@@ -64,7 +64,7 @@ class _Parser(Tokens):
         for event in self._events:
             self._found.streams.setdefault(event.stream, StreamClass(event.stream)).events[event.number] = event
         if not self._found.streams:
-            raise TraceError(self.place, "expected a stream or an event, there is none")
+            raise TraceError(self.place, "found no stream and no event")
         return self._found
 
     # Statements
@@ -194,7 +194,7 @@ class _Parser(Tokens):
     def _type(self) -> Type:
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise self.wrong_here(f"expected types in types at most {_DEEPEST} deep")
+            raise self.wrong_here(f"expected types nested at most {_DEEPEST} deep")
         kind, word = self.next()
         if kind != "word":
             self.at -= 1
@@ -231,7 +231,7 @@ class _Parser(Tokens):
                 found, end = longer, self.at
         self.at = end
         if found is None:
-            raise self.wrong_here(f"expected a type that is declared, got {' '.join(words)!r}")
+            raise self.wrong_here(f"expected a declared type, got {' '.join(words)!r}")
         return found
 
     def _align(self, values: dict[str, str]) -> int:
@@ -263,7 +263,7 @@ class _Parser(Tokens):
         if self.peek() != "{":
             kind = self._types.get(f"struct {name}")
             if not isinstance(kind, Struct):
-                raise self.wrong_here(f"expected a struct that is declared, got {name!r}")
+                raise self.wrong_here(f"expected a declared struct, got {name!r}")
             return kind
         fields = self._fields()
         minimum = 1
@@ -315,7 +315,7 @@ class _Parser(Tokens):
         if self.peek() != "{":
             kind = self._types.get(f"variant {name}")
             if not isinstance(kind, Variant):
-                raise self.wrong_here(f"expected a variant that is declared, got {name!r}")
+                raise self.wrong_here(f"expected a declared variant, got {name!r}")
             return Variant(plain(tag) or kind.tag, kind.options)
         variant = Variant(plain(tag), dict(self._fields()))
         if name:
@@ -330,10 +330,10 @@ class _Parser(Tokens):
         if self.peek() != "{":
             kind = self._types.get(f"enum {name}")
             if not isinstance(kind, Enumeration):
-                raise self.wrong_here(f"expected an enumeration that is declared, got {name!r}")
+                raise self.wrong_here(f"expected a declared enumeration, got {name!r}")
             return kind
         if not isinstance(container, Integer):
-            raise self.wrong_here("expected an integer below an enumeration")
+            raise self.wrong_here("expected an integer type for an enumeration")
         found = Enumeration(container, tuple(self._labels()))
         if name:
             self._types[f"enum {name}"] = found

@@ -226,11 +226,11 @@ class RingBuffer:
 def _bpf(command: int, attributes: bytes, what: str) -> int:
     number = _NUMBERS.get(platform.machine())
     if number is None:
-        raise BpfError(0, f"{what}: programs for {platform.machine()} are not known here")
+        raise BpfError(0, f"{what}: BPF programs are not supported on {platform.machine()}")
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
     libc = ctypes.CDLL(None, use_errno=True)
     result: int = libc.syscall(number, command, buffer, len(attributes))
     if result < 0:
         code = ctypes.get_errno()
-        raise BpfError(code, f"bpf(2) refuses {what}: {os.strerror(code)}")
+        raise BpfError(code, f"bpf(2) rejects {what}: {os.strerror(code)}")
     return result

@@ -82,7 +82,7 @@ class Instance:
             suffix = secrets.token_hex(4)
             self.name, self.group = PREFIX + suffix, _GROUP + suffix
             self.path = root / "instances" / self.name
-            with _explained(f"{root}: cannot make an instance of the tracer"):
+            with _explained(f"{root}: cannot create a trace instance"):
                 self.path.mkdir()
             try:
                 self._hold()
@@ -93,7 +93,7 @@ class Instance:
                 if error.errno not in {errno.ENOENT, errno.ENODEV}:
                     raise
                 if attempt == _ATTEMPTS - 1:
-                    raise TracingError(errno.EBUSY, f"{self.path}: is removed by others") from error
+                    raise TracingError(errno.EBUSY, f"{self.path}: another program removed it") from error
         try:
             with _explained(f"{self.path}: cannot be set up"):
                 self.write("tracing_on", "0")
@@ -147,7 +147,7 @@ class Instance:
         """
         for probe in probes:
             line = probe.definition(self.group)
-            with _explained(f"{self._root / 'dynamic_events'}: refuses `{line}`"):
+            with _explained(f"{self._root / 'dynamic_events'}: rejects `{line}`"):
                 # Append, since truncation would remove the probes of all programs.
                 _append(self._root / "dynamic_events", line)
             self._probes.append(probe)
@@ -170,7 +170,7 @@ class Instance:
         formats = {}
         for event in events:
             folder = self.path / "events" / event
-            with _explained(f"{folder}: cannot be switched on"):
+            with _explained(f"{folder}: cannot be enabled"):
                 try:
                     text = (folder / "format").read_text()
                 except FileNotFoundError:
@@ -270,7 +270,7 @@ class Instance:
         with contextlib.suppress(FileNotFoundError):  # another recorder was faster
             while not _removed(self.path):
                 if time.monotonic() > until:
-                    raise TracingError(errno.EBUSY, f"{self.path}: is held by another program")
+                    raise TracingError(errno.EBUSY, f"{self.path}: another program still uses it")
                 time.sleep(0.01)
         for probe in self._probes:
             with contextlib.suppress(FileNotFoundError):

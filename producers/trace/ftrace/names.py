@@ -87,7 +87,7 @@ class Names:
 
     def __init__(self) -> None:
         if platform.machine() != "x86_64":
-            raise bpf.BpfError(0, f"names are read on x86_64 alone, not on {platform.machine()}")
+            raise bpf.BpfError(0, f"supported only on x86_64, not on {platform.machine()}")
         self._closing: list[int] = []
         try:
             table = self._own(bpf.array(4, _NUMBERS))
@@ -315,7 +315,7 @@ def _describe(program: bpf.Program) -> None:
 
 
 def _name(program: bpf.Program) -> None:
-    """Copy a text; an empty one stands for the descriptor, and is no name."""
+    """Copy a text; an empty one stands for the descriptor, and is not a name."""
     program.load(3, 6, _at("length"))
     program.combine(1, "=", 6)
     program.put(1, "+", _at("name"))

@@ -64,7 +64,7 @@ class Recorder:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise FileExistsError(f"{folder}: expected an empty or a new folder, it holds something already")
+            raise FileExistsError(f"{folder}: expected a new or empty folder, it is not empty")
         self._folder = folder
         self._ports = dict(ports or {})
         self._files: dict[str, BufferedWriter] = {}

@@ -80,9 +80,9 @@ class Recording:
             if version == VERSION:
                 self._read(described)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise TraceError(place, f"expected what a recorder writes: {error!r}") from None
+            raise TraceError(place, f"not a valid recording: {error!r}") from None
         if version != VERSION:
-            raise TraceError(place, f"expected version {VERSION}, got {version!r}: another laggard wrote it")
+            raise TraceError(place, f"expected version {VERSION}, got {version!r}: another version of laggard wrote it")
 
     def _read(self, described: dict[str, Any]) -> None:
         self.host = str(described["host"])
@@ -116,7 +116,7 @@ class Recording:
             batch = Events(rows, self._texts)
             yield self._connections.add(batch) if self._connections else batch
         if self._decoder.damaged:
-            self.warnings.append(f"{self.path}: {self._decoder.damaged} pages or events are damaged: the rest is read")
+            self.warnings.append(f"{self.path}: {self._decoder.damaged} damaged pages or events were skipped")
 
     def _merged(self) -> Iterator[NDArray[np.void]]:
         sources = [self._before(), self._names(), *(self._pages(cpu) for cpu in self._cpus)]
@@ -147,12 +147,12 @@ class Recording:
         try:
             yield self._known.rows(self._begin_ns, self._texts)
         except (ValueError, TypeError, OverflowError) as error:
-            raise TraceError(self.path / DESCRIPTION, f"expected what a recorder writes: {error!r}") from None
+            raise TraceError(self.path / DESCRIPTION, f"not a valid recording: {error!r}") from None
 
     def _pages(self, cpu: int) -> Generator[NDArray[np.void]]:
         """Yield the events of one CPU, a piece at a time."""
         size = self._header.page
-        for piece in self._pieces(self.path / f"cpu{cpu}", size, PIECE_PAGES, "nothing is known of this CPU"):
+        for piece in self._pieces(self.path / f"cpu{cpu}", size, PIECE_PAGES, "the events of this CPU are missing"):
             raw = piece + bytes(-len(piece) % size)
             pages = np.frombuffer(raw, np.uint8).reshape(-1, size)
             try:
@@ -164,7 +164,7 @@ class Recording:
     def _names(self) -> Generator[NDArray[np.void]]:
         """Yield names, a piece at a time."""
         size = RECORD.itemsize
-        for piece in self._pieces(self.path / NAMES, size, PIECE_NAMES, "no name is known of what was opened"):
+        for piece in self._pieces(self.path / NAMES, size, PIECE_NAMES, "the names of opened files are missing"):
             yield name_rows(piece[: len(piece) // size * size], self._texts)
 
     def _pieces(self, path: Path, size: int, most: int, missing: str) -> Iterator[bytes]:
@@ -172,11 +172,11 @@ class Recording:
         try:
             file = path.open("rb")
         except FileNotFoundError:
-            self.warnings.append(f"{path}: is missing: {missing}")
+            self.warnings.append(f"{path}: does not exist: {missing}")
             return
         with file:
             while raw := file.read(most * size):
                 cut = len(raw) % size
                 if cut:
-                    self.warnings.append(f"{path}: is cut off: {cut} of {size} bytes are there of the last piece")
+                    self.warnings.append(f"{path}: is truncated: its last piece has {cut} of {size} bytes")
                 yield raw

@@ -77,8 +77,8 @@ class Session:
         if not sees_all_threads():
             raise TracingError(
                 errno.EPERM,
-                "the tracer tells of threads by ids that are not those of this container: run it in the machine's own "
-                "pid namespace (containers: --pid=host)",
+                "the tracer reports thread ids of the host, not of this container: run laggard in the host's pid "
+                "namespace (containers: --pid=host)",
             )
         self._undo = ExitStack()
         self.probes = tuple(probes)
@@ -97,7 +97,7 @@ class Session:
                 self.names = None if minimal else Names()
             except BpfError as error:
                 self.notes.append(
-                    f"paths and addresses are known of what was open at the begin alone: {error.strerror}"
+                    f"paths and addresses are known only for descriptors from before the start: {error.strerror}"
                 )
             if self.names is not None:
                 self._undo.callback(self.names.close)

@@ -334,7 +334,7 @@ def test_a_process_that_has_ended_is_told_to_have(diagnose: Called, start: Start
     code, out, _ = diagnose(str(ended.pid))
     assert code == FAILED
     assert out.startswith(f"What `lag-ended` (pid {ended.pid}) did is unknown: there are no samples.\nProfiled from ")
-    assert "Note: looked until it ended: it is a zombie" in out
+    assert "Note: sampling stopped: the process ended: it is a zombie" in out
     assert "Next:" not in out
 
 

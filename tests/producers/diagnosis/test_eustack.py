@@ -212,7 +212,7 @@ def test_a_tool_that_hangs_is_ended_and_the_process_let_go(burning, monkeypatch,
     profiler.start()
     assert profiler.take() == []  # it would hang for a minute
     assert_runs_on(burning)
-    assert "a look was ended" in profiler.notes[0]
+    assert "a sample was killed" in profiler.notes[0]
     assert eustack.LIMIT_S <= profiler.stopped_s < 50
 
 
@@ -231,7 +231,7 @@ def test_a_tool_that_cannot_be_ended_holds_nothing_up(burning, monkeypatch, tmp_
     profiler.start()
     assert profiler.take() == []
     assert not let_go.exists(), "it was not waited for"
-    assert profiler.notes == ["eu-stack: a look could not be ended for 0.5 s; there is no other one until it has"]
+    assert profiler.notes == ["eu-stack: a sample did not end within 0.5 s; sampling resumes when it does"]
     profiler._due_ns = 0
     assert profiler.take() == ()
     assert len(tools(burning.pid)) == 2, "the shell that lets the process go, and no other look"
@@ -271,7 +271,7 @@ def test_a_thread_that_another_tracer_has_stopped_holds_nothing_up(burning, monk
             assert thread_states(f"/proc/{burning.pid}")[tid] == b"t", "it is left to its tracer"
             if seen:
                 assert not found
-                assert profiler.notes == ["eu-stack: not asked while a thread was stopped (state t)"]
+                assert profiler.notes == ["eu-stack: skipped samples while a thread was stopped (state t)"]
             else:
                 assert tid not in found
                 assert found, "the others were looked at"
@@ -300,7 +300,9 @@ def test_a_process_that_is_stopped_stays_so(burning):
         assert time.monotonic() < until
         time.sleep(0.01)
     assert profiler.take() == ()
-    assert eustack.available(burning.pid) == f"eu-stack: process {burning.pid} is stopped, and would be let go"
+    assert (
+        eustack.available(burning.pid) == f"eu-stack: process {burning.pid} is stopped, and sampling would continue it"
+    )
     with pytest.raises(ProfilerError, match="is stopped"):
         eustack.attach(burning.pid).start()
     assert set(thread_states(f"/proc/{burning.pid}").values()) == {b"T"}
@@ -316,7 +318,7 @@ def test_a_process_that_is_traced_is_left_to_its_tracer(burning):
     )
     with subprocess.Popen([sys.executable, "-c", seize, str(burning.pid)], stdout=subprocess.PIPE) as tracer:
         wait_for_line(tracer)
-        assert eustack.available(burning.pid).endswith(f"is traced already, by process {tracer.pid}")
+        assert eustack.available(burning.pid).endswith(f"is already traced by process {tracer.pid}")
         tracer.kill()
 
 
@@ -328,7 +330,7 @@ def test_a_process_that_ends_is_no_error_and_what_is_none_is_a_clear_one(burning
     burning.process.wait()
     assert profiler.take() in ((), [])
     assert profiler.stop() == ()
-    assert eustack.available(burning.pid) == f"eu-stack: there is no process {burning.pid} any more"
+    assert eustack.available(burning.pid) == f"eu-stack: process {burning.pid} has ended"
     assert "is a kernel thread or a zombie" in eustack.available(2)
 
 
@@ -341,7 +343,10 @@ def test_a_process_that_could_not_be_let_go_is_not_stopped():
             ask = f"from laggard.producers.diagnosis import eustack; print(eustack.available({process.pid}))"
             python = [sys.executable, "-c", ask]
             without = ["setpriv", "--bounding-set=-kill", *python]
-            assert "could not be let go" in subprocess.run(without, capture_output=True, text=True, check=True).stdout
+            assert (
+                "continuing it after a kill"
+                in subprocess.run(without, capture_output=True, text=True, check=True).stdout
+            )
             assert subprocess.run(python, capture_output=True, text=True, check=True).stdout == "\n"
         finally:
             process.kill()
@@ -349,7 +354,7 @@ def test_a_process_that_could_not_be_let_go_is_not_stopped():
 
 def test_without_eu_stack_it_says_where_it_is(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "the package elfutils has it" in eustack.available(os.getpid())
+    assert "install the package elfutils" in eustack.available(os.getpid())
 
 
 def test_what_it_writes_is_parsed():

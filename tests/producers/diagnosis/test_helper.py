@@ -75,7 +75,7 @@ def test_a_symbol_that_explodes_costs_one_file_its_names_and_nobody_else_anythin
         assert spent_s > 0.1, "what it took is counted, also where it died of it"
         if files.notes:
             (note,) = files.notes
-            assert note.startswith("functions of 1 files have no names: who read them failed (it ")
+            assert note.startswith("functions of 1 files have no names: reading them failed (the helper ")
             assert not Path(f"/proc/{child}").exists()
             before = thread_time()
             assert files.name(theirs, offset_in(hostile, "good")) == ""  # not asked again
@@ -117,7 +117,8 @@ def test_after_some_files_that_it_died_of_no_more_of_a_process_are_read(
                 os.kill(child.pid, signal.SIGCONT)
         assert len(stopped) == symbols.LOSSES + 1  # that many were lost, and the last one was not asked any more
         assert files.notes[0] == (
-            "functions of 3 files have no names: who read them failed (it did not answer in time); no more are read"
+            "functions of 3 files have no names: reading them failed (the helper did not answer in time);"
+            " no more are read"
         )
 
 
@@ -284,13 +285,13 @@ connection.recv(4096)
 time.sleep(600)
 """
 LIES = {
-    "ends": ("sys.exit()", "it ended"),
-    "too long": ("while True: connection.send(b'+' + b'1' * 60000)", "its answer is too long"),
-    "nothing, without end": ("while True: connection.send(b'+')", "its answer is too long"),
-    "no JSON": ("connection.send(b'.{')", "its answer is none"),
-    "deep": ("connection.send(b'.' + b'[' * 10000)", "its answer is none"),
-    "no UTF-8": ("connection.send(b'.\"\\xff\"')", "its answer is none"),
-    "a long number": ("connection.send(b'.' + b'9' * 10000)", "its answer is none"),
+    "ends": ("sys.exit()", "the helper ended"),
+    "too long": ("while True: connection.send(b'+' + b'1' * 60000)", "the helper's answer is too long"),
+    "nothing, without end": ("while True: connection.send(b'+')", "the helper's answer is too long"),
+    "no JSON": ("connection.send(b'.{')", "the helper's answer is invalid"),
+    "deep": ("connection.send(b'.' + b'[' * 10000)", "the helper's answer is invalid"),
+    "no UTF-8": ("connection.send(b'.\"\\xff\"')", "the helper's answer is invalid"),
+    "a long number": ("connection.send(b'.' + b'9' * 10000)", "the helper's answer is invalid"),
 }
 
 
@@ -387,7 +388,7 @@ def test_one_that_cannot_begin_is_noted(monkeypatch: pytest.MonkeyPatch, tmp_pat
     files = SymbolFiles()
     key = files.add(os.open(tmp_path / "file", os.O_RDONLY))
     assert files.name(key, 1) == ""
-    why = f"{tmp_path}/none cannot be started: No such file or directory"
-    assert files.notes == [f"functions have no names: what reads symbols did not begin: {why}"]
+    why = f"cannot start {tmp_path}/none: No such file or directory"
+    assert files.notes == [f"functions have no names: the symbol reader did not start: {why}"]
     files.close()
     fresh.close()

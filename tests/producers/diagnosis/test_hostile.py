@@ -71,6 +71,6 @@ def test_a_program_that_is_busy_in_a_function_of_an_exploding_name(
     names = {stack.locations[0].function for stack in stacks if stack.locations}
     assert names & {"", EXPLODING}
     if EXPLODING not in names:
-        assert any("have no names: who read them failed" in note for note in diagnosis.notes)
+        assert any("have no names: reading them failed" in note for note in diagnosis.notes)
     assert diagnosis.sampler_cpu_s < 3 * ANSWER_CPU_S + 5.0
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 100_000

@@ -107,7 +107,7 @@ def test_what_is_compiled_while_it_is_looked_at_has_its_name():
 
 @pytest.mark.slow
 def test_where_the_kernel_does_not_sample_dumps_tell_whole_stacks(monkeypatch):
-    monkeypatch.setattr(perf, "_permitted", lambda pid: (False, "perf: may not sample"))
+    monkeypatch.setattr(perf, "_permitted", lambda pid: (False, "perf: no permission to sample"))
     monkeypatch.setattr(jcmd, "STOPPED_SHARE", 0.3)  # how it is kept is another test's
     with misbehaving(burning_java("-XX:+UseG1GC")) as program:
         warm(program)
@@ -118,8 +118,8 @@ def test_where_the_kernel_does_not_sample_dumps_tell_whole_stacks(monkeypatch):
     assert_found(samples, program, callers=("Burning.serve", "Burning.work", "java.lang.Thread.run"))
     assert {sample.locations[0].line for sample in samples if sample.tid == program.tid} <= set(range(12, 20))
     assert 0 < profiler.stopped_s < elapsed_s
-    assert profiler.notes[0] == "perf: may not sample"
-    assert "a caller may be named" in profiler.notes[1]
+    assert profiler.notes[0] == "perf: no permission to sample"
+    assert "they may name a caller" in profiler.notes[1]
 
 
 @SAMPLES
@@ -195,8 +195,8 @@ def test_a_map_that_somebody_else_has_written_is_used_and_left():
             profiler = jcmd.attach(program.pid)
             assert_found(samples_of(profiler, running=30, tid=program.tid), program)
             (note,) = profiler.notes
-            assert note.startswith(f"jcmd: /proc/{program.pid}/root{path} was there already, so the machine was not ")
-            assert note.endswith(": methods that were compiled since somebody had it written have no names")
+            assert note.startswith(f"jcmd: /proc/{program.pid}/root{path} already exists, so the virtual machine ")
+            assert note.endswith("; methods that were compiled later have no names")
             assert path.stat().st_mtime_ns == before
         finally:
             path.unlink()
@@ -218,9 +218,7 @@ def test_where_a_link_lies_no_map_is_asked_for(tmp_path):
             path.unlink()
     assert victim.read_text() == "mine"
     (note,) = profiler.notes
-    assert note.endswith(
-        ": it is no regular file and is not used, and compiled methods have no names; remove it, and look again"
-    )
+    assert note.endswith("; it is not a regular file, so compiled methods have no names; remove it and profile again")
 
 
 @pytest.mark.slow
@@ -238,7 +236,7 @@ def test_a_map_of_anybody_elses_is_not_believed_and_told():
             path.unlink()
     assert all(at.function != "liar" for sample in samples for at in sample.locations)
     (note,) = profiler.notes
-    assert ": it is user 65534's and is not used, and compiled methods have no names" in note
+    assert "; it belongs to user 65534, so compiled methods have no names" in note
 
 
 def test_a_machine_that_does_not_listen_is_left_alone():
@@ -252,9 +250,9 @@ def test_a_machine_that_does_not_listen_is_left_alone():
 
 def test_what_is_no_java_is_said_so():
     with misbehaving([compiled("burning")], busy=False) as program:
-        assert "is no Java virtual machine" in jcmd.available(program.pid)
+        assert "is not an OpenJDK virtual machine" in jcmd.available(program.pid)
         assert program.process.poll() is None
-    assert jcmd.available(program.pid) == f"jcmd: there is no process {program.pid} any more"
+    assert jcmd.available(program.pid) == f"jcmd: process {program.pid} has ended"
 
 
 def test_an_unknown_command_is_a_clear_error():

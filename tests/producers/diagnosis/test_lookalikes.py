@@ -98,7 +98,7 @@ def test_nothing_is_made_where_their_folder_leads_to(secret: Path) -> None:
         before = secret.stat().st_mtime_ns
         with lookalike(f"os.chroot({root!r})\ndrop()") as pid:
             assert jcmd.available(pid) == ""
-            with pytest.raises(ProfilerError, match=r"the folder /tmp of process .* cannot be used"):
+            with pytest.raises(ProfilerError, match=r"cannot use the folder /tmp of process .*"):
                 Jvm(pid).ask("threaddump")
         assert secret.stat().st_mtime_ns == before
 
@@ -111,7 +111,7 @@ def test_no_link_of_theirs_is_followed(secret: Path, name: str) -> None:
         victim.setblocking(False)
         before = secret.stat().st_mtime_ns
         with lookalike(f"drop()\nos.symlink('{secret}/socket', f'/tmp/{name}{{pid}}')") as pid:
-            with pytest.raises(ProfilerError, match="did not begin to listen"):
+            with pytest.raises(ProfilerError, match="did not start to listen"):
                 Jvm(pid).ask("threaddump")
             assert Path(f"/tmp/{name}{pid}").is_symlink()
         with pytest.raises(BlockingIOError):
@@ -151,14 +151,14 @@ def test_a_child_that_has_ended_is_replaced() -> None:
 def test_a_machine_that_is_gone_has_no_child() -> None:
     with lookalike("drop()") as pid:
         machine = Jvm(pid)
-    with pytest.raises(ProfilerError, match=rf"there is no process {pid} any more"):
+    with pytest.raises(ProfilerError, match=rf"process {pid} has ended"):
         machine.found("nothing")
 
 
 def test_a_pipe_in_the_place_of_the_socket_is_no_hang() -> None:
     with (
         lookalike("drop()\nos.mkfifo(f'/tmp/.java_pid{pid}')") as pid,
-        pytest.raises(ProfilerError, match="did not begin to listen"),
+        pytest.raises(ProfilerError, match="did not start to listen"),
     ):
         Jvm(pid).ask("threaddump")
 
@@ -181,7 +181,7 @@ os.waitpid(child, 0)
             "of user 65533",
         ),
         ("listener = listening()\ndrop()", "of user 0"),
-        ("drop()\nlistener = listening(mode=0o666)", "a socket of user 65534 alone"),
+        ("drop()\nlistener = listening(mode=0o666)", "a socket that only user 65534 may use"),
         (OF_CHILD, "another process listens in its place"),
     ],
     ids=["another user's", "root's", "everybody's", "another process's"],
@@ -220,7 +220,7 @@ def test_an_answer_that_drips_ends_in_time() -> None:
     drips = "connection.sendall(b'0\\n')\n        while True: connection.sendall(b'x'); time.sleep(0.001)"
     with (
         lookalike(SERVING.format(answer=drips), "") as pid,
-        pytest.raises(ProfilerError, match=r"did not answer to 'threaddump': no end of it within 0.5 s|timed out"),
+        pytest.raises(ProfilerError, match=r"did not answer to 'threaddump': the answer did not end|timed out"),
     ):
         Jvm(pid).ask("threaddump")
 

@@ -309,8 +309,8 @@ def test_started_again_it_goes_on_and_stopped_it_tells_nothing():
 def test_no_process_is_a_clear_error():
     with subprocess.Popen(["true"]) as process:
         process.wait()
-    assert perf.available(process.pid) == f"perf: there is no process {process.pid} any more"
-    with pytest.raises(ProfilerError, match="there is no process"):
+    assert perf.available(process.pid) == f"perf: process {process.pid} has ended"
+    with pytest.raises(ProfilerError, match="has ended"):
         perf.attach(process.pid).start()
 
 
@@ -344,15 +344,15 @@ with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as own:
         text = program.format(uid=OTHERS_UID, pid=root.pid)
         done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=200)
     others, own, notes, modules = done.stdout.splitlines()
-    assert others.startswith(f"perf: may not sample process {root.pid}: kernel.perf_event_paranoid is ")
-    assert "run laggard as root or give it CAP_PERFMON" in others
+    assert others.startswith(f"perf: no permission to sample process {root.pid}: kernel.perf_event_paranoid is ")
+    assert "run laggard as root or with CAP_PERFMON" in others
     assert "[kernel]" not in modules
     if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) == 2:
         assert own == ""
-        assert "what threads do inside of the kernel is not told: kernel.perf_event_paranoid is 2" in notes
+        assert "kernel functions are missing: kernel.perf_event_paranoid is 2" in notes
         assert "sh'" in modules
     elif int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) > 2:
-        assert "may not sample" in own
+        assert "no permission to sample" in own
 
 
 @SAMPLES_ALL
@@ -381,7 +381,7 @@ print({{(at.module, at.function) for sample in samples for at in sample.location
         finally:
             process.kill()
     if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) > 1:
-        assert notes == "['perf: functions of the kernel have no names: that takes CAP_SYSLOG']"
+        assert notes == "['perf: kernel functions have no names: that needs CAP_SYSLOG']"
         assert kernel == "{('[kernel]', '')}"
     else:
         assert notes == "[]"

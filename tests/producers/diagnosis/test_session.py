@@ -220,7 +220,7 @@ def test_the_thread_that_burns_comes_first_and_the_others_wait_where_they_say():
     assert found.methods == ("proc",)
     assert found.stopped_s == 0
     assert not found.complete
-    noted(found, "the bound of 30 samples was reached")
+    noted(found, "it reached the limit of 30 samples")
 
 
 @SAMPLES
@@ -283,7 +283,7 @@ def test_where_a_profiler_tells_nothing_of_the_busiest_thread_the_next_one_looks
             found = look_until(session, lambda found: samples_in("found", busiest(found)[1]) >= 10)
             look(session, 10)
             assert diagnosis_of(session).methods == ("proc", "blind", "seeing"), "who sees it stays"
-    noted(found, f"blind: given up, as it tells nothing of the busiest thread {program.tid}")
+    noted(found, f"blind: replaced, since it found nothing of the busiest thread {program.tid}")
     assert found.phases[0].threads[0].tid == program.tid
 
 
@@ -330,7 +330,7 @@ def test_py_spy_does_not_know_a_thread_that_a_library_began_and_perf_looks():
     ):
         found = look_until(session, burns(program))
     assert found.methods == ("proc", "py-spy", "perf")
-    noted(found, f"py-spy: given up, as it tells nothing of the busiest thread {program.tid}")
+    noted(found, f"py-spy: replaced, since it found nothing of the busiest thread {program.tid}")
 
 
 @pytest.mark.slow
@@ -419,7 +419,7 @@ def test_more_than_there_is_is_told_to_be():
     phase = Phase(False, 0.0, 0.5, 5, (thread,))
     (note,) = beyond([phase, replace(phase, end_ts=0.6), replace(phase, end_ts=0.0)], cpus=2)
     assert note.startswith(
-        "214 % of one core in 0.5 s is more than there is (2 CPUs): the kernel tells CPU time as of "
+        "214 % of one core in 0.5 s exceeds the 2 CPUs: the kernel updates CPU time once per tick, and "
     )
 
 
@@ -431,7 +431,7 @@ def test_too_many_phases_are_told_by_their_kind():
         found = diagnosis_of(session)
     assert [phase.high for phase in found.phases] == [True, False]
     assert sum(phase.samples for phase in found.phases) == 12
-    noted(found, "only 2 phases are told apart")
+    noted(found, "only 2 phases are recorded")
 
 
 def test_a_process_that_ends_leaves_what_was_seen_of_it():
@@ -440,11 +440,11 @@ def test_a_process_that_ends_leaves_what_was_seen_of_it():
         program.process.kill()
         program.process.wait()
         look(session)
-        assert session.ended == "it ended"
+        assert session.ended == "the process ended"
         found = diagnosis_of(session)
     assert not found.complete
     assert found.phases[0].threads[0].tid == program.tid
-    noted(found, "looked until it ended")
+    noted(found, "sampling stopped: the process ended")
 
 
 def test_a_zombie_is_called_one():
@@ -453,7 +453,7 @@ def test_a_zombie_is_called_one():
         # Its first thread is a zombie before the others have ended.
         wait_for(lambda: list(states(program.pid)) == ["Z"], "it lives on")
         found = diagnose(program.pid)
-    noted(found, f"it is a zombie, and waits for its parent {os.getpid()}")
+    noted(found, f"it is a zombie until its parent {os.getpid()}")
     assert found.phases[0].threads == ()
     assert not found.complete
 
@@ -464,7 +464,7 @@ def test_a_process_that_lost_its_first_thread_is_no_zombie():
         wait_for_state(program.pid, "Z")
         with session_of(program.pid, methods=None, ratio=0.5) as session:
             found = look_until(session, burns(program, 1))
-    noted(found, "its first thread has ended before the others")
+    noted(found, "its first thread ended before the others")
     assert next(thread for thread in found.phases[0].threads if thread.name == "obeyer").stacks[0].locations[0].module
 
 
@@ -493,7 +493,7 @@ def test_a_process_that_becomes_another_program_is_not_mixed_with_it():
                 found = diagnosis_of(session)
         finally:
             process.kill()
-    assert session.ended.startswith("it began to run another program, /")
+    assert session.ended.startswith("the process runs another program now, /")
     assert session.ended.endswith("sleep")
     assert {stack.system_call for stack in found.phases[0].threads[0].stacks} == {"read"}
 
@@ -527,7 +527,7 @@ def test_another_process_with_its_pid_is_never_looked_at():
     with misbehaving([compiled("burning")]) as program:
         earlier = find(program.pid)._replace(start_ticks=1)
         session = Session(earlier, id="17", host="atlas", reason="asked", budget=Budget())
-        assert session.ended == f"it ended: its pid {program.pid} is another process's now"
+        assert session.ended == f"the process ended; its pid {program.pid} belongs to another one now"
         session.sample()
         assert session.diagnosis("closed").phases[0].threads == ()
         session.close()
@@ -546,7 +546,7 @@ def test_a_pid_that_is_reused_while_it_is_looked_at_is_not_followed():
             try:
                 if heir.pid == program.pid:
                     look(session)
-                    assert session.ended == "it ended"
+                    assert session.ended == "the process ended"
                     assert all(thread.name != "sleep" for thread in diagnosis_of(session).phases[0].threads)
                     return
             finally:
@@ -590,8 +590,8 @@ def alone(pid, begin="pass", *before):
 def test_of_another_users_process_the_use_of_its_threads_is_told_and_what_they_wait_in_is_not():
     with misbehaving([compiled("burning")]) as program:
         found = alone(program.pid, f"os.setgid({OTHERS_UID})\nos.setuid({OTHERS_UID})")
-    noted(found, f"it is user 0's, and laggard runs as user {OTHERS_UID} without CAP_SYS_PTRACE")
-    noted(found, "perf: may not sample process")
+    noted(found, f"it belongs to user 0, and laggard runs as user {OTHERS_UID} without CAP_SYS_PTRACE")
+    noted(found, "perf: no permission to sample process")
     assert found.methods == ("proc",)
     first, *others = found.phases[0].threads
     assert (first.tid, first.name) == (program.tid, "grinder")
@@ -608,7 +608,7 @@ def test_in_its_own_pid_namespace_it_is_told_by_the_hosts_ids():
         with session_of(pid, methods=None, ratio=0.5) as session:
             found = look_until(session, lambda found: samples_in(program.function, busiest(found)[1]) >= 1)
         threads = {int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()}
-    noted(found, "in its own pid namespace its pid is 1;")
+    noted(found, "its pid is 1 in its own pid namespace;")
     first = found.phases[0].threads[0]
     assert first.name == "grinder"
     assert first.tid != program.tid  # as it knows itself
@@ -621,7 +621,7 @@ def test_from_a_pid_namespace_where_it_has_another_pid_no_profiler_is_set_on_it(
     with misbehaving([compiled("burning")]) as program:
         found = alone(program.pid, "pass", "unshare", "--pid", "--fork")
     assert found.methods == ("proc",)
-    noted(found, "/proc is that of another pid namespace than laggard's")
+    noted(found, "/proc belongs to another pid namespace than laggard's")
     assert found.phases[0].threads[0].tid == program.tid
 
 
@@ -634,7 +634,7 @@ def test_of_a_deleted_program_functions_have_their_names(tmp_path):
         path.unlink()
         with session_of(program.pid, methods=None, ratio=0.5) as session:
             found = look_until(session, burns(program, 1))
-    noted(found, f"its program {path} was deleted or replaced since it began")
+    noted(found, f"its program {path} was deleted or replaced after its start")
     assert any(
         (location.function, location.module) == (program.function, str(path))
         for stack in busiest(found)[1]
@@ -644,7 +644,7 @@ def test_of_a_deleted_program_functions_have_their_names(tmp_path):
 
 def test_of_a_thread_of_the_kernel_its_functions_are_told():
     found = diagnose(2, samples=5)
-    noted(found, "a thread of the kernel")
+    noted(found, "a kernel thread")
     (thread,) = found.phases[0].threads
     assert thread.name == "kthreadd"
     if os.geteuid() == 0:
@@ -705,7 +705,7 @@ def test_a_stopped_process_is_called_so_and_stays_stopped():
         wait_for_state(program.pid, "T")
         found = diagnose(program.pid, methods=None, passing=Leaping(), samples=5)
         assert state(program.pid) == "T"
-    noted(found, "it was stopped, by a signal or by a debugger, and not by laggard")
+    noted(found, "it was stopped by a signal or a debugger, not by laggard")
 
 
 PASSING = pytest.mark.parametrize(
@@ -729,7 +729,7 @@ def test_of_5000_threads_the_one_that_burns_is_found_within_the_budget(passing):
             text = write_diagnosis(session.diagnosis("closed"))
             looked_s = passing.seconds() - begun
     found = read_diagnosis(text, "")
-    noted(found, "threads: each round looked at no more than 256")
+    noted(found, "threads: each round sampled at most 256")
     (phase,) = found.phases
     assert phase.threads[0].tid == program.tid
     assert phase.threads[0].samples >= phase.samples / 2

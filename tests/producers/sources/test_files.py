@@ -62,7 +62,7 @@ def test_a_file_that_is_cut_off_gives_what_is_there_and_then_says_so(tmp_path, c
     path = tmp_path / "day.jsonl.z"
     path.write_bytes(compress(b"\n".join(os.urandom(20).hex().encode() for _ in range(5000)))[:-2000])
     given: list[object] = []
-    with Recording(str(path)) as recording, pytest.raises(UnreadableError, match=r"day\.jsonl\.z:\d+: .* too early"):
+    with Recording(str(path)) as recording, pytest.raises(UnreadableError, match=r"day\.jsonl\.z:\d+: .* is truncated"):
         given.extend(recording.lines())
     assert len(given) > (1000 if compress is gzip.compress else -1)
 
@@ -73,7 +73,7 @@ def test_damage_is_an_error_that_names_the_place(tmp_path, compress):
     damaged[len(damaged) // 2 :] = b"\xff" * (len(damaged) - len(damaged) // 2)
     path = tmp_path / "day.z"
     path.write_bytes(damaged)
-    with Recording(str(path)) as recording, pytest.raises(UnreadableError, match=r"day\.z:\d+: cannot be read any"):
+    with Recording(str(path)) as recording, pytest.raises(UnreadableError, match=r"day\.z:\d+: cannot be read further"):
         list(recording.lines())
 
 
@@ -170,4 +170,4 @@ def test_a_recording_that_breaks_off_does_not_stop_the_others(recording_of):
     bad: list[str] = []
     assert times(merged([cut, recording_of("b", marks(3))], bad.append)) == [1.0, 2.0, 3.0]
     assert len(bad) == 1
-    assert "too early" in bad[0]
+    assert "is truncated" in bad[0]

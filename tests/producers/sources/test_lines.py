@@ -71,7 +71,7 @@ def test_a_file_that_is_not_there_yet(tmp_path: Path) -> None:
     run = Run(tmp_path / "none.jsonl", tmp_path)
     taken = run.look()
     assert (taken.expected, taken.places, len(taken.troubles)) == (1, 0, 1)
-    assert run.source.check()[0].text == "expected a file or a named pipe, there is none"
+    assert run.source.check()[0].text == "there is no such file or named pipe"
     (tmp_path / "none.jsonl").write_bytes(line(5))
     assert times(run.look()) == [5]
     assert not run.source.check()

@@ -72,10 +72,10 @@ def test_trap_8_requests_that_overlap_on_a_thread_are_an_event_loops() -> None:
     analysis = Analysis()
     [request] = rows.analysed(analysis)
     assert request.name == "GET /alone"
-    assert request.notes == ("event loop: its thread serves other requests in the same time",)
+    assert request.notes == ("event loop: its thread serves other requests at the same time",)
     assert analysis.report.discarded == {EVENT_LOOP: 3}
     assert analysis.report.warnings == (
-        "requests not judged, as several overlap on one thread (an event loop), which the method does not cover: 3",
+        "requests discarded, since several overlap on one thread (an event loop), which the method does not support: 3",
     )
 
 
@@ -84,7 +84,7 @@ def test_trap_8_io_uring_is_said() -> None:
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows.call(20, 30, 0, 1, "io_uring_enter", 426, 4, result=1)
     rows(40, 0, Kind.END, 1)
-    assert rows.one().notes == ("io_uring: what the kernel does meanwhile is not followed",)
+    assert rows.one().notes == ("io_uring: the kernel's asynchronous work is not traced",)
 
 
 def test_the_write_that_tells_of_the_end_is_not_the_requests() -> None:
@@ -140,8 +140,8 @@ def test_requests_that_overlap_a_gap_are_not_judged_also_those_that_ended_in_it(
     assert [each.name for each in found] == ["GET /before", "GET /after"]
     assert analysis.report.discarded == {LOST_EVENTS: 2}
     assert analysis.report.warnings == (
-        "requests not judged, as events are missing in their time: 2",
-        "stretches of time in which events are missing: 1",
+        "requests discarded, since events are missing during them: 2",
+        "gaps with missing events: 1",
     )
     # What a thread did before it was seen again is not known; what it does then is.
     assert found[1].times_s == {"RU": 100e-9}
@@ -169,9 +169,7 @@ def test_events_that_go_back_in_time_are_taken_as_of_the_same_time() -> None:
     analysis = Analysis()
     [request] = rows.analysed(analysis)
     assert request.times_s == {"RU": 20e-6}
-    assert analysis.report.warnings == (
-        "events older than the one before, by up to 1.0 us, taken as of the same time: 1",
-    )
+    assert analysis.report.warnings == ("events older than the one before, by up to 1.0 us, moved to its time: 1",)
 
 
 def test_missing_switches_are_said_and_what_is_not_known_is_un() -> None:
@@ -184,14 +182,14 @@ def test_missing_switches_are_said_and_what_is_not_known_is_un() -> None:
     analysis = Analysis()
     [request] = rows.analysed(analysis)
     assert nanoseconds(request.times_s) == {"RU": 80, "UN": 50, "RS": 10}
-    assert request.notes == ("36% of its time is not known: events are missing",)
+    assert request.notes == ("36% of its time is unknown: events are missing",)
     assert analysis.report.out_of_step == 1
     assert analysis.report.warnings == (
-        "times that a thread ran where no switch had put it, so that what it did is not known: 1",
+        "runs of a thread without a recorded switch to it, so that its earlier state is unknown: 1",
     )
 
 
-NO_BEGIN = "ends of requests without a begin, as of those that began before the trace: 1"
+NO_BEGIN = "ends of requests without a begin, such as requests from before the trace: 1"
 
 
 @pytest.mark.parametrize(
@@ -199,7 +197,7 @@ NO_BEGIN = "ends of requests without a begin, as of those that began before the 
     [
         pytest.param(
             [(10, 1, Kind.END, 2), (20, 0, Kind.BEGIN, 1)],
-            *(STILL_OPEN, ("requests not judged, as they were still open at the end: 1", NO_BEGIN)),
+            *(STILL_OPEN, ("requests discarded, since they were still open at the end of the trace: 1", NO_BEGIN)),
             id="open at the end, and begun before the trace",
         ),
         pytest.param(
@@ -208,12 +206,12 @@ NO_BEGIN = "ends of requests without a begin, as of those that began before the 
                 # Its number is used again; the end that comes then is not that request's.
                 *((50, 0, Kind.FORK, 5, 1, 1), (60, 0, Kind.SWITCH, 0, 1), (70, 0, Kind.END, 1)),
             ],
-            *(THREAD_ENDED, ("requests not judged, as their thread ended before they did: 1", NO_BEGIN)),
+            *(THREAD_ENDED, ("requests discarded, since their thread ended first: 1", NO_BEGIN)),
             id="given up by a thread that ends",
         ),
         pytest.param(
             [(20, 0, Kind.BEGIN, 1), (20, 0, Kind.END, 1)],
-            *(NO_TIME, ("requests not judged, as they end as they begin: 1",)),
+            *(NO_TIME, ("requests discarded, since their duration is zero: 1",)),
             id="of no time",
         ),
     ],
@@ -281,7 +279,7 @@ def test_a_request_that_never_ends_is_given_up(bound: dict[str, float]) -> None:
     found += analysis.finish()
     assert len(found) == 400
     assert analysis.report.discarded == {TOO_LONG: 1}
-    assert analysis.report.warnings == ("requests not judged, as they took longer than is kept of a trace: 1",)
+    assert analysis.report.warnings == ("requests discarded, since they exceed the limit of duration or memory: 1",)
 
 
 KINDS = [Kind.BEGIN, Kind.END, *Kind]

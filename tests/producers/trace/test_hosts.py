@@ -180,8 +180,8 @@ def test_hosts_without_packets_are_compared_by_the_time_of_day(tmp_path):
     assert (np.diff(rows["ts"]) >= 0).all()
     (warning,) = trace.warnings
     assert warning == (
-        "web-1: no packets between it and db-1 were recorded by both: their clocks are taken as they are, which may be"
-        " milliseconds apart"
+        "web-1: no packets between it and db-1 were recorded by both: their clocks are not aligned and may"
+        " differ by milliseconds"
     )
 
 

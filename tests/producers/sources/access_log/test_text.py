@@ -109,7 +109,7 @@ def test_formats_in_the_servers_own_languages(form: str, line: str, expected: tu
         ("%{begin:sec}t", None),
         ("%{%d/%b/%Y}t", "year, month, day, hour"),
         ("%{%F %T}t %D", "expected time_zone"),
-        ("%{%F %T %z}t%{end:msec_frac}t", "of one moment"),
+        ("%{%F %T %z}t%{end:msec_frac}t", "of the begin or of the end"),
         ("%t %{min}T", "expected %T"),
         ("$msec\n$status", "one line"),
         ("", "expected one of nginx"),
@@ -142,7 +142,7 @@ def test_lines_that_cannot_be_read_are_told_and_those_around_them_count() -> Non
     assert "expected a line of '$remote_addr" in found.reported[0].reason
     assert "\\\\xff" in found.reported[0].reason
     apache = parsed("apache", APACHE.replace(b" 250000", b" -5"))
-    assert (apache.unreadable, apache.reported[0].reason.partition(",")[0]) == (1, "expected no negative duration")
+    assert (apache.unreadable, apache.reported[0].reason.partition(",")[0]) == (1, "expected a non-negative duration")
     assert parsed("nginx", b"").unreadable == 0
 
 

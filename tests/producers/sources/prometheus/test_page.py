@@ -85,8 +85,8 @@ def test_what_is_read(
 @pytest.mark.parametrize(
     ("text", "kind", "expected"),
     [
-        ("a 1\nb", TEXT, "the page is cut off: expected the end of a line at its end"),
-        ("a 1\n", OPEN, "the page is cut off: expected '# EOF' at its end"),
+        ("a 1\nb", TEXT, "the page is truncated: expected a line break at its end"),
+        ("a 1\n", OPEN, "the page is truncated: expected '# EOF' at its end"),
         (b"a 1\nb\xff 2\n", TEXT, "line 2: expected UTF-8"),
         ("a 1\nb{ 2\n", TEXT, "line 2: expected a metric, its labels and a number, got 'b{ 2'"),
         ("a 1\n<html>\n", TEXT, "line 2: expected a metric, its labels and a number, got '<html>'"),

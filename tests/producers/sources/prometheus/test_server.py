@@ -121,7 +121,7 @@ def test_what_a_real_prometheus_refuses_or_does_not_have(scene: Scene) -> None:
     assert told["shop"] == 'expected nothing_seconds{job="shop"}'
     assert told["shop, metrics"] == 'expected series of {job="nobody"}, got none'
     assert told["shop, a"].startswith("expected 200 OK, got 400 Bad Request: ")
-    assert told["shop, b"] == "expected one number, got 2 series: sum() or the like makes one of them"
+    assert told["shop, b"] == "expected one number, got 2 series: aggregate them, for example with sum()"
     assert answered.places == 0
 
 
@@ -188,7 +188,7 @@ def test_of_more_features_than_a_frame_has_those_that_fewest_members_have_are_le
     found = instance_frames("checkout", 1.0, gauges, {}, keyed_by="pool")
     [frame] = found.frames
     assert frame.values.shape == (2, 10_000)
-    assert (found.unusable, found.reason) == (100, "of all instances together: expected at most 10,000")
+    assert (found.unusable, found.reason) == (100, "all instances together: expected at most 10,000 features")
     assert not any(feature.startswith("c") for feature in frame.layout.features)
 
 
@@ -202,7 +202,7 @@ def test_of_more_features_than_a_frame_has_those_that_fewest_members_have_are_le
         (b'{"status": "success", "data": {"resultType": "vector", "result": []}}', "expected a matrix, got 'vector'"),
         (b'{"status": "success", "data": {"resultType": "matrix", "result": {}}}', "expected a matrix, got 'matrix'"),
         (matrix(1), "expected series, got something else among them"),
-        (matrix({"metric": {"a": 1}, "values": []}), "expected a series' labels, got {'a': 1}"),
+        (matrix({"metric": {"a": 1}, "values": []}), "expected the labels of a series, got {'a': 1}"),
         (matrix({"metric": {}, "values": 5}), "expected a list of values of , got 5"),
         (matrix({"metric": {"__name__": "a"}, "values": [[1]]}), "expected a time and a number of a, got [1]"),
         (

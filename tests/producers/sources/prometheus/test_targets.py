@@ -152,18 +152,18 @@ BAD = {
     "error": (Served(b"no database\n", status=500), "expected 200 OK, got 500 Internal Server Error: no database"),
     "redirect": (
         Served(b"", status=302, headers={"Location": "/login"}),
-        "expected 200 OK, got 302 Found to '/login'; name that page instead",
+        "expected 200 OK, got 302 Found to '/login'; use that address instead",
     ),
     "slow": (Served(GOOD.encode() * 40, drip_s=0.05), "expected the whole page within 1 s"),
-    "half": (Served(GOOD.format(n=1).encode(), cut_to=50), "the page is cut off: 24 bytes are missing"),
-    "half packed": (Served(GOOD.format(n=1).encode(), packed=True, cut_to=30), "the page is cut off: "),
+    "half": (Served(GOOD.format(n=1).encode(), cut_to=50), "the page is truncated: 24 bytes are missing"),
+    "half packed": (Served(GOOD.format(n=1).encode(), packed=True, cut_to=30), "the page is truncated: "),
     "no gzip": (
         Served(GOOD.format(n=1).encode(), headers={"Content-Encoding": "gzip"}),
-        "expected a page packed with gzip, as it says: Error -3 while decompressing data: incorrect header check",
+        "expected gzip data, as the page declares: Error -3 while decompressing data: incorrect header check",
     ),
     "other packing": (
         Served(b"x", headers={"Content-Encoding": "br"}),
-        "expected a page packed with gzip or not at all, got 'br'",
+        "expected a page with gzip compression or none, got 'br'",
     ),
     "large": (Served(b"a 1\n" * 5000), "expected a page of at most 10,000 bytes (max_bytes)"),
     "bomb": (Served(b"a 1\n" * 5_000_000, packed=True), "expected a page of at most 10,000 bytes (max_bytes)"),
@@ -195,10 +195,10 @@ def test_a_bad_page_is_told_and_the_others_go_on(case: str, run: Callable[..., R
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "expected an answer in HTTP: BadStatusLine "),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "expected an HTTP response: BadStatusLine "),
         (b"", "expected the whole page within 0.5 s"),
         (b"HTTP/1.1 200 OK\r\nA: ", "expected the whole page within 0.5 s"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "the page is cut off"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "the page is truncated"),
     ],
 )
 def test_who_is_no_server_of_pages(said: bytes, expected: str, run: Callable[..., Run]) -> None:
@@ -230,7 +230,7 @@ def test_impossible_counters_duplicates_and_changing_labels(run: Callable[..., R
     taken = measured.look()
     assert [features(each) for each in taken.frames] == [{THROUGHPUT: 1.0}]
     assert [each.text for each in taken.troubles] == [
-        "1 samples of series that were there before",
+        "1 duplicate samples",
         "requests_total: expected a counter, of at least 0, got -3.0",
     ]
     assert not any(each.lasting for each in taken.troubles)
@@ -266,11 +266,11 @@ def test_who_asks(run: Callable[..., Run], stack: ExitStack, tmp_path: Path, mon
     page = Served(GOOD.format(n=1).encode(), user="me:hush", packed=True)
     url = stack.enter_context(served(page))
     assert told(run(url).look()) == [
-        ": expected 200 OK, got 401 Unauthorized; look at username and password_file, or token_file"
+        ": expected 200 OK, got 401 Unauthorized; check username and password_file, or token_file"
     ]
     secret = tmp_path / "secret"
     by_file = run(url, access=Access(username="me", password=Secret(secret)))
-    assert told(by_file.look()) == [f": {secret} cannot be read: No such file or directory; expected a secret in it"]
+    assert told(by_file.look()) == [f": cannot read the secret in {secret}: No such file or directory"]
     secret.write_text("two\nlines\n")
     assert told(by_file.look()) == [f": {secret}: expected one line with the secret"]
     secret.write_text("hush\n")
@@ -278,7 +278,7 @@ def test_who_asks(run: Callable[..., Run], stack: ExitStack, tmp_path: Path, mon
     page.user, page.token = "", "abc"
     by_variable = run(url, access=Access(token=Secret(variable="SHOP_TOKEN")))
     monkeypatch.delenv("SHOP_TOKEN", raising=False)
-    assert told(by_variable.look()) == [": expected a secret in the environment variable SHOP_TOKEN, which is not set"]
+    assert told(by_variable.look()) == [": the environment variable SHOP_TOKEN is not set: expected a secret in it"]
     monkeypatch.setenv("SHOP_TOKEN", "abc")
     assert not by_variable.look().troubles
     asked = page.asked[-1]
@@ -295,12 +295,12 @@ def test_tls(run: Callable[..., Run], stack: ExitStack, tmp_path: Path) -> None:
     other.cert_pem.write_to_path(str(tmp_path / "other.pem"))
     assert not run(url, access=Access(ca_file=tmp_path / "ca.pem")).look().troubles
     [trouble] = run(url, access=Access(ca_file=tmp_path / "other.pem")).look().troubles
-    assert trouble.text.startswith("its certificate cannot be trusted: ")
+    assert trouble.text.startswith("its certificate is not trusted: ")
     [trouble] = run(url, access=Access(ca_file=tmp_path / "none.pem")).look().troubles
     assert trouble.text == f"expected certificates as PEM in {tmp_path / 'none.pem'}: No such file or directory"
     plain = stack.enter_context(served(Served(b"")))
     [trouble] = run(plain.replace("http:", "https:"), access=Access(timeout_s=2.0)).look().troubles
-    assert trouble.text.startswith("no TLS with it: ")
+    assert trouble.text.startswith("TLS failed: ")
 
 
 def test_many_targets_are_read_at_the_same_time(run: Callable[..., Run], stack: ExitStack) -> None:

@@ -86,22 +86,22 @@ def other_packets(folder: Path) -> None:
         ),
         (
             instead(b"\x17\x08Dtracing6\0"),
-            ": expected a trace's folder, got a recording of trace-cmd, which is not read: record with `laggard trace",
+            ": expected a trace's folder, got a recording of trace-cmd, which is not supported: record with",
         ),
-        (no_metadata, ": expected a trace, there is neither `metadata` of one in CTF nor `recording.json`"),
+        (no_metadata, ": found no trace: expected `metadata` (CTF) or `recording.json`"),
         (metadata(b""), "/metadata: expected metadata of CTF 1.8 (a text in TSDL), got an empty file"),
         (metadata(bytes(range(256))), "/metadata: expected metadata of CTF 1.8 (a text in TSDL), got something else"),
         (
             metadata(b'[{"type": "preamble", "version": 2}]'),
-            "/metadata: expected metadata of CTF 1.8, got JSON, as CTF 2 has it: record with CTF 1.8",
+            "/metadata: expected metadata of CTF 1.8, got JSON (CTF 2): record with CTF 1.8",
         ),
         (metadata(b"trace {\n\tmajor = 2;\n};\n"), "/metadata: expected CTF 1.8, got version 2"),
-        (metadata(b"trace {\n\tmajor = 1;\n};\n"), "/metadata: expected a stream or an event, there is none"),
+        (metadata(b"trace {\n\tmajor = 1;\n};\n"), "/metadata: found no stream and no event"),
         (
             metadata(b"trace {\n};\nstream {\n\tevent.header := struct missing;\n};\n"),
-            "/metadata:4: expected a struct that is declared, got 'missing'",
+            "/metadata:4: expected a declared struct, got 'missing'",
         ),
-        (metadata(b"trace {\n\tx := uint99_t;\n};\n"), "/metadata:2: expected a type that is declared, got 'uint99_t'"),
+        (metadata(b"trace {\n\tx := uint99_t;\n};\n"), "/metadata:2: expected a declared type, got 'uint99_t'"),
         (metadata(b"trace {\n\t\x01\n};\n"), "/metadata:2: expected a word of TSDL, got '\\x01\\n};\\n'"),
         (metadata(b"trace {\n};\n" + b"typealias struct { struct { " * 70), "/metadata:3: "),
         (metadata(b"trace {\n};\nclock {\n\tfreq = -1;\n};\n"), "/metadata:5: expected a clock of 1 to 10^12 Hz"),
@@ -113,14 +113,14 @@ def other_packets(folder: Path) -> None:
             metadata(b"trace {\n};\nclock {\n\toffset = 1%s;\n};\n" % (b"0" * 400)),
             "/metadata:5: expected a clock of 1 to 10^12",
         ),
-        (cut_metadata, "/metadata:63: expected more, the metadata ends"),
-        (other_packets, "/metadata: expected a packet of metadata at byte 0, there is none"),
+        (cut_metadata, "/metadata:63: unexpected end of the metadata"),
+        (other_packets, "/metadata: found no packet of metadata at byte 0"),
         (
             programs_only,
-            ": expected the kernel's events too, there is no sched_switch: where requests",
+            ": the trace has no kernel event sched_switch, which shows where requests",
         ),
-        (no_streams, ": expected a CTF trace with events, there are none"),
-        (empty_streams, ": expected a CTF trace with events, there are none"),
+        (no_streams, ": the CTF trace has no events"),
+        (empty_streams, ": the CTF trace has no events"),
     ],
 )
 def test_what_cannot_be_read_says_why(tmp_path, change, expected):
@@ -158,25 +158,25 @@ UNKNOWN = 84 + 9 * 60
         (
             lambda whole, half: whole[: half + 30],
             *(40 + 40, (0, 39_000, None)),
-            "a packet's header cannot be read, nor what follows: the file ends within it",
+            "cannot read a packet's header, the rest is skipped: the file ends within it",
         ),
-        (lambda whole, half: bytes(8) + whole[8:], 40, None, "is no stream of CTF"),
+        (lambda whole, half: bytes(8) + whole[8:], 40, None, "is not a CTF stream"),
         (
             lambda whole, half: whole[:half] + bytes(8) + whole[half + 8 :],
-            *(40 + 40, (0, 39_000, None), "a packet is expected, there is none: the rest is not read"),
+            *(40 + 40, (0, 39_000, None), "expected a packet, found other data: the rest is skipped"),
         ),
         (
             lambda whole, half: whole[:20] + struct.pack("<I", 9) + whole[24:],
-            *(40, None, "a packet of stream 9, which the metadata does not know: the rest is not read"),
+            *(40, None, "a packet of stream 9, which the metadata does not define: the rest is skipped"),
         ),
         (
             lambda whole, half: whole[: half + 48] + bytes(16) + whole[half + 64 :],
-            *(40 + 40, (0, 39_000, None), "a packet was not finished, what follows is not read"),
+            *(40 + 40, (0, 39_000, None), "a packet is incomplete: the rest is skipped"),
         ),
         (
             lambda whole, half: whole[:UNKNOWN] + bytes([whole[UNKNOWN] | 30]) + whole[UNKNOWN + 1 :],
             *(9 + 40 + 40, (0, 8000, 39_000)),
-            "a packet cannot be read to its end: there is an event with the id 30 at byte 624",
+            "cannot read a packet to its end: unknown event id 30 at byte 624",
         ),
     ],
     ids=[
@@ -221,7 +221,7 @@ def test_time_that_runs_backward_stands_still(tmp_path):
         *(9000, 9000, 10_000, 11_000, 12_000, 13_000, 14_000, 15_000, 16_000, 17_000),
     ]
     assert [warning.rpartition("/")[2] for warning in trace.warnings] == [
-        "channel0_0: time runs backward: taken as standing still (2 times)"
+        "channel0_0: time runs backward: later events get the previous time (2 times)"
     ]
 
 
@@ -267,9 +267,7 @@ def test_wakeups_without_wakings_are_told(tmp_path):
     trace = open_trace(folder)
 
     assert [int(row["a"]) for batch in trace for row in batch.events] == [2, 7]
-    assert trace.warnings == (
-        f"{folder}: sched_waking was not recorded: who woke a thread of another CPU may be wrong",
-    )
+    assert trace.warnings == (f"{folder}: sched_waking was not recorded: wakers of threads on other CPUs may be wrong",)
 
 
 def test_events_of_no_length_do_not_go_on_for_ever(tmp_path):
@@ -283,7 +281,7 @@ def test_events_of_no_length_do_not_go_on_for_ever(tmp_path):
     trace = open_trace(folder)
 
     assert [len(batch.events) for batch in trace] == [1]  # that events are missing
-    assert trace.warnings[-1] == f"{folder / 'stream'}: a packet cannot be read to its end: its events have no length"
+    assert trace.warnings[-1] == f"{folder / 'stream'}: cannot read a packet to its end: its events have no length"
 
 
 @pytest.mark.parametrize("seed", range(20))

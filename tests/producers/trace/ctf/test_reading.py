@@ -223,7 +223,7 @@ def test_what_was_discarded_is_a_gap(tmp_path):
     ]
     assert [warning.rpartition("/")[2] for warning in trace.warnings] == [
         "channel0_1: packets are missing (2 times)",
-        "channel0_0: events were discarded by the recorder (4 times)",
+        "channel0_0: the recorder discarded events (4 times)",
     ]
 
 
@@ -304,6 +304,6 @@ def test_programs_and_kernel_recorded_by_two_tools_are_one_trace(tmp_path):
         assert request.threads[0].startswith("app[")
         assert 1_795_000_000 < request.ts < 1_796_000_000
     assert [warning.rpartition("/")[2] for warning in trace.warnings] == [
-        "perf: times are not of the day: taken for the monotonic clock's"
+        "perf: its clock is not the time of day: taken as the monotonic clock"
     ]
     assert analysis.report.warnings[1:] == ()

@@ -165,7 +165,7 @@ def test_the_wall_clock(tmp_path: Path) -> None:
 
 def test_a_folder_that_holds_something(tmp_path: Path) -> None:
     (tmp_path / "other").touch()
-    with pytest.raises(FileExistsError, match="expected an empty or a new folder"):
+    with pytest.raises(FileExistsError, match="expected a new or empty folder"):
         Recorder(tmp_path)
 
 

@@ -209,8 +209,8 @@ def test_a_page_that_is_cut_off(folder: Path) -> None:
     told = rows(read)
     assert len(whole) - 60 < len(told) < len(whole)
     assert read.warnings == [
-        f"{folder / 'cpu0'}: is cut off: 300 of 4096 bytes are there of the last piece",
-        f"{folder}: 1 pages or events are damaged: the rest is read",
+        f"{folder / 'cpu0'}: is truncated: its last piece has 300 of 4096 bytes",
+        f"{folder}: 1 damaged pages or events were skipped",
     ]
 
 
@@ -230,7 +230,7 @@ def test_a_cpu_that_is_missing(folder: Path) -> None:
     (folder / "cpu0").unlink()
     read = Recording(folder)
     assert {row["cpu"] for row in rows(read)} == {1}
-    assert read.warnings == [f"{folder / 'cpu0'}: is missing: nothing is known of this CPU"]
+    assert read.warnings == [f"{folder / 'cpu0'}: does not exist: the events of this CPU are missing"]
 
 
 def test_names_are_where_their_calls_are(folder: Path) -> None:
@@ -247,24 +247,22 @@ def test_names_are_where_their_calls_are(folder: Path) -> None:
         ("OPENED", "/etc/hostname", end["b"]),
         ("SYSCALL_EXIT", "openat", 257),
     ]
-    assert read.warnings == [
-        f"{folder / 'names'}: is cut off: 10 of {RECORD.itemsize} bytes are there of the last piece"
-    ]
+    assert read.warnings == [f"{folder / 'names'}: is truncated: its last piece has 10 of {RECORD.itemsize} bytes"]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 2}, "expected version 1, got 2: another laggard wrote it"),
-        ({"cpus": None}, "expected what a recorder writes"),
-        ({"header_page": ""}, "expected what a recorder writes"),
-        ({"formats": {"sched/sched_switch": "nothing"}}, "expected what a recorder writes"),
-        ({"probes": {"a/b": {}}}, "expected what a recorder writes"),
+        ({"version": 2}, "expected version 1, got 2: another version of laggard wrote it"),
+        ({"cpus": None}, "not a valid recording"),
+        ({"header_page": ""}, "not a valid recording"),
+        ({"formats": {"sched/sched_switch": "nothing"}}, "not a valid recording"),
+        ({"probes": {"a/b": {}}}, "not a valid recording"),
         ({"begin_ns": math.inf}, "expected nanoseconds as begin_ns"),
         ({"wall_offset_ns": 10**400}, "expected nanoseconds as wall_offset_ns"),
         ({"cpus": list(range(100_000))}, "expected cpus below 8,192"),
-        ({"cpus": [math.inf]}, "expected what a recorder writes: OverflowError"),
-        ({"descriptors": [["a", "b", "c"]]}, "expected what a recorder writes"),
+        ({"cpus": [math.inf]}, "not a valid recording: OverflowError"),
+        ({"descriptors": [["a", "b", "c"]]}, "not a valid recording"),
         ({"header_page": HEADER_PAGE.replace("4080", "4000000000")}, "expected pages of at most 65,536 bytes"),
         ({"header_page": HEADER_PAGE.replace("offset:16", "offset:17")}, "expected pages of at most 65,536 bytes"),
         ({"formats": {"sched/sched_switch": "name: sched_switch\nID: 99999999\n"}}, "a number up to 65,535"),
@@ -281,6 +279,6 @@ def test_no_recording(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"expected a recording's folder, with a file recording\.json"):
         Recording(tmp_path)
     (tmp_path / "recording.json").write_text("{")
-    with pytest.raises(TraceError, match=r"recording\.json: expected what a recorder writes"):
+    with pytest.raises(TraceError, match=r"recording\.json: not a valid recording"):
         Recording(tmp_path)
     shutil.rmtree(tmp_path)

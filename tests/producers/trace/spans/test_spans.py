@@ -334,8 +334,8 @@ def test_a_root_that_comes_too_late_is_told(tmp_path):
 
     assert [request.request for request in spans] == [f"{2:032x}-{3:016x}"]
     assert spans.warnings == (
-        f"{path}: a trace has no root and nothing that came to a service: left out",
-        f"{path}: a span came after its trace was taken to be whole: left out",
+        f"{path}: a trace has no root and no request to a service: skipped",
+        f"{path}: a span arrived after its trace was complete: skipped",
     )
 
 
@@ -345,7 +345,7 @@ def test_only_so_many_spans_wait(tmp_path):
     spans = Spans(path, most=3)
 
     assert len(list(spans)) == 7
-    assert spans.warnings == (f"{path}: more than 3 spans wait: a trace is taken as it is (4 times)",)
+    assert spans.warnings == (f"{path}: more than 3 spans wait: a trace is closed early (4 times)",)
 
 
 def test_texts_that_no_record_may_have_are_cleaned(tmp_path):
@@ -369,7 +369,7 @@ def test_spans_within_each_other_in_a_circle_are_cut_open(tmp_path):
         ("1", {"client": 100_000_000}),
         ("4", {"self": 100_000_000}),
     ]
-    assert spans.warnings == (f"{path}: spans are within each other in a circle: cut open (2 times)",)
+    assert spans.warnings == (f"{path}: spans are parents of each other: the cycle is cut (2 times)",)
 
 
 def test_a_server_without_its_caller_says_so(tmp_path):
@@ -377,7 +377,7 @@ def test_a_server_without_its_caller_says_so(tmp_path):
 
     (request,) = read_spans(path)
 
-    assert request.notes == ("what called it was not recorded",)
+    assert request.notes == ("its caller was not recorded",)
     assert request.name == "GET /cart/*"
     assert request.path == (Segment(0, 0.0, 0.1, "self", ""),)
 
@@ -389,18 +389,18 @@ def backward() -> Any:
 @pytest.mark.parametrize(
     ("lines", "requests", "expected"),
     [
-        ([exported(span(1)), "{", exported(span(2))], 2, ":2: a line is no JSON: passed over"),
-        ([exported(span(1)), {"a": 1}], 1, ":2: a line is no OTLP (expected `resourceSpans`): passed over"),
+        ([exported(span(1)), "{", exported(span(2))], 2, ":2: a line is not JSON: skipped"),
+        ([exported(span(1)), {"a": 1}], 1, ":2: a line is not OTLP (expected `resourceSpans`): skipped"),
         ([exported(span(1)), {"resourceMetrics": []}], 1, None),
-        ([exported(span(1), {"name": "x"})], 1, ":1: a span is not as OTLP has it (KeyError('traceId')): passed over"),
-        ([exported(span(1), backward())], 1, ": a span ends before it begins, or has no possible times: left out"),
-        ([exported(span(1), span(1))], 1, ": two spans have the same id: the second is left out"),
-        ([exported(span(1, took=0.0))], 0, ": a request ends as it begins: left out"),
+        ([exported(span(1), {"name": "x"})], 1, ":1: an invalid span (KeyError('traceId')): skipped"),
+        ([exported(span(1), backward())], 1, ": a span has impossible times: skipped"),
+        ([exported(span(1), span(1))], 1, ": two spans have the same id: the second is skipped"),
+        ([exported(span(1, took=0.0))], 0, ": a request has no duration: skipped"),
         ([exported(span(1, kind=99))], 1, None),
         (
             [exported(span(1, kind=1, parent=f"{2:016x}"))],
             0,
-            ": a trace has no root and nothing that came to a service",
+            ": a trace has no root and no request to a service",
         ),
     ],
 )
@@ -441,32 +441,32 @@ GOOD = message_of(span_of(1)), message_of(span_of(2))
 @pytest.mark.parametrize(
     ("hostile", "requests", "expected"),
     [
-        (f'{{"resourceSpans": [], "deep": {DEEP}}}', 2, "a message holds a value that is too deep or too long"),
-        (f'{{"resourceSpans": {"9" * 5000}}}', 2, "a message holds a value that is too deep or too long"),
+        (f'{{"resourceSpans": [], "deep": {DEEP}}}', 2, "a message has a value that is too deep or too long"),
+        (f'{{"resourceSpans": {"9" * 5000}}}', 2, "a message has a value that is too deep or too long"),
         (
             message_of(span_of(3, startTimeUnixNano="9" * 5000), span_of(4)),
             3,
-            "a span is not as OTLP has it (ValueError)",
+            "an invalid span (ValueError)",
         ),
-        (message_of(span_of(3, endTimeUnixNano=2**63), span_of(4)), 3, "a span is not as OTLP has it (ValueError)"),
-        (message_of(span_of(3, endTimeUnixNano=1e999), span_of(4)), 3, "a span is not as OTLP has it (OverflowError)"),
-        (message_of(span_of(3, traceId="a" * 10_000), span_of(4)), 3, "a span is not as OTLP has it (ValueError)"),
-        (message_of(span_of(3, traceId=[[1]]), span_of(4)), 3, "a span is not as OTLP has it (ValueError)"),
-        (message_of(7, span_of(4)), 3, "a span is not as OTLP has it (AttributeError)"),
+        (message_of(span_of(3, endTimeUnixNano=2**63), span_of(4)), 3, "an invalid span (ValueError)"),
+        (message_of(span_of(3, endTimeUnixNano=1e999), span_of(4)), 3, "an invalid span (OverflowError)"),
+        (message_of(span_of(3, traceId="a" * 10_000), span_of(4)), 3, "an invalid span (ValueError)"),
+        (message_of(span_of(3, traceId=[[1]]), span_of(4)), 3, "an invalid span (ValueError)"),
+        (message_of(7, span_of(4)), 3, "an invalid span (AttributeError)"),
         ("{" + "x" * 2_000_000, 2, "a message of more than 1 MiB"),
     ],
     ids=["deep", "long", "time", "late", "infinite", "id", "nested id", "no span", "large"],
 )
 def test_one_hostile_record_does_not_cost_the_others(tmp_path, monkeypatch, hostile, requests, expected):
     monkeypatch.setattr(otlp, "MAX_MESSAGE", 1 << 20)
-    monkeypatch.setattr(otlp, "_LARGE", "a message of more than 1 MiB: passed over")
+    monkeypatch.setattr(otlp, "_LARGE", "a message of more than 1 MiB: skipped")
     for place, lines in enumerate([(hostile, *GOOD), (GOOD[0], hostile, GOOD[1])]):
         path = tmp_path / f"spans{place}.jsonl"
         content = "\n".join(lines).encode()
         path.write_bytes(gzip.compress(content) if place else content)
         spans = read_spans(path)
         assert len(list(spans)) == requests
-        assert [*spans.warnings] == [f"{path}:{place + 1}: {expected}: passed over"]
+        assert [*spans.warnings] == [f"{path}:{place + 1}: {expected}: skipped"]
 
 
 def test_a_line_without_an_end_is_never_held_whole(tmp_path):
@@ -484,7 +484,7 @@ def test_a_line_without_an_end_is_never_held_whole(tmp_path):
     tracemalloc.stop()
     assert found == 2
     assert most < 2 * otlp.MAX_MESSAGE
-    assert list(spans.warnings) == [f"{path}:2: a message of more than 64 MiB: passed over"]
+    assert list(spans.warnings) == [f"{path}:2: a message of more than 64 MiB: skipped"]
 
 
 def test_a_message_over_many_lines_is_bounded_too(tmp_path, monkeypatch):
@@ -502,7 +502,7 @@ def test_damaged_compressed_data_ends_the_file_only(tmp_path):
     path.write_bytes(content)
     spans = read_spans(path)
     assert list(spans) == []
-    assert "the compressed file cannot be read to its end" in spans.warnings[0]
+    assert "cannot read the compressed file to its end" in spans.warnings[0]
 
 
 def cut(content: bytes) -> bytes:
@@ -519,8 +519,8 @@ def second_damaged(content: bytes) -> bytes:
     [
         ("delimited.pb", cut, 3, ": the file ends within a message"),
         ("varint.pb", cut, 3, ": the file ends within a message"),
-        ("delimited.pb", second_damaged, 3, ": a message is no OTLP: passed over"),
-        ("lines.jsonl", cut, 3, ":2: a line is no JSON: passed over"),
+        ("delimited.pb", second_damaged, 3, ": a message is not OTLP: skipped"),
+        ("lines.jsonl", cut, 3, ":2: a line is not JSON: skipped"),
     ],
 )
 def test_a_file_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path, name, change, requests, expected):
@@ -542,10 +542,10 @@ def test_a_file_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path, name, change
             b"PERFILE2" + bytes(90),
             ": expected OTLP traces, got a recording of perf: `perf data convert --to-ctf FOLDER",
         ),
-        (b"/* CTF 1.8 */ trace {", ": expected OTLP traces, got a part of a trace in CTF: read its folder"),
+        (b"/* CTF 1.8 */ trace {", ": expected OTLP traces, got a part of a CTF trace: give its folder instead"),
         (b"hello, this is a text", ": expected OTLP traces, as JSON or protobuf, got something else"),
-        (b'{"data": [{"traceID": "1"}]}', ": expected OTLP JSON with `resourceSpans`, there is none"),
-        (b'[{"traceId": "1"}]', ": expected OTLP JSON with `resourceSpans`, there is none"),
+        (b'{"data": [{"traceID": "1"}]}', ": expected OTLP JSON with `resourceSpans`, got other JSON"),
+        (b'[{"traceId": "1"}]', ": expected OTLP JSON with `resourceSpans`, got other JSON"),
         (b'{"resourceSpans": [', ": expected OTLP JSON, got something else: "),
         (b"\n\xff\xff\xff\xff\xff", ": expected OTLP traces, as JSON or protobuf, got something else"),
     ],
@@ -570,6 +570,6 @@ def test_a_file_that_is_not_there(tmp_path):
 def test_without_protobuf_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "opentelemetry.proto.trace.v1.trace_pb2", None)
 
-    with pytest.raises(TraceError, match=r"this is no JSON, and .* is needed: pip install 'laggard\[spans\]'"):
+    with pytest.raises(TraceError, match=r"as JSON, got other data; .*: pip install 'laggard\[spans\]'"):
         list(read_spans(DATA / "bare.pb"))
     assert len(list(read_spans(DATA / "one.json"))) == 6
