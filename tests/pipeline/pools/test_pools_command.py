@@ -283,7 +283,7 @@ def test_nothing_ranked_is_told(call: Called, told: str) -> None:
     assert "The comparison is young: the pool has been compared for 40 min only" in out
     assert "●" not in out
     code, _, err = call("alone", "--file", told)
-    assert (code, "alone has 1 member; it takes 3" in err) == (NO_DATA, True)
+    assert (code, "alone has 1 member; at least 3 are needed" in err) == (NO_DATA, True)
 
 
 def test_what_is_no_such_file_is_said(call: Called, tmp_path: Path, told: str) -> None:
