@@ -621,7 +621,7 @@ def test_from_a_pid_namespace_where_it_has_another_pid_no_profiler_is_set_on_it(
     with misbehaving([compiled("burning")]) as program:
         found = alone(program.pid, "pass", "unshare", "--pid", "--fork")
     assert found.methods == ("proc",)
-    noted(found, "/proc belongs to another pid namespace than laggard's")
+    noted(found, "/proc belongs to another pid namespace than laggard;")
     assert found.phases[0].threads[0].tid == program.tid
 
 

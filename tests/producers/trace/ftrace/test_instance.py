@@ -51,7 +51,7 @@ def test_it_is_there_and_gone() -> None:
 
 
 def test_a_probe_that_is_refused_leaves_nothing() -> None:
-    refused = pytest.raises(TracingError, match=r"dynamic_events: refuses `p:laggard_\w+/test_begin /nowhere:0x1`")
+    refused = pytest.raises(TracingError, match=r"dynamic_events: rejects `p:laggard_\w+/test_begin /nowhere:0x1`")
     with refused, Instance(buffer_kib=64) as instance:
         instance.define([PROBE, Probe("test_begin", "/nowhere:0x1", Kind.BEGIN, "shop")])
     assert instance.name not in ours()
