@@ -21,7 +21,7 @@ from laggard.producers.system import foreign
 from laggard.producers.system.clock import Clock, Timeline
 from laggard.producers.system.foreign import content
 from laggard.producers.system.kernel import Kernel
-from laggard.producers.system.open_files import BUFFER, OUT_OF_DESCRIPTORS
+from laggard.producers.system.open_files import BUFFER, out_of_descriptors
 from laggard.producers.system.proc import PF_KTHREAD, ProcError, parse_stat, printable
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ class Session:
         try:
             looked = self._sample(threads)
         except OSError as error:
-            if error.errno not in OUT_OF_DESCRIPTORS:
+            if not out_of_descriptors(error):
                 self._end(self._why(error))
                 return
             # A profiler has some open for each thread.

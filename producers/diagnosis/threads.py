@@ -12,7 +12,7 @@ from laggard.producers.diagnosis import system_calls
 from laggard.producers.diagnosis.parsers import parse_stack, parse_syscall, parse_wchan
 from laggard.producers.host.cpu_time import CpuTime
 from laggard.producers.system import foreign
-from laggard.producers.system.open_files import OUT_OF_DESCRIPTORS
+from laggard.producers.system.open_files import out_of_descriptors
 from laggard.producers.system.proc import PF_KTHREAD, parse_name, parse_schedstat, parse_stat
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class Threads:
             except (FileNotFoundError, ProcessLookupError):
                 pass
             except OSError as error:
-                if error.errno not in OUT_OF_DESCRIPTORS:
+                if not out_of_descriptors(error):
                     raise
                 self._shed()
                 continue
