@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     Watch = Callable[[str, str], Thread]
 
-FILES = ("stat", "schedstat", "io", "status", "fd")
-STAT, SCHEDSTAT, IO, STATUS, FD = range(len(FILES))
+FILES = ("stat", "schedstat", "io", "status")
+STAT, SCHEDSTAT, IO, STATUS = range(len(FILES))
 
 
 class Task:
