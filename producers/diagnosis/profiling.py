@@ -39,6 +39,42 @@ def chosen(names: Sequence[str] | None) -> tuple[Method, ...]:
     return tuple(known[name] for name in names)
 
 
+class _Calls:
+    """Calls of profilers in a thread aside, with their CPU time.
+
+    Args:
+        aside: the thread.
+
+    Attributes:
+        cpu_s: the CPU time of all of them so far, late ones too, in seconds.
+
+    """
+
+    def __init__(self, aside: Aside) -> None:
+        self.cpu_s = 0.0
+        self._aside = aside
+
+    def ask(self, question: Callable[[], Answer]) -> Answer:
+        """Return the answer to a question. Raises TimeoutError, and what the question raises."""
+        return self._aside.ask(self._timed(question), PATIENCE_S)
+
+    def submit(self, question: Callable[[], object]) -> None:
+        """Ask a question whose answer is not needed."""
+        self._aside.submit(self._timed(question))
+
+    def _timed(self, question: Callable[[], Answer]) -> Callable[[], Answer]:
+        """Return the same question, with its CPU time counted even if the answer is late."""
+
+        def timed() -> Answer:
+            begun = thread_time()
+            try:
+                return question()
+            finally:
+                self.cpu_s += thread_time() - begun
+
+        return timed
+
+
 class Profiling:
     """The profilers of one session: one at a time.
 
@@ -60,12 +96,11 @@ class Profiling:
         self._pid = pid
         self._left = list(methods)
         self._told = told
-        self._aside = aside
+        self._calls = _Calls(aside)
         self._profiler: Profiler | None = None
         self._before_s = 0.0  # what the results of the profiler covered when it was last started
         self._given_up: list[Profiler] = []
         self._notes: list[str] = []
-        self._asked_s = 0.0
         self._samples: deque[Sample] = deque()  # also those of late answers
 
     @property
@@ -76,7 +111,7 @@ class Profiling:
     @property
     def cpu_s(self) -> float:
         """The CPU time of profilers, in seconds: of those processes, and of the thread that calls them."""
-        return self._asked_s + self.children_s
+        return self._calls.cpu_s + self.children_s
 
     @property
     def covered_s(self) -> float:
@@ -133,7 +168,7 @@ class Profiling:
         profiler = self._profiler
         if self.on and profiler is not None:
             try:
-                self._ask(lambda: self._samples.extend(profiler.take()))
+                self._calls.ask(lambda: self._samples.extend(profiler.take()))
             except TimeoutError:
                 pass  # its samples come later
             except ProfilerError as error:
@@ -157,24 +192,9 @@ class Profiling:
             self._samples.extend(profiler.stop())
 
         try:
-            self._ask(stop)
+            self._calls.ask(stop)
         except TimeoutError:
-            self._aside.submit(self._timed(stop))
-
-    def _ask(self, question: Callable[[], Answer]) -> Answer:
-        return self._aside.ask(self._timed(question), PATIENCE_S)
-
-    def _timed(self, question: Callable[[], Answer]) -> Callable[[], Answer]:
-        """Return the same question, with its CPU time counted even if the answer is late."""
-
-        def timed() -> Answer:
-            begun = thread_time()
-            try:
-                return question()
-            finally:
-                self._asked_s += thread_time() - begun
-
-        return timed
+            self._calls.submit(stop)
 
     def _all(self) -> list[Profiler]:
         return self._given_up if self._profiler is None else [*self._given_up, self._profiler]
@@ -186,7 +206,7 @@ class Profiling:
                 continue
             self._left.remove(method)
             try:
-                why_not = self._ask(partial(method.available, self._pid))
+                why_not = self._calls.ask(partial(method.available, self._pid))
             except TimeoutError as error:
                 why_not = f"{method.NAME}: {error}"
             if why_not:
@@ -201,10 +221,10 @@ class Profiling:
 
     def _begin(self, profiler: Profiler) -> bool:
         try:
-            self._ask(profiler.start)
+            self._calls.ask(profiler.start)
         except (ProfilerError, TimeoutError) as error:
             self._notes.append(str(error) if isinstance(error, ProfilerError) else f"{profiler.name}: {error}")
-            self._aside.submit(self._timed(profiler.stop))
+            self._calls.submit(profiler.stop)
             self._given_up.append(profiler)
             if profiler is self._profiler:
                 self._profiler = None

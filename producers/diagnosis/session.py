@@ -12,17 +12,16 @@ from laggard.producers.diagnosis.account import Account
 from laggard.producers.diagnosis.aside import Aside
 from laggard.producers.diagnosis.bounds import Limits
 from laggard.producers.diagnosis.functions import Functions
-from laggard.producers.diagnosis.parsers import parse_namespace_ids, parse_user_id
+from laggard.producers.diagnosis.open_process import EndedError, OpenProcess, why_ended
 from laggard.producers.diagnosis.profiling import Profiling, chosen
-from laggard.producers.diagnosis.program import DELETED, bits_of, program_of
+from laggard.producers.diagnosis.program import bits_of
 from laggard.producers.diagnosis.threads import Threads
 from laggard.producers.diagnosis.use import PhaseRecord, beyond, phases
 from laggard.producers.system import foreign
 from laggard.producers.system.clock import Clock, Timeline
-from laggard.producers.system.foreign import content
 from laggard.producers.system.kernel import Kernel
-from laggard.producers.system.open_files import BUFFER, OUT_OF_DESCRIPTORS
-from laggard.producers.system.proc import PF_KTHREAD, ProcError, parse_stat, printable
+from laggard.producers.system.open_files import out_of_descriptors
+from laggard.producers.system.proc import ProcError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,8 +112,7 @@ class Session:
         self._notes: dict[str, str] = {}  # by subject, each noted once
         self._phases = [PhaseRecord(self._timeline.now(), high=True)]
         self._phase = self._phases[0]
-        self._directory = self._stat = -1
-        self._comm, self._program = b"", ""
+        self._process: OpenProcess | None = None
         self._threads: Threads | None = None
         self._functions = Functions(self._aside, self._clock, root)
         self._see(target.pid)
@@ -204,25 +202,18 @@ class Session:
                 self._release()
 
     def _open(self) -> None:
-        """Open the process, so that it is never confused with another one, and detect its kind."""
+        """Open the process and detect its kind."""
         pid = self.target.pid
         try:
-            self._directory = foreign.reading(f"{self._root}/{pid}")
-            path = f"/proc/self/fd/{self._directory}"
-            self._stat = foreign.reading(f"{path}/stat")
-            stat = parse_stat(os.pread(self._stat, BUFFER, 0), file=f"{self._root}/{pid}/stat")
-        except (OSError, ProcError) as error:
-            self._end(self._why(error))
+            self._process = process = OpenProcess(self.target, self._root)
+        except (OSError, ProcError, EndedError) as error:
+            self._end(why_ended(error))
             return
-        if stat.start_ticks != self.target.start_ticks:
-            self._end(f"the process ended; its pid {pid} belongs to another one now")
-            return
-        self._comm = stat.comm
+        self._notes |= process.properties()
         bits = 64
-        if stat.flags & PF_KTHREAD:
-            self._notes["kind"] = "a kernel thread: it has no program, only kernel functions"
-        else:
-            bits = self._survey(path)
+        if not process.of_kernel:
+            with contextlib.suppress(OSError):  # TimeoutError, too
+                bits = self._aside.ask(lambda: bits_of(process.path))
         kernel = Kernel(self._root)
         if not kernel.clocks:
             self._notes["root"] = (
@@ -231,12 +222,12 @@ class Session:
             )
             self._methods = ()
             self._see(pid)
-        if stat.state == b"Z" and stat.threads > 1:
+        if process.stat.state == b"Z" and process.stat.threads > 1:
             with contextlib.suppress(OSError, ValueError, StopIteration):  # the threads may end meanwhile, too
                 # Only its living threads still show its memory and files.
-                self._see(next(tid for tid in sorted(map(int, foreign.names(f"{path}/task"))) if tid != pid))
+                self._see(next(tid for tid in sorted(map(int, foreign.names(f"{process.path}/task"))) if tid != pid))
         self._threads = Threads(
-            path,
+            process.path,
             kernel,
             self._budget.files,
             limit=self._limits.threads,
@@ -250,45 +241,25 @@ class Session:
         self._functions.see(pid)
         self._profiling = Profiling(pid, self._methods, self._aside, told=self._asked)
 
-    def _survey(self, path: str) -> int:
-        """Note unusual properties, and return the word size of its program."""
-        inner = parse_namespace_ids(content(f"{path}/status"))[1:]
-        if inner:
-            self._notes["namespace"] = (
-                f"its pid is {inner[-1]} in its own pid namespace; pids here are those of the host"
-            )
-        self._program = program = program_of(path)
-        if program.endswith(DELETED):
-            self._notes["deleted"] = (
-                f"its program {printable(program.removesuffix(DELETED))} was deleted or replaced after its start: names"
-                " are those of the old version, which it still runs"
-            )
-        try:
-            return self._aside.ask(lambda: bits_of(path))
-        except OSError:  # TimeoutError, too
-            return 64
-
     def _round(self) -> None:
-        threads = self._threads
-        if threads is None:
+        process, threads = self._process, self._threads
+        if process is None or threads is None:
             return
         try:
-            looked = self._sample(threads)
+            looked = self._sample(process, threads)
         except OSError as error:
-            if error.errno not in OUT_OF_DESCRIPTORS:
-                self._end(self._why(error))
+            if not out_of_descriptors(error):
+                self._end(why_ended(error))
                 return
             # A profiler has some open for each thread.
             self._short = True
             self._profiling.pause()
             self._take(self._profiling.take())
             self._notes["descriptors"] = "some samples were skipped: too many open files; raise the limit (`ulimit -n`)"
-        except ProcError as error:
-            self._end(self._why(error))
+        except (ProcError, EndedError) as error:
+            self._end(why_ended(error))
             return
         else:
-            if self.ended:
-                return
             may_stop = any(thread.ran for thread in looked) and not any(thread.uninterruptible for thread in looked)
             self._profile(may_stop=may_stop)
         elapsed_s = (self._clock.monotonic() - self._begun_ns) / 1e9
@@ -297,23 +268,19 @@ class Session:
         elif elapsed_s >= self._limits.duration_s:
             self._end(f"it reached the limit of {self._limits.duration_s:g} s")
 
-    def _sample(self, threads: Threads) -> list[Thread]:
+    def _sample(self, process: OpenProcess, threads: Threads) -> list[Thread]:
         """Sample the threads, and return the sampled ones."""
         begin_ts = self._timeline.now()
-        stat = parse_stat(os.pread(self._stat, BUFFER, 0), file=f"{self._root}/{self.target.pid}/stat")
-        if stat.state in (b"Z", b"X") and stat.threads <= 1:
-            self._end(f"the process ended: it is a zombie until its parent {stat.parent} reaps it")
-            return []
-        if stat.comm != self._comm:  # a new name, perhaps of a new program
-            self._comm = stat.comm
-            program = program_of(f"/proc/self/fd/{self._directory}")
-            if program and program.removesuffix(DELETED) != self._program.removesuffix(DELETED):
-                self._end(f"the process runs another program now, {printable(program)}")
-                return []
+        process.check()
         looked, ended = threads.sample()
         self._samples += 1
         self._phase.add((begin_ts + self._timeline.now()) / 2.0, looked, ended)
-        self._note(stat.state, threads)
+        if "syscall" in threads.denied and "denied" not in self._notes:
+            self._notes["denied"] = (
+                f"cannot read what its blocked threads wait for: it belongs to user {process.user()}, and laggard runs"
+                f" as user {os.geteuid()} without CAP_SYS_PTRACE"
+            )
+        self._notes |= _gaps(process.stat.state, threads, self._limits.threads)
         return looked
 
     def _profile(self, *, may_stop: bool) -> None:
@@ -346,34 +313,6 @@ class Session:
             phase = next((phase for phase in reversed(self._phases) if phase.begin_ts <= sample.ts), self._phases[0])
             phase.add_sample(sample, threads.last_sample(sample.tid))
 
-    def _note(self, state: bytes, threads: Threads) -> None:
-        """Note the present gaps in the results."""
-        notes = self._notes
-        if "syscall" in threads.denied and "denied" not in notes:
-            user = parse_user_id(content(f"{self._root}/{self.target.pid}/status"))
-            notes["denied"] = (
-                f"cannot read what its blocked threads wait for: it belongs to user {user}, and laggard runs as user"
-                f" {os.geteuid()} without CAP_SYS_PTRACE"
-            )
-        if "stack" in threads.denied:
-            notes["stack"] = "cannot read kernel stacks: that needs CAP_SYS_ADMIN"
-        if threads.count > self._limits.threads:
-            notes["threads"] = (
-                f"it has {threads.count} threads: each round sampled at most {self._limits.threads}, first those that"
-                " used CPU time"
-            )
-        if state in (b"T", b"t"):
-            notes["stopped"] = "it was stopped by a signal or a debugger, not by laggard"
-        elif state == b"Z":
-            notes["leader"] = "its first thread ended before the others"
-
-    def _why(self, error: Exception) -> str:
-        if isinstance(error, PermissionError):
-            return f"laggard may not read it: {error}"
-        if isinstance(error, OSError):
-            return "the process ended"
-        return f"cannot parse its files below /proc: {error}"
-
     def _end(self, why: str) -> None:
         self.ended = why
         self._release()
@@ -386,13 +325,38 @@ class Session:
         if self._threads is not None:
             self._threads.close()
             self._threads = None
-        for descriptor in (self._directory, self._stat):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._directory = self._stat = -1
+        if self._process is not None:
+            self._process.close()
+            self._process = None
         self._functions.close()
         self._aside.close()
 
     def _others_s(self) -> tuple[float, float]:
         """Return the CPU time of other threads and processes for it, in seconds, and the part of that for profilers."""
         return self._aside.cpu_s + self._profiling.children_s, self._profiling.cpu_s
+
+
+def _gaps(state: bytes, threads: Threads, most: int) -> dict[str, str]:
+    """Return a note for each present gap in the results, by subject.
+
+    Args:
+        state: the state of the process.
+        threads: its threads.
+        most: the most threads that a round samples.
+
+    Returns:
+        The notes.
+
+    """
+    notes: dict[str, str] = {}
+    if "stack" in threads.denied:
+        notes["stack"] = "cannot read kernel stacks: that needs CAP_SYS_ADMIN"
+    if threads.count > most:
+        notes["threads"] = (
+            f"it has {threads.count} threads: each round sampled at most {most}, first those that used CPU time"
+        )
+    if state in (b"T", b"t"):
+        notes["stopped"] = "it was stopped by a signal or a debugger, not by laggard"
+    elif state == b"Z":
+        notes["leader"] = "its first thread ended before the others"
+    return notes

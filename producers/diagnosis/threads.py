@@ -12,7 +12,7 @@ from laggard.producers.diagnosis import system_calls
 from laggard.producers.diagnosis.parsers import parse_stack, parse_syscall, parse_wchan
 from laggard.producers.host.cpu_time import CpuTime
 from laggard.producers.system import foreign
-from laggard.producers.system.open_files import OUT_OF_DESCRIPTORS
+from laggard.producers.system.open_files import out_of_descriptors
 from laggard.producers.system.proc import PF_KTHREAD, parse_name, parse_schedstat, parse_stat
 
 if TYPE_CHECKING:
@@ -102,6 +102,101 @@ class Thread:
         self.descriptors = [-1] * len(FILES)
 
 
+class _Places:
+    """Finds where threads are blocked.
+
+    Args:
+        locate: returns the location of an address of the process.
+        callers: returns the known callers of the function in which a thread is blocked, the innermost first.
+        bits: the word size of the program, for the numbers of system calls.
+
+    Attributes:
+        denied: the files that may not be read: of `syscall`, `stack`.
+        to_read: the number of stacks that may still be read in this round.
+
+    """
+
+    def __init__(
+        self, locate: Callable[[int], Location], callers: Callable[[Blocked], Sequence[Location]], bits: int
+    ) -> None:
+        self.denied: set[str] = set()
+        self.to_read = 0
+        self._locate = locate
+        self._callers = callers
+        self._bits = bits
+
+    def sample(self, place: str, stat: Stat, thread: Thread) -> ThreadSample:
+        """Sample one thread.
+
+        Args:
+            place: its folder.
+            stat: its present `stat`.
+            thread: the thread.
+
+        Returns:
+            The sample.
+
+        Raises:
+            OSError: it has ended.
+            ProcError: a text is malformed.
+
+        """
+        if stat.state == b"R":
+            return RUNNING
+        if stat.flags & PF_KTHREAD:
+            stack = self._kernel_stack(place)
+            return ThreadSample(stack, "blocked", self._wait_channel(place, stack))
+        try:
+            text = self._permitted(place, "syscall")
+            # The kernel stack matters only for a thread that is stuck in the kernel.
+            kernel = self._kernel_stack(place) if stat.state == _UNINTERRUPTIBLE else ()
+            blocked = parse_syscall(text, f"{place}/syscall")
+            callers = self._called(thread, blocked) if blocked is not None and blocked.address else ()
+            again = self._permitted(place, "syscall")
+            if again != text:  # it continued in between: the stack in the kernel may be that of another call
+                before, blocked, kernel = blocked, parse_syscall(again, f"{place}/syscall"), ()
+                if before is None or blocked is None or before.place != blocked.place:
+                    callers, thread.called = (), _NOT_READ
+        except PermissionError:
+            return ThreadSample((), "blocked", self._wait_channel(place, ()))
+        if blocked is None:
+            return RUNNING
+        called = "" if blocked.number is None else system_calls.name(blocked.number, bits=self._bits)
+        locations = (*kernel, self._locate(blocked.address), *callers) if blocked.address else kernel
+        return ThreadSample(locations, "blocked", self._wait_channel(place, kernel), called)
+
+    def _called(self, thread: Thread, blocked: Blocked) -> Sequence[Location]:
+        """Return the callers of the function in which it is blocked: read now, or at an earlier sample of the place."""
+        place, callers, told = thread.called
+        if place != blocked.place or told >= _READ_AGAIN:
+            thread.unread = not self.to_read
+            if thread.unread:
+                return ()
+            callers, told = self._callers(blocked), 0
+            self.to_read -= 1
+        thread.called = blocked.place, callers, told + 1
+        return callers
+
+    def _kernel_stack(self, place: str) -> tuple[Location, ...]:
+        try:
+            return parse_stack(self._permitted(place, "stack"), f"{place}/stack")
+        except PermissionError:
+            return ()
+
+    def _wait_channel(self, place: str, stack: tuple[Location, ...]) -> str:
+        return stack[0].function if stack else parse_wchan(foreign.head(f"{place}/wchan"))
+
+    def _permitted(self, place: str, name: str) -> bytes:
+        """Read a file of a thread. Raises `PermissionError` if that is not permitted, and does not try again."""
+        if name in self.denied:
+            raise PermissionError(name)
+        try:
+            return foreign.head(f"{place}/{name}")
+        except PermissionError:
+            self.denied.add(name)
+            raise
+
+
 class Threads:
     """Samples the threads of one process, round by round.
 
@@ -137,16 +232,13 @@ class Threads:
         bits: int = 64,
     ) -> None:
         self.count = 0
-        self.denied: set[str] = set()
+        self._places = _Places(locate, callers, bits)
+        self.denied = self._places.denied
         self._path = f"{path}/task"
         self._kernel = kernel
         self._files = files
         self._limit = limit
-        self._locate = locate
-        self._callers = callers
-        self._bits = bits
         self._round = 0
-        self._to_read = 0
         self._threads: dict[int, Thread] = {}
 
     def sample(self) -> tuple[list[Thread], list[Thread]]:
@@ -158,7 +250,7 @@ class Threads:
 
         """
         self._round += 1
-        self._to_read = _READ_MOST
+        self._places.to_read = _READ_MOST
         ended = self._list()
         if len(self._threads) > self._limit and self._round % _FIND_ROUNDS == 1:
             self._find_busy()
@@ -171,7 +263,7 @@ class Threads:
             except (FileNotFoundError, ProcessLookupError):
                 pass
             except OSError as error:
-                if error.errno not in OUT_OF_DESCRIPTORS:
+                if not out_of_descriptors(error):
                     raise
                 self._shed()
                 continue
@@ -230,7 +322,7 @@ class Threads:
     def _read(self, thread: Thread) -> bool:
         """Sample one thread, and return whether it lives."""
         run_text = self._text(thread, SCHEDSTAT) if self._kernel.schedules else b""
-        is_known = thread.look.state == "blocked" and not (thread.unread and self._to_read)
+        is_known = thread.look.state == "blocked" and not (thread.unread and self._places.to_read)
         if run_text and run_text == thread.run_text and is_known:
             thread.before_s = thread.cpu.user_s, thread.cpu.system_s
             thread.ran, thread.seen = False, self._round
@@ -248,7 +340,7 @@ class Threads:
         thread.name = parse_name(stat.comm, kernel_thread=False)
         thread.start_ticks = stat.start_ticks
         thread.uninterruptible = stat.state == _UNINTERRUPTIBLE
-        thread.look = self._found_at(place, stat, thread)
+        thread.look = self._places.sample(place, stat, thread)
         thread.ran = cpu.user_s + cpu.system_s > sum(thread.before_s) or thread.look.state == "running"
         thread.run_text, thread.seen = run_text, self._round
         return True
@@ -261,59 +353,3 @@ class Threads:
         self._files.limit = 0
         for thread in self._threads.values():
             self._files.release(thread.descriptors)
-
-    def _found_at(self, place: str, stat: Stat, thread: Thread) -> ThreadSample:
-        if stat.state == b"R":
-            return RUNNING
-        if stat.flags & PF_KTHREAD:
-            stack = self._kernel_stack(place)
-            return ThreadSample(stack, "blocked", self._wait_channel(place, stack))
-        try:
-            text = self._permitted(place, "syscall")
-            # The kernel stack matters only for a thread that is stuck in the kernel.
-            kernel = self._kernel_stack(place) if stat.state == _UNINTERRUPTIBLE else ()
-            blocked = parse_syscall(text, f"{place}/syscall")
-            callers = self._called(thread, blocked) if blocked is not None and blocked.address else ()
-            again = self._permitted(place, "syscall")
-            if again != text:  # it continued in between: the stack in the kernel may be that of another call
-                before, blocked, kernel = blocked, parse_syscall(again, f"{place}/syscall"), ()
-                if before is None or blocked is None or before.place != blocked.place:
-                    callers, thread.called = (), _NOT_READ
-        except PermissionError:
-            return ThreadSample((), "blocked", self._wait_channel(place, ()))
-        if blocked is None:
-            return RUNNING
-        called = "" if blocked.number is None else system_calls.name(blocked.number, bits=self._bits)
-        locations = (*kernel, self._locate(blocked.address), *callers) if blocked.address else kernel
-        return ThreadSample(locations, "blocked", self._wait_channel(place, kernel), called)
-
-    def _called(self, thread: Thread, blocked: Blocked) -> Sequence[Location]:
-        """Return the callers of the function in which it is blocked: read now, or at an earlier sample of the place."""
-        place, callers, told = thread.called
-        if place != blocked.place or told >= _READ_AGAIN:
-            thread.unread = not self._to_read
-            if thread.unread:
-                return ()
-            callers, told = self._callers(blocked), 0
-            self._to_read -= 1
-        thread.called = blocked.place, callers, told + 1
-        return callers
-
-    def _kernel_stack(self, place: str) -> tuple[Location, ...]:
-        try:
-            return parse_stack(self._permitted(place, "stack"), f"{place}/stack")
-        except PermissionError:
-            return ()
-
-    def _wait_channel(self, place: str, stack: tuple[Location, ...]) -> str:
-        return stack[0].function if stack else parse_wchan(foreign.head(f"{place}/wchan"))
-
-    def _permitted(self, place: str, name: str) -> bytes:
-        """Read a file of a thread. Raises `PermissionError` if that is not permitted, and does not try again."""
-        if name in self.denied:
-            raise PermissionError(name)
-        try:
-            return foreign.head(f"{place}/{name}")
-        except PermissionError:
-            self.denied.add(name)
-            raise

@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laggard.producers.host.cpu_time import CpuTime
+from laggard.producers.host.descriptors import Descriptors
 from laggard.producers.host.owners import parse_container, parse_uid
-from laggard.producers.host.tasks import FD, IO, SCHEDSTAT, STAT, STATUS, Task, Threads
-from laggard.producers.system.foreign import content, link, names
+from laggard.producers.host.process_io import ProcessIo
+from laggard.producers.host.tasks import IO, SCHEDSTAT, STAT, STATUS, Task, Threads
+from laggard.producers.system.foreign import content
 from laggard.producers.system.kernel import cpu_clock
 from laggard.producers.system.open_files import BUFFER
 from laggard.producers.system.proc import (
     COMMAND_BYTES,
     PF_KTHREAD,
-    Io,
     ProcError,
     Stat,
     Status,
     parse_command,
-    parse_io,
     parse_schedstat,
     parse_stat,
     parse_status,
@@ -74,14 +74,9 @@ MAX_THREADS = 512
 """Processes with more threads have no run-queue wait, timeslices and switches (NaN), since each thread must be read.
 Processes whose threads are watched have them nevertheless."""
 
-MAX_SOCKET_SCAN = 256
-"""Processes with more descriptors have no sockets (NaN), since the link of each descriptor must be read."""
-
 _NAN = float("nan")
-_UNREADABLE_IO = (_NAN,) * len(Io._fields)
 _UNREADABLE_STATUS = (_NAN,) * len(Status._fields)
 _UNBORN = Stat(b"", b"", 0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0)
-_LONG_LISTING = 4096  # descriptors: if they must be listed to be counted, longer lists are read at retries only
 
 
 class Process(Task):
@@ -112,16 +107,10 @@ class Process(Task):
     __slots__ = (
         "_clock",
         "_cpu",
-        "_descriptor_count",
         "_eager",
         "_io",
-        "_io_alone",
-        "_io_before",
-        "_io_faults",
-        "_io_last",
-        "_io_text",
         "_kernel",
-        "_sockets",
+        "_open",
         "_stat_text",
         "_status",
         "_status_text",
@@ -151,16 +140,12 @@ class Process(Task):
         self._kernel = kernel
         self._clock = cpu_clock(pid)
         self._cpu = CpuTime()
-        self._stat_text = self._io_text = self._status_text = b""
-        self._io: tuple[float, ...] = _UNREADABLE_IO
-        self._io_last: tuple[float, ...] = (0.0,) * len(Io._fields)  # the last known one
-        self._io_before: tuple[float, ...] = ()  # its I/O before the switch to the present file, if there was one
-        self._io_alone: bool | None = None
-        self._io_faults = 0
+        self._io = ProcessIo()
+        self._stat_text = self._status_text = b""
         self._status: tuple[float, ...] = _UNREADABLE_STATUS
         self.threads = Threads(pid, path, files)
-        self._descriptor_count = self._sockets = 0.0
         self.denied: set[int] = set()
+        self._open = Descriptors(path, files, self.denied)
         self._eager = True
 
     def sleeps(self) -> bool:
@@ -212,7 +197,10 @@ class Process(Task):
         schedstat = self._permitted(SCHEDSTAT) if kernel.schedules else b""
         stat = self._read_stat()
         self._read_status()
-        self._read_io()
+        io = self._io
+        if io.choose(stat):
+            self._files.release_one(self.descriptors, IO)
+        self.malformed += io.update(self._permitted(IO), self.path)
         wait_s, timeslices, voluntary, involuntary = self._read_tasks(schedstat)
         cpu = self._cpu
         cpu.update(stat.user_ticks, stat.system_ticks, clock_ns or self._run_ns(), kernel.tick_s)
@@ -220,7 +208,7 @@ class Process(Task):
         if stat.flags & PF_KTHREAD:
             user_s, system_s = 0.0, user_s + system_s
         else:
-            self._count_descriptors(retry=retry)
+            self._open.update(sized=kernel.counts_descriptors, retry=retry)
         # Without a held file only `stat` shows whether the pid is still the same process: read it at every tick.
         self._eager = self.descriptors[STAT] < 0
         if not kernel.clocks:  # only the run time of a single thread replaces them
@@ -237,14 +225,14 @@ class Process(Task):
             stat.faults_major,
             voluntary,
             involuntary,
-            *self._io,
+            *io.counters,
             stat.rss_pages * kernel.page_bytes,
             stat.virtual_bytes,
             status[0],
             status[1],
             stat.threads,
-            self._descriptor_count,
-            self._sockets,
+            self._open.count,
+            self._open.sockets,
         )
 
     def read_command(self) -> str:
@@ -260,6 +248,7 @@ class Process(Task):
         self._eager = True
         super().release()
         self.threads.release()
+        self._open.release()
 
     def _read_stat(self) -> Stat:
         text = self.text(STAT)
@@ -281,36 +270,8 @@ class Process(Task):
             self._status_text = text
             self.uid = parse_uid(text)
 
-    def _read_io(self) -> None:
-        """Read its own I/O: that of its only thread, or of the process, unless a child's was just added to that."""
-        alone, faults = self.stat.threads <= 1, self.stat.children_faults
-        reaped = faults != self._io_faults and not alone
-        self._io_faults = faults
-        switched = alone != self._io_alone and self._io_alone is not None
-        if switched:
-            self._files.release_one(self.descriptors, IO)
-        self._io_alone = alone
-        text = self._permitted(IO)
-        if text == self._io_text and not switched:
-            return
-        self._io_text = text
-        try:
-            counted: tuple[float, ...] = parse_io(text, self.path) if text else _UNREADABLE_IO
-        except ProcError:
-            self.malformed += 1
-            counted = _UNREADABLE_IO
-        if switched and counted is not _UNREADABLE_IO:  # it continues from the last values
-            self._io_before = tuple(last - now for last, now in zip(self._io_last, counted, strict=True))
-        self._io = counted
-        if self._io_before:
-            self._io = tuple(before + now for before, now in zip(self._io_before, counted, strict=True))
-        if counted is not _UNREADABLE_IO:
-            self._io_last = self._io
-        if reaped:
-            self._io, self._io_text = _UNREADABLE_IO, b""
-
     def _place(self, which: int) -> str:
-        return f"{self.path}/task/{self.pid}/io" if which == IO and self._io_alone else super()._place(which)
+        return f"{self.path}/task/{self.pid}/io" if which == IO and self._io.alone else super()._place(which)
 
     def _permitted(self, which: int) -> bytes:
         """Read one of its files; empty if it is missing or may not be read."""
@@ -351,45 +312,3 @@ class Process(Task):
         """Return the run time of its only thread; None if only `stat` has its CPU time."""
         alone = self.stat.threads <= 1 and not self.threads
         return self.schedstat.run_ns if self.schedstat_text and alone else None
-
-    def _count_descriptors(self, *, retry: bool) -> None:
-        """Count its descriptors, and the sockets among them if their number changed."""
-        counted = self._kernel.counts_descriptors
-        if counted:
-            held = self.descriptors[FD]
-            count = os.fstat(held).st_size if held >= 0 else self._files.size(self.descriptors, FD, f"{self.path}/fd")
-            if count == self._descriptor_count and not retry:
-                return
-            self._descriptor_count = count
-        elif self._descriptor_count > _LONG_LISTING and not retry:
-            return
-        self._sockets = _NAN
-        if FD not in self.denied and (not counted or self._descriptor_count <= MAX_SOCKET_SCAN):
-            self._list_descriptors(counted=counted)
-
-    def _list_descriptors(self, *, counted: bool) -> None:
-        path = f"{self.path}/fd"
-        try:
-            numbers = names(path)
-        except OSError:
-            Path(self.path).stat()  # raises if it is gone
-            self.denied.add(FD)
-            if not counted:
-                self._descriptor_count = _NAN
-            return
-        if not counted:
-            self._descriptor_count = len(numbers)
-        if len(numbers) <= MAX_SOCKET_SCAN:
-            self._sockets = _count_sockets(path, numbers)
-
-
-def _count_sockets(path: str, numbers: list[str]) -> float:
-    count = 0
-    for number in numbers:
-        try:
-            count += link(f"{path}/{number}").startswith("socket:")
-        except FileNotFoundError:
-            continue  # closed since the listing
-        except PermissionError:
-            return _NAN
-    return count

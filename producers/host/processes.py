@@ -9,30 +9,28 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from laggard.pipeline.records import Layout, make_layout
 from laggard.producers.host.families import Families
 from laggard.producers.host.group_shares import GroupShares
 from laggard.producers.host.hanging import Hanging
-from laggard.producers.host.owners import Users
 from laggard.producers.host.process import GAUGES, RATES, Process
+from laggard.producers.host.reader import Reader
 from laggard.producers.host.reaped import Reaped
+from laggard.producers.host.rows import Rows
 from laggard.producers.host.slots import READ, Slots
-from laggard.producers.host.thread import Thread
-from laggard.producers.system.foreign import names
-from laggard.producers.system.kernel import Kernel
-from laggard.producers.system.open_files import OUT_OF_DESCRIPTORS, FileBudget, raise_descriptor_limit
+from laggard.producers.system.open_files import out_of_descriptors, raise_descriptor_limit
 from laggard.producers.system.patience import HangingError, Patience
-from laggard.producers.system.proc import PF_KTHREAD, ProcError, Stat, parse_name
+from laggard.producers.system.proc import ProcError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
+    from laggard.pipeline.records import Layout
     from laggard.producers.system.clock import Clock
 
 SHARED = ("cpu_quota_throttled_ratio", "io_pressure_ratio", "memory_pressure_ratio", "cpus")
@@ -54,14 +52,53 @@ _QUOTA, _IO, _MEMORY, _CPUS = range(READ + 1, len(FEATURES))
 _START_SLACK_TICKS = 2  # a start is rounded down to a clock tick
 
 
-class _Reading(NamedTuple):
-    """The reading of a process that ran, or of a new one."""
+class _Features:
+    """The features of processes, from their readings and from those of their control groups.
 
-    at_ns: int
-    boot_ns: int
-    before: Stat
-    uid: int | None
-    values: tuple[float, ...]
+    Args:
+        readings: the readings.
+        shares: the features of control groups.
+
+    """
+
+    def __init__(self, readings: Slots, shares: GroupShares) -> None:
+        self._readings = readings
+        self._shares = shares
+        self._reaped = Reaped()
+        self._cpus = 0
+
+    def end(self, process: Process) -> None:
+        """Note that a process has ended, and free its slot."""
+        self._reaped.add(process, self._readings)
+        self._readings.free(process.slot)
+
+    def values(
+        self, processes: Mapping[str, Process], slots: NDArray[np.intp], *, refresh: bool
+    ) -> NDArray[np.float64]:
+        """Return the features of this tick, and start the next one.
+
+        Args:
+            processes: the processes, by pid.
+            slots: the slots of the rows. Shape (rows,).
+            refresh: whether to count the CPUs again.
+
+        Returns:
+            Shape (rows, `FEATURES`), read-only.
+
+        """
+        self._reaped.leave_out(processes, self._readings)
+        values = np.empty((len(slots), len(FEATURES)))
+        rates = values[:, : len(RATES)]
+        values[:, len(RATES) : READ] = self._readings.now[slots, len(RATES) :]
+        values[:, READ] = self._readings.children[slots]
+        values[:, _QUOTA] = self._shares.throttled(processes, slots)
+        if not self._cpus or refresh:
+            self._cpus = os.cpu_count() or 1
+        values[:, _CPUS] = self._cpus
+        rates[:] = self._readings.take_rates(slots)
+        values[:, _IO:_CPUS] = self._shares.pressed(processes, slots, rates)
+        values.setflags(write=False)
+        return values
 
 
 class ProcessTable:
@@ -105,39 +142,36 @@ class ProcessTable:
         groups: str = "",
         watches_threads: bool = False,
     ) -> None:
-        limit = raise_descriptor_limit() if descriptor_limit is None else descriptor_limit
         self.unreadable_files = 0
         self.read_errors = 0
         self._clock = clock
         self._interval_s = interval_s
         self.root = root
-        self._command_lines = command_lines
-        self._watch = self._new_thread
-        self._kernel = Kernel(root)
-        self._users = Users(root)
-        # Watched threads have a budget of their own.
-        self._thread_files = FileBudget(limit // 2 if watches_threads else 0)
-        self._files = FileBudget(limit - self._thread_files.limit)
-        self._families = Families()
-        self.tick_s = self._kernel.tick_s
         self.groups = groups or f"{Path(root).with_name('sys')}/fs/cgroup"
-        self._cpus = 0
         self._phases = max(1, round(REFRESH_S / interval_s))
         self._rounds = max(1, round(RETRY_S / (interval_s * self._phases)))
         self._tick = 0
         self._processes: dict[str, Process] = {}
         self._hidden: set[str] = set()
-        self._new: list[Process] = []  # those that are read for the first time
         self._patience = Patience()
-        self._shares = GroupShares(clock, root, self.groups, self._patience)
         self._hanging = Hanging(root)
-        self._entries: list[str] = []
-        self._pids: set[str] = set()
+        self._rows = Rows(root, FEATURES, command_lines=command_lines)
+        self._reader = Reader(
+            clock,
+            root,
+            raise_descriptor_limit() if descriptor_limit is None else descriptor_limit,
+            watches_threads=watches_threads,
+            rows=self._rows,
+            processes=self._processes,
+            hanging=self._hanging,
+        )
+        self._watch = self._reader.thread
+        self.tick_s = self._reader.kernel.tick_s
+        self._families = Families()
         self._listed: tuple[float, float] | None = None  # the start of the last tick: monotonic, boot time in seconds
         self._readings = Slots()
-        self._reaped = Reaped()
-        self._layout: Layout | None = None
-        self._slots: NDArray[np.intp] = np.zeros(0, np.intp)
+        self._shares = GroupShares(clock, root, self.groups, self._patience)
+        self._features = _Features(self._readings, self._shares)
 
     @property
     def count(self) -> int:
@@ -152,7 +186,7 @@ class ProcessTable:
     @property
     def held_files(self) -> int:
         """The number of files that are held open."""
-        return self._files.held + self._thread_files.held
+        return self._reader.held_files
 
     @property
     def processes(self) -> Collection[Process]:
@@ -187,7 +221,13 @@ class ProcessTable:
         started_boot = self._clock.boottime() / 1e9
         self.read_errors = 0
         self._tick += 1
-        pids = self._list()
+        try:
+            pids = self._reader.pids()
+        except OSError as error:
+            if not self._reader.release_half_if_short(error):
+                raise
+            self.read_errors += 1
+            pids = self._reader.pids()
         for pid in self._processes.keys() - pids:
             self._remove(pid)
         for process in self._patience.late():
@@ -203,7 +243,9 @@ class ProcessTable:
         self._listed = started, started_boot
         self._families.count_children(self._processes.values(), self._readings)
         self.unreadable_files = len(self._hidden) + sum([len(process.denied) for process in self._processes.values()])
-        return self._layout or self._lay_out(), self._rates()
+        layout = self._rows.lay_out(self._processes.values())
+        refresh = self._tick % self._phases == 0
+        return layout, self._features.values(self._processes, self._rows.slots, refresh=refresh)
 
     def close(self) -> None:
         """Close all files; the next tick starts from scratch."""
@@ -213,42 +255,14 @@ class ProcessTable:
         self._patience.close()
         self._listed = None
 
-    def _read_one(self, process: Process, phase: int, *, retry: bool) -> _Reading | None:
-        """Read a process; None if it slept."""
-        refresh = process.phase == phase
-        try:
-            if process.sleeps() and (not refresh or process.untouched()):
-                return None
-            at_ns = self._clock.monotonic()
-            before, uid = process.stat, process.uid
-            values = process.read(retry=refresh and retry)
-        except OSError as error:
-            self._shed_if_short(error)  # for the next one
-            raise
-        if process.stat.comm != before.comm or not process.command:
-            self._name(process)
-        return _Reading(at_ns, 0, before, uid, values)
-
-    def _first_reading(self, process: Process) -> _Reading:
-        at_ns, boot_ns = self._clock.monotonic(), self._clock.boottime()
-        before = process.stat
-        try:
-            values = process.read(retry=True)
-        except (OSError, ProcError) as error:
-            self._shed_if_short(error)  # half of all held files, those of its threads included
-            process.release()
-            raise
-        self._name(process)
-        return _Reading(at_ns, boot_ns, before, None, values)
-
     def _read_known(self) -> None:
         round_, phase = divmod(self._tick, self._phases)
-        look = partial(self._read_one, phase=phase, retry=round_ % self._rounds == 0)
+        read = partial(self._reader.read_known, phase=phase, retry=round_ % self._rounds == 0)
         slots: list[int] = []
         values: list[tuple[float, ...]] = []
         times: list[int] = []
         known = list(self._processes.items())
-        for (pid, process), found in zip(known, self._patience.each([each for _, each in known], look), strict=True):
+        for (pid, process), found in zip(known, self._patience.each([each for _, each in known], read), strict=True):
             if found is None:
                 continue
             if isinstance(found, HangingError):
@@ -257,6 +271,7 @@ class ProcessTable:
                 self.read_errors += 1
                 continue
             if isinstance(found, (OSError, ProcError)):
+                self.read_errors += out_of_descriptors(found)
                 self._remove(pid)  # gone; if its pid is in use again, it is a new process below
                 continue
             if isinstance(found, Exception):
@@ -266,7 +281,7 @@ class ProcessTable:
             values.append(found.values)
             times.append(found.at_ns)
             if process.uid != found.uid:
-                self._layout = None
+                self._rows.layout = None
             self._families.compare(process, found.before)
         if slots:
             self._readings.now[slots] = np.array(values, np.float64)
@@ -277,8 +292,8 @@ class ProcessTable:
         new = pids - self._processes.keys()
         if self._tick % (self._phases * self._rounds):
             new -= self._hidden
-        self._new = [Process(int(pid), f"{self.root}/{pid}", self._kernel, self._files) for pid in new]
-        for process, found in zip(self._new, self._patience.each(self._new, self._first_reading), strict=True):
+        unread = self._reader.new(new)
+        for process, found in zip(unread, self._patience.each(unread, self._reader.read_new), strict=True):
             pid = str(process.pid)
             if isinstance(found, HangingError):
                 self._hanging.add(process)
@@ -289,112 +304,32 @@ class ProcessTable:
                     self._hidden.add(pid)
                 elif isinstance(found, ProcError):
                     self.read_errors += 1
-                elif not isinstance(found, OSError):  # gone since the listing
+                elif isinstance(found, OSError):  # gone since the listing, or without a descriptor
+                    self.read_errors += out_of_descriptors(found)
+                else:
                     raise found
                 continue
             now, now_boot = found.at_ns / 1e9, found.boot_ns / 1e9
             self.read_errors += process.malformed
             self._hidden.discard(pid)
-            self._add(pid, process)
-            slot = process.slot
+            self._processes[pid] = process
+            process.slot = slot = self._readings.take()
+            process.phase = process.pid % self._phases
+            self._families.begin()
             self._readings.now[slot] = found.values
             self._readings.now_s[slot] = now
             self._readings.before[slot] = np.nan
             if self._listed is not None:
                 listed, listed_boot = self._listed
-                start_s = process.stat.start_ticks * self._kernel.tick_s
-                if start_s >= listed_boot - _START_SLACK_TICKS * self._kernel.tick_s:
+                start_s = process.stat.start_ticks * self.tick_s
+                if start_s >= listed_boot - _START_SLACK_TICKS * self.tick_s:
                     self._readings.before[slot] = 0.0
                     self._readings.before_s[slot] = now - max(min(now_boot - start_s, now - listed), self._interval_s)
-
-    def _list(self) -> set[str]:
-        try:
-            entries = names(self.root)
-        except OSError as error:
-            if not self._shed_if_short(error):
-                raise
-            entries = names(self.root)
-        if entries != self._entries:  # mostly they are the same, in the same order
-            self._entries = entries
-            self._pids = {entry for entry in entries if entry.isdecimal() and entry.isascii()}
-        return self._pids
-
-    def _shed_if_short(self, error: Exception) -> bool:
-        """Release half of the held files for good if descriptors have run out; return whether they have."""
-        if not isinstance(error, OSError) or error.errno not in OUT_OF_DESCRIPTORS:
-            return False
-        self.read_errors += 1
-        held = self._files, self._thread_files
-        for files in held:
-            files.limit = files.held // 2
-        for process in (*self._processes.values(), *self._new):
-            if str(process.pid) in self._hanging:
-                continue
-            if all(files.held <= files.limit for files in held):
-                break
-            process.release()
-        return True
-
-    def _new_thread(self, tid: str, path: str) -> Thread:
-        return Thread(tid, path, self._kernel, self._thread_files)
-
-    def _add(self, pid: str, process: Process) -> None:
-        process.slot = self._readings.take()
-        process.phase = process.pid % self._phases
-        self._processes[pid] = process
-        self._families.begin()
 
     def _remove(self, pid: str, *, hangs: bool = False) -> None:
         process = self._processes.pop(pid)
         if not hangs:  # a hanging thread still reads its files
             process.release()
-        self._reaped.add(process, self._readings)
-        self._readings.free(process.slot)
+        self._features.end(process)
         self._families.end(process)
-        self._layout = None
-
-    def _name(self, process: Process) -> None:
-        stat = process.stat
-        kernel_thread = bool(stat.flags & PF_KTHREAD)
-        name = parse_name(stat.comm, kernel_thread)
-        if name != process.name or not process.row:
-            process.name = name
-            process.row = f"{name}[{process.pid}@{stat.start_ticks}]"
-            process.command = ""
-            process.container = "" if kernel_thread else process.read_container()
-            self._layout = None
-        # During an exec the name changes before the command line: an empty one is read again at the next reading.
-        if self._command_lines and not kernel_thread and not process.command:
-            process.command = process.read_command()
-            if process.command:
-                self._layout = None
-
-    def _lay_out(self) -> Layout:
-        self._users.refresh()
-        processes = self._processes.values()
-        self._slots = np.fromiter((process.slot for process in processes), np.intp, len(processes))
-        self._layout = make_layout(
-            [process.row for process in processes],
-            [process.name for process in processes],
-            FEATURES,
-            [process.command for process in processes] if self._command_lines else (),
-            users=["" if process.uid is None else self._users.name(process.uid) for process in processes],
-            containers=[process.container for process in processes],
-        )
-        return self._layout
-
-    def _rates(self) -> NDArray[np.float64]:
-        slots = self._slots
-        self._reaped.leave_out(self._processes, self._readings)
-        values = np.empty((len(slots), len(FEATURES)))
-        rates = values[:, : len(RATES)]
-        values[:, len(RATES) : READ] = self._readings.now[slots, len(RATES) :]
-        values[:, READ] = self._readings.children[slots]
-        values[:, _QUOTA] = self._shares.throttled(self._processes, slots)
-        if not self._cpus or self._tick % self._phases == 0:
-            self._cpus = os.cpu_count() or 1
-        values[:, _CPUS] = self._cpus
-        rates[:] = self._readings.take_rates(slots)
-        values[:, _IO:_CPUS] = self._shares.pressed(self._processes, slots, rates)
-        values.setflags(write=False)
-        return values
+        self._rows.layout = None

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from laggard.producers.system.foreign import names
-from laggard.producers.system.open_files import BUFFER, OUT_OF_DESCRIPTORS
+from laggard.producers.system.open_files import BUFFER, out_of_descriptors
 from laggard.producers.system.proc import Schedstat, parse_schedstat, parse_switches
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     Watch = Callable[[str, str], Thread]
 
-FILES = ("stat", "schedstat", "io", "status", "fd")
-STAT, SCHEDSTAT, IO, STATUS, FD = range(len(FILES))
+FILES = ("stat", "schedstat", "io", "status")
+STAT, SCHEDSTAT, IO, STATUS = range(len(FILES))
 
 
 class Task:
@@ -137,7 +137,7 @@ class Threads:
                     task.thread = self.watch(tid, task.path)
                 task.thread.read(schedstat, switches)
         except OSError as error:
-            if error.errno in OUT_OF_DESCRIPTORS:
+            if out_of_descriptors(error):
                 raise
             task.release()  # it ended
             del self._tasks[tid]

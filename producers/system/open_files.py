@@ -11,7 +11,12 @@ BUFFER = 4096
 """The size of one read, in bytes; a longer file needs several."""
 
 _MAX_SIZE = 1 << 20
-OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+
+
+def out_of_descriptors(error: Exception) -> bool:
+    """Return whether this error is a shortage of descriptors."""
+    return isinstance(error, OSError) and error.errno in _OUT_OF_DESCRIPTORS
 
 
 def raise_descriptor_limit() -> int:

@@ -82,7 +82,7 @@ class Board:
 
         def gone(row: Row) -> None:
             thread = machine.threads.get(row[3])
-            machine.exit(row)
+            machine.tasks.exit(row)
             if thread is not None and thread.open:
                 self._abandon(thread)
 

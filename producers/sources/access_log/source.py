@@ -11,7 +11,7 @@ from laggard.producers.sources.access_log.intervals import EXACT, Intervals
 from laggard.producers.sources.access_log.positions import Positions, load_positions, save_positions
 from laggard.producers.sources.access_log.requests import MOST_REPORTED
 from laggard.producers.sources.access_log.rotation import compressed, matching
-from laggard.producers.sources.access_log.tail import Block, Tail, Tailed
+from laggard.producers.sources.access_log.tail import Tail, Tailed
 from laggard.producers.sources.performance import Taken, Trouble, performance_frame
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.records import Frame
     from laggard.pipeline.records.frame import KeyedBy
+    from laggard.producers.sources.access_log.blocks import Block
     from laggard.producers.sources.access_log.intervals import Interval
     from laggard.producers.sources.access_log.requests import Parser, Requests
 

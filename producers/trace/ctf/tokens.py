@@ -87,3 +87,23 @@ class Tokens:
         """Return an error at the next token."""
         place = self.tokens[min(self.at, len(self.tokens) - 1)][2] if self.tokens else 0
         return self.wrong(place, problem)
+
+    def until(self, *signs: str) -> list[str]:
+        """Take the tokens before the next one of these, or before the end, and return their texts."""
+        found: list[str] = []
+        while self.rest and self.peek() not in signs:
+            found.append(self.next()[1])
+        return found
+
+    def number(self, text: str) -> int:
+        """Return a whole number that was just taken."""
+        try:
+            return int(text, 0)
+        except ValueError:
+            raise self.wrong_here(f"expected a whole number, got {text!r}") from None
+
+    def signed(self) -> int:
+        """Take a whole number with an optional sign."""
+        sign = -1 if self.takes("-") else 1
+        self.takes("+")
+        return sign * self.number(self.next()[1])

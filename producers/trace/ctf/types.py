@@ -155,7 +155,6 @@ class Metadata:
 
     packet_header: Struct = EMPTY
     unique: str = ""
-    little: bool = True
     environment: dict[str, str] = field(default_factory=dict)
     clocks: dict[str, Clock] = field(default_factory=dict)
     streams: dict[int, StreamClass] = field(default_factory=dict)

@@ -9,6 +9,7 @@ import numpy as np
 from laggard.producers.diagnosis import system_calls
 from laggard.producers.trace.boundaries.markers import parse_marker
 from laggard.producers.trace.events import EVENT, NO_TEXT, Flags, Kind
+from laggard.producers.trace.ftrace.fields import Fields, text_of
 from laggard.producers.trace.ftrace.merging import merged
 from laggard.producers.trace.ftrace.pages import LATEST_NS, locate
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from laggard.producers.trace.boundaries.probes import Probe
     from laggard.producers.trace.events import Texts
-    from laggard.producers.trace.ftrace.formats import Field, Format, Header
+    from laggard.producers.trace.ftrace.formats import Format, Header
     from laggard.producers.trace.ftrace.pages import Located
 
 MARKER: Final = "ftrace/print"
@@ -58,6 +59,72 @@ _NUMBERS: Final = 512  # of system calls in the table; others are named one by o
 _COMM_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
+class _ThreadNames:
+    """The names of threads in events.
+
+    Args:
+        texts: the table to which texts are added.
+
+    """
+
+    def __init__(self, texts: Texts) -> None:
+        self._texts = texts
+        self._known = (np.zeros(0, np.uint64), np.zeros(0, np.int32))  # keys in order, and places
+
+    def places(self, some: Fields, field: str) -> NDArray[np.int32]:
+        """Return the places of the texts of a `char[16]`, for example names of threads: few are ever new."""
+        columns = some.comm(field)
+        pairs = columns.view(np.uint64)
+        keys = pairs[:, 0] ^ (pairs[:, 1] * _COMM_MIX)
+        known, places = self._known
+        found = np.searchsorted(known, keys)
+        found[found == len(known)] = 0
+        new = known[found] != keys if len(known) else np.ones(len(keys), bool)
+        if new.any():
+            fresh, first = np.unique(keys[new], return_index=True)
+            texts = columns[new][first].view("S16").ravel()
+            entered = [self._texts.place(text_of(text)) for text in texts.tolist()]
+            known, places = np.concatenate([known, fresh]), np.concatenate([places, np.array(entered, np.int32)])
+            order = np.argsort(known)
+            self._known = known, places = known[order], places[order]
+            found = np.searchsorted(known, keys)
+        return places[found]
+
+
+class _SystemCalls:
+    """The numbers and names of system calls in events.
+
+    Args:
+        texts: the table to which texts are added.
+        machine: the recording machine by uname(2).
+
+    """
+
+    def __init__(self, texts: Texts, machine: str) -> None:
+        self._texts = texts
+        self._machine = machine
+        names = [system_calls.name(number, machine=machine) for number in range(_NUMBERS)]
+        numbers = {system_calls.name(number, machine="x86_64"): number for number in range(_NUMBERS)}
+        # By the recording machine's number: the number on x86-64 (-1 for none), and the place of the name.
+        self._numbers = np.array([numbers.get(name, -1) for name in names], np.int64)
+        self._names = np.array([texts.place(name) for name in names], np.int32)
+
+    def fill(self, some: Fields, rows: NDArray[np.void]) -> None:
+        """Fill the rows of some entries or exits."""
+        numbers = some.column("id")
+        usual = (numbers >= 0) & (numbers < _NUMBERS)
+        index = np.where(usual, numbers, 0)
+        rows["a"][some.rows] = np.where(usual, self._numbers[index], -1)
+        places = np.where(usual, self._names[index], NO_TEXT)
+        for odd in np.unique(numbers[~usual]).tolist():
+            places[numbers == odd] = self._texts.place(system_calls.name(odd, machine=self._machine))
+        rows["text"][some.rows] = places
+        if some.has("ret"):
+            rows["b"][some.rows] = some.column("ret")
+        else:
+            rows["b"][some.rows], rows["c"][some.rows] = some.column("args"), some.column("args", 8)
+
+
 class Decoder:
     """Decodes the pages of all CPUs of a trace.
 
@@ -88,7 +155,6 @@ class Decoder:
         self.damaged = 0
         self._header = header
         self._texts = texts
-        self._machine = machine
         self._devices = {number: texts.place(name) for number, name in devices.items()}
         self._probes = {formats[name].number: probe for name, probe in probes.items() if name in formats}
         self._formats = {form.number: form for form in formats.values()}
@@ -102,16 +168,16 @@ class Decoder:
             self._know(name, form)
         self._interrupts: dict[int, int] = {}
         self._last: dict[int, int] = {}
-        self._comms = (np.zeros(0, np.uint64), np.zeros(0, np.int32))
-        self._numbers, self._names = self._system_calls()
-        self._fillers: dict[Kind, Callable[[_Some, NDArray[np.void]], None]] = {
+        self._thread_names = _ThreadNames(texts)
+        self._system_calls = _SystemCalls(texts, machine)
+        self._fillers: dict[Kind, Callable[[Fields, NDArray[np.void]], None]] = {
             Kind.SWITCH: self._switch,
             Kind.WAKE: self._wake,
             Kind.FORK: self._fork,
             Kind.NAMED: self._named,
             Kind.EXEC: self._exec,
-            Kind.SYSCALL_ENTER: self._system_call,
-            Kind.SYSCALL_EXIT: self._system_call,
+            Kind.SYSCALL_ENTER: self._system_calls.fill,
+            Kind.SYSCALL_EXIT: self._system_calls.fill,
             Kind.IRQ_ENTER: self._interrupt,
             Kind.IRQ_EXIT: self._interrupt,
             Kind.SOFTIRQ_ENTER: self._soft,
@@ -156,7 +222,7 @@ class Decoder:
         length = located.length[order]
         for value in np.unique(number).tolist():
             chosen = np.flatnonzero(number == value)
-            some = _Some(self._formats.get(value), words, at[chosen], length[chosen], chosen)
+            some = Fields(self._formats.get(value), words, at[chosen], length[chosen], chosen)
             if value == self._marker:
                 self._marked(some, rows)
             elif value in self._probes:
@@ -175,15 +241,6 @@ class Decoder:
             vector, _, edge = name.removeprefix(VECTORS).rpartition("_")
             self._kinds[form.number] = Kind.IRQ_ENTER if edge == "entry" else Kind.IRQ_EXIT
             self._vectors[form.number] = self._texts.place(vector)
-
-    def _system_calls(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return, by the recording machine's number, the number on x86-64 (-1 for none) and the name."""
-        names = [system_calls.name(number, machine=self._machine) for number in range(_NUMBERS)]
-        numbers = {system_calls.name(number, machine="x86_64"): number for number in range(_NUMBERS)}
-        return (
-            np.array([numbers.get(name, -1) for name in names], np.int64),
-            np.array([self._texts.place(name) for name in names], np.int32),
-        )
 
     def _lost(self, located: Located, cpus: NDArray[np.int16]) -> NDArray[np.void]:
         """Return the gaps before pages, each since the CPU's last event, and note the new last event of each CPU."""
@@ -210,66 +267,33 @@ class Decoder:
                 self._last[cpu] = last[page]
         return rows
 
-    def _texts_of(self, some: _Some, field: str) -> NDArray[np.int32]:
-        """Return the places of the texts of a `char[16]`, for example names of threads: few are ever new."""
-        columns = some.comm(field)
-        pairs = columns.view(np.uint64)
-        keys = pairs[:, 0] ^ (pairs[:, 1] * _COMM_MIX)
-        known, places = self._comms
-        found = np.searchsorted(known, keys)
-        found[found == len(known)] = 0
-        new = known[found] != keys if len(known) else np.ones(len(keys), bool)
-        if new.any():
-            fresh, first = np.unique(keys[new], return_index=True)
-            texts = columns[new][first].view("S16").ravel()
-            entered = [self._texts.place(_text(text)) for text in texts.tolist()]
-            known, places = np.concatenate([known, fresh]), np.concatenate([places, np.array(entered, np.int32)])
-            order = np.argsort(known)
-            self._comms = known, places = known[order], places[order]
-            found = np.searchsorted(known, keys)
-        return places[found]
-
-    def _switch(self, some: _Some, rows: NDArray[np.void]) -> None:
+    def _switch(self, some: Fields, rows: NDArray[np.void]) -> None:
         state = some.column("prev_state")
         rows["a"][some.rows] = some.column("next_pid")
         rows["b"][some.rows] = (state == 0) | ((state & PREEMPTED) != 0)
         rows["c"][some.rows] = state
-        rows["text"][some.rows] = self._texts_of(some, "next_comm")
+        rows["text"][some.rows] = self._thread_names.places(some, "next_comm")
         # The event names the leaving thread; `common_pid` is the same except for a thread that is just ending.
         rows["tid"][some.rows] = some.column("prev_pid")
 
-    def _wake(self, some: _Some, rows: NDArray[np.void]) -> None:
+    def _wake(self, some: Fields, rows: NDArray[np.void]) -> None:
         rows["a"][some.rows] = some.column("pid")
 
-    def _fork(self, some: _Some, rows: NDArray[np.void]) -> None:
+    def _fork(self, some: Fields, rows: NDArray[np.void]) -> None:
         children = some.column("pid")
         rows["a"][some.rows] = children
         # A new thread's process is that of its creator: `Processes` fills it in.
         rows["b"][some.rows] = np.where(some.column("clone_flags") & _CLONE_THREAD, 0, children)
-        rows["text"][some.rows] = self._texts_of(some, "comm")
+        rows["text"][some.rows] = self._thread_names.places(some, "comm")
 
-    def _named(self, some: _Some, rows: NDArray[np.void]) -> None:
+    def _named(self, some: Fields, rows: NDArray[np.void]) -> None:
         rows["a"][some.rows] = some.column("pid")
-        rows["text"][some.rows] = self._texts_of(some, "newcomm")
+        rows["text"][some.rows] = self._thread_names.places(some, "newcomm")
 
-    def _exec(self, some: _Some, rows: NDArray[np.void]) -> None:
+    def _exec(self, some: Fields, rows: NDArray[np.void]) -> None:
         rows["text"][some.rows] = [self._texts.place(text) for text in some.texts("filename")]
 
-    def _system_call(self, some: _Some, rows: NDArray[np.void]) -> None:
-        numbers = some.column("id")
-        usual = (numbers >= 0) & (numbers < _NUMBERS)
-        index = np.where(usual, numbers, 0)
-        rows["a"][some.rows] = np.where(usual, self._numbers[index], -1)
-        places = np.where(usual, self._names[index], NO_TEXT)
-        for odd in np.unique(numbers[~usual]).tolist():
-            places[numbers == odd] = self._texts.place(system_calls.name(odd, machine=self._machine))
-        rows["text"][some.rows] = places
-        if some.has("ret"):
-            rows["b"][some.rows] = some.column("ret")
-        else:
-            rows["b"][some.rows], rows["c"][some.rows] = some.column("args"), some.column("args", 8)
-
-    def _interrupt(self, some: _Some, rows: NDArray[np.void]) -> None:
+    def _interrupt(self, some: Fields, rows: NDArray[np.void]) -> None:
         if some.has("vector"):
             rows["a"][some.rows] = some.column("vector")
             rows["text"][some.rows] = self._vectors[some.number]
@@ -283,91 +307,25 @@ class Decoder:
                     self._interrupts[number] = self._texts.place(some.text(index, "name"))
             rows["text"][some.rows] = [self._interrupts[number] for number in numbers.tolist()]
 
-    def _soft(self, some: _Some, rows: NDArray[np.void]) -> None:
+    def _soft(self, some: Fields, rows: NDArray[np.void]) -> None:
         rows["a"][some.rows] = some.column("vec")
 
-    def _block(self, some: _Some, rows: NDArray[np.void]) -> None:
+    def _block(self, some: Fields, rows: NDArray[np.void]) -> None:
         devices = some.column("dev")
         rows["a"][some.rows], rows["b"][some.rows] = devices, some.column("sector")
         rows["c"][some.rows] = some.column("bytes") if some.has("bytes") else some.column("nr_sector") * _SECTOR
         rows["text"][some.rows] = [self._devices.get(device, NO_TEXT) for device in devices.tolist()]
 
-    def _marked(self, some: _Some, rows: NDArray[np.void]) -> None:
+    def _marked(self, some: Fields, rows: NDArray[np.void]) -> None:
         for index, row in enumerate(some.rows.tolist()):
             mark = parse_marker(some.rest(index, "buf"))
             if mark is not None:
                 rows["kind"][row], rows["a"][row] = mark.kind, mark.request
                 rows["text"][row] = self._texts.place(mark.text) if mark.text else NO_TEXT
 
-    def _probed(self, some: _Some, rows: NDArray[np.void], probe: Probe) -> None:
+    def _probed(self, some: Fields, rows: NDArray[np.void], probe: Probe) -> None:
         rows["kind"][some.rows] = probe.kind
         if probe.kind == Kind.BEGIN:
             columns = [some.texts(name) for name in probe.names]
             for index, row in enumerate(some.rows.tolist()):
                 rows["text"][row] = self._texts.place(probe.text([column[index] for column in columns]))
-
-
-class _Some:
-    """The events of one kind, with their fields as columns.
-
-    Attributes:
-        rows: their places among all events of the batch.
-        number: the number of the kind.
-
-    """
-
-    def __init__(
-        self,
-        form: Format | None,
-        words: NDArray[np.uint32],
-        at: NDArray[np.int64],
-        length: NDArray[np.int32],
-        rows: NDArray[np.int64],
-    ) -> None:
-        self.rows = rows
-        self.number = form.number if form else -1
-        self._fields: Mapping[str, Field] = form.fields if form else {}
-        self._words, self._at, self._length = words, at, length
-
-    def has(self, name: str) -> bool:
-        return name in self._fields
-
-    def column(self, name: str, further: int = 0) -> NDArray[np.int64]:
-        """Return a number, or (`further` bytes on) another number of 8 bytes in an array."""
-        field = self._fields[name]
-        size = min(field.size, 8)
-        offset = field.offset + further
-        low = self._words[self._at + offset // 4].astype(np.int64)
-        if size == 8:
-            return low | (self._words[self._at + offset // 4 + 1].astype(np.int64) << 32)
-        bits = size * 8
-        low = (low >> (offset % 4 * 8)) & ((1 << bits) - 1)
-        return low - ((low >> (bits - 1)) << bits) if field.signed else low
-
-    def comm(self, name: str) -> NDArray[np.uint32]:
-        """Return the 16 bytes of a thread's name, shape (n, 4)."""
-        field = self._fields[name]
-        columns: NDArray[np.uint32] = self._words[self._at[:, None] + (field.offset // 4 + np.arange(4))]
-        return columns
-
-    def texts(self, name: str) -> list[str]:
-        return [self.text(index, name) for index in range(len(self._at))]
-
-    def text(self, index: int, name: str) -> str:
-        """Return a text whose place and length are in the event."""
-        field = self._fields[name]
-        at = int(self._at[index])
-        where = int(self._words[at + field.offset // 4])
-        begin = at * 4 + (where & 0xFFFF)
-        end = min(begin + (where >> 16), at * 4 + int(self._length[index]))
-        return _text(self._words[begin // 4 : (end + 3) // 4].tobytes()[begin % 4 : begin % 4 + end - begin])
-
-    def rest(self, index: int, name: str) -> str:
-        """Return a text that extends to the event's end."""
-        at = int(self._at[index])
-        raw = self._words[at : at + int(self._length[index]) // 4].tobytes()
-        return _text(raw[self._fields[name].offset :])
-
-
-def _text(raw: bytes) -> str:
-    return raw.split(b"\0", 1)[0].decode(errors="replace")

@@ -392,10 +392,10 @@ def test_a_phase_ends_when_its_threads_were_looked_at_however_late_that_is(monke
     """Else a dip of 0.5 s was told with 214 % of one core on two: what the look was late by was in its use alone."""
     look_at, late_s, looked_ts, passing = Session._sample, 0.0, 0.0, Leaping()
 
-    def late(session, threads):  # as where others have the processors
+    def late(session, *sampled):  # as where others have the processors
         nonlocal looked_ts
         passing.pass_(late_s)
-        looked = look_at(session, threads)
+        looked = look_at(session, *sampled)
         looked_ts = passing.wall / 1e9
         return looked
 

@@ -8,7 +8,8 @@ import os
 import numpy as np
 import pytest
 
-from laggard.producers.host.process import MAX_SOCKET_SCAN, MAX_THREADS, RATES, Process
+from laggard.producers.host.descriptors import MAX_SOCKET_SCAN
+from laggard.producers.host.process import MAX_THREADS, RATES, Process
 from laggard.producers.host.processes import FEATURES, ProcessTable
 from laggard.producers.host.tasks import IO
 from laggard.producers.system.kernel import Kernel

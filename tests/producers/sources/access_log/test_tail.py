@@ -14,10 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laggard.producers.sources.access_log.blocks import BUDGET_BYTES, LINGER_S
+from laggard.producers.sources.access_log.followed import MAX_FILES
 from laggard.producers.sources.access_log.formats import text_format
 from laggard.producers.sources.access_log.rotation import LONGEST_LINE
 from laggard.producers.sources.access_log.source import REPORT_AGAIN_S, AccessLog
-from laggard.producers.sources.access_log.tail import BUDGET_BYTES, LINGER_S, MAX_FILES, Tail
+from laggard.producers.sources.access_log.tail import Tail
 from laggard.producers.sources.access_log.text import TextParser
 from laggard.producers.sources.performance import THROUGHPUT
 
