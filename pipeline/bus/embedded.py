@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import MOST_AHEAD_S, Bus, BusError, DamagedSnapshot, Partition, Refused, Snapshot
-from laggard.pipeline.bus.database import PAGE_BYTES, Database
+from laggard.pipeline.bus.database import Database
 from laggard.pipeline.bus.log import PackedRecord, bounds, fetch, incoming, insert, offset_at, pack_headers
 from laggard.pipeline.bus.membership import EmbeddedSubscription
 from laggard.pipeline.bus.packing import MAX_VALUE_BYTES, pack, unpack
 from laggard.pipeline.bus.partitioner import partition_number
+from laggard.pipeline.bus.schema import PAGE_BYTES
 from laggard.pipeline.bus.trimming import discard, expire, make_room
 from laggard.pipeline.bus.watch import touch
 
