@@ -253,7 +253,7 @@ class StageTask(ABC):
     def refresh(self) -> None:
         """Update the telemetry of the states."""
         self.telemetry.keys = len(self.states)
-        self.telemetry.state_bytes = self.states.state_bytes
+        self.telemetry.state_bytes = self.states.saving.state_bytes
         self.telemetry.keys_evicted += self.states.evicted
         self.telemetry.snapshots_unusable += self.states.failed
         self.states.evicted = self.states.failed = 0
