@@ -75,7 +75,7 @@ def _compare_courses(pool: Pool, parent: str, names: Sequence[str]) -> list[Devi
     )
     slots = bank.claim(len(names))
     interval_s = pool.courses.width * pool.usual_interval_s
-    limit = bank.evidence_limit(len(names), interval_s, pool.false_alarms_per_day)
+    limit = bank.extremes.evidence_limit(len(names), interval_s, pool.false_alarms_per_day)
     for at in range(max(map(len, courses))):
         here = np.array([place for place, course in enumerate(courses) if len(course) > at], np.intp)
         if len(here) < FEWEST:
@@ -88,9 +88,9 @@ def _compare_courses(pool: Pool, parent: str, names: Sequence[str]) -> list[Devi
     for at in np.flatnonzero(peaks.max(axis=0) > 1.0).tolist():
         name = names[at]
         begin = pool.courses.begin_ts(name)
-        worst = bank.worst(slots[at : at + 1])[..., 0]
+        worst = bank.largest.worst(slots[at : at + 1])[..., 0]
         features, signs, window, worst_at = features_of_life(pool, bank, slots[at], peaks[:, at], worst, lasting=True)
-        begins, untils, _ = bank.runs(slots[at : at + 1])
+        begins, untils, _ = bank.runs.best(slots[at : at + 1])
         since = float(begins[0]) if math.isfinite(begins[0]) else worst_at
         until = float(untils[0]) if math.isfinite(untils[0]) else worst_at
         kind = kind_of(signs, duration_s=(until - since) * interval_s, interval_s=interval_s, age_share=1.0)

@@ -104,7 +104,7 @@ class Depth:
         ended = [node for node in self.nodes.values() if not node.alive]
         if not ended:
             return []
-        ticks = self.bank.ticks(np.array([node.slot for node in ended], np.intp))
+        ticks = self.bank.extremes.ticks(np.array([node.slot for node in ended], np.intp))
         return [
             node
             for node, count in zip(ended, ticks, strict=True)

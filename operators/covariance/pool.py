@@ -92,7 +92,7 @@ class Pool:
 
     def evidence_limit(self, bank: Bank, members: int, *, raised: bool = True) -> float:
         """Return the evidence with a score of 1: that of the budget, raised if this pool needs more."""
-        allowed = bank.evidence_limit(members, self.usual_interval_s, self.false_alarms_per_day)
+        allowed = bank.extremes.evidence_limit(members, self.usual_interval_s, self.false_alarms_per_day)
         return allowed * max(self.calibration.limit / STEPS, 1.0) if raised else allowed
 
     def levels(self) -> dict[str, list[Node]]:

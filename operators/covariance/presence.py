@@ -87,7 +87,7 @@ class Newest:
         ticks = min(max(round(NEWEST_S / interval_s), 1), NEWEST)
         # A mean over fewer ticks than the shortest window varies by at most this much more.
         more = math.sqrt(max(bank.lengths[0] / ticks, 1.0))
-        self._means = np.concatenate([bank.newest(tick, at, ticks)[None], means])
+        self._means = np.concatenate([bank.runs.newest(tick, at, ticks)[None], means])
         self._spreads = np.concatenate([more * spreads[:1], spreads])
 
     def follow(self, before: Standing | None) -> Standing | None:

@@ -114,7 +114,7 @@ def deviations_now(pool: Pool, depth: Depth, look: Compared) -> list[Deviation]:
         features, kind = _kind_now(pool, depth, look, at)
         if not says_more(node.kind, kind):
             kind = node.kind or kind
-        begin = float(depth.bank.begun(look.tick.slots[at : at + 1])[0])
+        begin = float(depth.bank.runs.begun(look.tick.slots[at : at + 1])[0])
         column = int(np.nan_to_num(look.tick.evidence[:, :, at]).max(axis=0).argmax())
         score = float(look.scores[at])
         found.append(
@@ -140,7 +140,7 @@ def _kind_now(pool: Pool, depth: Depth, look: Compared, at: int) -> tuple[tuple[
     """Return the deviating metrics of a member at a tick, and the kind by this tick alone."""
     node = depth.nodes[look.paths[look.known[at]]]
     features, signs = _features_now(pool, depth.bank, look.tick, at, look.limit)
-    begin = float(depth.bank.begun(look.tick.slots[at : at + 1])[0])
+    begin = float(depth.bank.runs.begun(look.tick.slots[at : at + 1])[0])
     kind = kind_of(
         signs,
         duration_s=look.tick.ts - begin if math.isfinite(begin) else 0.0,
@@ -213,7 +213,7 @@ def left(pool: Pool) -> list[Deviation]:
         node = depth.nodes.get(path)
         if node is None:
             continue
-        life = float(depth.bank.ticks(np.array([node.slot], np.intp))[0])
+        life = float(depth.bank.extremes.ticks(np.array([node.slot], np.intp))[0])
         away = pool.ticks - tick
         siblings = [each for each in depth.nodes.values() if each.path[:-1] == path[:-1] and each.path != path]
         stayed = [each for each in siblings if each.alive]

@@ -87,12 +87,12 @@ def _deviations_of_life(pool: Pool, depth: Depth) -> list[Deviation]:
     lasting = pool.ts - pool.first_ts > DAY_S
     peaks = bank.peaks(slots) / pool.evidence_limit(bank, compared, raised=lasting)
     scores = peaks.max(axis=0)
-    begins, untils, lasts = bank.runs(slots)
+    begins, untils, lasts = bank.runs.best(slots)
     found = []
     for at in np.flatnonzero(scores > 1.0):
         node = nodes[at]
         lasting = bool(lasts[at] > REPORTED_SHARE)
-        worst = bank.worst(slots[at : at + 1])[..., 0]
+        worst = bank.largest.worst(slots[at : at + 1])[..., 0]
         features, signs, window, worst_ts = features_of_life(
             pool, bank, slots[at], peaks[:, at], worst, lasting=lasting
         )

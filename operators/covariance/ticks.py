@@ -183,10 +183,10 @@ def _excuse_younger(pool: Pool, depth: Depth, tick: Tick, nodes: Sequence[Node],
     bank = depth.bank
     evidence[0][bank.levels + bank.changes :, younger] = np.nan
     # A member that has just begun changes for that reason.
-    begun = younger & (bank.ticks(tick.slots) < pool.windows[-1])
+    begun = younger & (bank.extremes.ticks(tick.slots) < pool.windows[-1])
     evidence[:, bank.levels : bank.levels + bank.changes, begun] = np.nan
-    alone = depth.bank.alone(evidence, limit)
-    return replace(tick, evidence=evidence, alone=alone, scores=depth.bank.lasting(alone, tick.slots))
+    alone = depth.bank.extremes.alone(evidence, limit)
+    return replace(tick, evidence=evidence, alone=alone, scores=depth.bank.runs.lasting(alone, tick.slots))
 
 
 def _present_scores(scores: Floats, standings: Mapping[int, Standing | None]) -> Floats:

@@ -10,8 +10,8 @@ import numpy as np
 from laggard.operators.gaussian.bank import Bank
 from laggard.operators.gaussian.cohorts import Cohorts
 from laggard.operators.gaussian.episodes import EPISODE_S
-from laggard.operators.gaussian.likelihood import Pool, Reference, Weights, floor_of
-from laggard.operators.gaussian.moments import Moments
+from laggard.operators.gaussian.likelihood import Pool
+from laggard.operators.gaussian.references import Past, References
 from laggard.operators.gaussian.rises import Rises, stocks_of
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from laggard.operators.contract import Layout
     from laggard.operators.features import Directions
     from laggard.operators.gaussian.cohorts import Followed
+    from laggard.operators.gaussian.likelihood import Reference
     from laggard.operators.gaussian.moments import Block
     from laggard.operators.ranking import Basis
 
@@ -54,6 +55,12 @@ class Names(NamedTuple):
     features: tuple[str, ...]
     commands: tuple[str, ...]
 
+    @classmethod
+    def at(cls, bank: Bank, ts: float, features: int) -> Names:
+        """Return the names of the last learned frame, by its time and the number of its features."""
+        rows = int((bank.last_ts == ts).sum())
+        return cls(bank.rows[:rows], bank.names[:rows], bank.features[:features], ())
+
 
 class Times(NamedTuple):
     """The times of the first tick, the open block's begin, the last learned block, the last tick and the last check."""
@@ -64,6 +71,10 @@ class Times(NamedTuple):
     last: float = math.nan
     ticks: int = 0
     closed: float = math.nan
+
+    def age_s(self, ts: float) -> float:
+        """Return the time since the first tick; 0 before it."""
+        return max(ts - self.first, 0.0) if self.ticks else 0.0
 
 
 class Baselines:
@@ -81,7 +92,7 @@ class Baselines:
         times: the times of the learned ticks.
         pooled: the statistics of all rows together.
         cohorts: the earlier starts of each name.
-        bases: what the rows without a past are compared with, by their places.
+        references: the baselines in the form that scores frames.
 
     """
 
@@ -103,12 +114,10 @@ class Baselines:
         self.evidence_s = evidence_s
         self.exclude_s = exclude_s
         self.spare_rows = spare_rows
-        self.weights = weights
-        self.resolution = resolution
-        self.directions = directions
         self.stocks = stocks
         self.cohorts = cohorts
         self.episodes = episodes
+        self.references = References(weights, resolution, directions, episodes=episodes)
         self.bank = Bank.empty()
         self.times = Times()
         self._rises = Rises.none()
@@ -116,11 +125,6 @@ class Baselines:
         # Derived from the state and the last frame; never part of a snapshot.
         self._aligned: tuple[Layout, Bank, Followed | None, Pooled] | None = None
         self._fresh_ts: float | None = None  # of an alignment that is not learned yet
-        self._reference: Reference | None = None
-        self._span = (-math.inf, math.inf)  # the times between which the reference is valid, since rows age
-        self.bases: dict[int, Basis] = {}
-        self._weights: Weights | None = None
-        self._floor: Matrix | None = None  # valid until episodes are ended
         self._open: Block | None = None
         self._latest: Matrix | None = None  # the evidence of the last frame until it is in the bank
         self._settled = False
@@ -146,7 +150,8 @@ class Baselines:
             pooled = Pooled(ts, features, _pool(bank, layout))
         self._fresh_ts = ts
         self._aligned = (layout, bank, followed, pooled)
-        self._weights = self._floor = self._reference = self._open = None
+        self.references.forget()
+        self._open = None
         self._settled = False
 
     @property
@@ -159,33 +164,18 @@ class Baselines:
         """Return the times at which the rows of the aligned frame were first seen."""
         return self._now[0].first_ts[:rows]
 
-    def age_s(self, ts: float) -> float:
-        """Return the time since the first tick; 0 before it."""
-        return max(ts - self.times.first, 0.0) if self.times.ticks else 0.0
-
-    def last_names(self) -> Names:
-        """Return the names of the last learned frame."""
-        bank = self.bank
-        rows = int((bank.last_ts == self.times.last).sum())
-        return Names(bank.rows[:rows], bank.names[:rows], bank.features[: len(self.pooled.features)], ())
-
     def reference_of(self, last: Names) -> tuple[Reference, dict[int, Basis]]:
         """Return the baselines of the last learned frame, and what rows without a past are compared with."""
         ts, shape = self.times.last, (len(last.features), len(last.rows))
         followed = None if self.cohorts is None else self.cohorts.follow(last, ts, (), 0.0)
-        reference, _, bases = self._refer(self.bank, followed, ts, shape, pool=self.pooled.pool)
+        past = Past(self.bank, followed, self.pooled.pool, self.cohorts, self._rises)
+        reference, _, bases = self.references.of(ts, shape, past)
         return reference, bases
 
     def reference(self, ts: float, shape: tuple[int, int]) -> Reference:
         """Return the baselines of the aligned frame, whose shape is (features, rows)."""
-        reference = self._reference
-        if reference is None or not self._span[0] <= ts < self._span[1]:
-            bank, followed, pooled = self._now
-            found = self._refer(bank, followed, ts, shape, pool=pooled.pool, floor=self._floor)
-            reference, self._span, self.bases = found
-            self._floor = reference.floor
-            self._reference = reference
-        return reference
+        bank, followed, pooled = self._now
+        return self.references.of_frame(ts, shape, Past(bank, followed, pooled.pool, self.cohorts, self._rises))
 
     def learn(
         self,
@@ -216,7 +206,7 @@ class Baselines:
             young = self.cohorts.learn(followed, ts, evidence)
             if young is not followed:
                 self._aligned = (layout, bank, young, self.pooled)
-                self._reference = None
+                self.references.renew()
         features, rows = clean.shape
         if ts == self.times.last and rows < len(bank.rows):  # the clock stands, and they are not of this frame
             others = bank.last_ts[rows:]
@@ -225,7 +215,7 @@ class Baselines:
         if accepted is not None:
             self._settle_block()
             bank.adopt(accepted)
-            self._reference = None
+            self.references.renew()
         self._turn(ts, layout, frozen)
         head = self._open
         if head is None:
@@ -235,55 +225,6 @@ class Baselines:
         else:
             present = ~np.isnan(clean)
             head.learn(np.where(present, clean, 0.0), present)
-
-    def _refer(
-        self,
-        bank: Bank,
-        followed: Followed | None,
-        ts: float,
-        shape: tuple[int, int],
-        *,
-        pool: Pool,
-        floor: Matrix | None = None,
-    ) -> tuple[Reference, tuple[float, float], dict[int, Basis]]:
-        """Return the baselines of the first features and rows; those of others for a row without a past.
-
-        Also the times between which they are valid, and what the rows without a past are compared with. `floor` is
-        given if it is known already.
-        """
-        features, rows = shape
-        usual = bank.usual.head(features, rows)
-        span, bases, prior = (-math.inf, math.inf), {}, None
-        if followed is not None and self.cohorts is not None and followed.columns.size:
-            span = self.cohorts.span(followed, ts)
-            prior = self.cohorts.prior(followed, bank, ts)
-        if prior is not None:
-            columns = prior.columns
-            weight, mean, squares = usual.weight.copy(), usual.mean.copy(), usual.squares.copy()
-            merged = prior.moments.merged(Moments(weight[:, columns], mean[:, columns], squares[:, columns]), 1.0)
-            weight[:, columns], mean[:, columns], squares[:, columns] = merged.weight, merged.mean, merged.squares
-            usual = Moments(weight, mean, squares)
-            bases = dict(zip(columns.tolist(), prior.bases, strict=True))
-        usual = self._before_rises(usual, bank.rows[:rows], bank.features[:features])
-        if self._weights is None or len(self._weights.each) != features:
-            self._weights = Weights.of(bank.features[:features], self.weights, self.resolution, self.directions)
-        if floor is None:
-            recurring = bank.episodes.second[:features, :rows] if self.episodes else None
-            floor = floor_of(self._weights, recurring, rows)
-        return Reference.of(usual, self._weights, pool, floor), span, bases
-
-    def _before_rises(self, usual: Moments, rows: tuple[str, ...], features: tuple[str, ...]) -> Moments:
-        """Return the baselines; those from before the rise for cells that rise steadily."""
-        steady = self._rises.steady
-        if not steady:
-            return usual
-        line, column = ({name: number for number, name in enumerate(each)} for each in (features, rows))
-        mean, squares = usual.mean.copy(), usual.squares.copy()
-        for cell in steady:
-            if cell.feature in line and cell.row in column:
-                place = line[cell.feature], column[cell.row]
-                mean[place], squares[place] = cell.mean, cell.variance * usual.weight[place]
-        return Moments(usual.weight, mean, squares, even=usual.even)
 
     def evidence(self, ts: float, values: Matrix, whole: bool) -> Matrix:
         """Return the mean of the last `evidence_s`: e' = e + (x - e) (1 - exp(-2 dt / evidence_s)).
@@ -343,12 +284,14 @@ class Baselines:
         closed = times.closed
         if not 0.0 <= ts - closed < EPISODE_S:
             self._follow(layout, max(ts - closed, 0.0))
-            closed, self._floor = ts, None
+            closed = ts
+            self.references.forget_floor()
         if not 0.0 <= ts - self.pooled.ts < min(POOL_S, 0.125 * (ts - times.first)):
             self.pooled = Pooled(ts, self.pooled.features, _pool(self.bank, layout))
             assert self._aligned is not None
             self._aligned = (*self._aligned[:3], self.pooled)
-        self._reference = self._open = None
+        self.references.renew()
+        self._open = None
         self.times = Times(times.first, ts, ts, ts, 1, closed)
 
     def _follow(self, layout: Layout, seconds: float) -> None:
@@ -386,7 +329,8 @@ class Baselines:
         self.pooled = Pooled(float(state["pool_ts"]), self.bank.features[: pool.shape[1]], Pool(*pool))
         if self.cohorts is not None:
             self.cohorts = Cohorts.restored(state["cohorts"])
-        self._aligned = self._weights = self._floor = self._reference = self._open = self._latest = None
+        self.references.forget()
+        self._aligned = self._open = self._latest = None
         self._settled = False
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from laggard.operators.calibration import Calibrated, Calibration, Scale
 from laggard.operators.contract import check_shape
 from laggard.operators.features import BOTH, Directions
-from laggard.operators.gaussian.baselines import Baselines
+from laggard.operators.gaussian.baselines import Baselines, Names
 from laggard.operators.gaussian.cohorts import Cohorts
 from laggard.operators.gaussian.likelihood import (
     Likelihood,
@@ -204,11 +204,11 @@ class Gaussian(Calibrated):
             reference,
             self.likelihood,
             self._baselines.first_ts(rows),
-            self._baselines.bases,
+            self._baselines.references.bases,
             self.share,
             self.waits,
             gone(self._suspects if self._prospects is None else self._prospects, ts, layout.rows),
-            self._baselines.age_s(ts),
+            self._baselines.times.age_s(ts),
             self.context_s,
         )
         self._scored = _Scored(ts, layout, values, clean, evidence, whole, scores)
@@ -271,7 +271,7 @@ class Gaussian(Calibrated):
         last, suspects = past.times.last, recent(self._suspects, ts)
         if self.likelihood == "paper" or not (past.pooled.features and 0.0 < ts - last <= GONE_S):
             return suspects
-        before, there = past.last_names(), set(layout.rows)
+        before, there = Names.at(bank, last, len(past.pooled.features)), set(layout.rows)
         ended = {column for column, row in enumerate(before.rows) if row not in there}
         if not ended:
             return suspects

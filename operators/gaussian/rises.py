@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from laggard.operators.gaussian.episodes import SURE
+from laggard.operators.gaussian.moments import Moments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from laggard.operators.contract import Layout
-    from laggard.operators.gaussian.moments import Moments
 
     Vector = NDArray[np.float64]
 
@@ -100,6 +100,19 @@ class Rises:
             )
             for number in map(int, these)
         )
+
+    def before(self, usual: Moments, rows: tuple[str, ...], features: tuple[str, ...]) -> Moments:
+        """Return the baselines; those from before the rise for cells that rise steadily."""
+        steady = self.steady
+        if not steady:
+            return usual
+        line, column = ({name: number for number, name in enumerate(each)} for each in (features, rows))
+        mean, squares = usual.mean.copy(), usual.squares.copy()
+        for cell in steady:
+            if cell.feature in line and cell.row in column:
+                place = line[cell.feature], column[cell.row]
+                mean[place], squares[place] = cell.mean, cell.variance * usual.weight[place]
+        return Moments(usual.weight, mean, squares, even=usual.even)
 
     def after(
         self, layout: Layout, stocks: NDArray[np.intp], usual: Moments, block: Moments

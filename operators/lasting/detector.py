@@ -4,39 +4,32 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
 from laggard.operators.contract import check_shape
-from laggard.operators.lasting.anomalies import BLOCKS, anomaly_of, frozen_units, levels_of, released, subjects_of
+from laggard.operators.lasting.anomalies import frozen_units, levels_of, released
 from laggard.operators.lasting.blocks import closes, stepped
-from laggard.operators.lasting.evidence import RECORD_S, Evidence, raised
-from laggard.operators.lasting.limits import NEW_S, UNITS, new_units, worst_of
+from laggard.operators.lasting.evaluation import Evaluation
+from laggard.operators.lasting.evidence import Evidence
+from laggard.operators.lasting.limits import NEW_S
 from laggard.operators.lasting.quantities import RATES, STOCKS, Quantities
 from laggard.operators.lasting.scores import Scores
-from laggard.operators.lasting.state import NOTICED, SCALES, Anomaly, State, places_of, still_there
+from laggard.operators.lasting.state import SCALES, State, places_of, still_there
 from laggard.operators.lasting.units import SPARE_NAMES, Columns, Pending, Sums, Units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from laggard.operators.contract import Layout
 
     Matrix = NDArray[np.floating]
-    Flags = NDArray[np.bool_]
-    Places = NDArray[np.intp]
-
-_T = TypeVar("_T")
 
 CALM_S: Final = 300.0
 """An anomaly ends after it has been calm for this long."""
-
-MOST_OPEN: Final = 32
-"""The most anomalies that are open at a time. The worst are opened first."""
 
 
 class Lasting:
@@ -99,8 +92,8 @@ class Lasting:
 
     state_version: ClassVar[int] = 1
 
-    absent_is_nothing: ClassVar[bool] = True
-    """Whether an absent name uses nothing. Otherwise its values are unknown, and it is forgotten."""
+    evaluation: ClassVar[type[Evaluation]] = Evaluation
+    """How units are evaluated."""
 
     def __init__(
         self,
@@ -115,7 +108,7 @@ class Lasting:
         self.quantities = Quantities(dict(rates), dict(stocks))
         if not accepted_after_s > 0.0:
             raise ValueError(f"accepted_after_s: expected a time above 0, got {accepted_after_s!r}")
-        self._cpu = [place for place, level in enumerate(self.quantities.levels) if level.startswith("cpu_")]
+        self._evaluation = self.evaluation(self.quantities)
         self.false_alarms_per_day = false_alarms_per_day
         self._accepted_after_s = accepted_after_s
         none = tuple(Evidence.none(self.quantities) for _ in SCALES)
@@ -170,7 +163,7 @@ class Lasting:
         state.opened_ts = ts
         state.blocks += 1
         state.accepted = ()
-        self._turn(state, sums, layout, values)
+        self._evaluation.turn(state, sums, layout, values, self.false_alarms_per_day)
         if state.anomalies:
             self._hold(state)
         self._settle(state, sums)
@@ -181,7 +174,7 @@ class Lasting:
 
         Before they came they used nothing, which does not show their use when they run.
         """
-        if not self.absent_is_nothing:
+        if not self.evaluation.absent_is_nothing:
             return
         units, present = state.units, state.units.present
         due = units.unsettled()[:present] & (state.last_ts - units.first_ts[:present] >= NEW_S)
@@ -208,10 +201,10 @@ class Lasting:
         found = state
         if not state.units.match(layout):
             first = math.isnan(state.begin_ts)
-            spare = SPARE_NAMES if self.absent_is_nothing else 0
+            spare = SPARE_NAMES if self.evaluation.absent_is_nothing else 0
             units, source = state.units.aligned(layout, -math.inf if first else ts, state.last_ts, spare)
             # The past of the names of the first frame is unknown, and that of rows that come later.
-            nothing = (np.arange(len(units)) < len(units.names)) & (self.absent_is_nothing and not first)
+            nothing = (np.arange(len(units)) < len(units.names)) & (self.evaluation.absent_is_nothing and not first)
             lived = 0.0 if first else max(ts - state.begin_ts, 0.0)
             low = state.evidence[0].taking(*self._sums_of(state.units).of(state.pending))
             evidence = tuple(
@@ -240,95 +233,6 @@ class Lasting:
         if self._columns is None or self._columns[0] is not layout:
             self._columns = layout, Columns(layout, self.quantities.levels)
         return self._columns[1]
-
-    def _turn(self, state: State, sums: Sums, layout: Layout, values: Matrix) -> None:
-        """Close the sub-blocks that are full, and evaluate them."""
-        for number in range(len(SCALES)):
-            if number:
-                below = state.evidence[number - 1].last
-                known = np.isfinite(below)
-                _put(state, number, state.evidence[number].taking(np.where(known, below, 0.0), known))
-                if state.blocks % BLOCKS[number]:
-                    break
-            self._evaluate(state, number, sums, layout, values)
-
-    def _evaluate(self, state: State, number: int, sums: Sums, layout: Layout, values: Matrix) -> None:
-        """Close the sub-block of one scale, and open the anomalies that pass its limit."""
-        scale, quantities, units = SCALES[number], self.quantities, state.units
-        names = len(units.names)
-        learned = None if (frozen := frozen_units(state, sums)) is None else ~frozen
-        evidence = state.evidence[number].turned(scale, quantities, learned)
-        excess = evidence.excess(last_two=number == 0 and self._pace(state) == 1.0)
-        new = new_units(state, absent_is_nothing=self.absent_is_nothing)
-        # Growth counts only above the baseline.
-        growing = excess[len(quantities.levels) :]
-        growing *= excess[quantities.stocks] > evidence.deviation[quantities.stocks]
-        growing[:, new] = 0.0
-        (fresh,) = np.nonzero(new[:names])
-        ended = evidence.peak[:, fresh]
-        evidence, over = evidence.noting(excess, learned)
-        ended[~over[:, fresh]] = 0.0
-        highest, second = state.newcomers[number] * math.exp(-scale.part_s / RECORD_S)
-        for peak in ended.T[ended.any(axis=0)]:
-            highest, second = raised(highest, second, peak)
-        newcomers = state.newcomers.copy()
-        newcomers[number] = highest, second
-        _put(state, number, evidence)
-        state.newcomers = newcomers
-        worst, best = worst_of(
-            state,
-            number,
-            excess,
-            learned,
-            new,
-            cpu=self._cpu,
-            pace=self._pace(state),
-            sharing=self._sharing(state),
-            resolution=self._resolution(evidence.mean),
-        )
-        share = float(worst.max(initial=0.0))
-        state.near = _changed(state.near, number, share if share > NOTICED else 0.0)
-        state.nearest = _changed(state.nearest, number, None)
-        if state.near[number] > NOTICED:
-            subjects = partial(subjects_of, best=best, excess=excess, sums=sums, names=names)
-            self._report(
-                state,
-                number,
-                worst,
-                subjects,
-                lambda unit, quantity: anomaly_of(state, quantities, number, unit, quantity, sums, layout, values),
-            )
-
-    def _report(
-        self,
-        state: State,
-        number: int,
-        worst: Matrix,
-        subjects: Callable[[Places], list[tuple[int, int]]],
-        make: Callable[[int, int], Anomaly],
-    ) -> None:
-        """Open the anomalies that pass the limit of a scale and last, or note the unit that is nearest to it."""
-        if state.near[number] <= 1.0:
-            nearest = [make(*each) for each in subjects(np.array([worst.argmax()]))]
-            state.nearest = _changed(state.nearest, number, next(iter(nearest), None))
-            return
-        beyond = np.flatnonzero(worst > 1.0)
-        beyond = beyond[np.argsort(-worst[beyond], kind="stable")]
-        most = max(MOST_OPEN - len(state.anomalies), 0)
-        found = (make(*each) for each in subjects(beyond))
-        state.anomalies += tuple(each for each in found if math.isnan(each.calm_since))[:most]
-
-    def _pace(self, state: State) -> float:  # noqa: ARG002 - others need it
-        """Return how many times longer than a sub-block a tick is; 1 to ignore that."""
-        return 1.0
-
-    def _sharing(self, state: State) -> float:
-        """Return b."""
-        return max((state.units.present + len(state.units.rows)) / UNITS, 1.0) / self.false_alarms_per_day
-
-    def _resolution(self, mean: Matrix) -> Matrix:  # noqa: ARG002 - others need it
-        """Return r, of a shape like (quantities, units)."""
-        return self.quantities.resolution
 
     def _hold(self, state: State) -> None:
         """Follow the anomalies, and end those that are over."""
@@ -382,11 +286,3 @@ class Lasting:
             raise ValueError(f"levels: expected {self.quantities.levels}, got {tuple(state['levels'])}")
         self._state = State.restored(state, self.quantities)
         self._sums = self._columns = self._aligned = self._scored = None
-
-
-def _put(state: State, number: int, evidence: Evidence) -> None:
-    state.evidence = _changed(state.evidence, number, evidence)
-
-
-def _changed(every: tuple[_T, ...], number: int, one: _T) -> tuple[_T, ...]:
-    return (*every[:number], one, *every[number + 1 :])

@@ -10,6 +10,7 @@ import numpy as np
 from laggard.operators.contract import check_shape
 from laggard.operators.features import BOTH, by_end
 from laggard.operators.lasting.detector import Lasting
+from laggard.operators.lasting.evaluation import Evaluation
 from laggard.operators.lasting.limits import UNITS
 from laggard.operators.lasting.state import SCALES
 from laggard.operators.ranking import Ranking
@@ -53,28 +54,34 @@ class _Names(NamedTuple):
         return self.rows
 
 
-class _Group(Lasting):
-    """Features that came together. An absent row is unknown, rather than one that uses nothing."""
+class _Evaluation(Evaluation):
+    """Evaluates features of rows in both directions. An absent row is unknown, rather than one that uses nothing."""
 
     absent_is_nothing: ClassVar[bool] = False
+
+    def resolution(self, mean: Matrix) -> Matrix:
+        found: Matrix = np.maximum(self.quantities.resolution, np.float32(RELATIVE) * np.abs(mean))
+        return found
+
+    def pace(self, state: State) -> float:
+        return float(max(state.interval_s / SCALES[0].part_s, 1.0))
+
+    def sharing(self, state: State) -> float:
+        """Return b times the budget. With longer ticks there are fewer sub-blocks, and fewer are high by chance."""
+        features = len(self.quantities.levels) // 2
+        return float(max(state.units.present * features / UNITS, 1.0) / self.pace(state) ** 0.5)
+
+
+class _Group(Lasting):
+    """Features that came together."""
+
+    evaluation: ClassVar[type[Evaluation]] = _Evaluation
 
     def __init__(self, features: Sequence[str], resolution: Mapping[str, float], accepted_after_s: float) -> None:
         each = {name: by_end(name, resolution, LEAST) for name in features}
         falls = {FALLS + name: least for name, least in each.items()}
         super().__init__(rates=each | falls, stocks={}, accepted_after_s=accepted_after_s)
         self.features = tuple(features)
-
-    def _resolution(self, mean: Matrix) -> Matrix:
-        found: Matrix = np.maximum(self.quantities.resolution, np.float32(RELATIVE) * np.abs(mean))
-        return found
-
-    def _pace(self, state: State) -> float:
-        return float(max(state.interval_s / SCALES[0].part_s, 1.0))
-
-    def _sharing(self, state: State) -> float:
-        """Return b. With longer ticks there are fewer sub-blocks, and fewer of them are high by chance."""
-        units = max(state.units.present * len(self.features) / UNITS, 1.0)
-        return float(units / self._pace(state) ** 0.5 / self.false_alarms_per_day)
 
 
 class _Aligned(NamedTuple):

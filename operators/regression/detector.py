@@ -57,6 +57,7 @@ class Regression:
 
     Attributes:
         models: the present models by performance metric.
+        newest: the newest values of the metrics in models; NaN for a missing one.
         refused: the number of metrics of the newest sample beyond the limit.
 
     Example:
@@ -143,7 +144,7 @@ class Regression:
         self._traits = Traits(trait, resolution or {})
         self._wishes = Wishes()
         self._begin = math.nan
-        self._newest: dict[str, float] = {}
+        self.newest: Mapping[str, float] = {}
 
     @property
     def models(self) -> Mapping[str, Model]:
@@ -167,7 +168,7 @@ class Regression:
             performance: the performance metrics by name; missing ones and NaN are unknown.
 
         """
-        mine = self._of_models(metrics, values)
+        mine = _of_models(self.models, metrics, values)
         predictions, score = [], 0.0
         for name, follower in self._followers.items():
             value = performance.get(name, math.nan)
@@ -176,21 +177,14 @@ class Regression:
             score = max(score, follower.evaluate(value, mine).slow)
         suspects: tuple[Suspect, ...] = ()
         if score > 1.0:
-            ahead = self._ahead(ts, metrics, values, performance)
+            ahead = Regression(**self._parameters)
+            ahead.restore(self.snapshot())
+            ahead.learn(ts, metrics, values, performance)
             suspects = ahead.suspects()
         age_s = 0.0 if math.isnan(self._begin) else ts - self._begin
         young = len(self._window) < YOUNG * self._parameters["window"]
         usual = next((each.usual for name, each in self._followers.items() if name.startswith(RESPONSE_TIME)), math.nan)
         return SampleScores(score, tuple(predictions), suspects, age_s, young, usual)
-
-    def _ahead(
-        self, ts: float, metrics: Metrics, values: NDArray[np.float64], performance: Mapping[str, float]
-    ) -> Regression:
-        """Return the operator as it will be after this sample."""
-        ahead = Regression(**self._parameters)
-        ahead.restore(self.snapshot())
-        ahead.learn(ts, metrics, values, performance)
-        return ahead
 
     def suspects(self) -> tuple[Suspect, ...]:
         """Return the contended resources that the first response time follows now."""
@@ -205,7 +199,7 @@ class Regression:
         """Learn a sample, and return the models that were built. The arguments are those of `score`."""
         if math.isnan(self._begin):
             self._begin = ts
-        mine = self._of_models(metrics, values)
+        mine = _of_models(self.models, metrics, values)
         self._window.add(ts, metrics, values, performance)
         built = []
         for name, follower in self._followers.items():
@@ -213,18 +207,8 @@ class Regression:
             model = follower.learn(value, mine, self._window, self._traits, self._wishes)
             if model is not None:
                 built.append(model)
-        self._newest = self._of_models(metrics, values)
+        self.newest = _of_models(self.models, metrics, values)
         return tuple(built)
-
-    def _of_models(self, metrics: Metrics, values: NDArray[np.float64]) -> dict[str, float]:
-        """Return the newest values of the metrics in models."""
-        wanted = {term.metric for model in self.models.values() for term in model.terms}
-        return {name: float(values[at]) for at, name in enumerate(metrics.ids) if name in wanted} if wanted else {}
-
-    @property
-    def newest(self) -> Mapping[str, float]:
-        """The newest values of the metrics in models; NaN for a missing one."""
-        return dict(self._newest)
 
     def what_if(self, performance: str, metric: str, value: float) -> float:
         """Predict a performance metric for another value of one metric and the newest values of the others.
@@ -241,22 +225,19 @@ class Regression:
         names = [term.metric for term in follower.model.terms]
         if metric not in names:
             raise ValueError(f"expected a metric of the model ({', '.join(names) or 'none'}), got {metric!r}")
-        return follower.predict(self._newest | {metric: value})
+        return follower.predict({**self.newest, metric: value})
 
     def pin(self, metric: str) -> None:
         """Pin a metric: every model of a response time has it if the samples do (section 6)."""
-        self._wish(
-            self._wishes.pinned + ((metric,) if metric not in self._wishes.pinned else ()),
-            self._wishes.banned - {metric},
-        )
+        self._wish(self._wishes.pin(metric))
 
     def ban(self, metric: str) -> None:
         """Ban a metric from all models."""
-        self._wish(tuple(name for name in self._wishes.pinned if name != metric), self._wishes.banned | {metric})
+        self._wish(self._wishes.ban(metric))
 
     def free(self, metric: str) -> None:
         """Neither pin nor ban a metric any longer."""
-        self._wish(tuple(name for name in self._wishes.pinned if name != metric), self._wishes.banned - {metric})
+        self._wish(self._wishes.free(metric))
 
     @property
     def pinned(self) -> tuple[str, ...]:
@@ -268,8 +249,8 @@ class Regression:
         """The banned metrics."""
         return tuple(sorted(self._wishes.banned))
 
-    def _wish(self, pinned: tuple[str, ...], banned: frozenset[str]) -> None:
-        self._wishes = Wishes(pinned, banned)
+    def _wish(self, wishes: Wishes) -> None:
+        self._wishes = wishes
         for follower in self._followers.values():
             follower.wish()
 
@@ -280,7 +261,7 @@ class Regression:
             "performance": list(self.performance),
             "pinned": list(self._wishes.pinned),
             "banned": sorted(self._wishes.banned),
-            "newest": dict(self._newest),
+            "newest": dict(self.newest),
             "window": self._window.snapshot(),
             "followers": {name: each.snapshot() for name, each in self._followers.items()},
         }
@@ -291,7 +272,13 @@ class Regression:
             raise ValueError(f"expected the performance metrics {self.performance}, got {tuple(state['performance'])}")
         self._begin = float(state["begin"])
         self._wishes = Wishes(tuple(state["pinned"]), frozenset(state["banned"]))
-        self._newest = {str(name): float(value) for name, value in state["newest"].items()}
+        self.newest = {str(name): float(value) for name, value in state["newest"].items()}
         self._window.restore(state["window"])
         for name, each in self._followers.items():
             each.restore(state["followers"][name])
+
+
+def _of_models(models: Mapping[str, Model], metrics: Metrics, values: NDArray[np.float64]) -> dict[str, float]:
+    """Return the newest values of the metrics in models."""
+    wanted = {term.metric for model in models.values() for term in model.terms}
+    return {name: float(values[at]) for at, name in enumerate(metrics.ids) if name in wanted} if wanted else {}

@@ -54,6 +54,18 @@ class Wishes(NamedTuple):
     pinned: tuple[str, ...] = ()
     banned: frozenset[str] = frozenset()
 
+    def pin(self, metric: str) -> Wishes:
+        """Return the wishes with this metric in models."""
+        return Wishes((*self.pinned, *(() if metric in self.pinned else (metric,))), self.banned - {metric})
+
+    def ban(self, metric: str) -> Wishes:
+        """Return the wishes with this metric in no model."""
+        return Wishes(tuple(name for name in self.pinned if name != metric), self.banned | {metric})
+
+    def free(self, metric: str) -> Wishes:
+        """Return the wishes without this metric."""
+        return Wishes(tuple(name for name in self.pinned if name != metric), self.banned - {metric})
+
 
 class Samples(NamedTuple):
     """Samples with a performance, in the order of time.

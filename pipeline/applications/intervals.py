@@ -21,7 +21,6 @@ newest tick of each stream stays.
 from __future__ import annotations
 
 import math
-from bisect import insort
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -29,10 +28,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from laggard.pipeline.applications.metrics import Places
-from laggard.pipeline.applications.ticks import Stream, Tick
-from laggard.pipeline.eventtime import FORGOTTEN_S, Seen, SetBack
-from laggard.pipeline.records import Decoder, Frame, Layout, RecordError, encode
-from laggard.pipeline.records.layout import read_layout
+from laggard.pipeline.applications.streams import Streams, divided
+from laggard.pipeline.applications.ticks import Tick
+from laggard.pipeline.eventtime import Seen, SetBack
+from laggard.pipeline.records import Decoder, Frame, RecordError, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,9 +48,6 @@ COUNTERS: Final = ("process", "host")
 GRACE_S: Final = 10.0
 """A host is awaited until others are ahead of it by one interval, or by this time in seconds if it is longer."""
 
-STALE_TICKS: Final = 3.0
-"""A host without a tick in an interval keeps its last values for this many of its ticks."""
-
 LONGEST_GAP: Final = 3.0
 """The first performance frame after a pause of more than this many intervals only begins an interval: its performance
 is hardly that of the whole pause."""
@@ -60,9 +56,7 @@ WAITING_INTERVALS: Final = 5.0
 WAITING_S: Final = 60.0
 """Ticks wait for the performance for this many intervals, or for this time in seconds if it is longer."""
 
-MAX_STREAMS: Final = 4_096
 MAX_WAITING: Final = 4_096
-MAX_WAITING_CELLS: Final = 4_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,19 +103,18 @@ class Intervals:
 
     def __init__(self) -> None:
         self.places = Places()
-        self._streams: dict[tuple[str, tuple[str, ...]], Stream] = {}
+        self._streams = Streams()
         self._measured = Seen()
         self._measured_ts = -math.inf  # the time of the newest performance frame
         self._length_s = 0.0  # the length of the newest interval
         self._closed_ts = -math.inf
         self._waiting: deque[_Measured] = deque()
-        self._held_cells = 0
         self.set_back = SetBack(ordered=True)
 
     @property
     def ts(self) -> float:
         """The time of the newest frame, seconds since the Unix epoch; -inf before the first."""
-        return max(self._measured_ts, max((each.newest_ts for each in self._streams.values()), default=-math.inf))
+        return max(self._measured_ts, self._streams.newest_ts)
 
     @property
     def closed_ts(self) -> float:
@@ -160,19 +153,14 @@ class Intervals:
         self._length_s = ts - before
         if usual and self._length_s > LONGEST_GAP * usual:
             return "new"
-        if self._streams and all(each.let_go_ts >= ts for each in self._streams.values()):
+        if self._streams.have_let_go(ts):
             return "late"
         self._waiting.append(_Measured(before, frame, live))
         return "new"
 
     def tick(self, frame: Frame) -> Arrival:
         """Add a frame of counters; it is late if its interval is closed."""
-        key = frame.scope, frame.hosts
-        stream = self._streams.get(key)
-        if stream is None:
-            while len(self._streams) >= MAX_STREAMS:
-                self._forget(min(self._streams, key=lambda each: self._streams[each].newest_ts))
-            stream = self._streams[key] = Stream()
+        stream = self._streams.stream(frame.scope, frame.hosts)
         if stream.seen.again(frame):
             return "duplicate"
         if frame.ts <= self._closed_ts:
@@ -180,39 +168,19 @@ class Intervals:
         if math.isfinite(stream.newest_ts) and frame.ts > stream.newest_ts:
             stream.tick_s = frame.ts - stream.newest_ts
         stream.newest_ts = frame.ts
-        tick = Tick(frame.ts, frame.layout, frame.values)
-        if not stream.ticks or stream.ticks[-1].ts <= tick.ts:
-            stream.ticks.append(tick)
-        else:
-            insort(stream.ticks, tick, key=lambda each: each.ts)
-        self._held_cells += tick.values.size
-        self._let_go(stream)
+        # Without a performance frame so far, no interval can begin before the newest tick.
+        waiting_s = 0.0 if math.isinf(self._measured_ts) else max(WAITING_S, WAITING_INTERVALS * self._length_s)
+        self._streams.add(stream, Tick(frame.ts, frame.layout, frame.values), waiting_s)
         return "new"
-
-    def _let_go(self, stream: Stream) -> None:
-        """Drop ticks that have waited for too long, or that are too many."""
-        if math.isinf(self._measured_ts):
-            oldest = stream.newest_ts  # no interval can begin before the next performance frame
-        else:
-            oldest = stream.newest_ts - max(WAITING_S, WAITING_INTERVALS * self._length_s)
-        while stream.ticks[0].ts < oldest:
-            self._held_cells -= stream.ticks[0].values.size
-            stream.let_go()
-        while self._held_cells > MAX_WAITING_CELLS:
-            longest = max(self._streams.values(), key=lambda each: len(each.ticks))
-            if len(longest.ticks) <= 1:
-                return  # the newest tick of each host stays, however wide
-            self._held_cells -= longest.ticks[0].values.size
-            longest.let_go()
-
-    def _forget(self, key: tuple[str, tuple[str, ...]]) -> None:
-        self._held_cells -= sum(tick.values.size for tick in self._streams.pop(key).ticks)
 
     # Closing intervals.
 
     def closed(self) -> Iterator[Interval]:
         """Yield the intervals that can be closed now, the oldest first."""
-        while self._waiting and (self._is_past(self._waiting[0].frame.ts) or len(self._waiting) > MAX_WAITING):
+        while self._waiting and (
+            len(self._waiting) > MAX_WAITING
+            or self._streams.are_past(self._waiting[0].frame.ts, max(self._length_s, GRACE_S))
+        ):
             yield self._close()
 
     def rest(self) -> Iterator[Interval]:
@@ -220,25 +188,17 @@ class Intervals:
         while self._waiting:
             yield self._close()
 
-    def _is_past(self, end_ts: float) -> bool:
-        """Return whether every active host is past this time."""
-        event_ts = max((each.newest_ts for each in self._streams.values()), default=-math.inf)
-        if event_ts <= end_ts:
-            return False
-        lately = event_ts - max(self._length_s, GRACE_S)
-        return all(each.newest_ts > end_ts or each.newest_ts < lately for each in self._streams.values())
-
     def _close(self) -> Interval:
         one = self._waiting.popleft()
         end_ts = self._closed_ts = one.frame.ts
         # Names first: the values added below need their places.
-        means = [mean for each in self._streams.values() for mean in self._means(each, one.begin_ts, end_ts)]
+        means = self._streams.means(self.places, one.begin_ts, end_ts)
         values, counts = np.zeros(len(self.places)), np.zeros(len(self.places))
         for places, mean in means:
             there = np.isfinite(mean)
             values[places] += np.where(there, mean, 0.0)
             counts[places] += there
-        values = _divided(values, counts)
+        values = divided(values, counts)
         metrics = self.places.seen(counts > 0.0)
         interval = Interval(
             one.begin_ts,
@@ -249,81 +209,15 @@ class Intervals:
             one.frame,
             one.live,
         )
-        self._forget_old(end_ts)
+        self._streams.forget_old(end_ts)
         return interval
-
-    def _means(
-        self, stream: Stream, begin_ts: float, end_ts: float
-    ) -> list[tuple[NDArray[np.intp], NDArray[np.float64]]]:
-        """Return the places of a stream's metrics, and their means over its ticks in an interval."""
-        sums: dict[bytes, tuple[Layout, NDArray[np.float64], NDArray[np.float64]]] = {}
-        fresh = stream.last
-        while stream.ticks and stream.ticks[0].ts <= end_ts:
-            fresh = stream.last = tick = stream.ticks.popleft()
-            self._held_cells -= tick.values.size
-            if tick.ts <= begin_ts:
-                continue
-            flat = tick.values.ravel()
-            there = np.isfinite(flat)
-            _, total, count = sums.setdefault(
-                tick.layout.packed, (tick.layout, np.zeros(flat.size), np.zeros(flat.size))
-            )
-            with np.errstate(over="ignore"):  # infinite means are left out later
-                total += np.where(there, flat, 0.0)
-            count += there
-        if sums:
-            return self._together(list(sums.values()))
-        if fresh is None or end_ts - fresh.ts > STALE_TICKS * stream.tick_s:
-            return []
-        return [self.places.placed(fresh.layout, fresh.values.ravel())]
-
-    def _together(
-        self, sums: list[tuple[Layout, NDArray[np.float64], NDArray[np.float64]]]
-    ) -> list[tuple[NDArray[np.intp], NDArray[np.float64]]]:
-        """Return places and means over ticks that may have different layouts."""
-        if len(sums) == 1:
-            layout, total, count = sums[0]
-            return [self.places.placed(layout, _divided(total, count))]
-        placed = [
-            (self.places.placed(layout, total), self.places.placed(layout, count)[1]) for layout, total, count in sums
-        ]
-        size = len(self.places)
-        totals, counts = np.zeros(size), np.zeros(size)
-        for (places, total), count in placed:
-            totals[places] += total
-            counts[places] += count
-        places = np.flatnonzero(counts)
-        return [(places, totals[places] / counts[places])]
-
-    def _forget_old(self, ts: float) -> None:
-        for key in [key for key, each in self._streams.items() if each.newest_ts < ts - FORGOTTEN_S]:
-            self._forget(key)
 
     # State.
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of the state as plain data."""
-        layouts: dict[bytes, int] = {}
-
-        def packed(tick: Tick) -> list[Any]:
-            return [tick.ts, layouts.setdefault(tick.layout.packed, len(layouts)), tick.values]
-
-        streams = [
-            {
-                "scope": scope,
-                "hosts": list(hosts),
-                "heard_ts": each.newest_ts,
-                "tick_s": each.tick_s,
-                "ticks": [packed(tick) for tick in each.ticks],
-                "last": None if each.last is None else packed(each.last),
-                "let_go_ts": each.let_go_ts,
-                "seen": each.seen.snapshot(),
-            }
-            for (scope, hosts), each in self._streams.items()
-        ]
         return {
-            "streams": streams,
-            "layouts": list(layouts),
+            **self._streams.snapshot(),
             "measured": self._measured.snapshot(),
             "measured_ts": self._measured_ts,
             "length_s": self._length_s,
@@ -336,24 +230,7 @@ class Intervals:
 
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
         """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
-        layouts = [read_layout(packed, place) for packed in state["layouts"]]
-
-        def tick(found: list[Any]) -> Tick:
-            ts, layout, values = found
-            return Tick(float(ts), layouts[layout], values)
-
-        self._streams = {
-            (each["scope"], tuple(each["hosts"])): Stream(
-                float(each["heard_ts"]),
-                float(each["tick_s"]),
-                deque(map(tick, each["ticks"])),
-                None if each["last"] is None else tick(each["last"]),
-                float(each["let_go_ts"]),
-                Seen(each["seen"]),
-            )
-            for each in state["streams"]
-        }
-        self._held_cells = sum(tick.values.size for each in self._streams.values() for tick in each.ticks)
+        self._streams.restore(state, place)
         self._measured, self._measured_ts = Seen(state["measured"]), float(state["measured_ts"])
         self._length_s, self._closed_ts = float(state["length_s"]), float(state["closed_ts"])
         self._waiting = deque(
@@ -362,13 +239,6 @@ class Intervals:
         )
         self.set_back = SetBack(int(state["set_back"]), float(state["set_back_ts"]), ordered=True)
         self.places.restore(state["places"])
-
-
-def _divided(total: NDArray[np.float64], count: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return means; NaN without values."""
-    means = np.full(total.size, np.nan)
-    np.divide(total, count, out=means, where=count > 0.0)
-    return means
 
 
 def _frame(decoder: Decoder, packed: bytes, place: str) -> Frame:

@@ -14,13 +14,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Unpack
 
 from laggard.operators.calibration import QUIET_S
-from laggard.pipeline.alarms.anomalies import OpenAnomaly
-from laggard.pipeline.alarms.courses import OVER_S, followed, opening
-from laggard.pipeline.alarms.progress import ANOMALY_FEATURES, ANOMALY_ROWS, progress
-from laggard.pipeline.alarms.tolerance import Tolerance, end_excused
+from laggard.pipeline.alarms.tolerance import Tolerance
 from laggard.pipeline.applications.application import Application
 from laggard.pipeline.applications.intervals import COUNTERS, PERFORMANCE
 from laggard.pipeline.applications.metrics import MAX_METRICS
+from laggard.pipeline.applications.outcomes import Outcomes
 from laggard.pipeline.applications.text import ScoredInterval, model_output, prediction_output
 from laggard.pipeline.bus import Incoming
 from laggard.pipeline.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS, RecordTask, Stage, error_text
@@ -29,22 +27,19 @@ from laggard.pipeline.eventtime import SET_BACK_RECORDS
 from laggard.pipeline.records import Feedback, Frame, Wish, encode
 from laggard.pipeline.records.feedback_output import FeedbackOutput
 from laggard.pipeline.records.models import model_id
-from laggard.pipeline.records.outputs import Anomaly, frame_id
 from laggard.pipeline.scoring.observers import Observed
 from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, MODELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from laggard.operators.ranking import Ranking
-    from laggard.pipeline.alarms.courses import Update
     from laggard.pipeline.applications.application import Operator
     from laggard.pipeline.applications.intervals import Interval
     from laggard.pipeline.bus import Partition
     from laggard.pipeline.engine.snapshots import Migration
     from laggard.pipeline.engine.stage import TaskOptions
     from laggard.pipeline.records import Received
-    from laggard.pipeline.records.outputs import Blame, Parameter
+    from laggard.pipeline.records.outputs import Parameter
 
 REGRESSION: Final = "regression"
 _logger = logging.getLogger(__name__)
@@ -102,6 +97,7 @@ class RegressionTask(Observed, RecordTask):
             live=options.get("live", True),
         )
         self._stage = stage
+        self._outcomes = Outcomes(stage.name, stage.parameters, self.outputs)
         self._full: set[str] = set()  # the applications with a warning about too many metrics
 
     # Records.
@@ -126,13 +122,7 @@ class RegressionTask(Observed, RecordTask):
         self.states.save_silent(self.position)
         for key, gone in self.states.take_gone():
             with self._setting_aside(key):
-                self._end(key, gone)
-
-    def _has_key(self, record: Incoming, key: str) -> bool:
-        if key == record.key:
-            return True
-        self._refuse(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {key!r}")
-        return False
+                self._outcomes.end(key, gone)
 
     def _frame(self, record: Incoming, frame: Frame) -> None:
         if frame.scope == PERFORMANCE:
@@ -156,14 +146,13 @@ class RegressionTask(Observed, RecordTask):
                 self._counts.duplicates += 1
                 return
             case "late":
-                reason = f"late: expected a time after {newest!r} whose counters are still there, got {frame.ts!r}"
+                reason = f"expected a time after {newest!r} whose counters are still there, got {frame.ts!r}"
                 if (count := one.intervals.set_back.count) > 0:
                     reason += f"; {count} of {SET_BACK_RECORDS} after which the clock counts as set back"
-                self._counts.late += 1
-                self._refuse(record, f"{self._place(record)}: {reason}")
+                self._refuse_late(record, reason)
             case "set_back":
                 self._counts.clocks_set_back += 1
-                self._end(frame.key, one)
+                self._outcomes.end(frame.key, one)
                 one.begin_anew(self._stage.make())
                 one.intervals.measure(frame, live=live)
             case "new":
@@ -178,11 +167,9 @@ class RegressionTask(Observed, RecordTask):
                 return
             case "late":
                 closed = one.intervals.closed_ts
-                self._counts.late += 1
-                self._refuse(
+                self._refuse_late(
                     record,
-                    f"{self._place(record)}: late: expected a time after {closed!r}, the end of the newest closed "
-                    f"interval, got {frame.ts!r}",
+                    f"expected a time after {closed!r}, the end of the newest closed interval, got {frame.ts!r}",
                 )
             case _:
                 self._close(frame.key, one)
@@ -194,7 +181,7 @@ class RegressionTask(Observed, RecordTask):
             key, silent = found
             with self._setting_aside(key):
                 self._rest(key, silent)
-                self._end(key, silent)
+                self._outcomes.end(key, silent)
                 silent.fall_silent()
                 self.states.silenced(key, self.position)
 
@@ -216,13 +203,7 @@ class RegressionTask(Observed, RecordTask):
             self._counts.duplicates += 1
             return
         one = self.states.open(feedback.key, self.position)
-        one.courses, ended = end_excused(one.courses, tolerance, one.scored_ts)
-        ids = {told.course.id for told in ended}
-        one.tolerance = tolerance.grown([each for each in one.anomalies.open if each.id in ids])
-        for told in ended:
-            self._progress(told, feedback.key, one.scored_ts)
-        for identity in ids:
-            one.close(identity)
+        self._outcomes.excuse(feedback.key, one, tolerance)
         self.outputs.append(FeedbackOutput.of(feedback, self._stage.name, live=self._is_live(record)))
         self._note(record)
 
@@ -253,7 +234,7 @@ class RegressionTask(Observed, RecordTask):
     def _score(self, key: str, one: Application, interval: Interval) -> None:
         """Score an interval, then learn it."""
         if interval.ts >= one.awaited_until:
-            self._end(key, one)
+            self._outcomes.end(key, one)
             one.fall_silent()
         one.scored_ts = interval.ts
         one.fulfil(interval.ts)
@@ -284,9 +265,10 @@ class RegressionTask(Observed, RecordTask):
         if one.anomalies.open:
             one.anomalies = one.anomalies.after(interval.frame, over=one.trigger.armed)
         if one.courses:
-            self._follow(key, one, judged)
+            self._outcomes.follow(key, one, judged)
         if fires:
-            self._open(key, one, interval, judged)
+            self._outcomes.open(key, one, interval, judged)
+            self._counts.anomalies += 1
         if not self._observers:
             return
         name = self._stage.name
@@ -295,74 +277,7 @@ class RegressionTask(Observed, RecordTask):
             told = prediction_output(each, ts=interval.ts, operator=name, application=key)
             self._observe(key, lambda observer, told=told: observer.predicted(told))  # type: ignore[misc]
 
-    def _open(self, key: str, one: Application, interval: Interval, judged: ScoredInterval) -> None:
-        """Open and publish an anomaly."""
-        identity = frame_id(self._stage.name, interval.frame)
-        blame = judged.blame()
-        ranking = judged.ranking(ANOMALY_ROWS, ANOMALY_FEATURES)
-        told = Anomaly(
-            id=identity,
-            operator=self._stage.name,
-            parameters=self._stage.parameters,
-            keyed_by="application",
-            key=key,
-            ts=interval.ts,
-            score=judged.score,
-            ranking=ranking,
-            sentence=judged.sentence(),
-            model_age_s=ranking.age_s,
-            young=ranking.young,
-            live=interval.live,
-            scope=PERFORMANCE,
-            blame=blame,
-        )
-        self.outputs.append(told)
-        self._counts.anomalies += 1
-        one.courses = (*one.courses, opening(told))
-        one.anomalies = one.anomalies.opening(OpenAnomaly(identity, interval.ts, interval.live).blaming(blame))
-
-    def _follow(self, key: str, one: Application, judged: ScoredInterval) -> None:
-        """Publish the progress of the anomalies that opened before this interval."""
-
-        def look() -> tuple[Ranking, Blame | None]:
-            return judged.ranking(ANOMALY_ROWS, ANOMALY_FEATURES), judged.blame()
-
-        open_now = one.anomalies.of_score
-        going_on = "" if open_now is None else open_now.id
-        one.courses, told = followed(one.courses, judged.ts, judged.score, going_on, look, calm_s=OVER_S)
-        for each in told:
-            if each.change == "ended":
-                one.close(each.course.id)
-            self._progress(each, key, judged.ts, "" if each.ranking is None else judged.sentence())
-
-    def _end(self, key: str, one: Application) -> None:
-        """Publish the end of all anomalies of an application, which cannot be observed any longer."""
-        since_ts = one.scored_ts
-        for course in one.courses:
-            self._progress(course.ended(), key, since_ts, silent_since_ts=since_ts)
-
-    def _progress(
-        self, told: Update, key: str, ts: float, sentence: str = "", *, silent_since_ts: float = math.nan
-    ) -> None:
-        self.outputs.append(
-            progress(
-                told,
-                self._stage.name,
-                self._stage.parameters,
-                key=key,
-                scope=PERFORMANCE,
-                ts=ts,
-                sentence=sentence,
-                silent_since_ts=silent_since_ts,
-            )
-        )
-
     def _refuse_interval(self, interval: Interval, reason: str) -> None:
         frame = interval.frame
         measured = Incoming(self.partition, self.position - 1, frame.key, encode(frame), frame.ts)
         self._refuse(measured, f"{self._place(measured)}: {reason}")
-
-    def lost(self) -> None:
-        """Report to the observers that this state is dropped."""
-        keys = self.states.keys()
-        self._observe(self.partition.topic, lambda observer: observer.lost(self._stage.name, keys))

@@ -6,22 +6,21 @@ by bytes and by age, and the oldest is deleted first (see `trimming`). For the d
 
 from __future__ import annotations
 
-import math
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.bus import MOST_AHEAD_S, Bus, BusError, DamagedSnapshot, Partition, Refused, Snapshot
-from laggard.pipeline.bus.database import PAGE_BYTES, Database
-from laggard.pipeline.bus.log import PackedRecord, bounds, fetch, incoming, insert, offset_at, pack_headers
+from laggard.pipeline.bus import Bus, BusError, DamagedSnapshot, Partition, Snapshot
+from laggard.pipeline.bus.database import Database
+from laggard.pipeline.bus.log import bounds, fetch, incoming, offset_at
 from laggard.pipeline.bus.membership import EmbeddedSubscription
-from laggard.pipeline.bus.packing import MAX_VALUE_BYTES, pack, unpack
+from laggard.pipeline.bus.packing import unpack
 from laggard.pipeline.bus.partitioner import partition_number
-from laggard.pipeline.bus.trimming import discard, expire, make_room
+from laggard.pipeline.bus.topics import Topics
+from laggard.pipeline.bus.trimming import discard
 from laggard.pipeline.bus.watch import touch
+from laggard.pipeline.bus.writer import Writer
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
@@ -30,16 +29,6 @@ if TYPE_CHECKING:
 MIN_BYTES: Final = 1 << 20
 _CHUNK_RECORDS: Final = 500
 _NO_BOUND: Final = (1 << 63) - 1
-_EXPIRE_EVERY_S: Final = 10.0
-_EXPIRE_BATCH: Final = 256
-_TRANSACTION_PAGES: Final = 16  # changed by any transaction: inner pages of trees, the map of pages
-_ROW_BYTES: Final = 128  # of a record in addition to its value: its row, its part of two indexes
-
-
-@dataclass(frozen=True, slots=True)
-class _Topic:
-    ids: tuple[int, ...]
-    compacted: bool
 
 
 class EmbeddedBus(Bus):
@@ -77,10 +66,8 @@ class EmbeddedBus(Bus):
             raise BusError(f"{path}: expected a bound of at least {MIN_BYTES} bytes, got {max_bytes}")
         self.path = path.absolute()  # connections are opened later, too, from any working directory
         self.database = Database(self.path, max_bytes, busy_timeout_s)
-        self._retention_s = retention_s
-        self._clock = clock
-        self._expired_at = -math.inf
-        self._topics: dict[str, _Topic] = {}
+        self.topics = Topics(self.database)
+        self.writer = Writer(self.database, self.topics, retention_s, clock)
 
     # Topics.
 
@@ -105,16 +92,16 @@ class EmbeddedBus(Bus):
 
     def partitions(self, topic: str) -> Sequence[Partition]:
         """Return all partitions of a topic."""
-        return [Partition(topic, number) for number in range(len(self._topic(topic).ids))]
+        return [Partition(topic, number) for number in range(len(self.topics.topic(topic).ids))]
 
     def partition_of(self, topic: str, key: str) -> Partition:
         """Return the partition of this key, by Kafka's default partitioner."""
-        return Partition(topic, partition_number(key, len(self._topic(topic).ids)))
+        return Partition(topic, partition_number(key, len(self.topics.topic(topic).ids)))
 
     def keys(self, topic: str) -> Sequence[str]:
         """Return the sorted keys, from a table of keys, not from the records."""
         found: list[str] = []
-        ids = self._topic(topic).ids
+        ids = self.topics.topic(topic).ids
         with self.database.reading("list keys") as connection:
             for partition in ids:
                 found += [
@@ -122,136 +109,35 @@ class EmbeddedBus(Bus):
                 ]
         return sorted(found)
 
-    def _topic(self, name: str) -> _Topic:
-        """Return a topic. Topics neither change nor disappear, so that each is looked up once."""
-        known = self._topics.get(name)
-        if known is not None:
-            return known
-        with self.database.reading("look a topic up") as connection:
-            rows = connection.execute(
-                "SELECT p.id, t.compacted FROM topics AS t JOIN partitions AS p ON p.topic = t.id WHERE t.name = ? "
-                "ORDER BY p.number",
-                (name,),
-            ).fetchall()
-        if not rows:
-            raise BusError(f"{self.path}: expected an existing topic, got {name!r}; create it first")
-        topic = self._topics[name] = _Topic(tuple(row[0] for row in rows), bool(rows[0][1]))
-        return topic
-
-    def partition_id(self, partition: Partition) -> int:
-        """Return the partition's id in the file. Raises BusError for one that does not exist."""
-        ids = self._topic(partition.topic).ids
-        if not 0 <= partition.number < len(ids):
-            raise BusError(
-                f"{self.path}: expected a partition of {partition.topic} from 0 to {len(ids) - 1}, "
-                f"got {partition.number}"
-            )
-        return ids[partition.number]
-
     # Writing.
 
     def append(self, records: Sequence[Outgoing]) -> None:
         """Append in one transaction."""
-        packed = self.pack(records)
+        packed = self.writer.pack(records)
         if not packed:
             return
         with self.database.writing("append") as connection:
-            self.write(connection, packed, ())
-        self.wake()
-
-    def pack(self, records: Sequence[Outgoing]) -> list[PackedRecord]:
-        """Check and compress records, before the file is locked."""
-        return [self._pack(record) for record in records]
-
-    def _pack(self, record: Outgoing) -> PackedRecord:
-        topic = self._topic(record.topic)
-        self._check(f"a record for {record.topic}", record.key, record.ts, record.value)
-        return PackedRecord(
-            topic.ids[partition_number(record.key, len(topic.ids))],
-            topic.compacted,
-            record.key,
-            min(record.ts, time.time() + MOST_AHEAD_S),
-            len(record.value),
-            pack_headers(record.headers),
-            pack(record.value),
-        )
-
-    def pack_snapshots(self, snapshots: Sequence[Snapshot]) -> list[tuple[Snapshot, bytes]]:
-        """Check and compress snapshots likewise."""
-        for snapshot in snapshots:
-            self._check(f"a snapshot of {snapshot.operator}", snapshot.key, snapshot.ts, snapshot.value)
-        return [(snapshot, pack(snapshot.value)) for snapshot in snapshots]
-
-    def _check(self, what: str, key: str, ts: float, value: bytes) -> None:
-        if not math.isfinite(ts):
-            raise Refused(f"{self.path}: {what}: expected a finite time, got {ts}")
-        if len(value) > MAX_VALUE_BYTES:
-            raise Refused(f"{self.path}: {what}: expected at most {MAX_VALUE_BYTES} bytes, got {len(value)}")
-        try:
-            key.encode()
-        except UnicodeEncodeError as error:
-            raise Refused(f"{self.path}: {what}: expected a key of Unicode characters, got {key!r}") from error
-
-    def write(
-        self,
-        connection: sqlite3.Connection,
-        records: Sequence[PackedRecord],
-        snapshots: Sequence[tuple[Snapshot, bytes]],
-    ) -> None:
-        """Trim, then write records, and snapshots with their packed values, in the open transaction."""
-        now = self._clock()
-        sizes = [len(record.value) + len(record.headers or "") for record in records]
-        sizes += [len(packed) for _, packed in snapshots]
-        self._trim(connection, now, sizes)
-        insert(connection, records, now)
-        connection.executemany(
-            "INSERT OR REPLACE INTO snapshots (operator, partition, key, next_offset, ts, appended, size, value) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (s.operator, self.partition_id(s.partition), s.key, s.offset, s.ts, now, len(s.value), packed)
-                for s, packed in snapshots
-            ],
-        )
-
-    def _trim(self, connection: sqlite3.Connection, now: float, sizes: Sequence[int]) -> None:
-        # A clock that steps back must not suspend retention.
-        if abs(now - self._expired_at) >= _EXPIRE_EVERY_S:
-            most = max(_EXPIRE_BATCH, 2 * len(sizes))
-            if expire(connection, now, self._retention_s, most) < most:
-                self._expired_at = now
-        # Short values share a page; a long one fills whole pages.
-        pages = sum((size + _ROW_BYTES) / PAGE_BYTES + (size > PAGE_BYTES // 4) for size in sizes)
-        needed = math.ceil(pages) + _TRANSACTION_PAGES
-        # Until the next checkpoint the new pages are in the log, too.
-        allowed = self.database.max_pages - max(0, needed - self.database.wal_bytes // PAGE_BYTES // 2)
-        if needed > allowed:
-            raise Refused(
-                f"{self.path}: {sum(sizes)} bytes at once are too much for a bus bounded to {self.database.max_bytes}"
-            )
-        make_room(connection, needed, allowed)
+            self.writer.write(connection, packed, ())
+        touch(self.path)
 
     def discard(self, partition: Partition, before: int) -> None:
         """Delete a partition's records before an offset, for readers that need each record once; the file shrinks."""
-        identity = self.partition_id(partition)
+        identity = self.topics.partition_id(partition)
         with self.database.writing("discard") as connection:
             discard(connection, identity, before)
         self.database.shrink()
-
-    def wake(self) -> None:
-        """Wake the polls of all processes."""
-        touch(self.path)
 
     # Reading.
 
     def bounds(self, partition: Partition) -> tuple[int, int]:
         """Return the oldest available offset, and the next one."""
-        identity = self.partition_id(partition)
+        identity = self.topics.partition_id(partition)
         with self.database.reading("look at a partition") as connection:
             return bounds(connection, identity)
 
     def offset_at(self, partition: Partition, ts: float) -> int:
         """Return the first offset by bisection, in the order of arrival also for late records."""
-        identity = self.partition_id(partition)
+        identity = self.topics.partition_id(partition)
         with self.database.reading("look for a time") as connection:
             return offset_at(connection, identity, ts)
 
@@ -259,24 +145,14 @@ class EmbeddedBus(Bus):
         self, partition: Partition, start: int, stop: int | None = None, key: str | None = None
     ) -> Iterator[Incoming]:
         """Yield records in steps of a few MB; meanwhile trimmed ones are skipped. Raises DamagedRecord."""
-        identity = self.partition_id(partition)
+        identity = self.topics.partition_id(partition)
         _, end = self.bounds(partition)
-        return self._read(partition, identity, max(0, start), end if stop is None else min(stop, end), key)
-
-    def _read(self, partition: Partition, identity: int, start: int, stop: int, key: str | None) -> Iterator[Incoming]:
-        """Yield records in steps, so that no view of the file stays open between them."""
-        while start < stop:
-            with self.database.reading("read") as connection:
-                rows = fetch(connection, identity, start, stop, most=_CHUNK_RECORDS, key=key)
-            if not rows:
-                return
-            for row in rows:
-                yield incoming(partition, row)
-            start = rows[-1][0] + 1
+        stop = end if stop is None else min(stop, end)
+        return _read(self.database, partition, identity, max(0, start), stop, key)
 
     def snapshots(self, operator: str, partition: Partition, at_or_before: int | None = None) -> Sequence[Snapshot]:
         """Return snapshots sorted by key. Those of the past remain until retention deletes them."""
-        identity = self.partition_id(partition)
+        identity = self.topics.partition_id(partition)
         with self.database.reading("read snapshots") as connection:
             rows = connection.execute(
                 "SELECT key, next_offset, ts, size, value FROM snapshots JOIN ("
@@ -302,7 +178,7 @@ class EmbeddedBus(Bus):
 
     def snapshot_offsets(self, operator: str, partition: Partition) -> Mapping[str, int]:
         """Return the offsets from the index alone."""
-        identity = self.partition_id(partition)
+        identity = self.topics.partition_id(partition)
         with self.database.reading("read the offsets of snapshots") as connection:
             return dict(
                 connection.execute(
@@ -319,7 +195,7 @@ class EmbeddedBus(Bus):
 
     def committed(self, group: str, partition: Partition) -> int:
         """Return the group's committed offset."""
-        identity = self.partition_id(partition)
+        identity = self.topics.partition_id(partition)
         with self.database.reading("read a group's offset") as connection:
             row = connection.execute(
                 "SELECT next_offset FROM progress WHERE consumers = ? AND partition = ?", (group, identity)
@@ -334,22 +210,36 @@ class EmbeddedBus(Bus):
         snapshots: Sequence[Snapshot] = (),
     ) -> None:
         """Reset a group in one transaction. A member that is still there loses its partitions."""
-        packed = self.pack_snapshots(snapshots)
-        identities = {partition: self.partition_id(partition) for partition in offsets}
+        packed = self.writer.pack_snapshots(snapshots)
+        identities = {partition: self.topics.partition_id(partition) for partition in offsets}
         with self.database.writing("reset a group") as connection:
             connection.executemany(
                 "DELETE FROM snapshots WHERE operator = ? AND partition = ?",
                 [(operator, identity) for operator in operators for identity in identities.values()],
             )
-            self.write(connection, (), packed)
+            self.writer.write(connection, (), packed)
             connection.executemany(
                 "INSERT INTO progress (consumers, partition, next_offset) VALUES (?, ?, ?) "
                 "ON CONFLICT (consumers, partition) DO UPDATE SET next_offset = excluded.next_offset, member = NULL",
                 [(group, identities[partition], offset) for partition, offset in offsets.items()],
             )
-        self.wake()
+        touch(self.path)
 
     def close(self) -> None:
         """Close the file. Running calls still end; waiting polls raise BusError."""
         self.database.close()
-        self.wake()
+        touch(self.path)
+
+
+def _read(  # noqa: PLR0917 - a slice of a partition
+    database: Database, partition: Partition, identity: int, start: int, stop: int, key: str | None
+) -> Iterator[Incoming]:
+    """Yield records in steps, so that no view of the file stays open between them."""
+    while start < stop:
+        with database.reading("read") as connection:
+            rows = fetch(connection, identity, start, stop, most=_CHUNK_RECORDS, key=key)
+        if not rows:
+            return
+        for row in rows:
+            yield incoming(partition, row)
+        start = rows[-1][0] + 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from laggard.pipeline.bus import BusError, DamagedRecord, Fenced, Partition, Polled, Subscription
 from laggard.pipeline.bus.log import FETCH_BYTES, fetch, incoming
-from laggard.pipeline.bus.watch import Watch
+from laggard.pipeline.bus.watch import Watch, touch
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,7 +25,7 @@ class EmbeddedSubscription(Subscription):
         self._bus = bus
         self._group = group
         self._member = os.urandom(16).hex()
-        self._ids = {partition: bus.partition_id(partition) for partition in partitions}
+        self._ids = {partition: bus.topics.partition_id(partition) for partition in partitions}
         self._positions: dict[Partition, int] = {}
         self._paused: set[Partition] = set()
         self._turn = 0
@@ -148,8 +148,8 @@ class EmbeddedSubscription(Subscription):
     def commit(self, commit: Commit) -> None:
         """Commit all of it, or nothing."""
         bus = self._bus
-        packed = bus.pack(commit.outputs)
-        snapshots = bus.pack_snapshots(commit.snapshots)
+        packed = bus.writer.pack(commit.outputs)
+        snapshots = bus.writer.pack_snapshots(commit.snapshots)
         touched = {*commit.offsets, *(snapshot.partition for snapshot in commit.snapshots)}
         for partition in touched - self._ids.keys():
             raise BusError(f"group {self._group}: cannot commit {partition}: it is of no topic of this member")
@@ -158,13 +158,13 @@ class EmbeddedSubscription(Subscription):
             if taken := frozenset(partition for partition in touched if holders[partition] != self._member):
                 names = ", ".join(f"{topic}[{number}]" for topic, number in sorted(taken))
                 raise Fenced(f"group {self._group}: another member has taken {names} over", taken)
-            bus.write(connection, packed, snapshots)
+            bus.writer.write(connection, packed, snapshots)
             connection.executemany(
                 "UPDATE progress SET next_offset = ? WHERE consumers = ? AND partition = ?",
                 [(offset, self._group, self._ids[partition]) for partition, offset in commit.offsets.items()],
             )
         if packed:
-            bus.wake()
+            touch(bus.path)
 
     def close(self) -> None:
         """Leave the group; an earlier member gets the partitions back."""
@@ -177,4 +177,4 @@ class EmbeddedSubscription(Subscription):
             connection.execute(
                 "UPDATE progress SET member = NULL WHERE consumers = ? AND member = ?", (self._group, self._member)
             )
-        self._bus.wake()
+        touch(self._bus.path)

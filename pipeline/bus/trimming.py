@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.bus.database import PAGE_BYTES
 from laggard.pipeline.bus.log import OFFSET_BITS, first_id
+from laggard.pipeline.bus.schema import PAGE_BYTES
 
 if TYPE_CHECKING:
     import sqlite3

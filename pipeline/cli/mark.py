@@ -49,8 +49,8 @@ def mark(settings: Settings, note: str, at: str, host: str | None, *, as_json: b
         raise CommandError(str(error), USAGE) from None
     with existing_bus(settings) as bus:
         history = History(bus, topics_of(settings), asked(settings))
-        if not history.knows(host):
-            hosts = history.hosts()
+        if not history.hosts.knows(host):
+            hosts = history.hosts.all()
             known = f"; recorded: {', '.join(map(printable, hosts[:10]))}" if hosts else ""
             click.echo(f"laggard: there are no records of {host} yet{known}", err=True)
         bus.append([Outgoing(topic, host, value, ts)])

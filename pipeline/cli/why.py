@@ -32,8 +32,9 @@ from laggard.pipeline.diagnoses.page import brief_lines, doing_lines, standing
 from laggard.pipeline.explaining.explain import pid_of, printable
 from laggard.pipeline.explaining.names import first_of
 from laggard.pipeline.explaining.units import readable_duration
+from laggard.pipeline.history.hosts import NothingRecordedError, UnknownHostError
 from laggard.pipeline.history.report import moment, plain_findings
-from laggard.pipeline.history.why import History, NothingRecordedError, OutsideError, UnknownHostError
+from laggard.pipeline.history.why import History, OutsideError
 from laggard.pipeline.incidents.diagnosed import Recorded, concerning
 from laggard.pipeline.incidents.queries import SHORT_ID, past_incidents
 from laggard.pipeline.records.diagnosis_json import diagnosis_object
@@ -135,7 +136,7 @@ def why(
 def choose_host(settings: Settings, history: History, wanted: str | None) -> str:
     """Return the host to show. Raises `CommandError` that names the recorded hosts, if any."""
     try:
-        return history.choose_host(wanted, settings[GeneralSettings].host)
+        return history.hosts.choose(wanted, settings[GeneralSettings].host)
     except NothingRecordedError:
         start = to_type(settings, *starting(settings))
         raise CommandError(f"there are no records yet; start `{start}`, and ask again in a minute", NO_DATA) from None

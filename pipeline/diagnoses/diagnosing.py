@@ -10,44 +10,28 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.backoff import Backoff
-from laggard.pipeline.diagnoses.triggers import CHECK_RATIO, CHECK_S, MAX_SUSPECTS, RESOURCES, Triggers
-from laggard.pipeline.records.diagnosis_json import diagnosis_id
-from laggard.pipeline.records.limits import MAX_NOTES
+from laggard.pipeline.diagnoses.samplings import FAILED, Samplings, ended_early
+from laggard.pipeline.diagnoses.triggers import CHECK_RATIO, CHECK_S, Triggers
 from laggard.producers.diagnosis import jcmd, perf
 from laggard.producers.diagnosis.bounds import Budget
 from laggard.producers.diagnosis.helper import HelperError, helpers_time
-from laggard.producers.diagnosis.session import Session
 from laggard.producers.diagnosis.symbols import kernel_symbols, symbolizer
-from laggard.producers.diagnosis.target import TargetError, find
 from laggard.producers.system.clock import Clock, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from laggard.pipeline.diagnoses.triggers import Key, Machine
+    from laggard.pipeline.diagnoses.triggers import Machine
     from laggard.pipeline.diagnoses.unfinished import Unfinished
-    from laggard.pipeline.records.diagnosis import Diagnosis, Progress
+    from laggard.pipeline.records.diagnosis import Diagnosis
     from laggard.producers.diagnosis.bounds import Limits
 
 LONGEST_CHECK_S: Final = 2.0
 """The longest time between two checks of the host, if checks are expensive (`CHECK_RATIO`), in seconds."""
-
-MAX_SESSIONS: Final = 6
-"""The most processes that are sampled at once, `MAX_SUSPECTS` of them for pressure alone. Others wait; those with most
-use come first."""
-
-FIRST_PUBLISHED_S: Final = 2.0
-"""The first record is published after this time, in seconds. The age of a session doubles until each next one, but
-these are at least ..."""
-
-PUBLISHED_EVERY_S: Final = 10.0
-"""... this many seconds apart."""
 
 MOST_LOGGED: Final = 100
 """The most kinds of failures that are remembered as logged. Beyond, all of them may be logged again."""
@@ -57,29 +41,8 @@ CLOSING_S: Final = 3.0
 
 STOPPED: Final = "the agent was stopped while it lasted"
 KILLED: Final = "the agent ended while it lasted"
-FAILED: Final = "profiling failed; see the agent's log"
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Sampling:
-    """The sampling of one process.
-
-    Attributes:
-        session: the session that samples it.
-        high: whether each of its events is in high use now.
-        begun_ns: its begin, by the monotonic clock.
-        next_ns: the time of its next record, likewise.
-        published: whether a record was published.
-
-    """
-
-    session: Session
-    high: dict[Key, bool]
-    begun_ns: int
-    next_ns: int
-    published: bool = False
 
 
 class Diagnosing:
@@ -120,17 +83,15 @@ class Diagnosing:
     ) -> None:
         self.failures = 0
         self._publish = publish
-        self._host = host
         self._unfinished = unfinished
         self._methods = methods
-        self._command_lines = command_lines
-        self._limits = limits
         self._clock = clock or Clock()
-        self._root = root
         self._triggers = Triggers(conditions, self._clock, Timeline(self._clock), root, groups)
         self._budget = Budget(budget_ratio)
-        self._samplings: dict[int, _Sampling] = {}
-        self._waiting: dict[Key, list[int]] = {}  # the processes of each event that have no session yet
+        self._samplings = Samplings(
+            self._keep, self._guarded, host, self._budget,
+            methods=methods, command_lines=command_lines, limits=limits, clock=self._clock, root=root,
+        )  # fmt: skip
         self._check_s = 0.0
         self._checked_ns: int | None = None
         self._own_s = 0.0  # CPU time without that of sessions
@@ -163,35 +124,31 @@ class Diagnosing:
         """Close the diagnoses that an earlier agent left open. Unpublished ones stay in the file, and are logged."""
         self._open = {each.id: each for each in self._unfinished.read()}
         for each in list(self._open.values()):
-            closed = each if each.progress == "closed" else _ended_early(each, KILLED)
+            closed = each if each.progress == "closed" else ended_early(each, KILLED)
             self._guarded(f"closing diagnosis {each.id}, of {each.row},", partial(self._keep, closed))
 
     def step(self) -> None:
         """Do the work that is due: check the host, sample one process, and publish findings."""
         now, begun, spent_s = self._clock.monotonic(), self._clock.cpu(), self._budget.spent_s
-        aside_s = self._triggers.aside_s
+        aside_s = self._triggers.suspicion.aside_s
         if self._checked_ns is None or now - self._checked_ns >= self._check_s * 1e9:
             self._check(now)
-        pid = min(self._samplings, key=lambda each: self._samplings[each].session.delay_s(), default=None)
-        if pid is not None and self._samplings[pid].session.delay_s() <= 0.0:
-            self._with(pid, self._samplings[pid].session.sample)
-        self._publish_due()
+        self._samplings.sample()
+        self._samplings.publish_due()
         # Sessions count their own CPU time.
         self._own_s += max(0.0, (self._clock.cpu() - begun) / 1e9 - (self._budget.spent_s - spent_s))
-        self._own_s += self._triggers.aside_s - aside_s
+        self._own_s += self._triggers.suspicion.aside_s - aside_s
 
     def delay_s(self) -> float:
         """Return the seconds until the next step is due."""
         if self._checked_ns is None:
             return 0.0
         look_s = self._check_s - (self._clock.monotonic() - self._checked_ns) / 1e9
-        return max(0.0, min([look_s, *(look.session.delay_s() for look in self._samplings.values())]))
+        return max(0.0, min(look_s, self._samplings.delay_s()))
 
     def let_go(self, note: str) -> None:
         """Close all sessions early; their diagnoses have the note."""
-        for pid in list(self._samplings):
-            self._close(pid, note)
-        self._waiting.clear()
+        self._samplings.close(note)
 
     def _run(self) -> None:
         backoff = Backoff()
@@ -231,115 +188,7 @@ class Diagnosing:
         self._checked_ns = now if late or self._checked_ns is None else self._checked_ns + round(self._check_s * 1e9)
         changes = self._triggers.check()
         self._check_s = max(self._triggers.interval_s, min(self._triggers.took_s / CHECK_RATIO, LONGEST_CHECK_S))
-        for key, what in changes:
-            match what:
-                case "begun":
-                    self._waiting[key] = list(self._triggers.events[key].pids)
-                case "over":
-                    self._waiting.pop(key, None)
-                    self._end(key)
-                case "dipped" | "returned":
-                    self._turn(key, high=what == "returned")
-        if any(self._waiting.values()):
-            self._fill()
-
-    def _turn(self, key: Key, *, high: bool) -> None:
-        """Follow an event into a dip, or back from one."""
-        for pid, look in list(self._samplings.items()):
-            if key in look.high:
-                look.high[key] = high
-                self._phase(pid, look)
-
-    def _phase(self, pid: int, look: _Sampling) -> None:
-        """Set the phase of a session: high use if any of its events is in high use, otherwise a dip."""
-        self._with(pid, partial(look.session.phase, high=any(look.high.values())))
-
-    def _end(self, key: Key) -> None:
-        """End an event, and each session without another one."""
-        for pid, look in list(self._samplings.items()):
-            if look.high.pop(key, None) is None:
-                continue
-            if look.high:
-                self._phase(pid, look)
-                continue
-            self._with(pid, look.session.sample)  # for the last use, and to notice the end of the process
-            if pid in self._samplings:
-                self._close(pid)
-
-    def _fill(self) -> None:
-        """Begin sessions of waiting processes, within the limits."""
-        used = self._triggers.used()
-        waiting = sorted(
-            (
-                (key[0] in RESOURCES, -used.get(pid, 0.0), pid, key)
-                for key, pids in self._waiting.items()
-                if self._triggers.events[key].high
-                for pid in pids
-            ),
-            key=itemgetter(0, 1, 2),
-        )
-        for is_suspect, _, pid, key in waiting:
-            if pid in self._samplings:
-                self._samplings[pid].high[key] = True
-                self._phase(pid, self._samplings[pid])
-            else:
-                suspects = sum(all(each[0] in RESOURCES for each in look.high) for look in self._samplings.values())
-                if len(self._samplings) >= MAX_SESSIONS or (is_suspect and suspects >= MAX_SUSPECTS):
-                    continue
-                self._guarded(f"starting to profile process {pid}", partial(self._begin, pid, key))
-            self._waiting[key].remove(pid)
-
-    def _begin(self, pid: int, key: Key) -> None:
-        """Begin a session. A process that has ended is left out."""
-        try:
-            target = find(pid, root=self._root, command_lines=self._command_lines)
-        except TargetError:
-            return
-        event, reason = self._triggers.events[key], key[0]
-        session = Session(
-            target,
-            id=diagnosis_id(self._host, target.row, reason, event.begin_ts),
-            host=self._host,
-            reason=reason,
-            value=event.value,
-            threshold=event.threshold,
-            budget=self._budget,
-            limits=self._limits,
-            methods=self._methods,
-            clock=self._clock,
-            root=self._root,
-        )
-        now = self._clock.monotonic()
-        self._samplings[pid] = _Sampling(session, {key: True}, now, now + round(FIRST_PUBLISHED_S * 1e9))
-
-    def _publish_due(self) -> None:
-        """Publish the records that are due, and close sessions that have ended."""
-        now = self._clock.monotonic()
-        for pid, look in list(self._samplings.items()):
-            if look.session.ended:
-                self._close(pid)
-            elif now >= look.next_ns:
-                look.next_ns = now + max(round(PUBLISHED_EVERY_S * 1e9), now - look.begun_ns)
-                self._publish_one(look, "extended" if look.published else "opened")
-
-    def _with(self, pid: int, action: Callable[[], object]) -> None:
-        """Run an action on a session, and close the session if the action fails."""
-        if not self._guarded(f"profiling process {pid}", action):
-            self._close(pid, FAILED)
-
-    def _close(self, pid: int, note: str = "") -> None:
-        """Close a session, and publish its diagnosis."""
-        look = self._samplings.pop(pid)
-        self._guarded(f"releasing process {pid}", look.session.close)
-        self._publish_one(look, "closed", note)
-
-    def _publish_one(self, look: _Sampling, progress: Progress, note: str = "") -> None:
-        def tell() -> None:
-            diagnosis = look.session.diagnosis(progress)
-            look.published = True
-            self._keep(_ended_early(diagnosis, note) if note else diagnosis)
-
-        self._guarded(f"publishing the diagnosis of {look.session.target.row}", tell)
+        self._samplings.follow(changes, self._triggers.events, self._triggers.used)
 
     def _keep(self, diagnosis: Diagnosis) -> None:
         """Publish a diagnosis, and store the open ones on disk: the next agent closes them.
@@ -364,8 +213,3 @@ class Diagnosing:
             self._failed = (self._failed | {what}) if len(self._failed) < MOST_LOGGED else {what}
             return False
         return True
-
-
-def _ended_early(diagnosis: Diagnosis, note: str) -> Diagnosis:
-    """Return a diagnosis as closed before the end of its event, with the reason."""
-    return replace(diagnosis, progress="closed", complete=False, notes=(note, *diagnosis.notes)[:MAX_NOTES])

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from laggard.producers.host.groups import all_members, members
+from laggard.pipeline.diagnoses.suspicion import HOST, MAX_OF_GROUP, Suspicion
+from laggard.producers.host.groups import all_members
 from laggard.producers.host.pressures import Pressures
 from laggard.producers.host.quotas import Quotas
-from laggard.producers.host.suspects import Suspects
 from laggard.producers.host.utilisation import Utilisation
-from laggard.producers.system.patience import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,23 +44,8 @@ CHECK_RATIO: Final = 0.005
 """The CPU budget of checks, in cores: more expensive checks are less frequent. Samples of suspects have a budget of
 their own, since they must not delay the checks of how long a wait lasts."""
 
-MAX_SUSPECTS: Final = 3
-"""The most processes of an event of the host's pressure, which has no process of its own ..."""
-
-MAX_OF_GROUP: Final = 2
-"""... and of an event of a control group: its quota throttles it, or its own pressure is high."""
-
-SUSPECT_S: Final = 1.0
-"""The time between two samples of suspects while pressure is high, in seconds."""
-
-SUSPECT_RATIO: Final = 0.01
-"""The CPU budget of these samples, in cores."""
-
 RESOURCES: Final = {"io_pressure": "io", "memory_pressure": "memory"}
 """The resources of the pressures, by condition."""
-
-HOST: Final = ""
-"""The name of the host in events that otherwise name control groups."""
 
 _PROCESSES: Final = ("cpu", "single_cpu")
 
@@ -152,6 +136,7 @@ class Triggers:
         events: the events that last.
         interval_s: the time from the last check to the next one, in seconds.
         took_s: the CPU time of the last check, in seconds, without that in the budget of `SUSPECT_RATIO`.
+        suspicion: the samples of processes while pressure is high.
 
     """
 
@@ -165,28 +150,18 @@ class Triggers:
         self._processes = [each for each in _PROCESSES if each in conditions]
         self._clock = clock
         self._timeline = timeline
-        self._root = root
         self._utilisation = Utilisation(clock, root)
         self._quotas = Quotas(clock, groups)
         self._pressures = Pressures(clock, root, groups)
-        self._suspects: Suspects | None = None
-        self._patience = Patience()
-        self._suspected_ns = 0  # CPU time of the samples of suspects
-        self._undecided = False
-        self._suspect_at_s = self._looked_at_s = -math.inf
+        self.suspicion = Suspicion(clock, root)
         self._use: Use | None = None
         self._before_s = math.nan  # the time of the last full check
         self._changes: list[Change] = []
         self.forget()
 
-    @property
-    def aside_s(self) -> float:
-        """The CPU time of its own threads so far, in seconds."""
-        return self._patience.cpu_ns / 1e9
-
     def close(self) -> None:
         """Close all files; the next check opens them again."""
-        self._patience.close()
+        self.suspicion.close()
         self._utilisation.close()
         self._quotas.close()
         self._pressures.close()
@@ -195,7 +170,8 @@ class Triggers:
         """Start from scratch, without any events or readings."""
         self.events.clear()
         self._utilisation.forget()
-        self._use = self._suspects = None
+        self._use = None
+        self.suspicion.forget()
         self._before_s = math.nan
         for machine in self._conditions.values():
             machine.align(np.zeros(0, np.intp))
@@ -203,7 +179,7 @@ class Triggers:
     def check(self) -> Sequence[Change]:
         """Read the use and waits, step each state machine, and return the changes of events."""
         at_s = self._clock.monotonic() / 1e9
-        begun = self._clock.cpu() - self._suspected_ns
+        begun = self._clock.cpu() - self.suspicion.cpu_ns
         self._changes = []
         busy = self._utilisation.busy_ratio()
         is_idle = busy < IDLE_RATIO * self._least_busy() and not any(each.active for each in self._conditions.values())
@@ -212,7 +188,7 @@ class Triggers:
             self._rest()
         if not is_idle or not at_s - self._before_s < CHECK_S - GLANCE_S / 2:
             self._check(self._timeline.now(), at_s, is_idle=is_idle)
-        self.took_s = (self._clock.cpu() - self._suspected_ns - begun) / 1e9
+        self.took_s = (self._clock.cpu() - self.suspicion.cpu_ns - begun) / 1e9
         return self._changes
 
     def _check(self, ts: float, at_s: float, *, is_idle: bool) -> None:
@@ -229,7 +205,7 @@ class Triggers:
                 ratios = use.single / utilisation.cpus if each == "cpu" else use.single
                 self._step(each, ts, at_s, ratios, use.pids)
         self._check_pressure(ts, at_s)
-        self._suspect(at_s)
+        self.suspicion.update(at_s, undecided=any(map(self._is_undecided, RESOURCES.keys() & self._conditions.keys())))
         self._before_s = at_s
 
     def _check_pressure(self, ts: float, at_s: float) -> None:
@@ -313,45 +289,11 @@ class Triggers:
         if isinstance(name, int):
             return (name,)
         if condition in RESOURCES:
-            return self._suspected(RESOURCES[condition], name, at_s)
+            return self.suspicion.suspected(RESOURCES[condition], name, at_s)
         used = self.used()
         return tuple(sorted(all_members(name), key=lambda pid: used.get(pid, 0.0), reverse=True)[:MAX_OF_GROUP])
-
-    def _suspected(self, resource: str, name: str, at_s: float) -> tuple[int, ...]:
-        """Return the processes of the host or a control group that wait for a resource, or use most of it."""
-        among = None if name == HOST else members(name)
-        if among is not None and len(among) == 1:
-            return tuple(among)
-        if self._suspects is None:
-            return ()
-        self._check_processes(self._suspects, at_s)  # the last sample after a first one, whatever the earlier ones cost
-        return self._suspects.worst(resource, MAX_SUSPECTS if among is None else MAX_OF_GROUP, among)
-
-    def _suspect(self, at_s: float) -> None:
-        """Sample suspects while pressure is high, but the processes of the event are not decided yet."""
-        undecided = [each for each in RESOURCES if each in self._conditions and self._is_undecided(each)]
-        due = at_s >= self._suspect_at_s
-        # High pressure begins with a new first sample, unless there was one recently: it may flap around its threshold.
-        if due and not (undecided and self._undecided):
-            self._suspects = None
-        self._undecided = bool(undecided)
-        if undecided:
-            self._suspects = self._suspects or Suspects(self._root, self._patience)
-            if due:
-                self._check_processes(self._suspects, at_s)
 
     def _is_undecided(self, condition: str) -> bool:
         """Return whether the host or a control group is High: not Normal, and in no event."""
         machine = self._conditions[condition]
         return machine.active and bool((machine.states == _HIGH).any())
-
-    def _check_processes(self, suspects: Suspects, at_s: float) -> None:
-        if at_s == self._looked_at_s:
-            return  # sampled for another event that began at the same time
-        self._looked_at_s = at_s
-        begun, aside_ns = self._clock.cpu(), self._patience.cpu_ns
-        suspects.sample()
-        own_ns = self._clock.cpu() - begun
-        took_ns = own_ns + self._patience.cpu_ns - aside_ns
-        self._suspected_ns += own_ns
-        self._suspect_at_s = at_s + max(SUSPECT_S, took_ns / 1e9 / SUSPECT_RATIO)

@@ -16,15 +16,14 @@ partition as bytes while they are loaded; and with a standby the states of all o
 from __future__ import annotations
 
 import logging
-import math
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.backoff import Backoff
-from laggard.pipeline.bus import BusUnavailable, DamagedRecord, Fenced
-from laggard.pipeline.engine.assignment import OwnedPartition, Part, commit_of
+from laggard.pipeline.bus import BusUnavailable, DamagedRecord
+from laggard.pipeline.engine.assignment import OwnedPartition
 from laggard.pipeline.engine.background import LagMonitor
+from laggard.pipeline.engine.commits import Commits
 from laggard.pipeline.engine.former import going_on
 from laggard.pipeline.engine.recoverer import Recoverer
 from laggard.pipeline.engine.standby import Standby
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from laggard.pipeline.bus import Bus, Partition, Polled, Subscription
+    from laggard.pipeline.engine.commits import Pace
     from laggard.pipeline.engine.stage import Stage
     from laggard.pipeline.engine.tasks import Tasks
     from laggard.pipeline.engine.telemetry import TaskTelemetry, Telemetry
@@ -49,22 +49,6 @@ LOGGED_AFTER: Final = 5
 """The number of failures to begin a recovery after which it is logged: some are normal during a rebalance."""
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """The amounts of work done at once.
-
-    Attributes:
-        commit_s: the least time between commits, in seconds; records after a pause are committed at once.
-        commit_records: ... unless this number of records waits for a commit.
-        poll_records: the most records that are read at once, and are in memory together.
-
-    """
-
-    commit_s: float = 0.2
-    commit_records: int = 5000
-    poll_records: int = 100
 
 
 class Member:
@@ -107,13 +91,11 @@ class Member:
         self._pace = pace
         self._telemetry = telemetry
         self._clock = clock
-        self._wall_clock = wall_clock
         self._subscription: Subscription | None = None
         self._joined = False
         self._held: dict[Partition, OwnedPartition] = {}
         self._lost: dict[Partition, Backoff] = {}  # assigned, without a state yet
-        self._parts: dict[Partition, Part] = {}  # of the commit that has not succeeded yet
-        self._committed_at = -math.inf
+        self._commits = Commits(self._held, topics, pace, telemetry, self._lose, clock=clock, wall_clock=wall_clock)
         self._remembering = [stage for stage in self._stages if stage.remembers]
         warm = (
             Standby(bus, self._group, self._topic, new_tasks, self._is_mine) if standby and self._remembering else None
@@ -156,7 +138,7 @@ class Member:
             outputs = [self._topics.name(topic) for topic in (*written, DEAD_LETTERS)]
             self._bus.require(outputs, [stage.snapshots for stage in self._remembering])
             subscription = self._subscription = self._bus.subscribe(self._group, [self._topic])
-        self._try_commit(subscription)
+        self._commits.retry(subscription)
         busy = True
         try:
             polled = subscription.poll(self._patience_s(timeout_s), self._pace.poll_records)
@@ -168,17 +150,17 @@ class Member:
             busy = bool(polled.records)
         self._recover(subscription)
         self._joined = self._joined or subscription.joined
-        if self._due():
-            self._prepare()
-            self._try_commit(subscription)
-        if not busy and self._clock() >= self._committed_at + IDLE_S:
-            self._pass_over(subscription)
+        if self._commits.due():
+            self._commits.prepare()
+            self._commits.retry(subscription)
+        if not busy and self._clock() >= self._commits.committed_at + IDLE_S:
+            self._commits.pass_over(subscription)
         return busy
 
     def _patience_s(self, timeout_s: float) -> float:
         """Return the time to wait for records, in seconds."""
-        if self._pending():
-            timeout_s = min(timeout_s, max(0.0, self._committed_at + self._pace.commit_s - self._clock()))
+        if self._commits.pending():
+            timeout_s = min(timeout_s, max(0.0, self._commits.committed_at + self._pace.commit_s - self._clock()))
         if self._lost:
             # Without any state no record can be processed: `_recover` waits for a recovery instead.
             timeout_s = 0.0 if self._recoverer.working and not self._held else min(timeout_s, RECOVERING_S)
@@ -264,71 +246,6 @@ class Member:
         """Update lag and missed records now."""
         self._lag_monitor.update()
 
-    # Committing.
-
-    def _pending(self) -> bool:
-        return any(held.pending for held in self._held.values())
-
-    def _due(self) -> bool:
-        if self._clock() >= self._committed_at + self._pace.commit_s:
-            return self._pending()
-        return sum(len(held.waiting) for held in self._held.values()) >= self._pace.commit_records
-
-    def _pass_over(self, subscription: Subscription) -> None:
-        """Commit positions after markers of transactions, so that monitoring shows no lag of the group."""
-        ends = {partition: subscription.position(partition) for partition in self._held}
-        self._parts = {
-            partition: Part(end)
-            for partition, end in ends.items()
-            if end is not None and end > max(self._held[partition].tasks.position, self._held[partition].passed)
-        }
-        self._try_commit(subscription)
-
-    def _prepare(self) -> None:
-        """Prepare one commit of all that waits."""
-        parts = ((partition, held.part(self._topics)) for partition, held in self._held.items())
-        self._parts = {partition: part for partition, part in parts if part is not None}
-
-    def _try_commit(self, subscription: Subscription) -> None:
-        """Commit the prepared parts, if any. Raises BusUnavailable, after which the same commit can be retried."""
-        while self._parts:
-            began = self._clock()
-            try:
-                subscription.commit(commit_of(self._parts))
-            except Fenced as fenced:
-                self._telemetry.fenced += 1
-                for partition in self._void(fenced):
-                    del self._parts[partition]
-                    self._lose(partition)
-            else:
-                parts, self._parts = self._parts, {}
-                self._committed_at = self._clock()
-                for partition, part in parts.items():
-                    self._count(self._held[partition], part, self._committed_at - began)
-
-    def _void(self, fenced: Fenced) -> tuple[Partition, ...]:
-        """Return the fenced partitions of the commit."""
-        return tuple(fenced.partitions & self._parts.keys() if fenced.partitions else ()) or tuple(self._parts)
-
-    def _count(self, held: OwnedPartition, part: Part, took_s: float) -> None:
-        wall = self._wall_clock()
-        held.committed = min(part.offset, held.tasks.position)
-        held.passed = max(part.offset, held.passed)
-        for place, task in enumerate(held.tasks.each):
-            telemetry = task.telemetry
-            telemetry.commits += 1
-            telemetry.outputs += part.given[place] if part.given else 0
-            telemetry.commit_duration_seconds.add(took_s)
-            for polled_at, ts, key in held.waiting:
-                telemetry.processing_seconds.add(self._committed_at - polled_at)
-                if ts is not None:
-                    telemetry.latency_seconds.add_record(key, ts, wall - ts)
-            saved = [each for each in part.snapshots if each.operator == task.stage.snapshots]
-            telemetry.snapshots += len(saved)
-            telemetry.snapshot_bytes += sum(len(snapshot.value) for snapshot in saved)
-        held.waiting.clear()
-        held.tasks.refresh()
-
     def finish(self) -> None:
         """Commit all processed records, with the states of all keys. Raises BusUnavailable; call again then."""
         subscription = self._subscription
@@ -337,9 +254,8 @@ class Member:
         for held in self._held.values():
             held.tasks.save_all()
         while True:
-            self._try_commit(subscription)
-            self._prepare()
-            if not self._parts:
+            self._commits.retry(subscription)
+            if not self._commits.prepare():
                 return
 
     def close(self) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from laggard.pipeline.backoff import FIRST_PAUSE_S, Backoff
 from laggard.pipeline.bus import BusError, BusUnavailable
-from laggard.pipeline.engine.member import Member, Pace
+from laggard.pipeline.engine.commits import Pace
+from laggard.pipeline.engine.member import Member
 from laggard.pipeline.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS
 from laggard.pipeline.engine.tasks import Tasks, grouped
 from laggard.pipeline.engine.telemetry import Telemetry

@@ -253,7 +253,7 @@ class StageTask(ABC):
     def refresh(self) -> None:
         """Update the telemetry of the states."""
         self.telemetry.keys = len(self.states)
-        self.telemetry.state_bytes = self.states.state_bytes
+        self.telemetry.state_bytes = self.states.saving.state_bytes
         self.telemetry.keys_evicted += self.states.evicted
         self.telemetry.snapshots_unusable += self.states.failed
         self.states.evicted = self.states.failed = 0
@@ -322,6 +322,17 @@ class RecordTask(StageTask):
 
     def finish(self) -> None:
         """Publish results that wait for more input, for recorded data: on a bus more may always come."""
+
+    def _has_key(self, record: Incoming, key: str) -> bool:
+        """Return whether a record has the key of its content, and reject it otherwise."""
+        if key == record.key:
+            return True
+        self._refuse_for_all(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {key!r}")
+        return False
+
+    def _refuse_late(self, record: Incoming, reason: str) -> None:
+        self._counts.late += 1
+        self._refuse(record, f"{self._place(record)}: late: {reason}")
 
     def _is_live(self, record: Incoming) -> bool:
         return self._live and not recorded_earlier(record)

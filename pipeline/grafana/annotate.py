@@ -78,10 +78,10 @@ class Annotator:
 
         Older versions annotated anomalies, and ended them by Prometheus. Open ones lose the tag `open`, and stay lines.
         """
-        for annotation in self._grafana.annotations([TAG, INCIDENT, OPEN]):
+        for annotation in self._grafana.annotations.find([TAG, INCIDENT, OPEN]):
             tags = [str(tag) for tag in annotation["tags"]]
             if any(tag.startswith("anomaly:") for tag in tags):
-                self._grafana.change_annotation(int(annotation["id"]), {"tags": [tag for tag in tags if tag != OPEN]})
+                self._grafana.annotations.change(int(annotation["id"]), {"tags": [tag for tag in tags if tag != OPEN]})
                 self._report("endless", tags[2], annotation["time"] / 1000.0)
         self._subscription = self._bus.subscribe(self._group, [self._topic])
 
@@ -168,17 +168,17 @@ class Annotator:
 
     def _annotate(self, note: Note, partition: Partition) -> str:
         """Write the note to its annotation in Grafana, and return the action."""
-        there = self._grafana.annotations([TAG, note.id_tag], limit=1)
+        there = self._grafana.annotations.find([TAG, note.id_tag], limit=1)
         if not there:
             if note.change != "opened" and note.ts >= self._begins.get(partition, -math.inf):
                 return "deleted"
-            self._grafana.create_annotation(note.to_json())
+            self._grafana.annotations.create(note.to_json())
             return "written"
         changes = note.changes(there[0])
         if not changes:
             return "there"
         try:
-            self._grafana.change_annotation(int(there[0]["id"]), changes)
+            self._grafana.annotations.change(int(there[0]["id"]), changes)
         except GrafanaError as error:
             if error.status != 404:
                 raise

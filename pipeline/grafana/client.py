@@ -10,9 +10,12 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from laggard.pipeline.grafana.alerting import Alerting
+from laggard.pipeline.grafana.annotations import Annotations
 from laggard.pipeline.grafana.connection import Connection, shortened
 from laggard.pipeline.grafana.errors import GrafanaError
 from laggard.pipeline.grafana.settings import GrafanaSettings
@@ -28,6 +31,16 @@ if TYPE_CHECKING:
 
 class Grafana(Connection):
     """The calls to Grafana. Each method raises GrafanaError if its call fails."""
+
+    @cached_property
+    def alerting(self) -> Alerting:
+        """The calls about alert rules."""
+        return Alerting(self)
+
+    @cached_property
+    def annotations(self) -> Annotations:
+        """The calls about annotations."""
+        return Annotations(self)
 
     def version(self) -> Version:
         """Return the version, which needs no right. Raises if the server is not Grafana, or is too old."""
@@ -151,73 +164,6 @@ class Grafana(Connection):
         found = self.objects(lambda: self.face.api.GET(path), "list the folder's dashboards", "dashboards:read")
         return sorted(str(each["uid"]) for each in found)
 
-    def alert_rules(self) -> list[dict[str, Any]]:
-        """Return all alert rules that Grafana itself evaluates."""
-        return self.objects(
-            lambda: self.face.api.GET("/v1/provisioning/alert-rules"), "list the alert rules", "alert.provisioning:read"
-        )
-
-    def alert_rule(self, uid: str) -> dict[str, Any]:
-        """Return one alert rule, which must exist."""
-        path = f"/v1/provisioning/alert-rules/{quote(uid, safe='')}"
-        return dict(self.ask("GET", path, f"read alert rule {uid}", "alert.provisioning:read"))
-
-    def save_alert_rule(self, rule: Mapping[str, Any], *, new: bool) -> dict[str, Any]:
-        """Create or replace an alert rule, and return the stored one."""
-        path = "/v1/provisioning/alert-rules" + ("" if new else f"/{quote(str(rule['uid']), safe='')}")
-        what = f"save alert rule {rule['uid']}"
-        method = "POST" if new else "PUT"
-        self.ask(method, path, what, "alert.provisioning:write", body=rule, headers=EDITABLE, changes=new)
-        return self.alert_rule(str(rule["uid"]))  # the answer to a change may differ from the stored rule
-
-    def delete_alert_rule(self, uid: str) -> None:
-        """Delete an alert rule."""
-        path = f"/v1/provisioning/alert-rules/{quote(uid, safe='')}"
-        self.ask("DELETE", path, f"delete alert rule {uid}", "alert.provisioning:write", headers=EDITABLE)
-
-    def rule_group(self, folder: str, name: str) -> dict[str, Any] | None:
-        """Return a group of alert rules, None for a missing one."""
-        found = self.ask(
-            "GET", _group(folder, name), f"read rule group {name}", "alert.provisioning:read", absent=(404,)
-        )
-        return found if isinstance(found, dict) else None
-
-    def save_rule_group(self, folder: str, name: str, group: Mapping[str, Any]) -> None:
-        """Replace a group of alert rules, and its interval."""
-        self.ask(
-            "PUT",
-            _group(folder, name),
-            f"save rule group {name}",
-            "alert.provisioning:write",
-            body=group,
-            headers=EDITABLE,
-        )
-
-    def contact_points(self) -> list[dict[str, Any]]:
-        """Return the contact points of alerts."""
-        path = "/v1/provisioning/contact-points"
-        return self.objects(lambda: self.face.api.GET(path), "list the contact points", "alert.provisioning:read")
-
-    def annotations(self, tags: list[str], limit: int = 1000) -> list[dict[str, Any]]:
-        """Return the newest annotations that have all these tags, of any time."""
-        # The library writes tags into the address unquoted.
-        return self.objects(
-            lambda: self.face.annotations.get_annotation(tags=[quote(tag, safe="") for tag in tags], limit=limit),
-            "find annotations",
-            "annotations:read",
-        )
-
-    def create_annotation(self, annotation: Mapping[str, Any]) -> int:
-        """Create an annotation of the organization, and return its id."""
-        found = self.ask(
-            "POST", "/annotations", "write an annotation", "annotations:create", body=annotation, changes=True
-        )
-        return int(found["id"])
-
-    def change_annotation(self, identity: int, changes: Mapping[str, Any]) -> None:
-        """Change parts of an annotation."""
-        self.ask("PATCH", f"/annotations/{identity}", "change an annotation", "annotations:write", body=changes)
-
 
 @dataclass(frozen=True, slots=True)
 class Series:
@@ -261,11 +207,3 @@ def grafana_of(settings: Settings, sleep: Callable[[float], object] = time.sleep
         timeout_s=grafana.timeout,
         sleep=sleep,
     )
-
-
-EDITABLE: Final = {"X-Disable-Provenance": "true"}
-"""With this header an alert rule stays editable in Grafana's pages."""
-
-
-def _group(folder: str, name: str) -> str:
-    return f"/v1/provisioning/folder/{quote(folder, safe='')}/rule-groups/{quote(name, safe='')}"

@@ -77,21 +77,21 @@ def _write(grafana: Grafana, thing: Thing) -> None:
             )
         case "alert rule":
             assert wanted is not None
-            if thing.found is not None and plain_rule(grafana.alert_rule(thing.uid)) != thing.compared[1]:
+            if thing.found is not None and plain_rule(grafana.alerting.rule(thing.uid)) != thing.compared[1]:
                 # Alert rules have no versions by which Grafana would detect a conflict.
                 raise GrafanaError(f"{thing.name}: somebody has changed it meanwhile; try again", 412)
             first = printed(wanted, wanted)
-            stored = grafana.save_alert_rule(first, new=thing.found is None)
+            stored = grafana.alerting.save_rule(first, new=thing.found is None)
             second = printed(wanted, stored)
             if second != first:
                 # Grafana has stored it in another form: changes are detected by comparison with that form.
-                grafana.save_alert_rule(second, new=False)
+                grafana.alerting.save_rule(second, new=False)
         case "rule group":
             assert wanted is not None
             # Its rules have created it by now. A group is only replaced as a whole, so other rules in it are included.
-            there = grafana.rule_group(FOLDER_UID, thing.uid)
+            there = grafana.alerting.group(FOLDER_UID, thing.uid)
             if there is not None and there.get("interval") != wanted["interval"]:
-                grafana.save_rule_group(FOLDER_UID, thing.uid, {**there, "interval": wanted["interval"]})
+                grafana.alerting.save_group(FOLDER_UID, thing.uid, {**there, "interval": wanted["interval"]})
 
 
 def removable(things: Sequence[Thing], *, force: bool = False) -> list[Thing]:
@@ -135,4 +135,4 @@ def _delete(grafana: Grafana, thing: Thing) -> None:
     if thing.kind == "dashboard":
         grafana.delete_dashboard(thing.uid)
     else:
-        grafana.delete_alert_rule(thing.uid)
+        grafana.alerting.delete_rule(thing.uid)

@@ -109,7 +109,7 @@ def message_of(plain: Mapping[str, Any]) -> str:
 def survey(grafana: Grafana, definitions: Definitions) -> list[Thing]:
     """Return the states of all things, in the order of their publication. Raises GrafanaError."""
     folder = grafana.folder(FOLDER_UID)
-    rules = {str(rule.get("uid")): rule for rule in grafana.alert_rules()} if definitions.groups else {}
+    rules = {str(rule.get("uid")): rule for rule in grafana.alerting.rules()} if definitions.groups else {}
     return [
         Thing("folder", FOLDER_UID, "missing" if folder is None else "current", found=folder),
         *(_dashboard(grafana, wanted) for wanted in definitions.dashboards),
@@ -177,7 +177,7 @@ def printed(wanted: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, A
 def _group(grafana: Grafana, wanted: Mapping[str, Any]) -> Thing:
     """Return the state of a group's interval. Nothing records who set it, so differences count as others'."""
     name, ours = str(wanted["title"]), {"interval": wanted["interval"]}
-    found = grafana.rule_group(FOLDER_UID, name)
+    found = grafana.alerting.group(FOLDER_UID, name)
     if found is None:
         return Thing("rule group", name, "missing", wanted, compared=(ours, {}))
     theirs = {"interval": found.get("interval")}

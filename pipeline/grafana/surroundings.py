@@ -159,7 +159,7 @@ def hints(version: Version, contact_points: Sequence[Mapping[str, Any]] | None) 
 def read_contact_points(grafana: Grafana) -> list[dict[str, Any]] | None:
     """Return the contact points; None if the token may not read them."""
     try:
-        return grafana.contact_points()
+        return grafana.alerting.contact_points()
     except GrafanaUnavailable:
         raise
     except GrafanaError:

@@ -10,21 +10,21 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from laggard.pipeline.engine.snapshots import BASE_KEY
 from laggard.pipeline.explaining.short_lived import came_and_went, matter, seen_s
 from laggard.pipeline.history.answers import answer, blamed_stream
+from laggard.pipeline.history.hosts import Hosts
 from laggard.pipeline.history.lookback import Lookback, began_before, grown
 from laggard.pipeline.history.marks import Marks
-from laggard.pipeline.history.rebuilding import LATELY, rebuild
+from laggard.pipeline.history.rebuilding import rebuild
 from laggard.pipeline.history.series import LONGEST_S, Reader, began, longest_lull_s, read_series, value_of
 from laggard.pipeline.records import Frame
 from laggard.pipeline.scoring.scopes import HOST, MARK_WINDOW_S
 from laggard.pipeline.scoring.task import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from laggard.pipeline.bus import Bus, Partition
+    from laggard.pipeline.bus import Bus
     from laggard.pipeline.explaining.short_lived import Counts
     from laggard.pipeline.history.answers import Answer
     from laggard.pipeline.history.marks import Marked
@@ -35,19 +35,6 @@ if TYPE_CHECKING:
 
 BEFORE: Final = 1.25
 """A time series is at least this many times as long as the deviation has lasted."""
-
-
-class NothingRecordedError(Exception):
-    """No host is recorded."""
-
-
-class UnknownHostError(Exception):
-    """Nothing is recorded of this host; `hosts` are the recorded ones."""
-
-    def __init__(self, host: str, hosts: Sequence[str]) -> None:
-        super().__init__(f"there are no records of host {host!r}")
-        self.host = host
-        self.hosts = hosts
 
 
 class OutsideError(Exception):
@@ -83,6 +70,9 @@ class History:
         topics: the names of its topics.
         wired: the operator.
 
+    Attributes:
+        hosts: the recorded hosts.
+
     """
 
     def __init__(self, bus: Bus, topics: Topics, wired: Wired) -> None:
@@ -90,54 +80,11 @@ class History:
         self._topic = topics.name(wired.topic)
         self._wired = wired
         self._marks = Marks(bus, topics, wired)
-
-    def choose_host(self, wanted: str | None, default: str) -> str:
-        """Return the wanted host; if none is wanted, the default one or the only one.
-
-        Raises:
-            NothingRecordedError: no host is recorded.
-            UnknownHostError: nothing is recorded of this host.
-
-        """
-        host = default if wanted is None else wanted
-        if self.knows(host):
-            return host
-        hosts = self.hosts()
-        if not hosts:
-            raise NothingRecordedError
-        if wanted is None and len(hosts) == 1:
-            return hosts[0]
-        raise UnknownHostError(host, hosts)
-
-    def knows(self, host: str) -> bool:
-        """Return whether a host is recorded; see `hosts`."""
-        if self._bus.knows_keys:
-            return host in self._bus.keys(self._topic)
-        partition = self._partition(host)
-        return host in self._lately(partition) or host in self._saved(partition)
-
-    def hosts(self) -> Sequence[str]:
-        """Return the recorded hosts, sorted.
-
-        If the bus would have to be read from its beginning: those in the newest records, and those with a snapshot.
-        """
-        if self._bus.knows_keys:
-            return self._bus.keys(self._topic)
-        partitions = self._bus.partitions(self._topic)
-        return sorted(set().union(*(self._lately(each) | self._saved(each) for each in partitions)))
-
-    def _lately(self, partition: Partition) -> set[str]:
-        return {record.key for record in Reader(self._bus, partition).newest(LATELY)}
-
-    def _saved(self, partition: Partition) -> set[str]:
-        return self._bus.snapshot_offsets(self._wired.snapshots, partition).keys() - {BASE_KEY}
-
-    def _partition(self, host: str) -> Partition:
-        return self._bus.partition_of(self._topic, host)
+        self.hosts = Hosts(bus, self._topic, wired.snapshots)
 
     def reader(self, host: str) -> Reader:
         """Return a reader of the records of a host."""
-        return Reader(self._bus, self._partition(host), host)
+        return Reader(self._bus, self._bus.partition_of(self._topic, host), host)
 
     def task_at(self, host: str, stop: int) -> Task:
         """Return a task at the state of the host before the offset `stop`."""
@@ -169,7 +116,7 @@ class History:
         """Return what was slow at a moment.
 
         Args:
-            host: the host; see `choose_host`.
+            host: the host; see `Hosts.choose`.
             ts: the moment, seconds since the Unix epoch; None for the newest frame, however old that is.
             rows: the most rows in the ranking.
             features: the most features of each row.

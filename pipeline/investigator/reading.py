@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from laggard.pipeline.applications.following import Following
 from laggard.pipeline.applications.method import regression_stage
-from laggard.pipeline.history.why import History, NothingRecordedError, UnknownHostError
+from laggard.pipeline.history.hosts import NothingRecordedError, UnknownHostError
+from laggard.pipeline.history.why import History
 from laggard.pipeline.incidents.ledger import Ledger
 from laggard.pipeline.incidents.queries import past_incidents
 from laggard.pipeline.investigator.columns import Columns
@@ -103,12 +104,12 @@ class Reading:
         raise RequestError(404, f"{len(found)} incidents have an id that begins with {identity!a}", f"one of {ids}")
 
     def choose_host(self, wanted: str) -> str:
-        """Return the queried host, see `History.choose_host`; `wanted` is empty for the default.
+        """Return the queried host, see `Hosts.choose`; `wanted` is empty for the default.
 
         Raises `RequestError` (404) with the recorded hosts, if there are any.
         """
         try:
-            return self.history.choose_host(wanted or None, self.host)
+            return self.history.hosts.choose(wanted or None, self.host)
         except NothingRecordedError:
             raise RequestError(404, "there are no records yet", "an agent that runs: laggard up") from None
         except UnknownHostError as error:

@@ -22,7 +22,7 @@ from laggard.pipeline.records import UNNUMBERED, Frame, RecordError
 from laggard.pipeline.scoring import stream as streams
 from laggard.pipeline.scoring.keyed import Keyed
 from laggard.pipeline.scoring.narrator import Narrator
-from laggard.pipeline.scoring.stream import Stream
+from laggard.pipeline.scoring.stream import Stream, late
 from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.scoring.tolerated import Tolerated
 from laggard.pipeline.scoring.wired import Wired
@@ -193,7 +193,7 @@ class CovarianceTask(Task):
             self._counts.duplicates += 1
             return
         if judged == "late":
-            self._refuse_late(record, frame.ts, pool.ticks.earliest_ts(frame), pool.ticks.set_back.count)
+            self._refuse_late(record, late(frame.ts, pool.ticks.earliest_ts(frame), pool.ticks.set_back.count))
         for tick in pool.ticks.closed():
             self._tick(frame.key, pool, tick)
         self.states.note(record.key, record.offset)

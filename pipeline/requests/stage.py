@@ -30,7 +30,7 @@ from laggard.pipeline.requests.text import blamed, lost_s, rates_sentence, reque
 from laggard.pipeline.requests.ticks import REQUEST, Ticks, frame_of
 from laggard.pipeline.scoring.keyed import Keyed
 from laggard.pipeline.scoring.narrator import Narrator
-from laggard.pipeline.scoring.stream import Stream
+from laggard.pipeline.scoring.stream import Stream, late
 from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.scoring.wired import Wired
 
@@ -264,7 +264,7 @@ class RequestsTask(Task):
             return
         arrival = service.ticks.classify(end_ts)
         if arrival == "late":
-            self._refuse_late(record, end_ts, service.ticks.earliest_ts, service.ticks.set_back.count)
+            self._refuse_late(record, late(end_ts, service.ticks.earliest_ts, service.ticks.set_back.count))
             self.states.note(record.key, record.offset)
             return
         if arrival == "set_back":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from laggard.operators.regression.models import Model
     from laggard.operators.requests.results import RequestScore
     from laggard.pipeline.alarms.anomalies import Anomalies
+    from laggard.pipeline.bus import Partition
+    from laggard.pipeline.engine.stage import Stage
+    from laggard.pipeline.engine.states import States
     from laggard.pipeline.records import Frame, Mark, Request
     from laggard.pipeline.records.frame import KeyedBy
     from laggard.pipeline.records.models import PredictionOutput
@@ -22,8 +25,16 @@ class Observed:
     """A task whose results are observed: it types the observers, which the engine does not know."""
 
     if TYPE_CHECKING:
+        stage: Stage
+        partition: Partition
+        states: States[Any]
 
         def _observe(self, key: str, tell: Callable[[Observer], None]) -> None: ...
+
+    def lost(self) -> None:
+        """Notify the observers that these states are dropped."""
+        keys = self.states.keys()
+        self._observe(self.partition.topic, lambda observer: observer.lost(self.stage.name, keys))
 
 
 class Observer:

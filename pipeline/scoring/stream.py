@@ -13,7 +13,7 @@ from laggard.operators.contract import Adopts, FrameOperator, LastingScores
 from laggard.pipeline.alarms.anomalies import Anomalies, restored
 from laggard.pipeline.alarms.courses import restored as restored_course
 from laggard.pipeline.alarms.trigger import Trigger
-from laggard.pipeline.eventtime import SET_BACK_S, SILENT_S, SILENT_TICKS, Sequences, SetBack
+from laggard.pipeline.eventtime import SET_BACK_RECORDS, SET_BACK_S, SILENT_S, SILENT_TICKS, Sequences, SetBack
 from laggard.pipeline.records import Decoder, Frame, RecordError, encode
 
 if TYPE_CHECKING:
@@ -185,3 +185,14 @@ class Stream:
             if not isinstance(frame, Frame):
                 raise RecordError(place, "frame", "a frame", type(frame).__name__)
             self.frame = frame
+
+
+def late(ts: float, expected_ts: float, set_back: int) -> str:
+    """Return why a time is late; `set_back` counts the late ones in a row that suggest a clock that was set back."""
+    reason = f"expected a time of at least {expected_ts!r}, got {ts!r}"
+    if not set_back:
+        return reason
+    return (
+        f"{reason}; {set_back} of {SET_BACK_RECORDS} after which the clock counts as set back, and the stream begins "
+        "anew"
+    )

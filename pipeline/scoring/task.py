@@ -13,37 +13,31 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from laggard.operators.calibration import QUIET_S
-from laggard.operators.contract import LastingScores
-from laggard.pipeline.alarms.anomalies import OpenAnomaly
-from laggard.pipeline.alarms.courses import JOINED_S, followed, followed_by_operator, opening
+from laggard.pipeline.alarms.courses import JOINED_S
 from laggard.pipeline.alarms.tolerance import Tolerance
 from laggard.pipeline.engine.namesakes import BESIDE, Namesakes
 from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask, error_text
 from laggard.pipeline.engine.states import States
-from laggard.pipeline.eventtime import SET_BACK_RECORDS
 from laggard.pipeline.records import Feedback, Frame, Mark, encode
 from laggard.pipeline.records.feedback_output import FeedbackOutput
-from laggard.pipeline.records.outputs import RankingOutput, frame_id
+from laggard.pipeline.records.outputs import RankingOutput
 from laggard.pipeline.scoring.answers import NOTHING_RANKED, answered
+from laggard.pipeline.scoring.findings import Findings
 from laggard.pipeline.scoring.observers import Observed
 from laggard.pipeline.scoring.outcomes import Outcomes
 from laggard.pipeline.scoring.scopes import MOST_SCOPES, Scopes
-from laggard.pipeline.scoring.stream import Stream, open_anomalies, score_of, suspicion_of
-from laggard.pipeline.scoring.tolerated import Tolerated, ranking_of
+from laggard.pipeline.scoring.stream import Stream, late, open_anomalies, score_of, suspicion_of
+from laggard.pipeline.scoring.tolerated import Tolerated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from laggard.operators.contract import Scores
-    from laggard.operators.ranking import Ranking
     from laggard.pipeline.bus import Incoming, Partition
     from laggard.pipeline.engine.telemetry import TaskTelemetry
     from laggard.pipeline.records import Received
-    from laggard.pipeline.records.outputs import Blame
     from laggard.pipeline.scoring.keyed import Keyed
     from laggard.pipeline.scoring.observers import Observer
     from laggard.pipeline.scoring.wired import Wired
@@ -89,6 +83,10 @@ class Task(Observed, RecordTask):
         super().__init__(wired, partition, states, observers, telemetry, live=live)
         self.narrator = wired.narrator(states)
         self._outcomes = Outcomes(wired, self.narrator, self.outputs)
+        self._findings = Findings(
+            wired, self.narrator, self._outcomes, self.outputs,
+            calm_s=self.calm_s, is_live=self._is_live, refuse=self._refuse_frame,
+        )  # fmt: skip
         self._namesakes = Namesakes()
 
     def _empty(self) -> Keyed:
@@ -116,8 +114,8 @@ class Task(Observed, RecordTask):
     def _frame(self, record: Incoming, frame: Frame) -> None:
         if not self._has_key(record, frame.key):
             return
-        if self.wired.leads and record.headers and frame.scope not in BESIDE and self._namesakes.found(record):
-            self._report_namesakes(frame.key)
+        if self.wired.leads and record.headers and frame.scope not in BESIDE:
+            self._notice_namesakes(record, frame.key)
         if not self.wired.takes(frame.scope):
             self._observe(frame.key, lambda observer: observer.received(frame))
             return
@@ -137,7 +135,7 @@ class Task(Observed, RecordTask):
             case "late":
                 if stream.set_back.count:
                     self.states.note(record.key, record.offset)
-                self._refuse_late(record, frame.ts, stream.ts, stream.set_back.count)
+                self._refuse_late(record, late(frame.ts, stream.ts, stream.set_back.count))
             case "new":
                 if is_first := not stream.begun:
                     keyed.share(frame.scope)
@@ -147,17 +145,6 @@ class Task(Observed, RecordTask):
                 self.states.note(record.key, record.offset)
                 self._end_silent(frame.ts)
 
-    def _refuse_late(self, record: Incoming, ts: float, expected_ts: float, set_back: int) -> None:
-        """Refuse what is late; of those in a row which look as if a clock had been set back it is this one."""
-        self._counts.late += 1
-        reason = f"late: expected a time of at least {expected_ts!r}, got {ts!r}"
-        if set_back:
-            reason += (
-                f"; {set_back} of {SET_BACK_RECORDS} after which the clock counts as set back, and the stream begins "
-                "anew"
-            )
-        self._refuse(record, f"{self._place(record)}: {reason}")
-
     def _take(self, record: Incoming, stream: Stream, frame: Frame, tolerance: Tolerance) -> None:
         """Learn the frame before, then score this one, which is new."""
         if frame.ts >= stream.awaited_until:
@@ -166,15 +153,10 @@ class Task(Observed, RecordTask):
         self._learn(record, stream)
         self._score(record, stream, frame, before, tolerance)
 
-    def _has_key(self, record: Incoming, key: str) -> bool:
-        if record.key and key == record.key:
-            return True
-        self._refuse_for_all(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {key!r}")
-        return False
-
-    def _report_namesakes(self, key: str) -> None:
-        self._counts.namesakes += 1
-        if self._counts is self.telemetry:
+    def _notice_namesakes(self, record: Incoming, key: str) -> None:
+        # Those that are found in a replay are to be found again.
+        if self._counts is self.telemetry and self._namesakes.found(record):
+            self._counts.namesakes += 1
             _logger.warning(
                 "%s: two agents publish as %r at once, so that one baseline is learned from both; expected a unique "
                 "`host` for each machine",
@@ -217,16 +199,17 @@ class Task(Observed, RecordTask):
         stream.accept(frame, scores, trigger)
         if isinstance(scores, Tolerated):
             stream.adopt(scores.usual)
+        found = self._findings
         if stream.courses:
-            self._follow(record, stream, frame, scores)
+            found.follow(record, stream, frame, scores)
         if fires:
-            self._open(record, stream, frame, scores, before)
+            self._counts.anomalies += found.open(record, stream, frame, scores, before)
         if kept:
             known = {each.own for each in stream.anomalies.open}
             for own in kept:
                 if own not in known and not self._outcomes.goes_on(stream, frame, scores, own):
-                    self._open(record, stream, frame, scores, before, own)
-        self._notice(record, stream, frame, scores, suspicion)
+                    self._counts.anomalies += found.open(record, stream, frame, scores, before, own)
+        found.notice(record, stream, frame, scores, suspicion)
         if frame.scope in self.wired.hidden:
             return
         for observer in self._observers:  # as `_observe` does, but for every frame: a microsecond counts
@@ -234,74 +217,6 @@ class Task(Observed, RecordTask):
                 observer.scored(self.wired.name, frame, scores, stream.anomalies)
             except Exception:
                 _logger.exception(NOT_SHOWN, type(observer).__name__, frame.key)
-
-    def _open(  # noqa: PLR0917 - what an anomaly is made of
-        self, record: Incoming, stream: Stream, frame: Frame, scores: Scores, before: Frame | None, own: str = ""
-    ) -> None:
-        """Open an anomaly, and tell of it; `before` is the frame before, `own` the operator's id of what it keeps."""
-        began_ts = open_anomalies(scores)[own].onset_ts if own else frame.ts
-        opened = OpenAnomaly(frame_id(self.wired.name, frame, own), began_ts, self._is_live(record), own=own)
-        try:
-            found = ranking_of(scores, own)
-            blame = self.narrator.blame(scores, found, frame)
-            opened = opened.blaming(blame)
-            told = self.narrator.anomaly(opened, frame, scores, found, blame)
-            if not own and (more := self.narrator.beside(found, frame, before)):
-                told = replace(told, sentence=f"{told.sentence} {more}")
-            self.outputs.append(told)
-            self._counts.anomalies += 1
-            stream.courses = (*stream.courses, opening(told, own))
-        except Exception as error:  # noqa: BLE001 - see above; the frame is learned all the same
-            self._refuse_frame(record, frame, f"an anomaly that cannot be reported: {error_text(error)}")
-        stream.anomalies = stream.anomalies.opening(opened)
-
-    def _notice(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores, suspicion: float) -> None:
-        """Tell of what is suspicious, until it is calm, or has become an anomaly."""
-        fires, notices = stream.anomalies.notices.after(frame.ts, suspicion)
-        if notices is stream.anomalies.notices:
-            return
-        stream.anomalies = stream.anomalies._replace(notices=notices)
-        if (open_ := notices.open) is not None:
-            became = next((each.id for each in stream.courses if each.blames(open_.blame)), "")
-            if became or notices.trigger.armed:
-                self._outcomes.end_notice(frame.key, frame.scope, stream, frame.ts, became)
-        elif fires and score_of(scores) <= 1.0 and isinstance(scores, LastingScores):
-            try:
-                told = self.narrator.notice(frame, scores, suspicion, live=self._is_live(record))
-            except Exception as error:  # noqa: BLE001 - see above
-                self._refuse_frame(record, frame, f"a notice that cannot be reported: {error_text(error)}")
-                return
-            if not any(each.blames(told.blame) for each in stream.courses):
-                self.outputs.append(told)
-                stream.anomalies = stream.anomalies._replace(notices=notices.opening(opening(told)))
-
-    def _follow(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores) -> None:
-        """Tell what became of the anomalies that were told before this frame."""
-
-        def rank(own: str = "") -> tuple[Ranking, Blame | None] | None:
-            try:
-                found = ranking_of(scores, own)
-                return found, self.narrator.blame(scores, found, frame)
-            except Exception as error:  # noqa: BLE001 - see above
-                self._refuse_frame(record, frame, f"progress that cannot be reported: {error_text(error)}")
-                return None
-
-        of_score = stream.anomalies.of_score
-        going_on = "" if of_score is None else of_score.id
-        left, told = followed(stream.courses, frame.ts, score_of(scores), going_on, rank, calm_s=self.calm_s)
-        if any(course.own for course in left):
-            left, more = followed_by_operator(left, frame.ts, open_anomalies(scores), lambda own: partial(rank, own))
-            told += more
-        stream.courses = left
-        for each in told:
-            if each.change == "ended" and not each.course.own:
-                stream.close(each.course.id)
-            said = (
-                ""
-                if each.ranking is None
-                else self.narrator.finding_sentence(scores, each.ranking, frame, each.course.own)
-            )
-            self.outputs.append(self._outcomes.progress(each, frame.key, frame.scope, frame.ts, said))
 
     def _refuse_frame(self, record: Incoming, frame: Frame, reason: str) -> None:
         """Refuse the frame of a record, or one that was joined of several and has no bytes yet."""
@@ -368,13 +283,3 @@ class Task(Observed, RecordTask):
         self.states.note(record.key, record.offset)
         if self.wired.leads:
             self.outputs.append(FeedbackOutput.of(feedback, self.wired.name, live=self._is_live(record)))
-
-    def lost(self) -> None:
-        """Tell the observers that this state is given up."""
-        keys = self.states.keys()
-        self._observe(self.partition.topic, lambda observer: observer.lost(self.wired.name, keys))
-
-    def replay(self, records: Iterable[Incoming]) -> None:
-        """Take records that were processed before, see `StageTask`."""
-        super().replay(records)
-        self._namesakes = Namesakes()  # what was found and withheld is to be found again

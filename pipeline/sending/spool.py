@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import BusError, BusUnavailable, DamagedRecord, Incoming, Outgoing, Partition, TopicSpec
-from laggard.pipeline.bus.database import DamagedFile
 from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.bus.sqlite_errors import DamagedFile
 from laggard.pipeline.engine.namesakes import RUN_HEADER
 from laggard.pipeline.sending.outbox import Outbox
 

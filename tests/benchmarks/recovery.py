@@ -169,7 +169,7 @@ class Takeover:
         print(f"snapshots: {len(snapshots) - 1:,} hosts, {size / 1e6:.0f} MB, read in {watch}")
         task = Task(WIRED, self.input)
         loaded = task.states.load(snapshots)
-        print(f"states: {task.states.state_bytes / 1e6:.0f} MB, restored in {watch}")
+        print(f"states: {task.states.saving.state_bytes / 1e6:.0f} MB, restored in {watch}")
         del snapshots, task
         base = committed if loaded.base is None else loaded.base
         wanted = records = 0

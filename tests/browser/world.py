@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.member import Pace
+from laggard.pipeline.engine.commits import Pace
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.records.diagnosis import Diagnosis, Location, Phase, Stack, ThreadUse

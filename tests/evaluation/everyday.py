@@ -238,7 +238,7 @@ def separation(path: Path, faults: Sequence[Fault]) -> str:
     """
     with EmbeddedBus(path) as bus:
         history = History(bus, Topics(), asked(read_settings(None, environ={})))
-        (host,) = history.hosts()
+        (host,) = history.hosts.all()
 
         def score(ts: float) -> float:
             return float(history.ask(host, ts, 1, 1).ranking.score)

@@ -290,7 +290,12 @@ def test_each_improvement_is_switched_off_by_its_parameters() -> None:
         operator = Operator(without=without)._operator
         assert isinstance(operator, Deviations)
         baselines = vars(operator.gaussian._baselines)
-        return {**baselines, **vars(operator.gaussian), "cohorts": baselines["cohorts"] is not None}
+        return {
+            **baselines,
+            **vars(baselines["references"]),
+            **vars(operator.gaussian),
+            "cohorts": baselines["cohorts"] is not None,
+        }
 
     usual = switched(())
     for name, parameters in ABLATIONS.items():

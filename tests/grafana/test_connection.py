@@ -110,16 +110,16 @@ def test_a_change_that_may_have_been_made_is_not_made_again(stand_in: StandIn) -
     stand_in.fail("/annotations", 502, after=True)
     with connected(stand_in) as grafana:
         with pytest.raises(GrafanaUnavailable):
-            grafana.create_annotation(note)
+            grafana.annotations.create(note)
         assert len(stand_in.annotations) == 1
         stand_in.fail("/annotations", 503)
-        grafana.create_annotation(note)
+        grafana.annotations.create(note)
     assert len(stand_in.annotations) == 2
 
 
 def test_an_answer_without_a_body_is_no_error(stand_in: StandIn) -> None:
     with connected(stand_in) as grafana:
-        grafana.delete_alert_rule("not-there")
+        grafana.alerting.delete_rule("not-there")
 
 
 def test_something_else_at_that_address(stand_in: StandIn) -> None:
@@ -138,7 +138,7 @@ def test_something_else_at_that_address(stand_in: StandIn) -> None:
             grafana.folder("laggard")
         stand_in.fail("/v1/provisioning/alert-rules", 200, {})
         with pytest.raises(GrafanaError, match="was to list the alert rules and answered no list"):
-            grafana.alert_rules()
+            grafana.alerting.rules()
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
@@ -327,10 +327,10 @@ def test_names_are_quoted(stand_in: StandIn) -> None:
     with connected(stand_in) as grafana:
         assert grafana.dashboard("a/b?c#d") is None
         assert stand_in.calls[-1] == ("GET", "/dashboards/uid/a%2Fb%3Fc%23d")
-        assert grafana.rule_group("laggard", "a/b c") is None
+        assert grafana.alerting.group("laggard", "a/b c") is None
         stand_in.annotations[1] = {"id": 1, "time": 5000, "timeEnd": 5000, "tags": ["host:a&b=c d", "x"], "text": ""}
-        assert [found["id"] for found in grafana.annotations(["host:a&b=c d", "x"])] == [1]
-        assert grafana.annotations(["host:a"]) == []
+        assert [found["id"] for found in grafana.annotations.find(["host:a&b=c d", "x"])] == [1]
+        assert grafana.annotations.find(["host:a"]) == []
 
 
 def test_a_query_that_fails(stand_in: StandIn) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from laggard.pipeline.cli.exits import FAILED, USAGE
 from laggard.pipeline.cli.grafana import grafana as commands
+from laggard.pipeline.grafana.alerting import Alerting
 from laggard.pipeline.grafana.client import Grafana
 from laggard.pipeline.grafana.definitions import (
     INVESTIGATED,
@@ -328,14 +329,14 @@ def test_somebody_saves_while_laggard_publishes(published: StandIn, call: Any, m
 
 def test_somebody_pauses_a_rule_while_laggard_publishes(published: StandIn, call: Any, monkeypatch: Any) -> None:
     outdated_rule(published)
-    read = Grafana.alert_rule
+    read = Alerting.rule
 
-    def read_late(self: Grafana, uid: str) -> Any:
+    def read_late(self: Alerting, uid: str) -> Any:
         if uid == ANOMALY:
             published.edit_rule(ANOMALY, isPaused=True)
         return read(self, uid)
 
-    monkeypatch.setattr(Grafana, "alert_rule", read_late)
+    monkeypatch.setattr(Alerting, "rule", read_late)
     code, _, err = call(published, "publish")
     assert code == FAILED
     assert err == f"laggard: alert rule {ANOMALY}: somebody has changed it meanwhile; try again\n"

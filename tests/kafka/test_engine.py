@@ -16,7 +16,7 @@ from kafka import KafkaProducer
 from laggard.pipeline.bus import BusError, Outgoing, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.engine.member import Pace
+from laggard.pipeline.engine.commits import Pace
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.incidents.joiner import Joiner
 from laggard.pipeline.incidents.stage import Joining

@@ -10,7 +10,8 @@ import pytest
 
 from laggard.operators.lasting import Lasting
 from laggard.operators.lasting.blocks import LARGEST_GAP_S
-from laggard.operators.lasting.detector import CALM_S, MOST_OPEN
+from laggard.operators.lasting.detector import CALM_S
+from laggard.operators.lasting.evaluation import MOST_OPEN
 from laggard.operators.lasting.limits import NEW_S
 from laggard.operators.lasting.state import SCALES
 from laggard.operators.lasting.units import SPARE_NAMES

@@ -14,7 +14,7 @@ import pytest
 from laggard.pipeline.bus import Outgoing, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.engine.member import Pace
+from laggard.pipeline.engine.commits import Pace
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.records import Decoder, encode
 from laggard.pipeline.topics import ANOMALIES, Topics

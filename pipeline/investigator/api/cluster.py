@@ -78,7 +78,7 @@ def cluster(reading: Reading, _: Question, *, caller: Caller) -> Hosts:
     return Hosts(
         version("laggard"),
         reading.host,
-        list(reading.history.hosts()),
+        list(reading.history.hosts.all()),
         reading.clock(),
         caller.writes,
         caller.who,

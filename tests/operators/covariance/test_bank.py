@@ -85,7 +85,7 @@ def test_looking_changes_nothing(chance: np.random.Generator) -> None:
 
 def test_who_differs_is_further_out_the_more_it_differs(chance: np.random.Generator) -> None:
     bank = fed(chance.normal(size=(200, 8, 1)))
-    limit = bank.evidence_limit(8, 1.0, 1.0)
+    limit = bank.extremes.evidence_limit(8, 1.0, 1.0)
     last = 0.0
     for far in (10.0, 30.0, 100.0, 1e3, 1e6, 1e12):
         values = chance.normal(size=(8, 1))
@@ -158,8 +158,8 @@ def test_the_worst_is_kept_with_its_time_and_what_was_usual(chance: np.random.Ge
     values = chance.normal(10.0, 1.0, (300, 6, 2))
     values[200:230, 3, 1] += 50.0
     bank = fed(values)
-    evidence, column, direction, value, usual, spread, ts = bank.worst(np.arange(6))[:, :, 3][:, 1]
-    assert evidence == bank.worst(np.arange(6))[0].max()
+    evidence, column, direction, value, usual, spread, ts = bank.largest.worst(np.arange(6))[:, :, 3][:, 1]
+    assert evidence == bank.largest.worst(np.arange(6))[0].max()
     assert bank.metric_of[int(column)] == 1
     assert direction == 0.0
     assert 40.0 < value < 65.0
@@ -173,10 +173,10 @@ def test_the_stretch_above_the_limit_is_kept(chance: np.random.Generator) -> Non
     values[200:230, 3] += 80.0
     bank = Bank(np.zeros(1), WINDOWS)
     slots = bank.claim(6)
-    limit = bank.evidence_limit(6, 1.0, 1.0)
+    limit = bank.extremes.evidence_limit(6, 1.0, 1.0)
     for tick, each in enumerate(values):
         bank.take(bank.compare(float(tick), slots, each, np.zeros(6, np.intp), limit), each)
-    begins, untils, _ = bank.runs(slots)
+    begins, untils, _ = bank.runs.best(slots)
     assert 200.0 <= begins[3] < 210.0
     assert 229.0 <= untils[3] <= 299.0
     assert np.isnan(np.delete(begins, 3)).all()
@@ -185,20 +185,20 @@ def test_the_stretch_above_the_limit_is_kept(chance: np.random.Generator) -> Non
 
 def test_the_limit_grows_with_what_is_compared_and_falls_with_the_budget() -> None:
     bank = Bank(np.zeros(2), WINDOWS)
-    usual = bank.evidence_limit(10, 5.0, 1.0)
-    assert bank.evidence_limit(100, 5.0, 1.0) > usual
-    assert bank.evidence_limit(10, 1.0, 1.0) > usual
-    assert bank.evidence_limit(10, 5.0, 10.0) < usual
-    assert Bank(np.zeros(9), WINDOWS).evidence_limit(10, 5.0, 1.0) > usual
+    usual = bank.extremes.evidence_limit(10, 5.0, 1.0)
+    assert bank.extremes.evidence_limit(100, 5.0, 1.0) > usual
+    assert bank.extremes.evidence_limit(10, 1.0, 1.0) > usual
+    assert bank.extremes.evidence_limit(10, 5.0, 10.0) < usual
+    assert Bank(np.zeros(9), WINDOWS).extremes.evidence_limit(10, 5.0, 1.0) > usual
     for interval_s in (0.0, 1e9):
-        assert math.isfinite(bank.evidence_limit(0, interval_s, 1.0))
+        assert math.isfinite(bank.extremes.evidence_limit(0, interval_s, 1.0))
     # However many false alarms are allowed, who does not differ at all is none.
-    assert bank.evidence_limit(3, 60.0, 1e9) > 0.0
+    assert bank.extremes.evidence_limit(3, 60.0, 1e9) > 0.0
 
 
 def test_the_highest_of_a_block_are_taken_for_extremes_that_vary_so_much() -> None:
     """Their distribution is Gumbel's, which has a scale of its own: not the standard deviation."""
-    location, scale = Bank(np.zeros(2), WINDOWS)._extremes._limits
+    location, scale = Bank(np.zeros(2), WINDOWS).extremes._limits
     np.testing.assert_array_equal(location, PRIOR_MEAN)
     np.testing.assert_allclose(stats.gumbel_r.std(scale=scale), PRIOR_DEVIATION)
 
@@ -210,10 +210,10 @@ def test_who_takes_a_slot_over_begins_as_nobody(chance: np.random.Generator) -> 
     assert bank.peaks(np.array([2])).max() > 1.0
     bank.release(np.array([2]))
     assert bank.claim(1).tolist() == [2]
-    assert bank.ticks(np.array([2])).tolist() == [0.0]
+    assert bank.extremes.ticks(np.array([2])).tolist() == [0.0]
     assert bank.peaks(np.array([2])).max() == 0.0
-    assert bank.worst(np.array([2])).max() == 0.0
-    assert np.isnan(bank.runs(np.array([2]))[0]).all()
+    assert bank.largest.worst(np.array([2])).max() == 0.0
+    assert np.isnan(bank.runs.best(np.array([2]))[0]).all()
     assert np.isnan(bank.differences(np.array([2]))).all()
 
 

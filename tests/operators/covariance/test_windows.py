@@ -131,7 +131,7 @@ def test_an_error_is_gone_after_a_cycle() -> None:
     values = np.random.default_rng(1).normal(size=(CYCLE, 3, 1))
     for each in values[:-20]:
         windows.add(slots, each)
-    windows._squares[0] += 1e-3
+    windows._moments.arrays["squares"][0] += 1e-3
     for each in values[-20:]:
         windows.add(slots, each)
     wanted = [batch(values[-20:, slot])[1][0, 0] for slot in range(3)]

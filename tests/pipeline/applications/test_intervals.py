@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laggard.pipeline.applications import intervals as module
-from laggard.pipeline.applications import metrics
+from laggard.pipeline.applications import metrics, streams
 from laggard.pipeline.applications.intervals import Intervals
 from laggard.pipeline.applications.metrics import metric_parts
 from laggard.pipeline.engine.snapshots import decode_state, encode_state
@@ -241,7 +241,7 @@ def test_ticks_do_not_wait_for_ever(frames: list[Frame], kept: int) -> None:
 
 
 def test_held_values_and_metrics_and_waiting_frames_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_WAITING_CELLS", 10)
+    monkeypatch.setattr(streams, "MAX_WAITING_CELLS", 10)
     monkeypatch.setattr(metrics, "MAX_METRICS", 2)
     monkeypatch.setattr(module, "MAX_WAITING", 3)
     intervals = Intervals()
@@ -258,7 +258,7 @@ def test_held_values_and_metrics_and_waiting_frames_are_bounded(monkeypatch: pyt
 def test_a_stream_that_is_silent_for_an_hour_is_forgotten_and_there_are_only_so_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "MAX_STREAMS", 3)
+    monkeypatch.setattr(streams, "MAX_STREAMS", 3)
     intervals = Intervals()
     give(intervals, [tick(float(n), 1.0, f"host-{n}") for n in range(5)])
     assert [each["hosts"] for each in intervals.snapshot()["streams"]] == [["host-2"], ["host-3"], ["host-4"]]

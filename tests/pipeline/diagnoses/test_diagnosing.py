@@ -17,8 +17,10 @@ import pytest
 from laggard.operators.cpu import Machine as StateMachine
 from laggard.operators.cpu import State
 from laggard.pipeline.diagnoses import triggers
-from laggard.pipeline.diagnoses.diagnosing import FAILED, KILLED, MAX_SESSIONS, STOPPED, Diagnosing
-from laggard.pipeline.diagnoses.triggers import CHECK_S, CONDITIONS, MAX_SUSPECTS, SUSPECT_RATIO
+from laggard.pipeline.diagnoses.diagnosing import KILLED, STOPPED, Diagnosing
+from laggard.pipeline.diagnoses.samplings import FAILED, MAX_SESSIONS
+from laggard.pipeline.diagnoses.suspicion import MAX_SUSPECTS, SUSPECT_RATIO
+from laggard.pipeline.diagnoses.triggers import CHECK_S, CONDITIONS
 from laggard.pipeline.diagnoses.unfinished import Unfinished
 from laggard.pipeline.records.diagnosis_json import write_diagnosis
 from laggard.pipeline.settings.producing import DiagnosisSettings
@@ -432,7 +434,7 @@ def test_what_cannot_be_published_is_counted_and_told_the_next_time(scene: Scene
 def test_a_session_that_fails_is_over_and_nothing_else(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.start(7)
     scene.pass_(8.0, {7: 2.0})
-    (look,) = scene.diagnosing._samplings.values()
+    (look,) = scene.diagnosing._samplings._each.values()
 
     def fail() -> None:
         raise RuntimeError("no")

@@ -41,9 +41,9 @@ TOPIC = "laggard.diagnoses"
 AGENT = """
 import sys
 from laggard.pipeline.cli import main
-from laggard.pipeline.diagnoses.diagnosing import Diagnosing
-begin = Diagnosing._begin
-Diagnosing._begin = lambda self, pid, key: begin(self, pid, key) if pid == int(sys.argv[1]) else None
+from laggard.pipeline.diagnoses.samplings import Samplings
+begin = Samplings._begin
+Samplings._begin = lambda self, pid, *event: begin(self, pid, *event) if pid == int(sys.argv[1]) else None
 main(["agent"])
 """
 """One that looks into this process alone, see `watching`."""
@@ -154,10 +154,12 @@ def watching(folder: Path, duration_s: float, **thresholds: float) -> Iterator[s
             budget_ratio=0.05,
         )
         concerned: set[int] = set()
-        begin = diagnosing._begin
+        begin = diagnosing._samplings._begin
         with pytest.MonkeyPatch.context() as monkeypatch:
-            monkeypatch.setattr(diagnosing, "_begin", lambda pid, key: begin(pid, key) if pid in concerned else None)
-            monkeypatch.setattr("laggard.pipeline.diagnoses.diagnosing.FIRST_PUBLISHED_S", 0.3)
+            monkeypatch.setattr(
+                diagnosing._samplings, "_begin", lambda pid, *event: begin(pid, *event) if pid in concerned else None
+            )
+            monkeypatch.setattr("laggard.pipeline.diagnoses.samplings.FIRST_PUBLISHED_S", 0.3)
             # Others that keep a profiler from the CPU must not make this another one.
             monkeypatch.setattr("laggard.producers.diagnosis.profiling.PATIENCE_S", 60.0)
             diagnosing.start()
@@ -173,7 +175,7 @@ def watching(folder: Path, duration_s: float, **thresholds: float) -> Iterator[s
 
 
 def test_a_busy_thread_among_idle_ones_and_what_it_executes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laggard.pipeline.diagnoses.diagnosing.PUBLISHED_EVERY_S", 1.0)
+    monkeypatch.setattr("laggard.pipeline.diagnoses.samplings.PUBLISHED_EVERY_S", 1.0)
     bus = tmp_path / "laggard.db"
     with watching(tmp_path, 1.0, single_cpu=0.02) as concerned, misbehaving(burning_python()) as program:
         concerned.add(program.pid)

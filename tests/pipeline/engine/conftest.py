@@ -14,7 +14,7 @@ import pytest
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.bus import Bus, BusUnavailable, Incoming, Outgoing, Partition, Subscription
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.member import Pace
+from laggard.pipeline.engine.commits import Pace
 from laggard.pipeline.engine.migrations import snapshot_name
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.engine.snapshots import VERSION

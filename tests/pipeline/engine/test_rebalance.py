@@ -14,7 +14,7 @@ from laggard.pipeline.bus import BusError, Commit, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.engine import runner as running
 from laggard.pipeline.engine import standby
-from laggard.pipeline.engine.member import Pace
+from laggard.pipeline.engine.commits import Pace
 from laggard.pipeline.engine.recoverer import Recoverer
 from laggard.pipeline.engine.telemetry import Telemetry
 from laggard.pipeline.metrics.exporter import Exporter

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from laggard.operators.gaussian import Gaussian
-from laggard.pipeline.engine.member import Pace
+from laggard.pipeline.engine.commits import Pace
 from laggard.pipeline.engine.recovery import Recovery
 from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.scoring.observers import Observer

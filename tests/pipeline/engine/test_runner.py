@@ -16,7 +16,7 @@ from laggard.pipeline.bus import BusError, Commit, Partition
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.bus.membership import EmbeddedSubscription
 from laggard.pipeline.engine import runner as running
-from laggard.pipeline.engine.member import Pace
+from laggard.pipeline.engine.commits import Pace
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.engine.snapshots import BASE_KEY, decode_state
 from laggard.pipeline.records import Mark

@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from laggard.pipeline.engine import states
-from laggard.pipeline.engine.member import Pace
+from laggard.pipeline.engine.commits import Pace
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.states import SILENT_RECORDS
 from laggard.pipeline.eventtime import SILENT_S, SILENT_TICKS

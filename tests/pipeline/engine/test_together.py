@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laggard.pipeline.bus import BusError, BusUnavailable, Commit
+from laggard.pipeline.engine.commits import Pace
 from laggard.pipeline.engine.former import going_on
-from laggard.pipeline.engine.member import Pace
 from laggard.pipeline.engine.snapshots import decode_state
 from laggard.pipeline.engine.stage import DeadLetter
 from laggard.pipeline.engine.standby import Standby

@@ -9,9 +9,10 @@ from laggard.operators.ranking import FeatureScore
 from laggard.pipeline.bus import Commit, Outgoing, Snapshot
 from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.history.answers import answer
+from laggard.pipeline.history.hosts import NothingRecordedError, UnknownHostError
 from laggard.pipeline.history.series import began
 from laggard.pipeline.history.watch import Watch
-from laggard.pipeline.history.why import History, NothingRecordedError, OutsideError, UnknownHostError
+from laggard.pipeline.history.why import History, OutsideError
 from laggard.pipeline.records import Mark
 from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.topics import COUNTERS
@@ -130,17 +131,17 @@ def test_a_host_that_has_no_frames_yet_is_told(empty):
 
 
 def test_the_host_is_the_one_wanted_else_the_default_else_the_only_one(recorded, empty):
-    assert recorded.history.choose_host("web-2", "web-1") == "web-2"
-    assert recorded.history.choose_host(None, "web-1") == "web-1"
+    assert recorded.history.hosts.choose("web-2", "web-1") == "web-2"
+    assert recorded.history.hosts.choose(None, "web-1") == "web-1"
     with pytest.raises(UnknownHostError) as caught:
-        recorded.history.choose_host(None, "other")
+        recorded.history.hosts.choose(None, "other")
     assert caught.value.hosts == ["web-1", "web-2"]
     with pytest.raises(NothingRecordedError):
-        empty.history.choose_host("web-1", "web-1")
+        empty.history.hosts.choose("web-1", "web-1")
     append(empty.bus, frames("db-1", range(1)))
-    assert empty.history.choose_host(None, "other") == "db-1"
+    assert empty.history.hosts.choose(None, "other") == "db-1"
     with pytest.raises(UnknownHostError):
-        empty.history.choose_host("web-1", "db-1")
+        empty.history.hosts.choose("web-1", "db-1")
 
 
 class Keyless(EmbeddedBus):
@@ -163,13 +164,13 @@ def keyless(recorded) -> Iterator[History]:
 
 
 def test_on_a_bus_that_knows_no_keys_a_host_is_found_without_reading_everything(keyless, monkeypatch):
-    monkeypatch.setattr("laggard.pipeline.history.why.LATELY", 10)
-    assert keyless.hosts() == ["web-1", "web-2"], "one by its records, one by its state"
-    assert keyless.choose_host(None, "web-2") == "web-2"
-    assert keyless.choose_host("web-1", "db-9") == "web-1"
-    assert not keyless.knows("db-9")
+    monkeypatch.setattr("laggard.pipeline.history.hosts.LATELY", 10)
+    assert keyless.hosts.all() == ["web-1", "web-2"], "one by its records, one by its state"
+    assert keyless.hosts.choose(None, "web-2") == "web-2"
+    assert keyless.hosts.choose("web-1", "db-9") == "web-1"
+    assert not keyless.hosts.knows("db-9")
     with pytest.raises(UnknownHostError, match="db-9"):
-        keyless.choose_host(None, "db-9")
+        keyless.hosts.choose(None, "db-9")
 
 
 def test_where_no_state_of_the_moment_is_left_it_is_told_from_when_on_was_learned(keyless, recorded, empty):

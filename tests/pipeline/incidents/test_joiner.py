@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.alarms.courses import GOES_ON_S, JOINED_S
 from laggard.pipeline.eventtime import SILENT_S
-from laggard.pipeline.incidents.joiner import MOST_EVIDENCE, Joiner
+from laggard.pipeline.incidents.joiner import Joiner
+from laggard.pipeline.incidents.opened import MOST_EVIDENCE
 from laggard.pipeline.records.outputs import (
     Anomaly,
     Blame,

@@ -519,7 +519,7 @@ def test_few_answers_are_looked_for_at_once(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(app, "WAIT_S", 0.2)
     going, at_once, most = threading.Event(), 0, 0
     with served(tmp_path / "bus.db") as page:
-        hosts = page.reading.history.hosts
+        hosts = page.reading.history.hosts.all
 
         def slow() -> tuple[str, ...]:
             nonlocal at_once, most
@@ -529,7 +529,7 @@ def test_few_answers_are_looked_for_at_once(tmp_path: Path, monkeypatch: pytest.
             at_once -= 1
             return tuple(hosts())
 
-        monkeypatch.setattr(page.reading.history, "hosts", slow)
+        monkeypatch.setattr(page.reading.history.hosts, "all", slow)
         answers: list[httpx.Response] = []
         threads = [
             threading.Thread(target=lambda: answers.append(httpx.get(page.url + DATA, timeout=120)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.member import Pace
+from laggard.pipeline.engine.commits import Pace
 from laggard.pipeline.engine.runner import Runner
 from laggard.pipeline.incidents.stage import Joining
 from laggard.pipeline.manifest import read_settings

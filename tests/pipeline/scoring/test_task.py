@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laggard.pipeline.bus import NULL
-from laggard.pipeline.engine import states
+from laggard.pipeline.engine import saving, states
 from laggard.pipeline.engine.loading import GIVEN_UP
 from laggard.pipeline.engine.namesakes import RUN_HEADER
 from laggard.pipeline.engine.snapshots import BASE_KEY, decode_state
@@ -487,7 +487,7 @@ def test_a_key_that_was_silent_for_too_long_is_given_up(monkeypatch: pytest.Monk
 
 
 def test_what_is_given_up_is_in_the_next_commit_and_nothing_of_it_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(states, "MAX_TAKEN_BYTES", 1)
+    monkeypatch.setattr(saving, "MAX_TAKEN_BYTES", 1)
     one = give(new_task(max_keys=2), [frame("h1", 1, 5.0), frame("h2", 1, 5.0)])
     one.states.save_all(one.position)
     give(one, [frame("h3", 1, 5.0), frame("h4", 1, 5.0)])
@@ -498,14 +498,14 @@ def test_what_is_given_up_is_in_the_next_commit_and_nothing_of_it_comes_later(mo
 def test_a_state_that_is_too_large_is_said_once_and_holds_nothing_up(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(states, "MAX_SNAPSHOT_BYTES", 10)
+    monkeypatch.setattr(saving, "MAX_SNAPSHOT_BYTES", 10)
     one = give(new_task(snapshot_records=2), steady(20))
     assert saved(one) == []
     assert caplog.text.count("cannot be saved") == 1
 
 
 def test_a_large_commit_takes_some_of_the_snapshots_and_the_base_with_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(states, "MAX_TAKEN_BYTES", 1)
+    monkeypatch.setattr(saving, "MAX_TAKEN_BYTES", 1)
     one = give(new_task(), [frame(f"h{number}", 1, 5.0) for number in range(3)])
     one.states.save_all(one.position)
     assert [[each.key for each in saved(one)] for _ in range(4)] == [["h0"], ["h1"], ["h2", ""], []]
