@@ -9,8 +9,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from laggard.pipeline.methods import OPERATORS
-from laggard.pipeline.topics import (
+from laggard.pipeline.core.topics import (
     ANNOTATIONS,
     ANOMALIES,
     APPLICATIONS,
@@ -24,11 +23,12 @@ from laggard.pipeline.topics import (
     REQUESTS,
     SERVING,
 )
+from laggard.pipeline.operator_table import OPERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
 
-    from laggard.pipeline.topics import Topic, Topics
+    from laggard.pipeline.core.topics import Topic, Topics
 
 Resource = Literal["topic", "group", "transactional-id"]
 Role = Literal["agent", "measurer", "tracer", "worker", "reader", "annotator", "viewer", "page", "admin"]

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.engine.publishing import DEAD_LETTER_HEADERS
-from laggard.pipeline.engine.stage import REPLAY_HEADER
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.engine.publishing import DEAD_LETTER_HEADERS
+from laggard.pipeline.core.engine.stage import REPLAY_HEADER
+from laggard.pipeline.core.records import Decoder, Frame, RecordError
+from laggard.pipeline.core.records.checked import fields_of
+from laggard.pipeline.core.records.messagepack import unpack_map
+from laggard.pipeline.core.topics import DEAD_LETTERS
+from laggard.pipeline.core.trusted import read_trusted, write_trusted
 from laggard.pipeline.history.series import Reader
-from laggard.pipeline.records import Decoder, Frame, RecordError
-from laggard.pipeline.records.checked import fields_of
-from laggard.pipeline.records.messagepack import unpack_map
-from laggard.pipeline.topics import DEAD_LETTERS
-from laggard.pipeline.trusted import read_trusted, write_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from laggard.pipeline.bus import Bus, Incoming, Partition
-    from laggard.pipeline.topics import Topics
+    from laggard.pipeline.core.bus import Bus, Incoming, Partition
+    from laggard.pipeline.core.topics import Topics
 
 LOOKED_AT: Final = 200
 """The number of later letters of the same key that are searched for the return of a replayed one."""

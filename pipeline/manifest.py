@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from laggard.pipeline.applications.settings import ApplicationsSettings, RegressionSettings
 from laggard.pipeline.grafana.settings import GrafanaSettings
-from laggard.pipeline.hosts.settings import CpuSettings, FeaturesSettings, GaussianSettings, RiverSettings
 from laggard.pipeline.investigator.settings import ServeSettings
-from laggard.pipeline.kafka_settings import KafkaSettings
-from laggard.pipeline.pools.settings import CovarianceSettings, PoolsSettings
-from laggard.pipeline.requests.settings import RequestsSettings
-from laggard.pipeline.saturation.settings import SaturationSettings
+from laggard.pipeline.methods.applications.settings import ApplicationsSettings, RegressionSettings
+from laggard.pipeline.methods.hosts.settings import CpuSettings, FeaturesSettings, GaussianSettings, RiverSettings
+from laggard.pipeline.methods.pools.settings import CovarianceSettings, PoolsSettings
+from laggard.pipeline.methods.requests.settings import RequestsSettings
+from laggard.pipeline.methods.saturation.settings import SaturationSettings
 from laggard.pipeline.settings import read
 from laggard.pipeline.settings.general import (
     BusSettings,
@@ -20,6 +19,7 @@ from laggard.pipeline.settings.general import (
     TopicsSettings,
     WorkerSettings,
 )
+from laggard.pipeline.settings.kafka import KafkaSettings
 from laggard.pipeline.settings.producing import (
     AgentSettings,
     DiagnosisSettings,

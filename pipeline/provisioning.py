@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from laggard.pipeline.bus import BusError, BusUnavailable, Partition
-from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.bus.kafka.topics import Difference, differences
+from laggard.pipeline.core.bus import BusError, BusUnavailable, Partition
+from laggard.pipeline.core.bus.kafka.bus import KafkaBus
+from laggard.pipeline.core.bus.kafka.topics import Difference, differences
+from laggard.pipeline.core.topics import TOPICS, Topics
 from laggard.pipeline.settings.general import BusSettings, TopicsSettings
-from laggard.pipeline.topics import TOPICS, Topics
 from laggard.pipeline.wiring import stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from laggard.pipeline.bus import Bus, TopicSpec
-    from laggard.pipeline.bus.kafka.topics import FoundTopic
+    from laggard.pipeline.core.bus import Bus, TopicSpec
+    from laggard.pipeline.core.bus.kafka.topics import FoundTopic
+    from laggard.pipeline.core.topics import Topic
     from laggard.pipeline.settings import Settings
-    from laggard.pipeline.topics import Topic
 
 MISSING = Difference("topic", "there", "missing", "`laggard topics create` creates what is missing")
 

@@ -11,21 +11,21 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from laggard.pipeline.bus import Incoming, Partition
-from laggard.pipeline.engine.stage import DeadLetter, RecordTask, Rekeyed
-from laggard.pipeline.incidents.joiner import Joiner
-from laggard.pipeline.records import Feedback, Frame, Mark, Request, Wish
-from laggard.pipeline.records.models import ModelOutput, PredictionOutput
-from laggard.pipeline.records.outputs import (
+from laggard.pipeline.core.bus import Incoming, Partition
+from laggard.pipeline.core.engine.stage import DeadLetter, RecordTask, Rekeyed
+from laggard.pipeline.core.records import Feedback, Frame, Mark, Request, Wish
+from laggard.pipeline.core.records.models import ModelOutput, PredictionOutput
+from laggard.pipeline.core.records.outputs import (
     Anomaly,
     Progress,
     ScoreOutput,
     read_output,
     write_output,
 )
-from laggard.pipeline.records.requests import RequestOutput
+from laggard.pipeline.core.records.requests import RequestOutput
+from laggard.pipeline.core.topics import APPLICATIONS, COUNTERS, REQUESTS, TOPIC_OF
+from laggard.pipeline.methods.incidents.joiner import Joiner
 from laggard.pipeline.scoring.observers import Observer
-from laggard.pipeline.topics import APPLICATIONS, COUNTERS, REQUESTS, TOPIC_OF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from laggard.operators.contract import Scores
     from laggard.operators.requests.results import RequestScore
     from laggard.pipeline.alarms.anomalies import Anomalies
-    from laggard.pipeline.applications.serving import ServedByFrames
-    from laggard.pipeline.engine.stage import Output, Stage
-    from laggard.pipeline.records import KeyedBy, Received
-    from laggard.pipeline.records.outputs import ReplayOutput
-    from laggard.pipeline.topics import Topic
+    from laggard.pipeline.core.engine.stage import Output, Stage
+    from laggard.pipeline.core.records import KeyedBy, Received
+    from laggard.pipeline.core.records.outputs import ReplayOutput
+    from laggard.pipeline.core.topics import Topic
+    from laggard.pipeline.methods.applications.serving import ServedByFrames
 
 
 class _Pending(NamedTuple):

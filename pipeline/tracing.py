@@ -11,16 +11,16 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.bus import BusError
-from laggard.pipeline.records import RecordError, Request
-from laggard.pipeline.trusted import read_trusted, write_trusted
+from laggard.pipeline.core.bus import BusError
+from laggard.pipeline.core.records import RecordError, Request
+from laggard.pipeline.core.trusted import read_trusted, write_trusted
 from laggard.producers.trace.overhead import OWN_EVERY_S, OWN_FEATURES, own_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from laggard.pipeline.records import Frame
+    from laggard.pipeline.core.records import Frame
     from laggard.producers.host.agent import Queue
     from laggard.producers.trace.analysis import Analysis
     from laggard.producers.trace.events import Events

@@ -9,21 +9,21 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from laggard.pipeline.applications.settings import ApplicationsSettings
-from laggard.pipeline.methods import OPERATORS, RANKING
-from laggard.pipeline.pools.settings import PoolsSettings
+from laggard.pipeline.core.topics import ANOMALIES, COUNTERS, INCIDENTS, POOLING, SERVING
+from laggard.pipeline.methods.applications.settings import ApplicationsSettings
+from laggard.pipeline.methods.pools.settings import PoolsSettings
+from laggard.pipeline.operator_table import OPERATORS, RANKING
 from laggard.pipeline.settings import SettingError
 from laggard.pipeline.settings.general import GeneralSettings
-from laggard.pipeline.topics import ANOMALIES, COUNTERS, INCIDENTS, POOLING, SERVING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from laggard.pipeline.applications.serving import Served
-    from laggard.pipeline.engine.stage import Stage
+    from laggard.pipeline.core.engine.stage import Stage
+    from laggard.pipeline.core.topics import Topic, Topics
+    from laggard.pipeline.methods.applications.serving import Served
     from laggard.pipeline.scoring.wired import Wired
     from laggard.pipeline.settings import Settings
-    from laggard.pipeline.topics import Topic, Topics
 
 
 def wire(settings: Settings) -> tuple[Wired, ...]:
@@ -32,7 +32,7 @@ def wire(settings: Settings) -> tuple[Wired, ...]:
     for name in settings[GeneralSettings].operators:
         operator = OPERATORS[name]
         if operator.topic is COUNTERS:
-            module = import_module(f"laggard.pipeline.{operator.module}")
+            module = import_module(f"laggard.pipeline.methods.{operator.module}")
             wired = cast("Callable[[Settings], Wired]", getattr(module, name))(settings)
             answers = wired.answers_marks and operator.ranks
             found.append(replace(wired, leads=not found, answers_marks=answers))
@@ -66,7 +66,7 @@ def inputs_of_groups(settings: Settings, topics: Topics) -> Mapping[str, str]:
 
 def stages(settings: Settings) -> tuple[Stage, ...]:
     """Return all stages of a worker: the operators, those that re-key their input, and the joiner of anomalies."""
-    from laggard.pipeline.incidents.stage import Joining  # noqa: PLC0415 - see above
+    from laggard.pipeline.methods.incidents.stage import Joining  # noqa: PLC0415 - see above
     from laggard.pipeline.scoring.rekeying import Rekeying  # noqa: PLC0415 - see above
 
     found = (*wire(settings), *_others(settings), Joining())
@@ -95,15 +95,15 @@ def _others(settings: Settings, served: Served | None = None) -> tuple[Stage, ..
     found: list[Stage] = []
     asked = "regression" in operators
     if asked or (recorded and settings.place(GeneralSettings.operators) == "default"):
-        from laggard.pipeline.applications import method as applications  # noqa: PLC0415 - see above
+        from laggard.pipeline.methods.applications import method as applications  # noqa: PLC0415 - see above
 
         found += applications.stages(settings, (applications.served(settings) if asked else None) or served)
     if "covariance" in operators:
-        from laggard.pipeline.pools import method as pools  # noqa: PLC0415 - see above
+        from laggard.pipeline.methods.pools import method as pools  # noqa: PLC0415 - see above
 
         found += pools.stages(settings)
     if "requests" in operators:
-        from laggard.pipeline.requests import method as requests  # noqa: PLC0415 - see above
+        from laggard.pipeline.methods.requests import method as requests  # noqa: PLC0415 - see above
 
         found.append(requests.requests_stage(settings, recorded=recorded))
     return tuple(found)

@@ -6,18 +6,18 @@ import json
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
-from laggard.pipeline.engine.publishing import CLOUD_EVENT_HEADERS, CONTENT_TYPE, DEAD_LETTER_HEADERS
-from laggard.pipeline.records.checked import WISHES
-from laggard.pipeline.records.codec import VERSION as RECORD_VERSION
-from laggard.pipeline.records.declared import VERSION, schema_id, shape_of
-from laggard.pipeline.records.diagnosis import Diagnosis
-from laggard.pipeline.records.diagnosis_json import diagnosis_schema
-from laggard.pipeline.records.layout import ROW_TEXTS
-from laggard.pipeline.records.limits import MAX_SEGMENTS, MAX_SPENT
-from laggard.pipeline.records.outputs import KINDS, DeadLetterOutput
-from laggard.pipeline.records.request_packing import LATER, TEXTS
-from laggard.pipeline.records.requests import Segment, Spent
-from laggard.pipeline.topics import (
+from laggard.pipeline.core.engine.publishing import CLOUD_EVENT_HEADERS, CONTENT_TYPE, DEAD_LETTER_HEADERS
+from laggard.pipeline.core.records.checked import WISHES
+from laggard.pipeline.core.records.codec import VERSION as RECORD_VERSION
+from laggard.pipeline.core.records.declared import VERSION, schema_id, shape_of
+from laggard.pipeline.core.records.diagnosis import Diagnosis
+from laggard.pipeline.core.records.diagnosis_json import diagnosis_schema
+from laggard.pipeline.core.records.layout import ROW_TEXTS
+from laggard.pipeline.core.records.limits import MAX_SEGMENTS, MAX_SPENT
+from laggard.pipeline.core.records.outputs import KINDS, DeadLetterOutput
+from laggard.pipeline.core.records.request_packing import LATER, TEXTS
+from laggard.pipeline.core.records.requests import Segment, Spent
+from laggard.pipeline.core.topics import (
     ANOMALIES,
     APPLICATIONS,
     COUNTERS,
@@ -33,7 +33,7 @@ from laggard.pipeline.topics import (
 )
 
 if TYPE_CHECKING:
-    from laggard.pipeline.records.declared import Schema
+    from laggard.pipeline.core.records.declared import Schema
 
 SCHEMAS: Final[dict[str, Schema]] = {
     **{kind: shape_of(each).document() for kind, each in KINDS.items() if each is not DeadLetterOutput},

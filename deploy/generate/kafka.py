@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.acls import ROLES, rules
-from laggard.pipeline.bus.kafka.topics import WHY, configs_of
+from laggard.pipeline.core.bus.kafka.topics import WHY, configs_of
+from laggard.pipeline.core.topics import TOPICS, Topics
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.settings.general import DEFAULT_OPERATORS
-from laggard.pipeline.topics import TOPICS, Topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from laggard.pipeline.acls import Role
-    from laggard.pipeline.bus import TopicSpec
+    from laggard.pipeline.core.bus import TopicSpec
 
 _OPERATORS = (*DEFAULT_OPERATORS, "regression")
 _GROUP = "anomaly-readers"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from deploy.generate.asyncapi import SCHEMAS
-from laggard.pipeline.records.declared import KEY_NAMES
+from laggard.pipeline.core.records.declared import KEY_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laggard.pipeline.records.declared import Schema
+    from laggard.pipeline.core.records.declared import Schema
 
 _INTRODUCTION: Final = """\
 # Records

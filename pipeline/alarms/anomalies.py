@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from laggard.pipeline.alarms.notices import Notices
 from laggard.pipeline.alarms.notices import restored as restored_notices
+from laggard.pipeline.core.records.outputs import Blame
 from laggard.pipeline.explaining.causes import causes
 from laggard.pipeline.explaining.verdict import resources_of, verdict_of
-from laggard.pipeline.records.outputs import Blame
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+    from laggard.pipeline.core.records import Frame
     from laggard.pipeline.explaining.causes import Resource
-    from laggard.pipeline.records import Frame
 
 _KEY: Final = "incidents"
 """Its name in the state of a stream, from before anomalies of several operators were joined to incidents."""

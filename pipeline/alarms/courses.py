@@ -18,15 +18,15 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from laggard.pipeline.records.outputs import Blame
+from laggard.pipeline.core.records.outputs import Blame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from laggard.operators.contract import Open
     from laggard.operators.ranking import Ranking
-    from laggard.pipeline.records import KeyedBy
-    from laggard.pipeline.records.outputs import Anomaly, AnomalyChange, Excuse, Notice
+    from laggard.pipeline.core.records import KeyedBy
+    from laggard.pipeline.core.records.outputs import Anomaly, AnomalyChange, Excuse, Notice
 
 JOINED_S: Final = 300.0
 """An anomaly ends when its score has stayed at most 1 for this time, in seconds."""

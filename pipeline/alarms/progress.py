@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from laggard.operators.ranking import Ranking
 from laggard.pipeline.alarms.text import ended_sentence
+from laggard.pipeline.core.records.outputs import Notice, Progress
 from laggard.pipeline.explaining.verdict import narrowed
-from laggard.pipeline.records.outputs import Notice, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from laggard.pipeline.alarms.courses import Course, Update
-    from laggard.pipeline.records.outputs import Parameter
+    from laggard.pipeline.core.records.outputs import Parameter
 
 ANOMALY_ROWS, ANOMALY_FEATURES = 5, 5
 """The most rows of a ranking in the records of an anomaly, and features of each."""

@@ -14,8 +14,8 @@ from laggard.pipeline.explaining.units import readable, readable_duration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laggard.pipeline.records.feedback import Feedback
-    from laggard.pipeline.records.outputs import Blame, Evidence, Excuse, Incident
+    from laggard.pipeline.core.records.feedback import Feedback
+    from laggard.pipeline.core.records.outputs import Blame, Evidence, Excuse, Incident
 
 
 _EXCUSED: Final[Mapping[str, str]] = {

@@ -11,18 +11,18 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from laggard.pipeline.records.feedback import Case, Feedback, checked_feedback, plain_feedback
-from laggard.pipeline.records.ids import derived_id
-from laggard.pipeline.records.limits import MAX_CASES
+from laggard.pipeline.core.records.feedback import Case, Feedback, checked_feedback, plain_feedback
+from laggard.pipeline.core.records.ids import derived_id
+from laggard.pipeline.core.records.limits import MAX_CASES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from laggard.pipeline.alarms.anomalies import OpenAnomaly
     from laggard.pipeline.alarms.courses import Course, Update
-    from laggard.pipeline.records.feedback import Says
-    from laggard.pipeline.records.frame import KeyedBy
-    from laggard.pipeline.records.outputs import Blame, Evidence, Excuse, Incident
+    from laggard.pipeline.core.records.feedback import Says
+    from laggard.pipeline.core.records.frame import KeyedBy
+    from laggard.pipeline.core.records.outputs import Blame, Evidence, Excuse, Incident
 
 LONGEST_S: Final = 30 * 86_400.0
 """The longest time that feedback holds, in seconds: the retention of its topic. By then a recurrence is in the record

@@ -118,7 +118,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _report(error: Exception) -> int:
     """Print an error without its traceback, and return the exit code."""
-    from laggard.pipeline.bus import BusError, BusUnavailable  # noqa: PLC0415 - only when something went wrong
+    from laggard.pipeline.core.bus import BusError, BusUnavailable  # noqa: PLC0415 - only when something went wrong
 
     lines: tuple[str, ...] = (str(error).partition("\n")[0],)
     code = FAILED

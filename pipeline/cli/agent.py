@@ -11,16 +11,16 @@ from laggard.pipeline.cli.opening import bus_of
 from laggard.pipeline.cli.options import duration_option, setting_flag, with_settings
 from laggard.pipeline.cli.part import session, supervised_option
 from laggard.pipeline.cli.publishing import Publishers, check_host, publisher_of
-from laggard.pipeline.diagnoses.diagnosing import Diagnosing
-from laggard.pipeline.diagnoses.triggers import CONDITIONS
-from laggard.pipeline.diagnoses.unfinished import Unfinished
+from laggard.pipeline.core.records import Frame, Mark
+from laggard.pipeline.core.topics import COUNTERS, DIAGNOSES, POOLS
 from laggard.pipeline.explaining.units import counted
-from laggard.pipeline.hosts.cpu import machines
-from laggard.pipeline.pools.discovery import pools_here
-from laggard.pipeline.records import Frame, Mark
+from laggard.pipeline.methods.diagnoses.diagnosing import Diagnosing
+from laggard.pipeline.methods.diagnoses.triggers import CONDITIONS
+from laggard.pipeline.methods.diagnoses.unfinished import Unfinished
+from laggard.pipeline.methods.hosts.cpu import machines
+from laggard.pipeline.methods.pools.discovery import pools_here
 from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.settings.producing import AgentSettings, DiagnosisSettings
-from laggard.pipeline.topics import COUNTERS, DIAGNOSES, POOLS
 from laggard.producers.host.agent import Agent
 from laggard.producers.system.clock import Clock
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from laggard.pipeline.cli.publishing import Publisher
-    from laggard.pipeline.records.diagnosis import Diagnosis
+    from laggard.pipeline.core.records.diagnosis import Diagnosis
     from laggard.pipeline.settings import Settings
 
 SPOOL: Final = "spool.db"

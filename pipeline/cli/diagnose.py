@@ -15,24 +15,24 @@ from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import json_option, seconds, setting_flag, to_type, with_settings
 from laggard.pipeline.cli.pages import console_of, page_of, write
 from laggard.pipeline.cli.sampling import sample
-from laggard.pipeline.diagnoses.flame_graph import flame_graph
-from laggard.pipeline.diagnoses.folded import folded
-from laggard.pipeline.diagnoses.page import Shown, diagnosis_lines
-from laggard.pipeline.diagnoses.speedscope import speedscope
-from laggard.pipeline.diagnoses.words import sentence
+from laggard.pipeline.core.records.diagnosis_json import write_diagnosis
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.report import moment
-from laggard.pipeline.incidents.diagnosed import Recorded
-from laggard.pipeline.incidents.queries import SHORT_ID
+from laggard.pipeline.methods.diagnoses.flame_graph import flame_graph
+from laggard.pipeline.methods.diagnoses.folded import folded
+from laggard.pipeline.methods.diagnoses.page import Shown, diagnosis_lines
+from laggard.pipeline.methods.diagnoses.speedscope import speedscope
+from laggard.pipeline.methods.diagnoses.words import sentence
+from laggard.pipeline.methods.incidents.diagnosed import Recorded
+from laggard.pipeline.methods.incidents.queries import SHORT_ID
 from laggard.pipeline.processes import process, runs
-from laggard.pipeline.records.diagnosis_json import write_diagnosis
 from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.settings.producing import DiagnosisSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laggard.pipeline.records.diagnosis import Diagnosis
+    from laggard.pipeline.core.records.diagnosis import Diagnosis
     from laggard.pipeline.settings import Settings
 
 SAMPLES: Final = 100

@@ -12,7 +12,6 @@ import click
 
 from laggard.pipeline.alarms.text import feedback_sentence
 from laggard.pipeline.alarms.tolerance import LONGEST_S, of_incident, of_names, withdrawal
-from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
 from laggard.pipeline.cli.groups import ShowGroup
 from laggard.pipeline.cli.incidents import not_one
@@ -20,23 +19,24 @@ from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import json_lines_option, json_option, to_type, with_settings
 from laggard.pipeline.cli.pages import console_of, write
 from laggard.pipeline.cli.times import UNTIL_FORMS, parse_until
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.records import RecordError, encode
+from laggard.pipeline.core.records.feedback import plain_feedback
+from laggard.pipeline.core.topics import TOPIC_OF
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.report import moment
-from laggard.pipeline.incidents.queries import SHORT_ID, past_feedback, past_incidents
-from laggard.pipeline.records import RecordError, encode
-from laggard.pipeline.records.feedback import plain_feedback
+from laggard.pipeline.methods.incidents.queries import SHORT_ID, past_feedback, past_incidents
 from laggard.pipeline.settings.general import GeneralSettings
-from laggard.pipeline.topics import TOPIC_OF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rich.text import Text
 
-    from laggard.pipeline.bus import Bus
-    from laggard.pipeline.incidents.queries import PastFeedback
-    from laggard.pipeline.records.feedback import Feedback, Says
-    from laggard.pipeline.records.outputs import Incident
+    from laggard.pipeline.core.bus import Bus
+    from laggard.pipeline.core.records.feedback import Feedback, Says
+    from laggard.pipeline.core.records.outputs import Incident
+    from laggard.pipeline.methods.incidents.queries import PastFeedback
     from laggard.pipeline.settings import Settings
 
 

@@ -16,7 +16,7 @@ from laggard.pipeline.cli.exits import FAILED, UNAVAILABLE, CommandError
 from laggard.pipeline.cli.options import duration_option, json_lines_option, json_option, with_settings
 from laggard.pipeline.cli.part import handle_signals
 from laggard.pipeline.cli.prompting import ask_to_go_on, check_yes
-from laggard.pipeline.extras import installing
+from laggard.pipeline.core.extras import installing
 from laggard.pipeline.grafana.definitions import DefinitionError, read_definitions
 from laggard.pipeline.grafana.errors import GrafanaError, GrafanaUnavailable
 from laggard.pipeline.grafana.publish import publish as bring

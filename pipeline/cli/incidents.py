@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 import click
 from rich.text import Text
 
-from laggard.pipeline.bus import BusError
 from laggard.pipeline.cli.exits import NO_DATA, CommandError
 from laggard.pipeline.cli.models import unknown as unknown_application
 from laggard.pipeline.cli.opening import existing_bus, topics_of
@@ -21,27 +20,28 @@ from laggard.pipeline.cli.pages import console_of, page_of, write
 from laggard.pipeline.cli.pools import unknown as unknown_pool
 from laggard.pipeline.cli.requests import unknown as unknown_service
 from laggard.pipeline.cli.why import choose_host, write_doing
+from laggard.pipeline.core.bus import BusError
+from laggard.pipeline.core.records.outputs import write_output
+from laggard.pipeline.core.topics import APPLICATIONS, POOLS, REQUESTS
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.history.report import moment
 from laggard.pipeline.history.why import History
-from laggard.pipeline.incidents.diagnosed import during
-from laggard.pipeline.incidents.queries import SHORT_ID, blamed_rows, past_incidents, past_notices
-from laggard.pipeline.incidents.report import incident_lines, table_lines
-from laggard.pipeline.incidents.silence import silent_hosts
-from laggard.pipeline.records.outputs import write_output
+from laggard.pipeline.methods.incidents.diagnosed import during
+from laggard.pipeline.methods.incidents.queries import SHORT_ID, blamed_rows, past_incidents, past_notices
+from laggard.pipeline.methods.incidents.report import incident_lines, table_lines
+from laggard.pipeline.methods.incidents.silence import silent_hosts
 from laggard.pipeline.settings.kinds import duration
-from laggard.pipeline.topics import APPLICATIONS, POOLS, REQUESTS
 from laggard.pipeline.wiring import asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from laggard.pipeline.bus import Bus
-    from laggard.pipeline.incidents.queries import Past
-    from laggard.pipeline.records.diagnosis import Diagnosis
-    from laggard.pipeline.records.outputs import Incident
+    from laggard.pipeline.core.bus import Bus
+    from laggard.pipeline.core.records.diagnosis import Diagnosis
+    from laggard.pipeline.core.records.outputs import Incident
+    from laggard.pipeline.methods.incidents.queries import Past
     from laggard.pipeline.settings import Settings
 
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.cli.exits import USAGE, CommandError
 from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import to_type, with_settings
 from laggard.pipeline.cli.times import FORMS, parse_time
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.records import Mark, RecordError, encode
+from laggard.pipeline.core.topics import COUNTERS
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.marks import mark_id
 from laggard.pipeline.history.why import History
-from laggard.pipeline.records import Mark, RecordError, encode
 from laggard.pipeline.settings.general import GeneralSettings
-from laggard.pipeline.topics import COUNTERS
 from laggard.pipeline.wiring import asked
 
 if TYPE_CHECKING:

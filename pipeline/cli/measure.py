@@ -13,18 +13,18 @@ from laggard.pipeline.cli.opening import bus_of
 from laggard.pipeline.cli.options import duration_option, with_settings
 from laggard.pipeline.cli.part import session, supervised_option
 from laggard.pipeline.cli.publishing import Publishers, is_remote, publisher_of
+from laggard.pipeline.core.topics import APPLICATIONS, POOLS
 from laggard.pipeline.measuring import sources_of
 from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.settings.producing import AgentSettings
-from laggard.pipeline.topics import APPLICATIONS, POOLS
 from laggard.producers.sources.measuring import Measuring
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from laggard.pipeline.cli.publishing import Publisher
-    from laggard.pipeline.records import Frame
-    from laggard.pipeline.records.frame import KeyedBy
+    from laggard.pipeline.core.records import Frame
+    from laggard.pipeline.core.records.frame import KeyedBy
     from laggard.pipeline.settings import Settings
 
 SPOOL: Final = "spool-applications.db"

@@ -11,7 +11,7 @@ from laggard.pipeline.settings.sources import LinesSource
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from laggard.pipeline.records.frame import KeyedBy
+    from laggard.pipeline.core.records.frame import KeyedBy
     from laggard.pipeline.settings import Settings
 
 STANDARD_INPUT: Final = "-"

@@ -11,31 +11,31 @@ from typing import TYPE_CHECKING, Final, cast
 import click
 from rich.text import Text
 
-from laggard.pipeline.applications.method import regression_stage
-from laggard.pipeline.applications.queries import application_now, known_metrics, past_models, replayed_models
-from laggard.pipeline.applications.report import WhatIf, course_lines, present_lines, what_if_lines, wish_lines
-from laggard.pipeline.applications.wishing import UnknownApplicationError, UnknownMetricError, publish
-from laggard.pipeline.applications.wishing import what_if as asked
 from laggard.pipeline.cli.exits import NO_DATA, USAGE, CommandError
 from laggard.pipeline.cli.groups import ShowGroup
 from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import json_lines_option, json_option, to_type, with_settings
 from laggard.pipeline.cli.pages import console_of, write
+from laggard.pipeline.core.records import RecordError, Wish
+from laggard.pipeline.core.records.outputs import write_output
+from laggard.pipeline.core.records.strict_json import json_number
+from laggard.pipeline.core.topics import APPLICATIONS
 from laggard.pipeline.explaining.names import first_of
 from laggard.pipeline.history.rebuilding import known_keys
-from laggard.pipeline.records import RecordError, Wish
-from laggard.pipeline.records.outputs import write_output
-from laggard.pipeline.records.strict_json import json_number
+from laggard.pipeline.methods.applications.method import regression_stage
+from laggard.pipeline.methods.applications.queries import application_now, known_metrics, past_models, replayed_models
+from laggard.pipeline.methods.applications.report import WhatIf, course_lines, present_lines, what_if_lines, wish_lines
+from laggard.pipeline.methods.applications.wishing import UnknownApplicationError, UnknownMetricError, publish
+from laggard.pipeline.methods.applications.wishing import what_if as asked
 from laggard.pipeline.settings.kinds import duration
-from laggard.pipeline.topics import APPLICATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from laggard.pipeline.applications.application import Application
-    from laggard.pipeline.applications.queries import Course
-    from laggard.pipeline.bus import Bus
-    from laggard.pipeline.records.frame import WishKind
+    from laggard.pipeline.core.bus import Bus
+    from laggard.pipeline.core.records.frame import WishKind
+    from laggard.pipeline.methods.applications.application import Application
+    from laggard.pipeline.methods.applications.queries import Course
     from laggard.pipeline.settings import Settings
 
 LISTED: Final = 10

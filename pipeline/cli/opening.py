@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.bus.kafka.options import is_kafka
-from laggard.pipeline.bus.opening import open_bus
 from laggard.pipeline.cli.exits import NO_DATA, UNAVAILABLE, CommandError
 from laggard.pipeline.cli.options import to_type
-from laggard.pipeline.kafka_settings import kafka_options
+from laggard.pipeline.core.bus.kafka.options import is_kafka
+from laggard.pipeline.core.bus.opening import open_bus
+from laggard.pipeline.core.topics import Topics
 from laggard.pipeline.settings.general import BusSettings, TopicsSettings
-from laggard.pipeline.topics import Topics
+from laggard.pipeline.settings.kafka import kafka_options
 
 if TYPE_CHECKING:
-    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.core.bus import Bus
     from laggard.pipeline.settings import Settings
 
 

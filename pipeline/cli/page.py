@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from laggard.pipeline.claims import holder_of
+from laggard.pipeline.core.claims import holder_of
 from laggard.pipeline.investigator.settings import ServeSettings
 from laggard.pipeline.settings.general import BusSettings, GeneralSettings
 

@@ -11,6 +11,11 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from laggard.pipeline.alarms.text import feedback_sentence
+from laggard.pipeline.core.records.feedback_output import FeedbackOutput
+from laggard.pipeline.core.records.models import ModelOutput, PredictionOutput
+from laggard.pipeline.core.records.outputs import Anomaly, Incident, Notice, Progress, RankingOutput, ScoreOutput
+from laggard.pipeline.core.records.pools import PoolOutput
+from laggard.pipeline.core.records.requests import RequestOutput
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.text import sentence
 from laggard.pipeline.explaining.units import readable, readable_duration
@@ -26,21 +31,16 @@ from laggard.pipeline.history.report import (
     ranked,
     score_digits,
 )
-from laggard.pipeline.pools.report import pool_lines
-from laggard.pipeline.records.feedback_output import FeedbackOutput
-from laggard.pipeline.records.models import ModelOutput, PredictionOutput
-from laggard.pipeline.records.outputs import Anomaly, Incident, Notice, Progress, RankingOutput, ScoreOutput
-from laggard.pipeline.records.pools import PoolOutput
-from laggard.pipeline.records.requests import RequestOutput
+from laggard.pipeline.methods.pools.report import pool_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import TextIO
 
+    from laggard.pipeline.core.records.outputs import ReplayOutput
     from laggard.pipeline.history.answers import Answer
     from laggard.pipeline.history.series import Series
     from laggard.pipeline.history.watch import Watch
-    from laggard.pipeline.records.outputs import ReplayOutput
 
 SILENT_TICKS: Final = 3.0
 """A live page reports missing frames after this many ticks."""

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from laggard.pipeline.claims import Claim, Claimed
 from laggard.pipeline.cli.exits import BUSY, FAILED, INTERRUPTED, CommandError
-from laggard.pipeline.notify import Heartbeat, Notifier
-from laggard.pipeline.own import take_name
+from laggard.pipeline.core.claims import Claim, Claimed
+from laggard.pipeline.core.notify import Heartbeat, Notifier
+from laggard.pipeline.core.own import take_name
+from laggard.pipeline.core.supervisor import STOPPING_S
 from laggard.pipeline.settings.general import BusSettings, GeneralSettings
-from laggard.pipeline.supervisor import STOPPING_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from laggard.pipeline.claims import Part
+    from laggard.pipeline.core.claims import Part
     from laggard.pipeline.settings import Settings
 
 _STDIN = 0
@@ -35,7 +35,7 @@ _STDOUT = 1
 _STOPPING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 supervised_option = click.option("--supervised", is_flag=True, hidden=True)
-"""The option with which `laggard up` starts a part: see `laggard.pipeline.supervisor`."""
+"""The option with which `laggard up` starts a part: see `laggard.pipeline.core.supervisor`."""
 
 
 class Session:

@@ -16,28 +16,28 @@ from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import json_lines_option, past_moment, to_type, with_settings
 from laggard.pipeline.cli.pages import console_of, page_of, write
 from laggard.pipeline.cli.times import FORMS
+from laggard.pipeline.core.records import RecordError
+from laggard.pipeline.core.records.outputs import write_output
+from laggard.pipeline.core.topics import POOLS
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.names import similar_or_first
 from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.history.report import moment
 from laggard.pipeline.history.why import OutsideError
-from laggard.pipeline.pools.dendrogram import members_of
-from laggard.pipeline.pools.method import pool_stage
-from laggard.pipeline.pools.queries import by_worst, pool_at, replayed_pools, standing_of, standings
-from laggard.pipeline.pools.report import FEWEST, pool_lines, pool_svg, pools_lines, standing_json, where_from
-from laggard.pipeline.pools.settings import PoolsSettings
-from laggard.pipeline.records import RecordError
-from laggard.pipeline.records.outputs import write_output
-from laggard.pipeline.topics import POOLS
+from laggard.pipeline.methods.pools.dendrogram import members_of
+from laggard.pipeline.methods.pools.method import pool_stage
+from laggard.pipeline.methods.pools.queries import by_worst, pool_at, replayed_pools, standing_of, standings
+from laggard.pipeline.methods.pools.report import FEWEST, pool_lines, pool_svg, pools_lines, standing_json, where_from
+from laggard.pipeline.methods.pools.settings import PoolsSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rich.text import Text
 
-    from laggard.pipeline.pools.queries import Standing
-    from laggard.pipeline.records.pools import PoolOutput
+    from laggard.pipeline.core.records.pools import PoolOutput
+    from laggard.pipeline.methods.pools.queries import Standing
     from laggard.pipeline.settings import Settings
 
 LISTED: Final = 10

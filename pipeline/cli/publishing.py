@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import ExitStack
 
-    from laggard.pipeline.bus import Bus
-    from laggard.pipeline.sending.outbox import Published
+    from laggard.pipeline.core.bus import Bus
+    from laggard.pipeline.core.sending.outbox import Published
+    from laggard.pipeline.core.topics import Topic
     from laggard.pipeline.settings import Settings
-    from laggard.pipeline.topics import Topic
 
 
 NAMELESS: Final = {"localhost", "localhost.localdomain", "(none)"}
@@ -86,13 +86,13 @@ def publisher_of(
     """
     name = topics_of(settings).name(topic)
     if not is_remote(settings):
-        from laggard.pipeline.sending.outbox import Outbox  # noqa: PLC0415 - one of the two is needed
+        from laggard.pipeline.core.sending.outbox import Outbox  # noqa: PLC0415 - one of the two is needed
 
         outbox = Outbox(bus, name)
         stack.callback(outbox.close)
         return outbox
-    from laggard.pipeline.sending.sender import Sender  # noqa: PLC0415
-    from laggard.pipeline.sending.spool import Spool  # noqa: PLC0415
+    from laggard.pipeline.core.sending.sender import Sender  # noqa: PLC0415
+    from laggard.pipeline.core.sending.spool import Spool  # noqa: PLC0415
 
     path = settings[GeneralSettings].state / spool
     sender = Sender(Spool(path, spool_bytes, settings[BusSettings].retention, name), bus)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from laggard.pipeline.applications.serving import ServedByFrames
 from laggard.pipeline.cli.exits import FAILED, NO_DATA, CommandError
 from laggard.pipeline.cli.options import setting_flag, with_settings
 from laggard.pipeline.cli.pages import OutputWriter
+from laggard.pipeline.core.records.outputs import write_output
 from laggard.pipeline.explaining.units import readable_duration
-from laggard.pipeline.records.outputs import write_output
+from laggard.pipeline.methods.applications.serving import ServedByFrames
 from laggard.pipeline.replay import Replay
 from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.wiring import replayed
@@ -23,7 +23,7 @@ from laggard.producers.sources.files import Recording, UnreadableError, merged
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from laggard.pipeline.records.outputs import ReplayOutput
+    from laggard.pipeline.core.records.outputs import ReplayOutput
     from laggard.pipeline.settings import Settings
     from laggard.producers.sources.files import Placed
 

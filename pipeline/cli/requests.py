@@ -18,16 +18,17 @@ from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import json_lines_option, past_moment, seconds, to_type, with_settings
 from laggard.pipeline.cli.pages import console_of, page_of, write
 from laggard.pipeline.cli.times import FORMS
+from laggard.pipeline.core.records import RecordError, write_line
+from laggard.pipeline.core.records.outputs import write_output
+from laggard.pipeline.core.topics import REQUESTS
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.names import nearest, similar_or_first
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.history.report import moment
-from laggard.pipeline.records import RecordError, write_line
-from laggard.pipeline.records.outputs import write_output
-from laggard.pipeline.requests.drawing_svg import path_svg
-from laggard.pipeline.requests.queries import RequestsFound, find, lately, named, read_requests, summaries
-from laggard.pipeline.requests.report import (
+from laggard.pipeline.methods.requests.drawing_svg import path_svg
+from laggard.pipeline.methods.requests.queries import RequestsFound, find, lately, named, read_requests, summaries
+from laggard.pipeline.methods.requests.report import (
     SHOWN_CLUSTERS,
     listed,
     recording,
@@ -35,18 +36,17 @@ from laggard.pipeline.requests.report import (
     summaries_lines,
     summary_json,
 )
-from laggard.pipeline.requests.stored import requests_on
-from laggard.pipeline.topics import REQUESTS
+from laggard.pipeline.methods.requests.stored import requests_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rich.text import Text
 
-    from laggard.pipeline.bus import Bus
-    from laggard.pipeline.records import Request
-    from laggard.pipeline.records.requests import RequestOutput
-    from laggard.pipeline.requests.queries import Found, Summary
+    from laggard.pipeline.core.bus import Bus
+    from laggard.pipeline.core.records import Request
+    from laggard.pipeline.core.records.requests import RequestOutput
+    from laggard.pipeline.methods.requests.queries import Found, Summary
     from laggard.pipeline.settings import Settings
 
 LISTED: Final = 5

@@ -10,30 +10,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.bus.kafka.denied import Denied
-from laggard.pipeline.bus.kafka.options import is_kafka
 from laggard.pipeline.cli.exits import BUSY, USAGE, CommandError
 from laggard.pipeline.cli.opening import check_existing, opened_bus, topics_of
 from laggard.pipeline.cli.options import with_settings
 from laggard.pipeline.cli.part import claimed
 from laggard.pipeline.cli.prompting import ask_to_go_on, check_yes
 from laggard.pipeline.cli.times import FORMS, parse_time
-from laggard.pipeline.engine.former import former_groups, going_on
-from laggard.pipeline.engine.migrations import newest_snapshots, snapshot_name
-from laggard.pipeline.engine.snapshots import BASE_KEY
+from laggard.pipeline.core.bus.kafka.bus import KafkaBus
+from laggard.pipeline.core.bus.kafka.denied import Denied
+from laggard.pipeline.core.bus.kafka.options import is_kafka
+from laggard.pipeline.core.engine.former import former_groups, going_on
+from laggard.pipeline.core.engine.migrations import newest_snapshots, snapshot_name
+from laggard.pipeline.core.engine.snapshots import BASE_KEY
+from laggard.pipeline.core.topics import INCIDENTS
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.settings.general import BusSettings
-from laggard.pipeline.topics import INCIDENTS
 from laggard.pipeline.wiring import stages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from laggard.pipeline.bus import Bus, Partition, Snapshot
-    from laggard.pipeline.engine.stage import Stage
+    from laggard.pipeline.core.bus import Bus, Partition, Snapshot
+    from laggard.pipeline.core.engine.stage import Stage
+    from laggard.pipeline.core.topics import Topics
     from laggard.pipeline.settings import Settings
-    from laggard.pipeline.topics import Topics
 
 HERE, EARLIEST, LATEST = "here", "earliest", "latest"
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from laggard.pipeline.cli.exits import NO_DATA, CommandError
-from laggard.pipeline.diagnoses.words import ASKED, percent
+from laggard.pipeline.core.records.diagnosis_json import diagnosis_id
 from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.methods.diagnoses.words import ASKED, percent
 from laggard.pipeline.processes import UnknownProcessError, by_use, candidates
-from laggard.pipeline.records.diagnosis_json import diagnosis_id
 from laggard.producers.diagnosis.bounds import Budget, Limits
 from laggard.producers.diagnosis.helper import HelperError
 from laggard.producers.diagnosis.session import Session
@@ -25,7 +25,7 @@ from laggard.producers.diagnosis.target import TargetError, find
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from laggard.pipeline.records.diagnosis import Diagnosis
+    from laggard.pipeline.core.records.diagnosis import Diagnosis
 
 COMPARED_S: Final = 0.3
 """The time for which processes of one name are watched to find the busiest, in seconds."""

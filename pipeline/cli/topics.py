@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from laggard.pipeline.acls import ROLES, rules
-from laggard.pipeline.bus.kafka.options import is_kafka, servers_of
 from laggard.pipeline.cli.exits import FAILED, USAGE, CommandError
 from laggard.pipeline.cli.opening import check_existing, opened_bus
 from laggard.pipeline.cli.options import json_option, program, with_settings
+from laggard.pipeline.core.bus.kafka.options import is_kafka, servers_of
+from laggard.pipeline.core.topics import Topics
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.provisioning import reports, wanted_topics
 from laggard.pipeline.settings.general import BusSettings, GeneralSettings, TopicsSettings
-from laggard.pipeline.topics import Topics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from laggard.pipeline.acls import Role
-    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.core.bus import Bus
     from laggard.pipeline.provisioning import TopicReport, Wanted
     from laggard.pipeline.settings import Settings
 

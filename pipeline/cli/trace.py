@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 import click
 
-from laggard.pipeline.claims import Claimed, holder_of
 from laggard.pipeline.cli.exits import BUSY, FAILED, NO_DATA, USAGE, CommandError
 from laggard.pipeline.cli.options import (
     duration_option,
@@ -32,6 +31,7 @@ from laggard.pipeline.cli.part import session, supervised_option
 from laggard.pipeline.cli.publishing import check_host, is_remote
 from laggard.pipeline.cli.trace_status import failure_of, last_words, status_lines, summary
 from laggard.pipeline.cli.traced import traces
+from laggard.pipeline.core.claims import Claimed, holder_of
 from laggard.pipeline.settings.general import BusSettings, GeneralSettings
 from laggard.pipeline.settings.producing import TraceSettings
 from laggard.pipeline.tracing import STATUS, read_figures
@@ -39,7 +39,7 @@ from laggard.pipeline.tracing import STATUS, read_figures
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laggard.pipeline.claims import Holder, Part
+    from laggard.pipeline.core.claims import Holder, Part
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.tracing import Figures
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from laggard.pipeline.bus import BusUnavailable
 from laggard.pipeline.cli.exits import FAILED, NO_DATA, CommandError
 from laggard.pipeline.cli.opening import bus_of, topics_of
 from laggard.pipeline.cli.options import to_type
+from laggard.pipeline.core.bus import BusUnavailable
+from laggard.pipeline.core.records import write_line
+from laggard.pipeline.core.sending.outbox import Outbox
+from laggard.pipeline.core.topics import REQUESTS
 from laggard.pipeline.explaining.units import counted
-from laggard.pipeline.records import write_line
-from laggard.pipeline.sending.outbox import Outbox
-from laggard.pipeline.topics import REQUESTS
 from laggard.producers.trace.analysis import Analysis
 from laggard.producers.trace.reading import TraceError, open_trace, read_spans
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from laggard.pipeline.records import Request
+    from laggard.pipeline.core.records import Request
     from laggard.pipeline.settings import Settings
 
 BATCH: Final = 200

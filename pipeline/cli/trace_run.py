@@ -13,11 +13,11 @@ from laggard.pipeline.cli.exits import FAILED, CommandError
 from laggard.pipeline.cli.opening import bus_of
 from laggard.pipeline.cli.publishing import publisher_of
 from laggard.pipeline.cli.traced import traced_text
+from laggard.pipeline.core.topics import COUNTERS, REQUESTS
 from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.probing import live_of, recorder_of
 from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.settings.producing import AgentSettings
-from laggard.pipeline.topics import COUNTERS, REQUESTS
 from laggard.pipeline.tracing import STATUS, Own, Rates, Tracing, begun
 from laggard.producers.trace.analysis import Analysis
 from laggard.producers.trace.boundaries.elf import ProgramError

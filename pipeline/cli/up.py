@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from laggard.pipeline.claims import Claimed, holder_of
 from laggard.pipeline.cli.exits import BUSY, USAGE, CommandError
 from laggard.pipeline.cli.measured import check_supervised, sources_text
 from laggard.pipeline.cli.options import duration_option, same_settings, setting_flag, to_type, with_settings
 from laggard.pipeline.cli.page import asking
 from laggard.pipeline.cli.part import claimed
 from laggard.pipeline.cli.traced import traced_text, traces
+from laggard.pipeline.core.claims import Claimed, holder_of
+from laggard.pipeline.core.notify import Notifier
+from laggard.pipeline.core.own import take_name
+from laggard.pipeline.core.supervisor import Supervisor
+from laggard.pipeline.core.watchdog import MemoryLimit
 from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.investigator.settings import ServeSettings
-from laggard.pipeline.notify import Notifier
-from laggard.pipeline.own import take_name
 from laggard.pipeline.settings.general import BusSettings, GeneralSettings, WorkerSettings
 from laggard.pipeline.settings.producing import AgentSettings, MeasureSettings, TraceSettings
-from laggard.pipeline.supervisor import Supervisor
-from laggard.pipeline.watchdog import MemoryLimit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laggard.pipeline.claims import Part
+    from laggard.pipeline.core.claims import Part
     from laggard.pipeline.investigator.tokens import Token
     from laggard.pipeline.settings import Setting, Settings
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from laggard.pipeline.bus import BusUnavailable
 from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import features_option, rows_option, with_settings
 from laggard.pipeline.cli.pages import LivePage, console_of, tick_line
 from laggard.pipeline.cli.why import choose_host
+from laggard.pipeline.core.bus import BusUnavailable
+from laggard.pipeline.core.records.outputs import RankingOutput, write_output
 from laggard.pipeline.history.report import plain_findings
 from laggard.pipeline.history.watch import Watch
 from laggard.pipeline.history.why import History
-from laggard.pipeline.records.outputs import RankingOutput, write_output
 from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.wiring import asked
 

@@ -12,8 +12,6 @@ import click
 
 from laggard.pipeline.alarms.status import ALARMED
 from laggard.pipeline.alarms.text import headline
-from laggard.pipeline.bus import BusError
-from laggard.pipeline.claims import holder_of
 from laggard.pipeline.cli.exits import NO_DATA, CommandError
 from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import (
@@ -28,17 +26,19 @@ from laggard.pipeline.cli.options import (
 from laggard.pipeline.cli.page import page_url
 from laggard.pipeline.cli.pages import console_of, page_lines, page_of, write
 from laggard.pipeline.cli.times import FORMS
-from laggard.pipeline.diagnoses.page import brief_lines, doing_lines, standing
+from laggard.pipeline.core.bus import BusError
+from laggard.pipeline.core.claims import holder_of
+from laggard.pipeline.core.records.diagnosis_json import diagnosis_object
+from laggard.pipeline.core.records.outputs import RankingOutput
 from laggard.pipeline.explaining.explain import pid_of, printable
 from laggard.pipeline.explaining.names import first_of
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.history.hosts import NothingRecordedError, UnknownHostError
 from laggard.pipeline.history.report import moment, plain_findings
 from laggard.pipeline.history.why import History, OutsideError
-from laggard.pipeline.incidents.diagnosed import Recorded, concerning
-from laggard.pipeline.incidents.queries import SHORT_ID, past_incidents
-from laggard.pipeline.records.diagnosis_json import diagnosis_object
-from laggard.pipeline.records.outputs import RankingOutput
+from laggard.pipeline.methods.diagnoses.page import brief_lines, doing_lines, standing
+from laggard.pipeline.methods.incidents.diagnosed import Recorded, concerning
+from laggard.pipeline.methods.incidents.queries import SHORT_ID, past_incidents
 from laggard.pipeline.settings.general import BusSettings, GeneralSettings
 from laggard.pipeline.wiring import asked
 
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from laggard.pipeline.alarms.status import Status
-    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.core.bus import Bus
+    from laggard.pipeline.core.records.diagnosis import Diagnosis
+    from laggard.pipeline.core.records.outputs import Incident
     from laggard.pipeline.history.answers import Answer
     from laggard.pipeline.history.marks import Marked
-    from laggard.pipeline.records.diagnosis import Diagnosis
-    from laggard.pipeline.records.outputs import Incident
     from laggard.pipeline.settings import Settings
 
 LAST: Final = "last"

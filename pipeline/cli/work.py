@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from laggard.pipeline.applications.stage import RegressionStage
-from laggard.pipeline.bus import Outgoing
 from laggard.pipeline.cli.exits import BUSY, CommandError
 from laggard.pipeline.cli.opening import bus_of, topics_of
 from laggard.pipeline.cli.options import duration_option, with_settings
 from laggard.pipeline.cli.part import session, supervised_option
-from laggard.pipeline.engine.runner import Runner
-from laggard.pipeline.engine.telemetry import Telemetry
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.engine.runner import Runner
+from laggard.pipeline.core.engine.telemetry import Telemetry
+from laggard.pipeline.core.records import Mark, encode
+from laggard.pipeline.core.topics import ANOMALIES, COUNTERS
 from laggard.pipeline.investigator.tokens import token_of
+from laggard.pipeline.methods.applications.stage import RegressionStage
 from laggard.pipeline.metrics.exporter import Exporter, metrics_registry
-from laggard.pipeline.records import Mark, encode
 from laggard.pipeline.scoring.observers import Observer
 from laggard.pipeline.scoring.wired import Wired
 from laggard.pipeline.settings.general import GeneralSettings, SnapshotSettings, WorkerSettings
-from laggard.pipeline.topics import ANOMALIES, COUNTERS
 from laggard.pipeline.web.app import create_app
 from laggard.pipeline.web.listen import ListenError, worker_listen
 from laggard.pipeline.web.server import serve
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from laggard.operators.contract import Scores
     from laggard.pipeline.alarms.anomalies import Anomalies
     from laggard.pipeline.cli.part import Session
-    from laggard.pipeline.notify import Notifier
-    from laggard.pipeline.records import Frame
+    from laggard.pipeline.core.notify import Notifier
+    from laggard.pipeline.core.records import Frame
     from laggard.pipeline.settings import Settings
 
 REPORT_S = 1.0

@@ -10,24 +10,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from laggard.pipeline.acls import ROLES, lacking, rules
-from laggard.pipeline.bus import BusError
-from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.bus.kafka.denied import Denied, user_of
-from laggard.pipeline.bus.kafka.reaching import why_unreachable
+from laggard.pipeline.core.bus import BusError
+from laggard.pipeline.core.bus.kafka.bus import KafkaBus
+from laggard.pipeline.core.bus.kafka.denied import Denied, user_of
+from laggard.pipeline.core.bus.kafka.reaching import why_unreachable
+from laggard.pipeline.core.extras import installing
+from laggard.pipeline.core.topics import COUNTERS, INCIDENTS, Topics
 from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.explaining.explain import printable
-from laggard.pipeline.extras import installing
-from laggard.pipeline.kafka_settings import KafkaSettings
 from laggard.pipeline.provisioning import reports, wanted_topics
 from laggard.pipeline.settings.general import GeneralSettings, TopicsSettings
+from laggard.pipeline.settings.kafka import KafkaSettings
 from laggard.pipeline.settings.producing import AgentSettings
-from laggard.pipeline.topics import COUNTERS, INCIDENTS, Topics
 from laggard.pipeline.wiring import inputs_of_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from laggard.pipeline.bus.kafka.options import KafkaOptions
+    from laggard.pipeline.core.bus.kafka.options import KafkaOptions
     from laggard.pipeline.provisioning import TopicReport
     from laggard.pipeline.settings import Settings
 

@@ -10,9 +10,11 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.bus import BusError
-from laggard.pipeline.bus.opening import open_bus
-from laggard.pipeline.claims import holder_of
+from laggard.pipeline.core.bus import BusError
+from laggard.pipeline.core.bus.opening import open_bus
+from laggard.pipeline.core.claims import holder_of
+from laggard.pipeline.core.topics import COUNTERS, Topics
+from laggard.pipeline.core.trusted import Untrusted
 from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.doctor.machine import mounts
 from laggard.pipeline.doctor.pools import examine_pools
@@ -21,21 +23,19 @@ from laggard.pipeline.doctor.sources import examine_hosts, examine_sources
 from laggard.pipeline.doctor.tracing import examine_tracing
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.investigator.access import page_listen
-from laggard.pipeline.kafka_settings import kafka_options
 from laggard.pipeline.manifest import SETTINGS
 from laggard.pipeline.settings import SettingError
 from laggard.pipeline.settings.general import BusSettings, GeneralSettings, TopicsSettings
+from laggard.pipeline.settings.kafka import kafka_options
 from laggard.pipeline.settings.producing import AgentSettings
-from laggard.pipeline.topics import COUNTERS, Topics
-from laggard.pipeline.trusted import Untrusted
 from laggard.pipeline.web.listen import ListenError, worker_listen
 from laggard.pipeline.wiring import inputs_of_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from laggard.pipeline.bus import Bus
-    from laggard.pipeline.claims import Holder, Part
+    from laggard.pipeline.core.bus import Bus
+    from laggard.pipeline.core.claims import Holder, Part
     from laggard.pipeline.doctor.finding import Level
     from laggard.pipeline.settings import Settings
     from laggard.pipeline.web.listen import Listen

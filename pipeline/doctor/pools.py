@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.explaining.units import counted
-from laggard.pipeline.pools.discovery import pools_here
+from laggard.pipeline.methods.pools.discovery import pools_here
 from laggard.producers.host.processes import ProcessTable
 from laggard.producers.system.clock import Clock
 

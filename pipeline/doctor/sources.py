@@ -6,11 +6,11 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.applications.serving import ServedBySettings
-from laggard.pipeline.applications.settings import ApplicationsSettings
 from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.explaining.units import counted
 from laggard.pipeline.measuring import sources_of
+from laggard.pipeline.methods.applications.serving import ServedBySettings
+from laggard.pipeline.methods.applications.settings import ApplicationsSettings
 from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.settings.sources import LinesSource, PrometheusSource
 

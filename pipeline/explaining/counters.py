@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laggard.pipeline.records.models import Resource
+    from laggard.pipeline.core.records.models import Resource
 
 Role = Literal["", "wait", "use", "free", "load"]
 

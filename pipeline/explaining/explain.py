@@ -7,9 +7,9 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from laggard.pipeline.core.own import is_own
 from laggard.pipeline.explaining.phrases import DEVICES, PHRASES
 from laggard.pipeline.explaining.units import readable, readable_usual
-from laggard.pipeline.own import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from laggard.operators.ranking import Ranking, RowScore
+    from laggard.pipeline.core.records import Frame
     from laggard.pipeline.explaining.verdict import Verdict
-    from laggard.pipeline.records import Frame
 
 CHILDREN: Final = "cpu_children_ratio"
 

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from laggard.pipeline.core.own import is_own
 from laggard.pipeline.explaining.causes import FIRM, HostCounters, causes
 from laggard.pipeline.explaining.counters import CATALOGUE
 from laggard.pipeline.explaining.explain import ALIKE
-from laggard.pipeline.own import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,20 +15,20 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.backoff import Backoff
-from laggard.pipeline.bus import BusUnavailable, Commit, DamagedRecord, Fenced, Polled
+from laggard.pipeline.core.backoff import Backoff
+from laggard.pipeline.core.bus import BusUnavailable, Commit, DamagedRecord, Fenced, Polled
+from laggard.pipeline.core.records.errors import RecordError
+from laggard.pipeline.core.topics import ANNOTATIONS, ANOMALIES
 from laggard.pipeline.grafana.errors import GrafanaError, GrafanaUnavailable
 from laggard.pipeline.grafana.notes import INCIDENT, OPEN, TAG, note_of
-from laggard.pipeline.records.errors import RecordError
-from laggard.pipeline.topics import ANNOTATIONS, ANOMALIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laggard.pipeline.bus import Bus, Incoming, Partition, Subscription
+    from laggard.pipeline.core.bus import Bus, Incoming, Partition, Subscription
+    from laggard.pipeline.core.topics import Topics
     from laggard.pipeline.grafana.client import Grafana
     from laggard.pipeline.grafana.notes import Note
-    from laggard.pipeline.topics import Topics
 
 _logger = logging.getLogger(__name__)
 

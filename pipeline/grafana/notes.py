@@ -14,15 +14,15 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from laggard.pipeline.incidents.queries import SHORT_ID
-from laggard.pipeline.records.errors import RecordError
-from laggard.pipeline.records.outputs import Incident, RankingOutput, read_output
+from laggard.pipeline.core.records.errors import RecordError
+from laggard.pipeline.core.records.outputs import Incident, RankingOutput, read_output
+from laggard.pipeline.methods.incidents.queries import SHORT_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laggard.pipeline.bus import Incoming
-    from laggard.pipeline.records.outputs import Change
+    from laggard.pipeline.core.bus import Incoming
+    from laggard.pipeline.core.records.outputs import Change
 
 TAG: Final = "laggard"
 INCIDENT: Final = "incident"

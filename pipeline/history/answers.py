@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from laggard.operators.contract import Scores
     from laggard.operators.ranking import Ranking
     from laggard.pipeline.alarms.status import Status
+    from laggard.pipeline.core.records import Frame
     from laggard.pipeline.explaining.short_lived import Counts
     from laggard.pipeline.history.lookback import Beginning
-    from laggard.pipeline.records import Frame
     from laggard.pipeline.scoring.keyed import Keyed
     from laggard.pipeline.scoring.stream import Stream
     from laggard.pipeline.scoring.task import Task

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.engine.snapshots import BASE_KEY
+from laggard.pipeline.core.engine.snapshots import BASE_KEY
 from laggard.pipeline.history.rebuilding import LATELY
 from laggard.pipeline.history.series import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from laggard.pipeline.bus import Bus, Partition
+    from laggard.pipeline.core.bus import Bus, Partition
 
 
 class NothingRecordedError(Exception):

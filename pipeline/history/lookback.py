@@ -10,8 +10,8 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from laggard.pipeline.core.records import Frame
 from laggard.pipeline.history.series import direction, least_unusual, longest_lull_s, value_of
-from laggard.pipeline.records import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

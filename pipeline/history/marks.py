@@ -10,17 +10,17 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from laggard.pipeline.core.records import Mark
+from laggard.pipeline.core.records.outputs import RankingOutput, read_output
+from laggard.pipeline.core.topics import ANOMALIES
 from laggard.pipeline.history.series import Reader
-from laggard.pipeline.records import Mark
-from laggard.pipeline.records.outputs import RankingOutput, read_output
-from laggard.pipeline.topics import ANOMALIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laggard.pipeline.bus import Bus, Partition
+    from laggard.pipeline.core.bus import Bus, Partition
+    from laggard.pipeline.core.topics import Topics
     from laggard.pipeline.scoring.wired import Wired
-    from laggard.pipeline.topics import Topics
 
 MOST_MARKS: Final = 10_000
 """The most marks of all hosts in memory, the newest ones."""

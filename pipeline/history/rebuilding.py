@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.engine.migrations import newest_snapshots
+from laggard.pipeline.core.engine.migrations import newest_snapshots
 from laggard.pipeline.history.series import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from laggard.pipeline.bus import Bus
-    from laggard.pipeline.engine.stage import StageTask
+    from laggard.pipeline.core.bus import Bus
+    from laggard.pipeline.core.engine.stage import StageTask
 
 UNLEARNED_S: Final = 4 * 3600.0
 """Without a near snapshot, as in the first minutes, the task learns this much before the moment, in seconds."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
+from laggard.pipeline.core.own import is_own
 from laggard.pipeline.explaining.explain import over, pid_of, printable, shortened
 from laggard.pipeline.explaining.short_lived import listed
 from laggard.pipeline.explaining.text import FAINT, compared, story
@@ -19,17 +20,16 @@ from laggard.pipeline.explaining.units import NOT_THERE, readable, readable_dura
 from laggard.pipeline.explaining.verdict import only_waits, verdict_of
 from laggard.pipeline.history.series import value_of
 from laggard.pipeline.history.sparkline import ASCII, BLOCKS, columns, sparkline
-from laggard.pipeline.own import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from laggard.operators.ranking import Ranking, RowScore
+    from laggard.pipeline.core.records import Frame
     from laggard.pipeline.explaining.verdict import Verdict
     from laggard.pipeline.history.answers import Answer
     from laggard.pipeline.history.series import Series
     from laggard.pipeline.history.subject import Subject
-    from laggard.pipeline.records import Frame
 
 NARROW: Final = 72
 """Columns: in a narrower terminal the baselines have lines of their own."""

@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.bus import DamagedRecord
-from laggard.pipeline.records import Decoder, Frame, RecordError
+from laggard.pipeline.core.bus import DamagedRecord
+from laggard.pipeline.core.records import Decoder, Frame, RecordError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from laggard.operators.ranking import FeatureScore
-    from laggard.pipeline.bus import Bus, Incoming, Partition
-    from laggard.pipeline.records import Received
+    from laggard.pipeline.core.bus import Bus, Incoming, Partition
+    from laggard.pipeline.core.records import Received
 
 CONTEXT_S: Final = 4 * 3600.0
 """The default length of a time series, in seconds (S0's context) ..."""

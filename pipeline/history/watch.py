@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from laggard.pipeline.core.records import Frame
 from laggard.pipeline.explaining.short_lived import came_and_went, matter, seen_s
 from laggard.pipeline.history.answers import answer, blamed_stream
 from laggard.pipeline.history.series import Series, began, longest_lull_s, value_of
-from laggard.pipeline.records import Frame
 from laggard.pipeline.scoring.scopes import HOST
 
 if TYPE_CHECKING:

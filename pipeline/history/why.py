@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from laggard.pipeline.core.records import Frame
 from laggard.pipeline.explaining.short_lived import came_and_went, matter, seen_s
 from laggard.pipeline.history.answers import answer, blamed_stream
 from laggard.pipeline.history.hosts import Hosts
@@ -17,21 +18,20 @@ from laggard.pipeline.history.lookback import Lookback, began_before, grown
 from laggard.pipeline.history.marks import Marks
 from laggard.pipeline.history.rebuilding import rebuild
 from laggard.pipeline.history.series import LONGEST_S, Reader, began, longest_lull_s, read_series, value_of
-from laggard.pipeline.records import Frame
 from laggard.pipeline.scoring.scopes import HOST, MARK_WINDOW_S
 from laggard.pipeline.scoring.task import Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.core.bus import Bus
+    from laggard.pipeline.core.records import Received
+    from laggard.pipeline.core.topics import Topics
     from laggard.pipeline.explaining.short_lived import Counts
     from laggard.pipeline.history.answers import Answer
     from laggard.pipeline.history.marks import Marked
     from laggard.pipeline.history.series import Series
-    from laggard.pipeline.records import Received
     from laggard.pipeline.scoring.wired import Wired
-    from laggard.pipeline.topics import Topics
 
 BEFORE: Final = 1.25
 """A time series is at least this many times as long as the deviation has lasted."""

@@ -17,7 +17,7 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from laggard.pipeline.bus import BusError, BusUnavailable
+from laggard.pipeline.core.bus import BusError, BusUnavailable
 from laggard.pipeline.investigator.api import (
     applications,
     applications_map,

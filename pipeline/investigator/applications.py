@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
-from laggard.pipeline.applications.metrics import metric_parts
-from laggard.pipeline.applications.report import (
+from laggard.pipeline.core.records.limits import MAX_KEY
+from laggard.pipeline.core.topics import APPLICATIONS
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.explaining.names import nearest
+from laggard.pipeline.history.rebuilding import known_keys
+from laggard.pipeline.investigator.endpoint import Answer, Number, Seconds
+from laggard.pipeline.methods.applications.metrics import metric_parts
+from laggard.pipeline.methods.applications.report import (
     REASONS,
     RESOURCES,
     changed,
@@ -17,24 +23,18 @@ from laggard.pipeline.applications.report import (
     metric_of,
     reason_text,
 )
-from laggard.pipeline.applications.resources import described, resource_of
-from laggard.pipeline.applications.settings import ApplicationsSettings, RegressionSettings
-from laggard.pipeline.applications.text import kind_named, named
-from laggard.pipeline.explaining.explain import printable
-from laggard.pipeline.explaining.names import nearest
-from laggard.pipeline.history.rebuilding import known_keys
-from laggard.pipeline.investigator.endpoint import Answer, Number, Seconds
-from laggard.pipeline.records.limits import MAX_KEY
-from laggard.pipeline.topics import APPLICATIONS
+from laggard.pipeline.methods.applications.resources import described, resource_of
+from laggard.pipeline.methods.applications.settings import ApplicationsSettings, RegressionSettings
+from laggard.pipeline.methods.applications.text import kind_named, named
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from laggard.pipeline.applications.application import Application
-    from laggard.pipeline.applications.following import Followed
+    from laggard.pipeline.core.records.models import CandidateOutput, Described, ModelOutput, TermOutput
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.records.models import CandidateOutput, Described, ModelOutput, TermOutput
+    from laggard.pipeline.methods.applications.application import Application
+    from laggard.pipeline.methods.applications.following import Followed
     from laggard.pipeline.settings import Settings
 
 

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from laggard.pipeline.bus import BusError
+from laggard.pipeline.core.bus import BusError
+from laggard.pipeline.core.records import Frame
 from laggard.pipeline.investigator.thinning import Thinned, thin
 from laggard.pipeline.investigator.tracks import (
     MOST_WANTED,
@@ -39,7 +40,6 @@ from laggard.pipeline.investigator.tracks import (
     shared,
     tick_of,
 )
-from laggard.pipeline.records import Frame
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from laggard.pipeline.records.limits import MAX_TS
+from laggard.pipeline.core.records.limits import MAX_TS
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:

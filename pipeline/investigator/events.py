@@ -12,9 +12,9 @@ import msgspec
 from laggard.pipeline.investigator.endpoint import Answer, Number, Seconds
 
 if TYPE_CHECKING:
+    from laggard.pipeline.core.records.frame import KeyedBy
     from laggard.pipeline.history.why import History
-    from laggard.pipeline.incidents.ledger import Entry, Ledger
-    from laggard.pipeline.records.frame import KeyedBy
+    from laggard.pipeline.methods.incidents.ledger import Entry, Ledger
 
 
 class MarkNear(Answer, frozen=True):

@@ -13,8 +13,17 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.bus import BusError
-from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, COUNTERS, DEAD_LETTERS, DIAGNOSES, MODELS, POOLS, REQUESTS
+from laggard.pipeline.core.bus import BusError
+from laggard.pipeline.core.topics import (
+    ANOMALIES,
+    APPLICATIONS,
+    COUNTERS,
+    DEAD_LETTERS,
+    DIAGNOSES,
+    MODELS,
+    POOLS,
+    REQUESTS,
+)
 from laggard.pipeline.web.limits import Slots
 
 if TYPE_CHECKING:

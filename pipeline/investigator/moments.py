@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from laggard.pipeline.core.records import Frame
 from laggard.pipeline.explaining.verdict import VERDICT_FEATURES, VERDICT_ROWS
 from laggard.pipeline.history.answers import blamed_stream
 from laggard.pipeline.history.why import OutsideError
-from laggard.pipeline.records import Frame
 from laggard.pipeline.scoring.scopes import MARK_WINDOW_S
 from laggard.pipeline.web.errors import RequestError
 

@@ -6,17 +6,17 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.applications.following import Following
-from laggard.pipeline.applications.method import regression_stage
 from laggard.pipeline.history.hosts import NothingRecordedError, UnknownHostError
 from laggard.pipeline.history.why import History
-from laggard.pipeline.incidents.ledger import Ledger
-from laggard.pipeline.incidents.queries import past_incidents
 from laggard.pipeline.investigator.columns import Columns
 from laggard.pipeline.investigator.events import Events
 from laggard.pipeline.investigator.moments import Moments
 from laggard.pipeline.investigator.requests import Requests
-from laggard.pipeline.requests.method import analysis_functions
+from laggard.pipeline.methods.applications.following import Following
+from laggard.pipeline.methods.applications.method import regression_stage
+from laggard.pipeline.methods.incidents.ledger import Ledger
+from laggard.pipeline.methods.incidents.queries import past_incidents
+from laggard.pipeline.methods.requests.method import analysis_functions
 from laggard.pipeline.settings import SettingError
 from laggard.pipeline.settings.general import GeneralSettings
 from laggard.pipeline.web.errors import RequestError
@@ -25,12 +25,12 @@ from laggard.pipeline.web.marks import Allowance
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laggard.pipeline.applications.stage import RegressionStage
-    from laggard.pipeline.bus import Bus
-    from laggard.pipeline.records.outputs import Incident
+    from laggard.pipeline.core.bus import Bus
+    from laggard.pipeline.core.records.outputs import Incident
+    from laggard.pipeline.core.topics import Topics
+    from laggard.pipeline.methods.applications.stage import RegressionStage
     from laggard.pipeline.scoring.wired import Wired
     from laggard.pipeline.settings import Settings
-    from laggard.pipeline.topics import Topics
 
 LISTED = 10
 """The most names in an error."""

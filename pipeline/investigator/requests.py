@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
 
+from laggard.pipeline.core.topics import REQUESTS
 from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.investigator.endpoint import Answer, Number, Question, Seconds, Text, Time
-from laggard.pipeline.requests.analysis import Planes
-from laggard.pipeline.requests.report import recording
-from laggard.pipeline.requests.stored import Stored
-from laggard.pipeline.topics import REQUESTS
+from laggard.pipeline.methods.requests.analysis import Planes
+from laggard.pipeline.methods.requests.report import recording
+from laggard.pipeline.methods.requests.stored import Stored
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from laggard.operators.requests.results import Traced
-    from laggard.pipeline.bus import Bus
-    from laggard.pipeline.requests.analysis import AnalysisFunctions
-    from laggard.pipeline.requests.queries import RequestsFound
-    from laggard.pipeline.topics import Topics
+    from laggard.pipeline.core.bus import Bus
+    from laggard.pipeline.core.topics import Topics
+    from laggard.pipeline.methods.requests.analysis import AnalysisFunctions
+    from laggard.pipeline.methods.requests.queries import RequestsFound
 
 LATELY_S: Final = 3600.0
 """The time range of a query that names none, in seconds: the last hour."""

@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from laggard.pipeline.core.trusted import check_folder, open_trusted
 from laggard.pipeline.investigator.settings import ServeSettings
 from laggard.pipeline.settings.general import GeneralSettings
-from laggard.pipeline.trusted import check_folder, open_trusted
 from laggard.pipeline.web.listen import ListenError, check_token
 
 if TYPE_CHECKING:

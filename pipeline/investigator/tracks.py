@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.pipeline.records import Frame
+    from laggard.pipeline.core.records import Frame
 
     Vector = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
 from laggard.operators.regression.models import Reason
-from laggard.pipeline.applications.metrics import metric_parts
-from laggard.pipeline.applications.resources import resource_of
+from laggard.pipeline.methods.applications.metrics import metric_parts
+from laggard.pipeline.methods.applications.resources import resource_of
 from laggard.pipeline.metrics.declared import MAX_STREAMS, TOP_TERMS
 from laggard.pipeline.metrics.samples import label, present, sample
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from prometheus_client.samples import Sample
 
     from laggard.operators.regression.models import Model
-    from laggard.pipeline.records.models import PredictionOutput
+    from laggard.pipeline.core.records.models import PredictionOutput
 
 
 @dataclass(slots=True)

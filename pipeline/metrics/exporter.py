@@ -19,7 +19,8 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from laggard.pipeline.applications.stage import REGRESSION
+from laggard.pipeline.core.own import AGENT_SCOPE, SOURCE_SCOPE, TRACE_SCOPE
+from laggard.pipeline.methods.applications.stage import REGRESSION
 from laggard.pipeline.metrics.applications import ShownModels
 from laggard.pipeline.metrics.declared import MAX_STREAMS, METRICS
 from laggard.pipeline.metrics.incidents import ShownIncidents
@@ -36,7 +37,6 @@ from laggard.pipeline.metrics.streams import (
     stream_samples,
 )
 from laggard.pipeline.metrics.tasks import TASK_LABELS
-from laggard.pipeline.own import AGENT_SCOPE, SOURCE_SCOPE, TRACE_SCOPE
 from laggard.pipeline.scoring.observers import Observer
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
     from laggard.operators.regression.models import Model
     from laggard.operators.requests.results import RequestScore
     from laggard.pipeline.alarms.anomalies import Anomalies
-    from laggard.pipeline.engine.telemetry import TaskTelemetry, Telemetry
+    from laggard.pipeline.core.engine.telemetry import TaskTelemetry, Telemetry
+    from laggard.pipeline.core.records import Frame, Mark, Request
+    from laggard.pipeline.core.records.frame import KeyedBy
+    from laggard.pipeline.core.records.models import PredictionOutput
+    from laggard.pipeline.core.records.outputs import Incident
     from laggard.pipeline.metrics.streams import Scores
-    from laggard.pipeline.records import Frame, Mark, Request
-    from laggard.pipeline.records.frame import KeyedBy
-    from laggard.pipeline.records.models import PredictionOutput
-    from laggard.pipeline.records.outputs import Incident
 
 
 class Exporter(Collector, Observer):
@@ -69,7 +69,7 @@ class Exporter(Collector, Observer):
 
     Example:
         >>> from prometheus_client import CollectorRegistry, generate_latest
-        >>> from laggard.pipeline.engine.telemetry import Telemetry
+        >>> from laggard.pipeline.core.engine.telemetry import Telemetry
         >>> registry = CollectorRegistry()
         >>> registry.register(Exporter(Telemetry(), top_rows=10))
         >>> print(generate_latest(registry).decode().splitlines()[0])

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from prometheus_client.samples import Sample
 
-    from laggard.pipeline.records.frame import KeyedBy
-    from laggard.pipeline.records.outputs import Incident
+    from laggard.pipeline.core.records.frame import KeyedBy
+    from laggard.pipeline.core.records.outputs import Incident
 
 
 @dataclass(slots=True)

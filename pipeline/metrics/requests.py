@@ -6,7 +6,7 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.engine.telemetry import Distribution, Example
+from laggard.pipeline.core.engine.telemetry import Distribution, Example
 from laggard.pipeline.metrics.declared import MAX_CLUSTERS, MAX_STATES, MAX_STREAMS, STALE_S, WORST_S
 from laggard.pipeline.metrics.samples import exemplar, histogram, label, sample
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from prometheus_client.samples import Sample
 
     from laggard.operators.requests.results import RequestScore
-    from laggard.pipeline.records import Request
+    from laggard.pipeline.core.records import Request
 
 DURATION_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 

@@ -14,7 +14,7 @@ from laggard.pipeline.metrics.declared import MAX_LABEL, METRICS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from laggard.pipeline.engine.telemetry import Distribution, Example
+    from laggard.pipeline.core.engine.telemetry import Distribution, Example
 
 _EXPOSED = {metric.name: metric.exposed for metric in METRICS}
 

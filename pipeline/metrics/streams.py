@@ -11,12 +11,12 @@ from prometheus_client.samples import Exemplar, Sample
 
 from laggard.operators.contract import LastingScores
 from laggard.pipeline.alarms.status import STATUSES, status_of
-from laggard.pipeline.applications.metrics import metric_id
-from laggard.pipeline.applications.resources import resource_of
+from laggard.pipeline.core.own import OWN_SCOPES, SOURCE_SCOPE
+from laggard.pipeline.methods.applications.metrics import metric_id
+from laggard.pipeline.methods.applications.resources import resource_of
 from laggard.pipeline.metrics.declared import HOST_DEVICES, HOST_FEATURES, METRICS, STALE_S, TOP_FEATURES
 from laggard.pipeline.metrics.producers import SOURCE_LABELS
 from laggard.pipeline.metrics.samples import label, member, present, sample
-from laggard.pipeline.own import OWN_SCOPES, SOURCE_SCOPE
 from laggard.pipeline.scoring.stream import open_anomalies, score_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from laggard.operators.ranking import FeatureScore, Ranking, RowScore
     from laggard.pipeline.alarms.anomalies import Anomalies
-    from laggard.pipeline.records import Frame
+    from laggard.pipeline.core.records import Frame
 
 HOST_SCOPE: Final = "host"
 

@@ -14,7 +14,7 @@ from laggard.pipeline.scoring.scopes import answering, is_near
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laggard.pipeline.records import Mark
+    from laggard.pipeline.core.records import Mark
     from laggard.pipeline.scoring.stream import Stream
     from laggard.pipeline.scoring.wired import Wired
 

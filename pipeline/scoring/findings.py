@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from laggard.operators.contract import LastingScores
 from laggard.pipeline.alarms.anomalies import OpenAnomaly
 from laggard.pipeline.alarms.courses import followed, followed_by_operator, opening
-from laggard.pipeline.engine.stage import error_text
-from laggard.pipeline.records.outputs import frame_id
+from laggard.pipeline.core.engine.stage import error_text
+from laggard.pipeline.core.records.outputs import frame_id
 from laggard.pipeline.scoring.stream import open_anomalies, score_of
 from laggard.pipeline.scoring.tolerated import ranking_of
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from laggard.operators.contract import Scores
     from laggard.operators.ranking import Ranking
-    from laggard.pipeline.bus import Incoming
-    from laggard.pipeline.engine.stage import Output
-    from laggard.pipeline.records import Frame
-    from laggard.pipeline.records.outputs import Blame
+    from laggard.pipeline.core.bus import Incoming
+    from laggard.pipeline.core.engine.stage import Output
+    from laggard.pipeline.core.records import Frame
+    from laggard.pipeline.core.records.outputs import Blame
     from laggard.pipeline.scoring.narrator import Narrator
     from laggard.pipeline.scoring.outcomes import Outcomes
     from laggard.pipeline.scoring.stream import Stream

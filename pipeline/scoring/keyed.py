@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from laggard.pipeline.alarms.tolerance import Tolerance, restored
-from laggard.pipeline.eventtime import SILENT_S, Sequences
+from laggard.pipeline.core.eventtime import SILENT_S, Sequences
 from laggard.pipeline.scoring.stream import Operator, Stream
 
 if TYPE_CHECKING:
-    from laggard.pipeline.records import Decoder
+    from laggard.pipeline.core.records import Decoder
 
 
 @dataclass(slots=True, eq=False)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from laggard.pipeline.alarms.anomalies import blamed
 from laggard.pipeline.alarms.progress import ANOMALY_FEATURES, ANOMALY_ROWS
+from laggard.pipeline.core.records.outputs import Anomaly, Notice, frame_id
 from laggard.pipeline.explaining.short_lived import just_begun, listed, matter
 from laggard.pipeline.explaining.text import lasting_sentence, sentence, suspicion_sentence
 from laggard.pipeline.explaining.verdict import VERDICT_FEATURES, VERDICT_ROWS, narrowed, verdict_of
-from laggard.pipeline.records.outputs import Anomaly, Notice, frame_id
 from laggard.pipeline.scoring.scopes import HOST
 from laggard.pipeline.scoring.stream import open_anomalies, score_of
 from laggard.pipeline.scoring.tolerated import Tolerated
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from laggard.operators.ranking import Ranking
     from laggard.pipeline.alarms.anomalies import Anomalies, OpenAnomaly
     from laggard.pipeline.alarms.tolerance import Tolerance
-    from laggard.pipeline.records import Frame
-    from laggard.pipeline.records.outputs import Blame, Excuse
+    from laggard.pipeline.core.records import Frame
+    from laggard.pipeline.core.records.outputs import Blame, Excuse
     from laggard.pipeline.scoring.wired import Wired
 
 

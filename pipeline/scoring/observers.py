@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from laggard.operators.regression.models import Model
     from laggard.operators.requests.results import RequestScore
     from laggard.pipeline.alarms.anomalies import Anomalies
-    from laggard.pipeline.bus import Partition
-    from laggard.pipeline.engine.stage import Stage
-    from laggard.pipeline.engine.states import States
-    from laggard.pipeline.records import Frame, Mark, Request
-    from laggard.pipeline.records.frame import KeyedBy
-    from laggard.pipeline.records.models import PredictionOutput
-    from laggard.pipeline.records.outputs import Incident
+    from laggard.pipeline.core.bus import Partition
+    from laggard.pipeline.core.engine.stage import Stage
+    from laggard.pipeline.core.engine.states import States
+    from laggard.pipeline.core.records import Frame, Mark, Request
+    from laggard.pipeline.core.records.frame import KeyedBy
+    from laggard.pipeline.core.records.models import PredictionOutput
+    from laggard.pipeline.core.records.outputs import Incident
 
 
 class Observed:

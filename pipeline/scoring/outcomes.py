@@ -14,9 +14,9 @@ from laggard.pipeline.scoring.tolerated import ranking_of
 
 if TYPE_CHECKING:
     from laggard.operators.contract import Scores
-    from laggard.pipeline.engine.stage import Output
-    from laggard.pipeline.records import Frame
-    from laggard.pipeline.records.outputs import Progress
+    from laggard.pipeline.core.engine.stage import Output
+    from laggard.pipeline.core.records import Frame
+    from laggard.pipeline.core.records.outputs import Progress
     from laggard.pipeline.scoring.keyed import Keyed
     from laggard.pipeline.scoring.narrator import Narrator
     from laggard.pipeline.scoring.stream import Stream

@@ -9,19 +9,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
 
-from laggard.pipeline.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS, RecordTask, Rekeyed, Stage
-from laggard.pipeline.engine.states import States
-from laggard.pipeline.records import Frame, RecordError
+from laggard.pipeline.core.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS, RecordTask, Rekeyed, Stage
+from laggard.pipeline.core.engine.states import States
+from laggard.pipeline.core.records import Frame, RecordError
+from laggard.pipeline.core.topics import COUNTERS
 from laggard.pipeline.scoring.keyed import Keyed
-from laggard.pipeline.topics import COUNTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from laggard.pipeline.bus import Incoming, Partition
-    from laggard.pipeline.engine.snapshots import Migration
-    from laggard.pipeline.engine.stage import TaskOptions
-    from laggard.pipeline.records import Received
+    from laggard.pipeline.core.bus import Incoming, Partition
+    from laggard.pipeline.core.engine.snapshots import Migration
+    from laggard.pipeline.core.engine.stage import TaskOptions
+    from laggard.pipeline.core.records import Received
 
 SCOPES: Final = ("process", "host")
 """The scopes of frames that are re-keyed; others do not count for pools and applications."""

@@ -11,7 +11,7 @@ from laggard.pipeline.scoring.stream import Stream
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laggard.pipeline.records import Decoder
+    from laggard.pipeline.core.records import Decoder
     from laggard.pipeline.scoring.stream import Operator
     from laggard.pipeline.scoring.wired import Wired
 

@@ -13,15 +13,15 @@ from laggard.operators.contract import Adopts, FrameOperator, LastingScores
 from laggard.pipeline.alarms.anomalies import Anomalies, restored
 from laggard.pipeline.alarms.courses import restored as restored_course
 from laggard.pipeline.alarms.trigger import Trigger
-from laggard.pipeline.eventtime import SET_BACK_RECORDS, SET_BACK_S, SILENT_S, SILENT_TICKS, Sequences, SetBack
-from laggard.pipeline.records import Decoder, Frame, RecordError, encode
+from laggard.pipeline.core.eventtime import SET_BACK_RECORDS, SET_BACK_S, SILENT_S, SILENT_TICKS, Sequences, SetBack
+from laggard.pipeline.core.records import Decoder, Frame, RecordError, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from laggard.operators.contract import Layout, Matrix, Open, Scores
     from laggard.pipeline.alarms.courses import Course
-    from laggard.pipeline.eventtime import Arrival
+    from laggard.pipeline.core.eventtime import Arrival
 
 NONE_OPEN: Final[Mapping[str, Open]] = {}
 

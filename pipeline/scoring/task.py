@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from laggard.operators.calibration import QUIET_S
 from laggard.pipeline.alarms.courses import JOINED_S
 from laggard.pipeline.alarms.tolerance import Tolerance
-from laggard.pipeline.engine.namesakes import BESIDE, Namesakes
-from laggard.pipeline.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask, error_text
-from laggard.pipeline.engine.states import States
-from laggard.pipeline.records import Feedback, Frame, Mark, encode
-from laggard.pipeline.records.feedback_output import FeedbackOutput
-from laggard.pipeline.records.outputs import RankingOutput
+from laggard.pipeline.core.engine.namesakes import BESIDE, Namesakes
+from laggard.pipeline.core.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask, error_text
+from laggard.pipeline.core.engine.states import States
+from laggard.pipeline.core.records import Feedback, Frame, Mark, encode
+from laggard.pipeline.core.records.feedback_output import FeedbackOutput
+from laggard.pipeline.core.records.outputs import RankingOutput
 from laggard.pipeline.scoring.answers import NOTHING_RANKED, answered
 from laggard.pipeline.scoring.findings import Findings
 from laggard.pipeline.scoring.observers import Observed
@@ -35,9 +35,9 @@ from laggard.pipeline.scoring.tolerated import Tolerated
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from laggard.pipeline.bus import Incoming, Partition
-    from laggard.pipeline.engine.telemetry import TaskTelemetry
-    from laggard.pipeline.records import Received
+    from laggard.pipeline.core.bus import Incoming, Partition
+    from laggard.pipeline.core.engine.telemetry import TaskTelemetry
+    from laggard.pipeline.core.records import Received
     from laggard.pipeline.scoring.keyed import Keyed
     from laggard.pipeline.scoring.observers import Observer
     from laggard.pipeline.scoring.wired import Wired

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from laggard.operators.contract import Open, Scores
     from laggard.operators.ranking import Ranking
     from laggard.pipeline.alarms.anomalies import Anomalies
-    from laggard.pipeline.records.outputs import Blame, Excuse
+    from laggard.pipeline.core.records.outputs import Blame, Excuse
 
 
 class Tolerated(LastingScores):

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
-from laggard.pipeline.engine.stage import Stage
-from laggard.pipeline.own import OWN_SCOPES
+from laggard.pipeline.core.engine.stage import Stage
+from laggard.pipeline.core.own import OWN_SCOPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from laggard.pipeline.bus import Partition
-    from laggard.pipeline.engine.snapshots import Migration
-    from laggard.pipeline.engine.stage import TaskOptions
-    from laggard.pipeline.engine.states import States
+    from laggard.pipeline.core.bus import Partition
+    from laggard.pipeline.core.engine.snapshots import Migration
+    from laggard.pipeline.core.engine.stage import TaskOptions
+    from laggard.pipeline.core.engine.states import States
+    from laggard.pipeline.core.topics import Topic
     from laggard.pipeline.scoring.narrator import Narrator
     from laggard.pipeline.scoring.stream import Operator
     from laggard.pipeline.scoring.task import Task
-    from laggard.pipeline.topics import Topic
 
 UNLEARNED = OWN_SCOPES | {"limit"}
 """The scopes without a baseline: reports of producers on themselves, and limits, which `saturation` reports."""

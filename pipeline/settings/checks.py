@@ -7,7 +7,7 @@ import urllib.parse
 
 def check_key(name: str, whose: str) -> None:
     """Raise `ValueError` if no record can have this name of an application, pool or service as its key."""
-    from laggard.pipeline.records.limits import MAX_KEY  # noqa: PLC0415 - most runs have none of them
+    from laggard.pipeline.core.records.limits import MAX_KEY  # noqa: PLC0415 - most runs have none of them
 
     if not 0 < len(name) <= MAX_KEY or not name.isprintable():
         raise ValueError(f"names of {whose} of 1 to {MAX_KEY} characters that can be printed")

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from laggard.pipeline.bus.kafka.options import is_kafka, servers_of
-from laggard.pipeline.methods import OPERATORS
+from laggard.pipeline.core.bus.kafka.options import is_kafka, servers_of
+from laggard.pipeline.operator_table import OPERATORS
 from laggard.pipeline.settings.declaring import Count, Directory, Duration, Flag, Section, Size, Tables, Text, Words
 
 if TYPE_CHECKING:

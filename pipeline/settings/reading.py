@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from laggard.pipeline.core.trusted import open_trusted
 from laggard.pipeline.settings.declaring import Section
-from laggard.pipeline.trusted import open_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence

@@ -19,7 +19,7 @@ from laggard.pipeline.settings.source_checks import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from laggard.pipeline.records.frame import KeyedBy
+    from laggard.pipeline.core.records.frame import KeyedBy
     from laggard.pipeline.settings.declaring import Setting
 
     Contradictions = Iterator[tuple[Setting[Any], str]]

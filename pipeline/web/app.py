@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from laggard.pipeline.bus import BusError, BusUnavailable
+from laggard.pipeline.core.bus import BusError, BusUnavailable
 from laggard.pipeline.history.marks import mark_id
 from laggard.pipeline.metrics.exposition import write_metrics
 from laggard.pipeline.web.bodies import read_json_body
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from laggard.pipeline.records import Mark
+    from laggard.pipeline.core.records import Mark
     from laggard.pipeline.web.listen import Listen
 
 _PAGE = """<!doctype html>

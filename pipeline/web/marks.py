@@ -6,8 +6,8 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.records import Mark, RecordError, checks
-from laggard.pipeline.records.limits import MAX_NOTE
+from laggard.pipeline.core.records import Mark, RecordError, checks
+from laggard.pipeline.core.records.limits import MAX_NOTE
 from laggard.pipeline.web.errors import RequestError, too_often
 from laggard.pipeline.web.limits import Bucket
 

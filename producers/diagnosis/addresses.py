@@ -9,7 +9,7 @@ import time
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-from laggard.pipeline.records.diagnosis import Location
+from laggard.pipeline.core.records.diagnosis import Location
 from laggard.producers.diagnosis.helper import thread_time
 from laggard.producers.diagnosis.states import credentials, inner_pid
 from laggard.producers.diagnosis.symbols import KERNEL, kernel_symbols

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from laggard.pipeline.records.diagnosis import Location, ThreadState
+    from laggard.pipeline.core.records.diagnosis import Location, ThreadState
 
 
 class ProfilerError(Exception):

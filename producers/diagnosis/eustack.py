@@ -27,7 +27,7 @@ from laggard.producers.system.foreign import content
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from laggard.pipeline.records.diagnosis import Location
+    from laggard.pipeline.core.records.diagnosis import Location
 
 NAME = "eu-stack"
 STOPS = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.records.diagnosis import Location
+from laggard.pipeline.core.records.diagnosis import Location
 from laggard.producers.diagnosis.addresses import CACHED, AddressSpace
 from laggard.producers.diagnosis.symbols import SymbolFiles
 from laggard.producers.diagnosis.unwinding import Unwinder

@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.records.diagnosis import Location
+from laggard.pipeline.core.records.diagnosis import Location
 from laggard.producers.diagnosis import perf
 from laggard.producers.diagnosis.contract import ProfilerError, Sample
 from laggard.producers.diagnosis.dumps import hidden

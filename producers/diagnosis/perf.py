@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.records.diagnosis import Location
+from laggard.pipeline.core.records.diagnosis import Location
 from laggard.producers.diagnosis.addresses import AddressSpace, kernel_location
 from laggard.producers.diagnosis.contract import ProfilerError, Sample
 from laggard.producers.diagnosis.events import ANY, Events, open_event

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from laggard.pipeline.records.diagnosis import Location
+from laggard.pipeline.core.records.diagnosis import Location
 from laggard.producers.diagnosis.addresses import mapped_files
 from laggard.producers.diagnosis.children import Child
 from laggard.producers.diagnosis.contract import ProfilerError, Sample, Unsuited

@@ -7,7 +7,7 @@ import math
 import os
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.records.diagnosis import Diagnosis
+from laggard.pipeline.core.records.diagnosis import Diagnosis
 from laggard.producers.diagnosis.account import Account
 from laggard.producers.diagnosis.aside import Aside
 from laggard.producers.diagnosis.bounds import Limits
@@ -26,7 +26,7 @@ from laggard.producers.system.proc import ProcError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from laggard.pipeline.records.diagnosis import Progress
+    from laggard.pipeline.core.records.diagnosis import Progress
     from laggard.producers.diagnosis.bounds import Budget
     from laggard.producers.diagnosis.contract import Sample
     from laggard.producers.diagnosis.target import Target

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 
-from laggard.pipeline.records.diagnosis import Location
+from laggard.pipeline.core.records.diagnosis import Location
 from laggard.producers.diagnosis.dumps import DUMP_BYTES, FRAMES
 from laggard.producers.diagnosis.frames import Rule
 from laggard.producers.diagnosis.helper import Helper, HelperError, HelperGoneError

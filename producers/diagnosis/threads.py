@@ -18,7 +18,7 @@ from laggard.producers.system.proc import PF_KTHREAD, parse_name, parse_schedsta
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from laggard.pipeline.records.diagnosis import Location, ThreadState
+    from laggard.pipeline.core.records.diagnosis import Location, ThreadState
     from laggard.producers.diagnosis.parsers import Blocked
     from laggard.producers.system.kernel import Kernel
     from laggard.producers.system.open_files import FileBudget

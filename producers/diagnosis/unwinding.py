@@ -22,7 +22,7 @@ from laggard.producers.diagnosis.addresses import CACHED
 from laggard.producers.system import foreign
 
 if TYPE_CHECKING:
-    from laggard.pipeline.records.diagnosis import Location
+    from laggard.pipeline.core.records.diagnosis import Location
     from laggard.producers.diagnosis.addresses import AddressSpace
     from laggard.producers.diagnosis.frames import Rule
     from laggard.producers.diagnosis.parsers import Blocked

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.records.diagnosis import Location, Phase, Stack, ThreadUse
+from laggard.pipeline.core.records.diagnosis import Location, Phase, Stack, ThreadUse
 from laggard.producers.diagnosis.symbols import KERNEL
 from laggard.producers.diagnosis.threads import ThreadSample
 

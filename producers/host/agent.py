@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import numpy as np
 import psutil
 
-from laggard.pipeline.records import Frame, Layout, Mark, make_layout
+from laggard.pipeline.core.records import Frame, Layout, Mark, make_layout
 from laggard.producers.host.host import HostCounters
 from laggard.producers.host.limits import Limits
 from laggard.producers.host.processes import ProcessTable

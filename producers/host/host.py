@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import psutil
 
-from laggard.pipeline.records import Layout, make_layout
+from laggard.pipeline.core.records import Layout, make_layout
 from laggard.producers.host.cpu_limits import CpuLimits
 from laggard.producers.host.filling import Filling
 from laggard.producers.system.open_files import FileBudget

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from laggard.pipeline.records import Layout, make_layout
+from laggard.pipeline.core.records import Layout, make_layout
 from laggard.producers.host.groups import SEEK_RATIO, below, some_members
 from laggard.producers.host.process import GAUGES, RATES
 from laggard.producers.system.foreign import content, head

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.pipeline.records import Layout
+    from laggard.pipeline.core.records import Layout
     from laggard.producers.system.clock import Clock
 
 SHARED = ("cpu_quota_throttled_ratio", "io_pressure_ratio", "memory_pressure_ratio", "cpus")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from laggard.pipeline.records import Layout, make_layout
+from laggard.pipeline.core.records import Layout, make_layout
 from laggard.producers.host.owners import Users
 from laggard.producers.system.proc import PF_KTHREAD, parse_name
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, cast
 
 import zstandard
 
-from laggard.pipeline.records import RecordError
-from laggard.pipeline.records.json_lines import read_line
-from laggard.pipeline.records.limits import MAX_RECORD_BYTES
+from laggard.pipeline.core.records import RecordError
+from laggard.pipeline.core.records.json_lines import read_line
+from laggard.pipeline.core.records.limits import MAX_RECORD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from io import BufferedIOBase
     from types import TracebackType
 
-    from laggard.pipeline.records import Received
+    from laggard.pipeline.core.records import Received
 
 STDIN = "-"
 CHUNK = 1 << 16

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from laggard.pipeline.records import UNNUMBERED, Frame, RecordError, read_line
+from laggard.pipeline.core.records import UNNUMBERED, Frame, RecordError, read_line
 from laggard.producers.sources.access_log.positions import Positions, load_positions, save_positions
 from laggard.producers.sources.access_log.rotation import LONGEST_LINE, matching
 from laggard.producers.sources.access_log.tail import Tail
@@ -18,7 +18,7 @@ from laggard.producers.sources.performance import Taken, Trouble
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from laggard.pipeline.records.frame import KeyedBy
+    from laggard.pipeline.core.records.frame import KeyedBy
 
 STANDARD_INPUT: Final = "-"
 

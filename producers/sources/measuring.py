@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from laggard.pipeline.records import Frame, make_layout
+from laggard.pipeline.core.records import Frame, make_layout
 from laggard.producers.sources.performance import SOURCE, SOURCE_FEATURES, Source, Taken, Trouble
 from laggard.producers.system.clock import Clock, Schedule, Timeline
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import numpy as np
 
-from laggard.pipeline.records import Frame, make_layout
+from laggard.pipeline.core.records import Frame, make_layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from laggard.pipeline.records.frame import KeyedBy
+    from laggard.pipeline.core.records.frame import KeyedBy
 
 PERFORMANCE: Final = "performance"
 """The scope of frames with one row, named like the application, whose features are its performance."""

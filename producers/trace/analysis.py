@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.pipeline.records import Request
-from laggard.pipeline.records.limits import MAX_KEY, MAX_NAME, MAX_SYSCALLS
+from laggard.pipeline.core.records import Request
+from laggard.pipeline.core.records.limits import MAX_KEY, MAX_NAME, MAX_SYSCALLS
 from laggard.producers.trace import paths, serving
 from laggard.producers.trace.calls import Does, does
 from laggard.producers.trace.critical_path import Timelines

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.pipeline.records import UNNUMBERED, Frame, make_layout
+from laggard.pipeline.core.records import UNNUMBERED, Frame, make_layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

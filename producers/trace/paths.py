@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.pipeline.records import Segment
-from laggard.pipeline.records.limits import MAX_SEGMENTS
+from laggard.pipeline.core.records import Segment
+from laggard.pipeline.core.records.limits import MAX_SEGMENTS
 from laggard.producers.trace.states import BP, NAMES, RU, UN
 from laggard.producers.trace.steady import steady
 

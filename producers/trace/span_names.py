@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
-from laggard.pipeline.records.limits import MAX_NAME
+from laggard.pipeline.core.records.limits import MAX_NAME
 from laggard.producers.system.redaction import redact
 from laggard.producers.trace.otlp_span import Span, SpanKind
 from laggard.producers.trace.steady import asked_for, steady

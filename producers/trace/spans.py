@@ -22,9 +22,9 @@ from collections import OrderedDict, deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from laggard.pipeline.records import Request, Segment, Spent
-from laggard.pipeline.records.limits import MAX_KEY, MAX_NAME, MAX_SEGMENTS, MAX_SYSCALLS, MAX_TS
-from laggard.pipeline.records.requests import bounded
+from laggard.pipeline.core.records import Request, Segment, Spent
+from laggard.pipeline.core.records.limits import MAX_KEY, MAX_NAME, MAX_SEGMENTS, MAX_SYSCALLS, MAX_TS
+from laggard.pipeline.core.records.requests import bounded
 from laggard.producers.trace.otlp import spans_in
 from laggard.producers.trace.otlp_span import Span, SpanKind
 from laggard.producers.trace.problems import Problems

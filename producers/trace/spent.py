@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.records import Spent
-from laggard.pipeline.records.limits import MAX_SPENT
-from laggard.pipeline.records.requests import REST
+from laggard.pipeline.core.records import Spent
+from laggard.pipeline.core.records.limits import MAX_SPENT
+from laggard.pipeline.core.records.requests import REST
 from laggard.producers.trace.calls import Does, does, failure
 from laggard.producers.trace.states import BD, BF, BI, BP, NAMES, RS, RU, UN
 from laggard.producers.trace.steady import steady, steady_thread

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 import psutil
 
 from laggard.operators.cpu import Machine
-from laggard.pipeline.diagnoses import triggers
+from laggard.pipeline.methods.diagnoses import triggers
 from laggard.producers.host.agent import Agent
 from laggard.producers.system.clock import Clock, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from laggard.pipeline.records import Frame, Mark
+    from laggard.pipeline.core.records import Frame, Mark
 
 
 def main() -> None:

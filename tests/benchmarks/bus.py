@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from laggard.pipeline.bus import Commit, Outgoing, Partition, Snapshot, TopicSpec
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.records import Frame, encode, make_layout
+from laggard.pipeline.core.bus import Commit, Outgoing, Partition, Snapshot, TopicSpec
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.records import Frame, encode, make_layout
 
 ROWS, FEATURES = 200, 30
 FRAMES = 1000

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 import numpy as np
 
-from laggard.pipeline.records import Decoder, Frame, encode, make_layout, read_line, write_line
+from laggard.pipeline.core.records import Decoder, Frame, encode, make_layout, read_line, write_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable

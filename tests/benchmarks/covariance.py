@@ -24,7 +24,7 @@ from laggard.operators.covariance.clustering import SCALES, au_p_values, ward
 from laggard.operators.covariance.distance import pairwise, tangent, whiten
 from laggard.operators.covariance.extremes import BLOCK
 from laggard.operators.covariance.windows import LIFE, Windows
-from laggard.pipeline.records import make_layout
+from laggard.pipeline.core.records import make_layout
 from tests.benchmarks.regression import turns
 from tests.operators.covariance.slow_clustering import members
 

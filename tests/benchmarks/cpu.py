@@ -18,7 +18,7 @@ import numpy as np
 from laggard.operators.cpu import Cpu
 from laggard.operators.cpu.measures import CONDITIONS
 from laggard.operators.gaussian import Gaussian
-from laggard.pipeline.records import make_layout
+from laggard.pipeline.core.records import make_layout
 from laggard.producers.host.processes import FEATURES
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from tests.misbehaving.programs import compiled, misbehaving
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from laggard.pipeline.records.diagnosis import Diagnosis
+    from laggard.pipeline.core.records.diagnosis import Diagnosis
     from tests.misbehaving.programs import Misbehaving
 
 METHODS: dict[str, tuple[str, ...] | None] = {"proc alone": (), "what suits": None}

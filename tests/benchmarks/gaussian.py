@@ -17,7 +17,7 @@ import numpy as np
 from river import anomaly, proba
 
 from laggard.operators.gaussian import Gaussian
-from laggard.pipeline.records import make_layout
+from laggard.pipeline.core.records import make_layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable

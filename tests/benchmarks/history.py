@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.engine.runner import Runner
+from laggard.pipeline.core.records import Frame, Mark, encode, make_layout
+from laggard.pipeline.core.topics import COUNTERS, Topics
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Frame, Mark, encode, make_layout
 from laggard.pipeline.settings import Given
-from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.wiring import stages
 from tests.evaluation.simulated import DAY_S, HOST_FEATURES, START, Fault, Kind, Machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laggard.pipeline.records import Layout
+    from laggard.pipeline.core.records import Layout
     from tests.evaluation.simulated import Tick
 
 HOST: Final = "web-1"

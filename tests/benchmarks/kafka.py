@@ -54,14 +54,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from kafka import KafkaConsumer, TopicPartition
 
-from laggard.pipeline.bus import Incoming, Outgoing, Partition, TopicSpec
-from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.bus.kafka.options import KafkaOptions
-from laggard.pipeline.bus.partitioner import partition_number
-from laggard.pipeline.engine.runner import Runner
-from laggard.pipeline.records import Decoder, Frame, encode
-from laggard.pipeline.records.outputs import read_output
-from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
+from laggard.pipeline.core.bus import Incoming, Outgoing, Partition, TopicSpec
+from laggard.pipeline.core.bus.kafka.bus import KafkaBus
+from laggard.pipeline.core.bus.kafka.options import KafkaOptions
+from laggard.pipeline.core.bus.partitioner import partition_number
+from laggard.pipeline.core.engine.runner import Runner
+from laggard.pipeline.core.records import Decoder, Frame, encode
+from laggard.pipeline.core.records.outputs import read_output
+from laggard.pipeline.core.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
 from tests.benchmarks.gaussian import numpy_alone
 from tests.benchmarks.pipeline import FEATURES, ROWS, WIRED, decode_all, frames, operate, task_alone, timed
 from tests.brokers import Cluster
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from multiprocessing.connection import Connection
 
-    from laggard.pipeline.bus.kafka.options import Client
+    from laggard.pipeline.core.bus.kafka.options import Client
     from laggard.pipeline.scoring.wired import Wired
 
 CLIENTS: Final[tuple[Client, ...]] = ("kafka-python", "librdkafka")

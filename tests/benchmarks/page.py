@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 import httpx
 import numpy as np
 
-from laggard.pipeline.claims import holder_of
+from laggard.pipeline.core.claims import holder_of
 from laggard.producers.system.kernel import cpu_clock
 from tests.benchmarks.history import HOST, TROUBLED, make_history
 from tests.brokers.processes import start

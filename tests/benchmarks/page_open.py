@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 from playwright.sync_api import expect
 
-from laggard.pipeline.claims import holder_of
+from laggard.pipeline.core.claims import holder_of
 from tests.browser.chromium import started
 from tests.browser.measures import held
 from tests.browser.test_live import first_process, up

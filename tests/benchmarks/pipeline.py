@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laggard.operators.gaussian import Gaussian
-from laggard.pipeline.bus import Incoming, Outgoing, Partition
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.runner import Runner
-from laggard.pipeline.records import Decoder, Frame, encode, make_layout
+from laggard.pipeline.core.bus import Incoming, Outgoing, Partition
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.engine.runner import Runner
+from laggard.pipeline.core.records import Decoder, Frame, encode, make_layout
+from laggard.pipeline.core.topics import COUNTERS, Topics
 from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.scoring.wired import Wired
-from laggard.pipeline.topics import COUNTERS, Topics
 from tests.benchmarks.gaussian import river_gaussian, river_scorer
 
 if TYPE_CHECKING:

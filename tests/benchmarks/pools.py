@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.records import Frame, encode
+from laggard.pipeline.core.records import Frame, encode
 from laggard.producers.host.agent import Agent
 from laggard.producers.host.pools.pools import Pools
 from laggard.producers.system.clock import Clock
@@ -32,7 +32,7 @@ from tests.benchmarks.agent import population
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from laggard.pipeline.records import Mark
+    from laggard.pipeline.core.records import Mark
 
 _FORKED = """
 import os, signal, time

@@ -31,21 +31,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laggard.operators.gaussian import Gaussian
-from laggard.pipeline.bus import Outgoing, Partition
-from laggard.pipeline.bus.kafka.options import KafkaOptions
-from laggard.pipeline.bus.opening import open_bus
-from laggard.pipeline.engine.migrations import newest_snapshots
-from laggard.pipeline.engine.recovery import Recovery
-from laggard.pipeline.engine.runner import Runner
-from laggard.pipeline.records import Frame, encode, make_layout
+from laggard.pipeline.core.bus import Outgoing, Partition
+from laggard.pipeline.core.bus.kafka.options import KafkaOptions
+from laggard.pipeline.core.bus.opening import open_bus
+from laggard.pipeline.core.engine.migrations import newest_snapshots
+from laggard.pipeline.core.engine.recovery import Recovery
+from laggard.pipeline.core.engine.runner import Runner
+from laggard.pipeline.core.records import Frame, encode, make_layout
+from laggard.pipeline.core.topics import COUNTERS, Topics
 from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.scoring.wired import Wired
-from laggard.pipeline.topics import COUNTERS, Topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.core.bus import Bus
 
 ROWS, FEATURES, HOST_FEATURES = 200, 30, 60
 TICK_S = 5.0

@@ -19,7 +19,7 @@ import numpy as np
 from laggard.operators.gaussian import Gaussian
 from laggard.operators.river import River
 from laggard.operators.river.blueprint import usable
-from laggard.pipeline.records import make_layout
+from laggard.pipeline.core.records import make_layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable

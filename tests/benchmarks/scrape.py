@@ -23,21 +23,21 @@ import numpy as np
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from laggard.pipeline.alarms.anomalies import Anomalies, OpenAnomaly
-from laggard.pipeline.bus import Partition
-from laggard.pipeline.engine.telemetry import Telemetry
+from laggard.pipeline.core.bus import Partition
+from laggard.pipeline.core.engine.telemetry import Telemetry
+from laggard.pipeline.core.records import Frame, Layout, make_layout
 from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.metrics.exporter import Exporter, metrics_registry
 from laggard.pipeline.metrics.exposition import write_metrics
-from laggard.pipeline.records import Frame, Layout, make_layout
 from laggard.pipeline.web.settings import WebSettings
 from laggard.pipeline.wiring import wire
 from laggard.producers.host.agent import Agent
-from tests.pipeline.incidents.joined import incident
+from tests.pipeline.methods.incidents.joined import incident
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from laggard.pipeline.records import Mark
+    from laggard.pipeline.core.records import Mark
     from laggard.pipeline.scoring.stream import Operator
 
 OPERATORS, LEARNED = 10, 60

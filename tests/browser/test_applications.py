@@ -11,9 +11,9 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import NARROW
-from tests.pipeline.applications.records import counted, measured
 from tests.pipeline.investigator.serving import served
 from tests.pipeline.investigator.shop import DISKS, HOSTILE, SETTINGS, WAITS, learned, outgoing
+from tests.pipeline.methods.applications.records import counted, measured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from laggard.pipeline.engine.publishing import outgoing, outgoing_diagnosis
-from laggard.pipeline.records import Decoder, Feedback
-from laggard.pipeline.topics import COUNTERS, DIAGNOSES
+from laggard.pipeline.core.engine.publishing import outgoing, outgoing_diagnosis
+from laggard.pipeline.core.records import Decoder, Feedback
+from laggard.pipeline.core.topics import COUNTERS, DIAGNOSES
 from tests.browser.conftest import NARROW
-from tests.pipeline.diagnoses.conftest import UNTRUSTWORTHY
-from tests.pipeline.incidents.joined import notice
 from tests.pipeline.investigator.troubles import (
     HOG,
     HOSTILE,
@@ -27,6 +25,8 @@ from tests.pipeline.investigator.troubles import (
     looked_into,
     marked,
 )
+from tests.pipeline.methods.diagnoses.conftest import UNTRUSTWORTHY
+from tests.pipeline.methods.incidents.joined import notice
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 from playwright.sync_api import expect
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.records import Decoder, Frame, encode, make_layout
-from laggard.pipeline.topics import COUNTERS
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.records import Decoder, Frame, encode, make_layout
+from laggard.pipeline.core.topics import COUNTERS
 from tests.browser.measures import Held, held
 from tests.browser.world import ENDS, HOST, served_world
 from tests.grafana.scene import TOPICS

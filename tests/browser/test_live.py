@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from laggard.pipeline.claims import holder_of
+from laggard.pipeline.core.claims import holder_of
 from tests.monitoring.servers import awaited
 
 if TYPE_CHECKING:

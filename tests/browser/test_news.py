@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.records import Mark, encode
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.records import Mark, encode
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.records import Frame, encode, make_layout
-from laggard.pipeline.topics import COUNTERS, Topics
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.records import Frame, encode, make_layout
+from laggard.pipeline.core.topics import COUNTERS, Topics
 from tests.browser.conftest import NARROW, until
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from playwright.sync_api import Locator, Page
 
-    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.core.bus import Bus
     from tests.browser.conftest import NewTab, Serve
     from tests.pipeline.investigator.serving import Served
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.records import encode
-from laggard.pipeline.records.outputs import write_output
-from laggard.pipeline.topics import ANOMALIES, REQUESTS, Topics
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.records import encode
+from laggard.pipeline.core.records.outputs import write_output
+from laggard.pipeline.core.topics import ANOMALIES, REQUESTS, Topics
 from tests.browser.conftest import NARROW
 from tests.pipeline.investigator.serving import served
 from tests.pipeline.investigator.traced import SECONDS, SERVICE, record, traced
-from tests.pipeline.requests.told import normal, outlying
+from tests.pipeline.methods.requests.told import normal, outlying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

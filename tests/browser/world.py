@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.commits import Pace
-from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.engine.commits import Pace
+from laggard.pipeline.core.engine.runner import Runner
+from laggard.pipeline.core.records.diagnosis import Diagnosis, Location, Phase, Stack, ThreadUse
+from laggard.pipeline.core.records.diagnosis_json import write_diagnosis
+from laggard.pipeline.core.topics import DIAGNOSES
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records.diagnosis import Diagnosis, Location, Phase, Stack, ThreadUse
-from laggard.pipeline.records.diagnosis_json import write_diagnosis
 from laggard.pipeline.settings import Given
-from laggard.pipeline.topics import DIAGNOSES
 from laggard.pipeline.wiring import inputs, stages
 from tests.grafana.pictures import SEEDS
 from tests.grafana.scene import (

@@ -32,9 +32,9 @@ from urllib.parse import urlencode
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli import run
-from laggard.pipeline.engine.telemetry import Telemetry
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.engine.telemetry import Telemetry
 from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.metrics.exporter import Exporter
 from laggard.pipeline.settings import Given

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from laggard.pipeline.core.topics import TOPICS
 from laggard.pipeline.investigator.app import ENDPOINTS
-from laggard.pipeline.topics import TOPICS
 from tests.corpus.__main__ import write
 
 if TYPE_CHECKING:

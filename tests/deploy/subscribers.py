@@ -19,10 +19,10 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from laggard.operators.ranking import Ranking
-from laggard.pipeline.engine.publishing import outgoing
-from laggard.pipeline.incidents.joiner import Joiner
-from laggard.pipeline.records.outputs import Anomaly, Incident, Notice, RankingOutput, anomaly_id
-from laggard.pipeline.topics import Topics
+from laggard.pipeline.core.engine.publishing import outgoing
+from laggard.pipeline.core.records.outputs import Anomaly, Incident, Notice, RankingOutput, anomaly_id
+from laggard.pipeline.core.topics import Topics
+from laggard.pipeline.methods.incidents.joiner import Joiner
 from tests.brokers.processes import start
 from tests.deploy.files import DEPLOY
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import trustme
 
-    from laggard.pipeline.bus import Outgoing
+    from laggard.pipeline.core.bus import Outgoing
     from tests.brokers import Cluster
 
 SUBSCRIBERS = DEPLOY / "subscribers"

@@ -17,28 +17,28 @@ from jsonschema import Draft7Validator, Draft202012Validator
 
 from deploy.generate.asyncapi import OUTLYING, SCHEMAS, asyncapi_document
 from deploy.generate.records import records_page
-from laggard.pipeline.engine.publishing import MAX_LETTER_BYTES, outgoing, outgoing_diagnosis
-from laggard.pipeline.engine.stage import DeadLetter
-from laggard.pipeline.records import Mark, Request, Segment, Spent, Wish, encode
-from laggard.pipeline.records.diagnosis import Diagnosis
-from laggard.pipeline.records.diagnosis_json import read_diagnosis
-from laggard.pipeline.records.limits import MAX_DIAGNOSIS_BYTES
-from laggard.pipeline.records.outputs import Anomaly, RankingOutput, anomaly_id, read_output
-from laggard.pipeline.topics import DIAGNOSES, TOPICS, Topics
-from tests.pipeline.engine.conftest import TOPICS as TEST_TOPICS
-from tests.pipeline.engine.conftest import frame, record
-from tests.pipeline.records.conftest import VALIDATORS
-from tests.pipeline.records.test_diagnosis_json import DIAGNOSIS, WRITTEN
-from tests.pipeline.records.test_models import MODEL
-from tests.pipeline.records.test_outputs import ANOMALY
-from tests.pipeline.records.test_pools import POOL
-from tests.pipeline.records.test_requests import OUTLYING_REQUEST
+from laggard.pipeline.core.engine.publishing import MAX_LETTER_BYTES, outgoing, outgoing_diagnosis
+from laggard.pipeline.core.engine.stage import DeadLetter
+from laggard.pipeline.core.records import Mark, Request, Segment, Spent, Wish, encode
+from laggard.pipeline.core.records.diagnosis import Diagnosis
+from laggard.pipeline.core.records.diagnosis_json import read_diagnosis
+from laggard.pipeline.core.records.limits import MAX_DIAGNOSIS_BYTES
+from laggard.pipeline.core.records.outputs import Anomaly, RankingOutput, anomaly_id, read_output
+from laggard.pipeline.core.topics import DIAGNOSES, TOPICS, Topics
+from tests.pipeline.core.engine.conftest import TOPICS as TEST_TOPICS
+from tests.pipeline.core.engine.conftest import frame, record
+from tests.pipeline.core.records.conftest import VALIDATORS
+from tests.pipeline.core.records.test_diagnosis_json import DIAGNOSIS, WRITTEN
+from tests.pipeline.core.records.test_models import MODEL
+from tests.pipeline.core.records.test_outputs import ANOMALY
+from tests.pipeline.core.records.test_pools import POOL
+from tests.pipeline.core.records.test_requests import OUTLYING_REQUEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from laggard.pipeline.bus import Outgoing
-    from laggard.pipeline.records import Received
+    from laggard.pipeline.core.bus import Outgoing
+    from laggard.pipeline.core.records import Received
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = json.loads(asyncapi_document())

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deploy.generate.kafka import kafka_page
-from laggard.pipeline.bus import TopicSpec
-from laggard.pipeline.bus.kafka.topics import WHY, configs_of
+from laggard.pipeline.core.bus import TopicSpec
+from laggard.pipeline.core.bus.kafka.topics import WHY, configs_of
 from laggard.pipeline.manifest import SETTINGS
 
 if TYPE_CHECKING:

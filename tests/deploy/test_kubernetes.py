@@ -10,9 +10,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from laggard.pipeline.cli import COMMANDS
+from laggard.pipeline.core.topics import COUNTERS, Topics
 from laggard.pipeline.grafana.alerts import JOB, PLACE
 from laggard.pipeline.grafana.rules import prometheus_rules
-from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.web.guard import HEALTH
 from tests.deploy.files import BY_VARIABLE, DEPLOY, check_settings, documents, schema
 from tests.deploy.tools import kustomize

@@ -19,8 +19,8 @@ import pytest
 from kafka import KafkaAdminClient
 
 from laggard.pipeline.acls import rules
-from laggard.pipeline.records.outputs import RankingOutput
-from laggard.pipeline.topics import Topics
+from laggard.pipeline.core.records.outputs import RankingOutput
+from laggard.pipeline.core.topics import Topics
 from tests.brokers import Security
 from tests.brokers.acls import acls_of, await_acls
 from tests.brokers.java import java

@@ -75,7 +75,7 @@ def test_it_says_what_laggard_understands(name: str) -> None:
     assert size(f"{most}iB") == read_settings(environ={}).value(MEMORY[command]), "as `laggard up` limits it"
     (directory,) = re.findall(r"^StateDirectory=(.*)$", text, re.MULTILINE)
     assert f"Environment=LAGGARD_STATE=%S/{directory}\n" in text
-    # What pipeline/notify.py speaks.
+    # What pipeline/core/notify.py speaks.
     assert "Type=notify\n" in text
     assert re.search(r"^WatchdogSec=\d+s$", text, re.MULTILINE)
 

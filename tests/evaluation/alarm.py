@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from laggard.pipeline.bus import Incoming, Partition
-from laggard.pipeline.incidents.joiner import Joiner
+from laggard.pipeline.core.bus import Incoming, Partition
+from laggard.pipeline.core.records import Frame
+from laggard.pipeline.core.records.outputs import Anomaly, Blame, Incident, Notice, Progress
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Frame
-from laggard.pipeline.records.outputs import Anomaly, Blame, Incident, Notice, Progress
+from laggard.pipeline.methods.incidents.joiner import Joiner
 from laggard.pipeline.settings import parse_assignment
 from laggard.pipeline.wiring import wire
 from tests.evaluation.null import rate

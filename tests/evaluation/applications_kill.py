@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from laggard.operators.regression import Regression
-from laggard.pipeline.applications.resources import trait
-from laggard.pipeline.applications.serving import ServedBySettings, Serving
-from laggard.pipeline.applications.stage import RegressionStage
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.incidents.stage import Joining
-from laggard.pipeline.records import Frame, Wish, encode, make_layout
-from laggard.pipeline.topics import ANOMALIES, APPLICATIONS, MODELS
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.records import Frame, Wish, encode, make_layout
+from laggard.pipeline.core.topics import ANOMALIES, APPLICATIONS, MODELS
+from laggard.pipeline.methods.applications.resources import trait
+from laggard.pipeline.methods.applications.serving import ServedBySettings, Serving
+from laggard.pipeline.methods.applications.stage import RegressionStage
+from laggard.pipeline.methods.incidents.stage import Joining
 from tests.evaluation.rekeying_kill import INPUT, TOPICS, Case, Result, main
 
 if TYPE_CHECKING:

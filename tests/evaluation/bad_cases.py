@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.records.diagnosis_json import read_diagnosis, write_diagnosis
+from laggard.pipeline.core.records.diagnosis_json import read_diagnosis, write_diagnosis
 from laggard.producers.diagnosis.bounds import Budget, Limits
 from laggard.producers.diagnosis.session import Session
 from laggard.producers.diagnosis.target import TargetError, find
@@ -22,7 +22,7 @@ from tests.misbehaving.programs import compiled, in_own_pid_namespace, misbehavi
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from laggard.pipeline.records.diagnosis import Diagnosis
+    from laggard.pipeline.core.records.diagnosis import Diagnosis
     from tests.misbehaving.programs import Misbehaving
 
 ROOT: Final = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ NOBODY: Final = 65534
 # Looks at a process as another user does, and says what it found on its standard output.
 AS_ANOTHER: Final = """
 import os
-from laggard.pipeline.records.diagnosis_json import write_diagnosis
+from laggard.pipeline.core.records.diagnosis_json import write_diagnosis
 from tests.evaluation.bad_cases import looked_at
 os.setgid({user})
 os.setuid({user})

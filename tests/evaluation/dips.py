@@ -16,7 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from laggard.pipeline.records import Decoder, Mark, write_line
+from laggard.pipeline.core.records import Decoder, Mark, write_line
 from tests.evaluation.troubles import CPUS
 from tests.evaluation.watched import COUNTERS, HOST, agent, put_first, table
 from tests.misbehaving.programs import compiled, misbehaving
@@ -24,7 +24,7 @@ from tests.misbehaving.programs import compiled, misbehaving
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from laggard.pipeline.records.diagnosis import Diagnosis, Phase
+    from laggard.pipeline.core.records.diagnosis import Diagnosis, Phase
     from tests.evaluation.watched import Agent
 
 FIGURE_S: Final = (50.0, 110.0, 150.0, 170.0)

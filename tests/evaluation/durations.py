@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from laggard.pipeline.applications.method import regression_stage
-from laggard.pipeline.bus import Incoming, Partition
-from laggard.pipeline.engine.stage import RecordTask
-from laggard.pipeline.incidents.joiner import Joiner
+from laggard.pipeline.core.bus import Incoming, Partition
+from laggard.pipeline.core.engine.stage import RecordTask
+from laggard.pipeline.core.records import Frame, Request, Spent, make_layout
+from laggard.pipeline.core.records.outputs import Anomaly, Progress
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.pools.method import pool_stage
-from laggard.pipeline.records import Frame, Request, Spent, make_layout
-from laggard.pipeline.records.outputs import Anomaly, Progress
-from laggard.pipeline.requests.method import requests_stage
+from laggard.pipeline.methods.applications.method import regression_stage
+from laggard.pipeline.methods.incidents.joiner import Joiner
+from laggard.pipeline.methods.pools.method import pool_stage
+from laggard.pipeline.methods.requests.method import requests_stage
 from tests.evaluation.pools.simulation import CPU, FEATURES, HANDLES, MICRO_THREADS, PRIVATE, VIRTUAL, healthy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from laggard.pipeline.engine.stage import Stage
-    from laggard.pipeline.records import Received
+    from laggard.pipeline.core.engine.stage import Stage
+    from laggard.pipeline.core.records import Received
 
 START: Final = 1_700_000_000.0
 MINUTES: Final = (2.0, 5.0, 15.0, 30.0)

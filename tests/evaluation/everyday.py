@@ -27,18 +27,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.records import Decoder, Frame
+from laggard.pipeline.core.topics import Topics
 from laggard.pipeline.history.why import History
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Decoder, Frame
-from laggard.pipeline.topics import Topics
 from laggard.pipeline.wiring import asked
 from tests.evaluation.alarm import Alarm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from laggard.pipeline.records.outputs import Anomaly
+    from laggard.pipeline.core.records.outputs import Anomaly
 
 SERVERS: Final = ("webd", "cached", "indexd", "mailq", "shopd", "authd")
 FAULTS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (

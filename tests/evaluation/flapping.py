@@ -15,7 +15,7 @@ import numpy as np
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.cpu import Cpu, State
 from laggard.pipeline.alarms.trigger import Trigger
-from laggard.pipeline.records import make_layout
+from laggard.pipeline.core.records import make_layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

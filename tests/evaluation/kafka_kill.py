@@ -21,8 +21,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.topics import ANOMALIES, INCIDENTS
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.topics import ANOMALIES, INCIDENTS
 from tests.brokers import Cluster
 from tests.kafka.scene import Flow, Scene
 from tests.kafka.stream import HOSTS, WIRED, committed, differences, due, sequences

@@ -28,15 +28,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from laggard.pipeline.bus import Outgoing, Partition
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.runner import Runner
-from laggard.pipeline.engine.snapshots import decode_state
-from laggard.pipeline.incidents.stage import Joining
+from laggard.pipeline.core.bus import Outgoing, Partition
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.engine.runner import Runner
+from laggard.pipeline.core.engine.snapshots import decode_state
+from laggard.pipeline.core.records import Decoder, Frame, Mark, encode, make_layout
+from laggard.pipeline.core.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Decoder, Frame, Mark, encode, make_layout
+from laggard.pipeline.methods.incidents.stage import Joining
 from laggard.pipeline.settings.reading import Given
-from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
 from laggard.pipeline.wiring import wire
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.pipeline.records.frame import Layout
+    from laggard.pipeline.core.records.frame import Layout
 
 HOSTS = 3
 FEATURES = (

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Final
 
 import psutil
 
-from laggard.pipeline.records import Decoder, Frame
-from laggard.pipeline.records.diagnosis_json import read_diagnosis
+from laggard.pipeline.core.records import Decoder, Frame
+from laggard.pipeline.core.records.diagnosis_json import read_diagnosis
 from tests.evaluation.watched import COUNTERS, DIAGNOSES, agent, table
 from tests.misbehaving.programs import compiled
 

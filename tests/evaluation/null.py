@@ -23,8 +23,8 @@ from laggard.operators.calibration import QUIET_S, Calibration
 from laggard.operators.deviations import Scores
 from laggard.operators.gaussian.detector import CALIBRATIONS
 from laggard.pipeline.alarms.trigger import Trigger
+from laggard.pipeline.core.records import Frame
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Frame
 from laggard.pipeline.wiring import wire
 from laggard.producers.host.agent import Agent
 from tests.evaluation.recording import read_frames
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.pipeline.records import Layout, Mark
+    from laggard.pipeline.core.records import Layout, Mark
     from laggard.pipeline.scoring.stream import Operator
     from laggard.pipeline.settings import Given
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from laggard.operators.covariance import Covariance
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.incidents.stage import Joining
-from laggard.pipeline.pools.pooling import Members, Pooling
-from laggard.pipeline.pools.stage import MEMBER, PoolStage
-from laggard.pipeline.records import Frame, encode, make_layout
-from laggard.pipeline.topics import ANOMALIES, POOLS
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.records import Frame, encode, make_layout
+from laggard.pipeline.core.topics import ANOMALIES, POOLS
+from laggard.pipeline.methods.incidents.stage import Joining
+from laggard.pipeline.methods.pools.pooling import Members, Pooling
+from laggard.pipeline.methods.pools.stage import MEMBER, PoolStage
 from tests.evaluation.rekeying_kill import INPUT, TOPICS, Case, Result, main
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import zstandard
 
-from laggard.pipeline.records import Frame, Mark
-from laggard.pipeline.records.json_lines import write_line
+from laggard.pipeline.core.records import Frame, Mark
+from laggard.pipeline.core.records.json_lines import write_line
 from laggard.producers.host.process import RATES
 from laggard.producers.sources.files import Recording
 

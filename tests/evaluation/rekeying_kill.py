@@ -20,20 +20,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from laggard.pipeline.bus import Partition
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.runner import Runner
-from laggard.pipeline.engine.snapshots import decode_state, encode_state
-from laggard.pipeline.records import Decoder, Frame
-from laggard.pipeline.topics import COUNTERS, DEAD_LETTERS, Topics
+from laggard.pipeline.core.bus import Partition
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.engine.runner import Runner
+from laggard.pipeline.core.engine.snapshots import decode_state, encode_state
+from laggard.pipeline.core.records import Decoder, Frame
+from laggard.pipeline.core.topics import COUNTERS, DEAD_LETTERS, Topics
 from tests.evaluation.kill import Parts, disturb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from laggard.pipeline.bus import Outgoing
-    from laggard.pipeline.engine.stage import Stage
-    from laggard.pipeline.topics import Topic
+    from laggard.pipeline.core.bus import Outgoing
+    from laggard.pipeline.core.engine.stage import Stage
+    from laggard.pipeline.core.topics import Topic
 
 ROOT: Final = Path(__file__).parents[2]
 TOPICS: Final = Topics()

@@ -17,12 +17,12 @@ import numpy as np
 
 from laggard.operators.requests.detector import Requests
 from laggard.operators.requests.rates import Rates
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.incidents.stage import Joining
-from laggard.pipeline.records import Request, Segment, Spent, encode
-from laggard.pipeline.requests.stage import RequestsStage
-from laggard.pipeline.requests.ticks import REQUEST
-from laggard.pipeline.topics import ANOMALIES, REQUESTS
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.records import Request, Segment, Spent, encode
+from laggard.pipeline.core.topics import ANOMALIES, REQUESTS
+from laggard.pipeline.methods.incidents.stage import Joining
+from laggard.pipeline.methods.requests.stage import RequestsStage
+from laggard.pipeline.methods.requests.ticks import REQUEST
 from tests.evaluation.rekeying_kill import TOPICS, Case, Result, main
 
 if TYPE_CHECKING:

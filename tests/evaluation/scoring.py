@@ -20,7 +20,7 @@ from tests.evaluation.planning import is_of_evaluation
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from laggard.pipeline.records import Frame
+    from laggard.pipeline.core.records import Frame
     from laggard.pipeline.settings import Given
     from tests.evaluation.recording import Case, Culprit
 

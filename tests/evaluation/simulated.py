@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from laggard.pipeline.records import make_layout
+from laggard.pipeline.core.records import make_layout
 from laggard.producers.host.process import RATES
 from laggard.producers.host.processes import FEATURES
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.pipeline.records import Layout
+    from laggard.pipeline.core.records import Layout
 
     Matrix = NDArray[np.float64]
     Vector = NDArray[np.float64]

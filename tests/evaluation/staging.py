@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.records import Mark
+from laggard.pipeline.core.records import Mark
 from laggard.producers.host.agent import Agent
 from tests.evaluation.faults import MIB, Io
 from tests.evaluation.planning import RESTART_S, Setting, names, plan, role_of

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from laggard.pipeline.records import Frame
-from laggard.pipeline.records.json_lines import read_line
+from laggard.pipeline.core.records import Frame
+from laggard.pipeline.core.records.json_lines import read_line
 from laggard.producers.host.processes import FEATURES
 from tests.evaluation.lab import groups, recording, scenarios, stage, tiers
 from tests.evaluation.lab.__main__ import main

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import poisson
 
-from laggard.pipeline.bus import Incoming, Partition
+from laggard.pipeline.core.bus import Incoming, Partition
+from laggard.pipeline.core.records import Frame, encode
+from laggard.pipeline.core.records.outputs import Anomaly
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Frame, encode
-from laggard.pipeline.records.outputs import Anomaly
 from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.settings import parse_assignment
 from laggard.pipeline.wiring import wire

@@ -15,7 +15,7 @@ import pytest
 
 from laggard.operators.deviations import Deviations
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
-from laggard.pipeline.records import Frame, Mark, make_layout
+from laggard.pipeline.core.records import Frame, Mark, make_layout
 from laggard.pipeline.settings import parse_assignment
 from laggard.producers.host.processes import FEATURES, ProcessTable
 from laggard.producers.system.clock import Clock

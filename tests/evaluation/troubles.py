@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from laggard.pipeline.records.diagnosis import Stack
+    from laggard.pipeline.core.records.diagnosis import Stack
     from tests.evaluation.watched import Agent
     from tests.misbehaving.programs import Misbehaving
 

@@ -31,20 +31,20 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from laggard.pipeline.bus import Outgoing, Partition
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.claims import holder_of
-from laggard.pipeline.engine.snapshots import decode_state
+from laggard.pipeline.core.bus import Outgoing, Partition
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.claims import holder_of
+from laggard.pipeline.core.engine.snapshots import decode_state
+from laggard.pipeline.core.records import Decoder, Frame, Mark, encode
+from laggard.pipeline.core.supervisor import STEADY_S
+from laggard.pipeline.core.topics import APPLICATIONS, COUNTERS, Topics
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Decoder, Frame, Mark, encode
-from laggard.pipeline.supervisor import STEADY_S
-from laggard.pipeline.topics import APPLICATIONS, COUNTERS, Topics
 from laggard.pipeline.wiring import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from laggard.pipeline.claims import Part
+    from laggard.pipeline.core.claims import Part
 
 HOST = "web-1"
 TOPICS = Topics()

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.bus import BusError, Partition
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.records.diagnosis_json import read_diagnosis
+from laggard.pipeline.core.bus import BusError, Partition
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.records.diagnosis_json import read_diagnosis
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from laggard.pipeline.bus import Incoming
-    from laggard.pipeline.records.diagnosis import Diagnosis, ThreadUse
+    from laggard.pipeline.core.bus import Incoming
+    from laggard.pipeline.core.records.diagnosis import Diagnosis, ThreadUse
 
 HOST: Final = "evaluation"
 COUNTERS, DIAGNOSES = Partition("laggard.counters", 0), Partition("laggard.diagnoses", 0)

@@ -23,11 +23,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_open
 
-from laggard.pipeline.applications.serving import ServedByFrames
 from laggard.pipeline.cli.trace_read import requests_in
-from laggard.pipeline.engine.snapshots import SnapshotError, encode_state, read_state
-from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import (
+from laggard.pipeline.core.engine.snapshots import SnapshotError, encode_state, read_state
+from laggard.pipeline.core.records import (
     Case,
     Decoder,
     Feedback,
@@ -42,7 +40,9 @@ from laggard.pipeline.records import (
     make_layout,
     write_line,
 )
-from laggard.pipeline.records.outputs import write_output
+from laggard.pipeline.core.records.outputs import write_output
+from laggard.pipeline.manifest import read_settings
+from laggard.pipeline.methods.applications.serving import ServedByFrames
 from laggard.pipeline.replay import Replay
 from laggard.pipeline.settings import Address, Settings
 from laggard.pipeline.web.app import create_app
@@ -60,8 +60,8 @@ from tests.producers.trace.ctf.written import everything
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from laggard.pipeline.records import Received
-    from laggard.pipeline.records.outputs import ReplayOutput
+    from laggard.pipeline.core.records import Received
+    from laggard.pipeline.core.records.outputs import ReplayOutput
     from laggard.producers.sources.access_log.requests import Parser
 
 TESTS: Final = Path(__file__).parents[1]
@@ -144,7 +144,7 @@ def _snapshot_unpacked(data: bytes, folder: Path) -> None:
 
 
 def _snapshots() -> Iterator[bytes]:
-    for path in sorted((TESTS / "pipeline/engine/golden").glob("*.snapshot")):
+    for path in sorted((TESTS / "pipeline/core/engine/golden").glob("*.snapshot")):
         yield zstandard.ZstdDecompressor().decompress(path.read_bytes())
 
 

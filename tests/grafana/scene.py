@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from laggard.pipeline.applications.intervals import GRACE_S
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.stage import REPLAY_HEADER
-from laggard.pipeline.own import NAMES
-from laggard.pipeline.records import Frame, Mark, Request, encode, make_layout
-from laggard.pipeline.topics import COUNTERS, REQUESTS, TOPIC_OF, Topics
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.engine.stage import REPLAY_HEADER
+from laggard.pipeline.core.own import NAMES
+from laggard.pipeline.core.records import Frame, Mark, Request, encode, make_layout
+from laggard.pipeline.core.topics import COUNTERS, REQUESTS, TOPIC_OF, Topics
+from laggard.pipeline.methods.applications.intervals import GRACE_S
 from laggard.producers.host.agent import AGENT_FEATURES
 from tests.evaluation.simulated import HOST_FEATURES, START, Fault, Kind, Machine
 from tests.grafana.service import Service
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.pipeline.records import Layout
+    from laggard.pipeline.core.records import Layout
     from tests.evaluation.simulated import Tick
     from tests.grafana.service import Held
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.pipeline.records import Request, Segment, Spent
-from laggard.pipeline.records.requests import bounded
+from laggard.pipeline.core.records import Request, Segment, Spent
+from laggard.pipeline.core.records.requests import bounded
 from laggard.producers.trace.overhead import OWN_FEATURES, own_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from laggard.pipeline.records import Frame
+    from laggard.pipeline.core.records import Frame
 
 REQUESTS_PER_S: Final = 10
 EVENTS: Final = 450

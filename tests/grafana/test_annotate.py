@@ -15,27 +15,27 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from laggard.operators.ranking import Ranking
-from laggard.pipeline.bus import Incoming, Outgoing, Partition
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.bus.kafka.options import KafkaOptions
-from laggard.pipeline.engine.publishing import outgoing
+from laggard.pipeline.core.bus import Incoming, Outgoing, Partition
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.bus.kafka.bus import KafkaBus
+from laggard.pipeline.core.bus.kafka.options import KafkaOptions
+from laggard.pipeline.core.engine.publishing import outgoing
+from laggard.pipeline.core.records import RecordError
+from laggard.pipeline.core.records.outputs import RankingOutput
+from laggard.pipeline.core.topics import ANNOTATIONS, ANOMALIES, Topics
 from laggard.pipeline.grafana.annotate import Annotator
 from laggard.pipeline.grafana.client import Grafana
 from laggard.pipeline.grafana.errors import GrafanaError
 from laggard.pipeline.grafana.notes import note_of
-from laggard.pipeline.records import RecordError
-from laggard.pipeline.records.outputs import RankingOutput
-from laggard.pipeline.topics import ANNOTATIONS, ANOMALIES, Topics
 from tests.grafana.stand_in import TOKEN, VERSIONS, StandIn, running
-from tests.pipeline.incidents.joined import closed, incident
+from tests.pipeline.methods.incidents.joined import closed, incident
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from laggard.pipeline.bus import Bus
-    from laggard.pipeline.records.outputs import Incident
+    from laggard.pipeline.core.bus import Bus
+    from laggard.pipeline.core.records.outputs import Incident
     from tests.brokers import Cluster
 
 pytestmark = pytest.mark.slow

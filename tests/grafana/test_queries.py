@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.topics import Topics
 from laggard.pipeline.grafana.annotate import Annotator
 from laggard.pipeline.grafana.client import Grafana
 from laggard.pipeline.grafana.rules import expressions
-from laggard.pipeline.topics import Topics
 from tests import npm
 from tests.grafana.queries import FOLDER, FUNCTION, LABEL, Asked, asked, filled, metrics_of, panels_of
 from tests.grafana.scene import APPLICATION, LABELS, SERVICE, THREADS, Played, Script, Trouble, playing

@@ -9,10 +9,10 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from laggard.pipeline.bus import BusUnavailable, Partition, TopicSpec
-from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
-from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
+from laggard.pipeline.core.bus import BusUnavailable, Partition, TopicSpec
+from laggard.pipeline.core.bus.kafka.bus import KafkaBus
+from laggard.pipeline.core.bus.kafka.options import KafkaOptions, servers_of
+from laggard.pipeline.core.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
 from tests.kafka.stream import JOINING, SETTINGS, WIRED, committed, differences, expected, read_inputs, records
 from tests.kafka.workers import Worker
 

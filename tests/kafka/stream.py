@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from laggard.pipeline.bus import Incoming, Outgoing, Partition
-from laggard.pipeline.engine.publishing import outgoing
-from laggard.pipeline.engine.snapshots import decode_state
-from laggard.pipeline.engine.tasks import Tasks
-from laggard.pipeline.incidents.stage import Joining
+from laggard.pipeline.core.bus import Incoming, Outgoing, Partition
+from laggard.pipeline.core.engine.publishing import outgoing
+from laggard.pipeline.core.engine.snapshots import decode_state
+from laggard.pipeline.core.engine.tasks import Tasks
+from laggard.pipeline.core.records import Decoder, Frame, Mark, RecordError, encode
+from laggard.pipeline.core.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, INCIDENTS, Topics
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Decoder, Frame, Mark, RecordError, encode
+from laggard.pipeline.methods.incidents.stage import Joining
 from laggard.pipeline.settings.reading import Given
-from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, INCIDENTS, Topics
 from laggard.pipeline.wiring import wire
 from tests.evaluation.kill import matrix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.core.bus import Bus
 
 HOSTS = 20
 TICK_S = 5.0

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from laggard.pipeline.bus import BusError, Partition, TopicSpec
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
-from laggard.pipeline.records import Decoder, Frame, make_layout
-from laggard.pipeline.sending.sender import Sender
-from laggard.pipeline.sending.spool import BATCH_RECORDS, Spool
+from laggard.pipeline.core.bus import BusError, Partition, TopicSpec
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.bus.kafka.bus import KafkaBus
+from laggard.pipeline.core.bus.kafka.options import KafkaOptions, servers_of
+from laggard.pipeline.core.records import Decoder, Frame, make_layout
+from laggard.pipeline.core.sending.sender import Sender
+from laggard.pipeline.core.sending.spool import BATCH_RECORDS, Spool
 from laggard.producers.host.agent import AGENT_FEATURES
 
 if TYPE_CHECKING:

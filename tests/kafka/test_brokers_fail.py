@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from laggard.pipeline.topics import ANOMALIES, COUNTERS
+from laggard.pipeline.core.topics import ANOMALIES, COUNTERS
 from tests.brokers.cluster import COORDINATING, coordinating
 from tests.kafka.scene import Flow
 from tests.kafka.stream import WIRED

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.pipeline.bus.kafka.bus import client_of
-from laggard.pipeline.bus.kafka.kafka_python import KafkaPython
-from laggard.pipeline.bus.kafka.librdkafka import Librdkafka
-from laggard.pipeline.bus.kafka.options import KafkaOptions
+from laggard.pipeline.core.bus.kafka.bus import client_of
+from laggard.pipeline.core.bus.kafka.kafka_python import KafkaPython
+from laggard.pipeline.core.bus.kafka.librdkafka import Librdkafka
+from laggard.pipeline.core.bus.kafka.options import KafkaOptions
 from tests.kafka.scene import Flow
 
 if TYPE_CHECKING:

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.pipeline.bus import Outgoing, TopicSpec
-from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA
-from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.core.bus import Outgoing, TopicSpec
+from laggard.pipeline.core.bus.kafka.bus import KafkaBus
+from laggard.pipeline.core.bus.kafka.options import KafkaOptions, servers_of
+from laggard.pipeline.core.engine.runner import Runner
+from laggard.pipeline.core.records import Frame, encode
+from laggard.pipeline.core.topics import COUNTERS, Topics
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Frame, encode
 from laggard.pipeline.settings import Given
-from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.wiring import wire
 from tests.pipeline.history.conftest import HOG, at, frames
 from tests.programs import started

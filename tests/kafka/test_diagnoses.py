@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 from cloudevents.core.bindings.kafka import KafkaMessage, from_binary_event
 
-from laggard.pipeline.bus import TopicSpec
-from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
-from laggard.pipeline.records.diagnosis_json import read_diagnosis
+from laggard.pipeline.core.bus import TopicSpec
+from laggard.pipeline.core.bus.kafka.bus import KafkaBus
+from laggard.pipeline.core.bus.kafka.options import KafkaOptions, servers_of
+from laggard.pipeline.core.records.diagnosis_json import read_diagnosis
 from tests.misbehaving.programs import burning_python, misbehaving
-from tests.pipeline.diagnoses.test_diagnosing_live import agent as local_agent
-from tests.pipeline.diagnoses.test_diagnosing_live import check_closed
-from tests.pipeline.records.conftest import VALIDATORS
+from tests.pipeline.core.records.conftest import VALIDATORS
+from tests.pipeline.methods.diagnoses.test_diagnosing_live import agent as local_agent
+from tests.pipeline.methods.diagnoses.test_diagnosing_live import check_closed
 
 if TYPE_CHECKING:
     import subprocess
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from laggard.pipeline.bus import Incoming
-    from laggard.pipeline.records.diagnosis import Diagnosis
+    from laggard.pipeline.core.bus import Incoming
+    from laggard.pipeline.core.records.diagnosis import Diagnosis
     from tests.brokers import Cluster
 
 pytestmark = [

@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka import KafkaProducer
 
-from laggard.pipeline.bus import BusError, Outgoing, Partition
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.engine.commits import Pace
-from laggard.pipeline.engine.runner import Runner
-from laggard.pipeline.incidents.joiner import Joiner
-from laggard.pipeline.incidents.stage import Joining
-from laggard.pipeline.records import Frame, Mark, encode
-from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, read_output, write_output
-from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
-from tests.pipeline.bus.kafka_buses import CLIENTS, kafka_options
-from tests.pipeline.engine.conftest import WIRED, at, frame, stream
+from laggard.pipeline.core.bus import BusError, Outgoing, Partition
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.bus.kafka.bus import KafkaBus
+from laggard.pipeline.core.engine.commits import Pace
+from laggard.pipeline.core.engine.runner import Runner
+from laggard.pipeline.core.records import Frame, Mark, encode
+from laggard.pipeline.core.records.outputs import Anomaly, Incident, Progress, read_output, write_output
+from laggard.pipeline.core.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, Topics
+from laggard.pipeline.methods.incidents.joiner import Joiner
+from laggard.pipeline.methods.incidents.stage import Joining
+from tests.pipeline.core.bus.kafka_buses import CLIENTS, kafka_options
+from tests.pipeline.core.engine.conftest import WIRED, at, frame, stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from laggard.pipeline.bus import Bus, Incoming
-    from laggard.pipeline.bus.kafka.options import KafkaOptions
-    from laggard.pipeline.engine.stage import Stage
+    from laggard.pipeline.core.bus import Bus, Incoming
+    from laggard.pipeline.core.bus.kafka.options import KafkaOptions
+    from laggard.pipeline.core.engine.stage import Stage
     from tests.brokers import Cluster
 
 pytestmark = pytest.mark.slow
@@ -194,7 +194,7 @@ def outgoing(topic: str, one: Frame | Mark | bytes) -> Outgoing:
 @pytest.fixture(autouse=True)
 def quick_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where runners take turns, one that has nothing to do keeps the others waiting."""
-    monkeypatch.setattr("laggard.pipeline.engine.runner.IDLE_S", 0.05)
+    monkeypatch.setattr("laggard.pipeline.core.engine.runner.IDLE_S", 0.05)
 
 
 @pytest.fixture(params=CLIENTS)
@@ -316,7 +316,7 @@ def check_offsets_with_holes(group: Group, want: Any, broker: Cluster) -> None:
 
 
 def test_a_standby_takes_over_without_replaying(group: Group, want: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laggard.pipeline.engine.recoverer.EVERY_S", 0.1)
+    monkeypatch.setattr("laggard.pipeline.core.engine.recoverer.EVERY_S", 0.1)
     group.append(RECORDS[:150])
     one = group.join(snapshot_records=1000)
     group.until(lambda: group.taken() == 150, one)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.bus.kafka.bus import KafkaBus
+from laggard.pipeline.core.bus.kafka.options import KafkaOptions, servers_of
+from laggard.pipeline.core.records import encode
+from laggard.pipeline.core.topics import COUNTERS, Topics
 from laggard.pipeline.history.lookback import began_before, grown
 from laggard.pipeline.history.series import Reader
-from laggard.pipeline.records import encode
-from laggard.pipeline.topics import COUNTERS, Topics
 from tests.pipeline.history.test_lookback import HOUR_S, LEAKS, NOW, history, lookback
 
 if TYPE_CHECKING:

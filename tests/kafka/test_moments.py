@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.bus.kafka.bus import KafkaBus
+from laggard.pipeline.core.bus.kafka.options import KafkaOptions, servers_of
+from laggard.pipeline.core.records import Frame, encode
+from laggard.pipeline.core.topics import COUNTERS, Topics
 from laggard.pipeline.history.why import History
 from laggard.pipeline.investigator.columns import Columns
 from laggard.pipeline.investigator.moments import Moments
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Frame, encode
 from laggard.pipeline.settings import Given
-from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.wiring import wire
 from tests.pipeline.history.conftest import FEATURES, HOG, ROWS, START, TICK_S, WRONG, frames
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from laggard.pipeline.bus import BusError, Outgoing, TopicSpec
-from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
+from laggard.pipeline.core.bus import BusError, Outgoing, TopicSpec
+from laggard.pipeline.core.bus.kafka.bus import KafkaBus
+from laggard.pipeline.core.bus.kafka.options import KafkaOptions, servers_of
 
 if TYPE_CHECKING:
-    from laggard.pipeline.bus import Subscription
+    from laggard.pipeline.core.bus import Subscription
     from tests.brokers import Cluster
 
 pytestmark = pytest.mark.slow

@@ -11,10 +11,10 @@ from cloudevents.core.bindings.kafka import KafkaMessage, from_binary_event
 from kafka import KafkaConsumer
 
 from deploy.generate.asyncapi import asyncapi_document
-from laggard.pipeline.topics import ANOMALIES, DEAD_LETTERS
+from laggard.pipeline.core.topics import ANOMALIES, DEAD_LETTERS
 from tests.deploy.test_asyncapi import component, told
 from tests.kafka.scene import Scene
-from tests.pipeline.records.conftest import VALIDATORS
+from tests.pipeline.core.records.conftest import VALIDATORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,11 +11,11 @@ import confluent_kafka
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from laggard.pipeline.bus import Null, Partition
-from laggard.pipeline.records import Decoder, Frame
-from laggard.pipeline.sending.sender import Sender
-from laggard.pipeline.sending.spool import Spool
-from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS
+from laggard.pipeline.core.bus import Null, Partition
+from laggard.pipeline.core.records import Decoder, Frame
+from laggard.pipeline.core.sending.sender import Sender
+from laggard.pipeline.core.sending.spool import Spool
+from laggard.pipeline.core.topics import ANOMALIES, COUNTERS, DEAD_LETTERS
 from tests.kafka.scene import CAUGHT_UP_S
 from tests.kafka.stream import HOSTS, WIRED, committed, differences, expected, read_inputs, records
 from tests.pipeline.waiting import until

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.pipeline.bus import BusError, BusUnavailable, Commit, Outgoing, Partition, TopicSpec
-from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.bus.kafka.options import KafkaOptions
 from laggard.pipeline.cli.exits import FAILED, USAGE
+from laggard.pipeline.core.bus import BusError, BusUnavailable, Commit, Outgoing, Partition, TopicSpec
+from laggard.pipeline.core.bus.kafka.bus import KafkaBus
+from laggard.pipeline.core.bus.kafka.options import KafkaOptions
 from tests.brokers import Cluster, Security
 from tests.kafka.machine import Machine
-from tests.pipeline.bus.test_kafka_tokens import serving
+from tests.pipeline.core.bus.test_kafka_tokens import serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from laggard.pipeline.bus.kafka.options import Client, Sasl
+    from laggard.pipeline.core.bus.kafka.options import Client, Sasl
 
 pytestmark = pytest.mark.slow
 

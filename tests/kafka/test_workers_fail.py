@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.pipeline.topics import ANOMALIES
+from laggard.pipeline.core.topics import ANOMALIES
 from tests.kafka.scene import Flow
 
 if TYPE_CHECKING:

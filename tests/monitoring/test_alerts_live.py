@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pytest
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.stage import REPLAY_HEADER
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.engine.stage import REPLAY_HEADER
+from laggard.pipeline.core.records import Frame, encode, make_layout
+from laggard.pipeline.core.topics import COUNTERS, Topics
 from laggard.pipeline.grafana.alerts import JOB, span
 from laggard.pipeline.grafana.rules import prometheus_rules
-from laggard.pipeline.records import Frame, encode, make_layout
-from laggard.pipeline.topics import COUNTERS, Topics
 from tests.deploy.files import DEPLOY, documents
 from tests.monitoring.servers import api, awaited, query
 from tests.monitoring.worker import running_worker

@@ -12,15 +12,15 @@ import httpx
 import numpy as np
 import pytest
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.runner import Runner
-from laggard.pipeline.engine.telemetry import Telemetry
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.engine.runner import Runner
+from laggard.pipeline.core.engine.telemetry import Telemetry
+from laggard.pipeline.core.records import Frame, Mark, encode, make_layout
+from laggard.pipeline.core.topics import COUNTERS, Topics
 from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.metrics.exporter import Exporter, metrics_registry
-from laggard.pipeline.records import Frame, Mark, encode, make_layout
 from laggard.pipeline.settings import Address
-from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.web.app import create_app
 from laggard.pipeline.web.listen import Listen
 from laggard.pipeline.web.server import serve

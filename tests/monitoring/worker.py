@@ -7,7 +7,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.claims import holder_of
+from laggard.pipeline.core.claims import holder_of
 from tests.brokers.processes import start
 from tests.monitoring.servers import awaited
 

@@ -5,7 +5,7 @@ by the tests of its own room: killed where one fails or does not end, survived w
 same mutants, whatever the tests are; so two sets of tests can be compared.
 
     python -m tests.mutation                            150 of them, about an hour on two cores
-    python -m tests.mutation --seed 2 pipeline/records  others, of one room
+    python -m tests.mutation --seed 2 pipeline/core/records  others, of one room
     python -m tests.mutation --json all.json            keep what was found
     python -m tests.mutation --again all.json           judge anew those that survived there
 
@@ -38,7 +38,10 @@ if TYPE_CHECKING:
     from tests.mutation.mutants import Mutant
 
 ROOT: Final = Path(__file__).parents[2]
-ROOMS: Final = ("operators", "pipeline/engine", "pipeline/bus", "pipeline/records", "pipeline/incidents")
+ROOMS: Final = (
+    "operators",
+    *(f"pipeline/{room}" for room in ("core/engine", "core/bus", "core/records", "methods/incidents")),
+)
 """Their tests are in folders of the same name in `tests/`."""
 
 QUICK_S: Final = 1.0

@@ -15,7 +15,7 @@ from river import anomaly, base
 from laggard.operators.river import Blueprint, River, detector
 from laggard.operators.river.blueprint import usable
 from laggard.operators.river.plain import NotPlainError, Parts
-from laggard.pipeline.engine.snapshots import decode_state, encode_state
+from laggard.pipeline.core.engine.snapshots import decode_state, encode_state
 
 from .conftest import names, plain
 from .test_contract import MAKERS, RIVERS

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from laggard.pipeline.bus import Outgoing, Partition
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.engine.commits import Pace
-from laggard.pipeline.engine.runner import Runner
-from laggard.pipeline.records import Decoder, encode
-from laggard.pipeline.topics import ANOMALIES, Topics
-from tests.pipeline.bus.kafka_buses import CLIENTS, kafka_options
-from tests.pipeline.engine.conftest import ONE_BY_ONE, Refusing
+from laggard.pipeline.core.bus import Outgoing, Partition
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.bus.kafka.bus import KafkaBus
+from laggard.pipeline.core.engine.commits import Pace
+from laggard.pipeline.core.engine.runner import Runner
+from laggard.pipeline.core.records import Decoder, encode
+from laggard.pipeline.core.topics import ANOMALIES, Topics
+from tests.pipeline.core.bus.kafka_buses import CLIENTS, kafka_options
+from tests.pipeline.core.engine.conftest import ONE_BY_ONE, Refusing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from laggard.pipeline.bus import Bus
-    from laggard.pipeline.engine.stage import Stage
-    from laggard.pipeline.records import Frame
-    from laggard.pipeline.topics import Topic
+    from laggard.pipeline.core.bus import Bus
+    from laggard.pipeline.core.engine.stage import Stage
+    from laggard.pipeline.core.records import Frame
+    from laggard.pipeline.core.topics import Topic
 
 BUSES: Final = ["embedded", *(pytest.param(client, marks=pytest.mark.slow) for client in CLIENTS)]
 """The parameters of a fixture that asks `buses`."""

@@ -12,13 +12,12 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer
 
 from laggard.pipeline.acls import ROLES, Role, rules
-from laggard.pipeline.bus import BusError, BusUnavailable, Commit, Outgoing, Snapshot
-from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.bus.kafka.options import KafkaOptions
-from laggard.pipeline.bus.kafka.security import kafka_python_security
 from laggard.pipeline.cli.exits import FAILED, NO_DATA
-from laggard.pipeline.doctor.cluster import lag
-from laggard.pipeline.topics import (
+from laggard.pipeline.core.bus import BusError, BusUnavailable, Commit, Outgoing, Snapshot
+from laggard.pipeline.core.bus.kafka.bus import KafkaBus
+from laggard.pipeline.core.bus.kafka.options import KafkaOptions
+from laggard.pipeline.core.bus.kafka.security import kafka_python_security
+from laggard.pipeline.core.topics import (
     ANNOTATIONS,
     ANOMALIES,
     APPLICATIONS,
@@ -34,6 +33,7 @@ from laggard.pipeline.topics import (
     TOPICS,
     Topics,
 )
+from laggard.pipeline.doctor.cluster import lag
 from tests.brokers import Cluster, Security
 from tests.brokers.acls import acls_of, await_acls, filter_of
 from tests.kafka.machine import Machine
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from laggard.pipeline.acls import Rule
-    from laggard.pipeline.bus import Partition, Subscription
-    from laggard.pipeline.topics import Topic
+    from laggard.pipeline.core.bus import Partition, Subscription
+    from laggard.pipeline.core.topics import Topic
 
     Stage = tuple[str, Topic, Topic]
 

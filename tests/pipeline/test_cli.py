@@ -15,12 +15,12 @@ import click
 import pytest
 
 from laggard.pipeline import cli
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.claims import Claim
 from laggard.pipeline.cli import COMMANDS, run
 from laggard.pipeline.cli.exits import BUSY, FAILED, MEANINGS, NO_DATA, UNAVAILABLE, USAGE
 from laggard.pipeline.cli.options import given_settings, same_settings, setting_flag, settings_options, to_type
-from laggard.pipeline.records import Decoder, Mark
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.claims import Claim
+from laggard.pipeline.core.records import Decoder, Mark
 from laggard.pipeline.settings.producing import AgentSettings
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laggard.pipeline.bus import Incoming, Partition
-from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.bus import Incoming, Partition
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.engine.publishing import outgoing
+from laggard.pipeline.core.engine.stage import DeadLetter
+from laggard.pipeline.core.records import Frame, Mark, encode, make_layout
+from laggard.pipeline.core.topics import DEAD_LETTERS, Topics
 from laggard.pipeline.dead_letters import MOST_REMEMBERED, Replayed, decoded, hex_dump, read_letter, replay_of, returned
-from laggard.pipeline.engine.publishing import outgoing
-from laggard.pipeline.engine.stage import DeadLetter
-from laggard.pipeline.records import Frame, Mark, encode, make_layout
-from laggard.pipeline.topics import DEAD_LETTERS, Topics
-from tests.pipeline.pools.records import told
+from tests.pipeline.methods.pools.records import told
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,17 +18,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from laggard.pipeline.bus import Commit, Outgoing
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.claims import Claim, Holder
 from laggard.pipeline.cli.exits import UNAVAILABLE
+from laggard.pipeline.core.bus import Commit, Outgoing
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.claims import Claim, Holder
+from laggard.pipeline.core.records import Frame, encode, make_layout
+from laggard.pipeline.core.topics import COUNTERS, Topics
 from laggard.pipeline.doctor import Finding, installation, machine, profilers, tracing
 from laggard.pipeline.doctor.pools import examine_pools
 from laggard.pipeline.doctor.sources import examine_hosts
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.settings import Settings, parse_assignment
-from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.web.listen import worker_listen
 from tests.brokers.ports import free_port
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
-from laggard.pipeline.kafka_settings import kafka_options
+from laggard.pipeline.core.bus.kafka.options import KafkaOptions, servers_of
 from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.settings import SettingError
+from laggard.pipeline.settings.kafka import kafka_options
 
 HUSH = "hush-e4b7"
 KAFKA = {"bus.location": "kafka://b1:9092"}

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client import CollectorRegistry, Histogram, start_http_server
 
-from laggard.pipeline.bus import BusError
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.bus.kafka.options import KafkaOptions, servers_of
 from laggard.pipeline.cli.exits import BUSY, FAILED, USAGE
-from laggard.pipeline.records import Decoder, Frame
-from laggard.pipeline.topics import APPLICATIONS, POOLS, Topics
+from laggard.pipeline.core.bus import BusError
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.bus.kafka.bus import KafkaBus
+from laggard.pipeline.core.bus.kafka.options import KafkaOptions, servers_of
+from laggard.pipeline.core.records import Decoder, Frame
+from laggard.pipeline.core.topics import APPLICATIONS, POOLS, Topics
 from tests.brokers.ports import free_port
 from tests.pipeline.waiting import until
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.core.bus import Bus
     from tests.brokers.fixtures import NewCluster
 
 LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli import run
-from tests.pipeline.engine.conftest import TOPICS, WIRED, append, at, runner, stop
-from tests.pipeline.engine.test_joining import BOTH, TROUBLED, drain, incidents, left
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from tests.pipeline.core.engine.conftest import TOPICS, WIRED, append, at, runner, stop
+from tests.pipeline.core.engine.test_joining import BOTH, TROUBLED, drain, incidents, left
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from laggard.pipeline.records.outputs import Incident
+    from laggard.pipeline.core.records.outputs import Incident
 
 BEFORE = len(TROUBLED) - 100
 """Records before the reset: in the middle of a trouble."""
@@ -27,7 +27,7 @@ def scene(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedBu
     """A bus with the first records, on a machine whose own configuration and state take no part."""
     monkeypatch.setattr("laggard.pipeline.wiring.wire", lambda _: (WIRED,))
     monkeypatch.setenv("LAGGARD_OPERATORS", "gaussian")  # those of pools are wired apart
-    monkeypatch.setattr("laggard.pipeline.engine.runner.IDLE_S", 0.0)
+    monkeypatch.setattr("laggard.pipeline.core.engine.runner.IDLE_S", 0.0)
     # The records are of 1970, which nobody means who types so few digits.
     monkeypatch.setattr("laggard.pipeline.cli.reset.parse_time", lambda text, _: float(text))
     with EmbeddedBus(nowhere / "bus.db") as bus:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deploy.generate.settings import sample_file, settings_page
-from laggard.pipeline.hosts.settings import GaussianSettings
-from laggard.pipeline.kafka_settings import KafkaSettings
 from laggard.pipeline.manifest import SECTIONS, SETTINGS, read_settings
+from laggard.pipeline.methods.hosts.settings import GaussianSettings
 from laggard.pipeline.settings import Address, Given, SettingError, parse_assignment
 from laggard.pipeline.settings.general import BusSettings, GeneralSettings, TopicsSettings
+from laggard.pipeline.settings.kafka import KafkaSettings
 from laggard.pipeline.settings.kinds import READERS
 from laggard.pipeline.settings.producing import AgentSettings, RedactionSettings
 from laggard.pipeline.web.settings import WebSettings

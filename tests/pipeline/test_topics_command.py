@@ -16,13 +16,13 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from laggard.pipeline.bus import Commit, Outgoing, Snapshot
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.claims import Claim
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import BUSY, FAILED, INTERRUPTED, NO_DATA, UNAVAILABLE, USAGE
+from laggard.pipeline.core.bus import Commit, Outgoing, Snapshot
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.claims import Claim
+from laggard.pipeline.core.topics import ANOMALIES, COUNTERS, TOPICS, Topics
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.topics import ANOMALIES, COUNTERS, TOPICS, Topics
 from laggard.pipeline.wiring import stages
 from tests.kafka.scene import Scene
 from tests.kafka.stream import WIRED

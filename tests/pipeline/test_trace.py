@@ -18,23 +18,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.pipeline.bus import BusError, BusUnavailable
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.bus.kafka.bus import KafkaBus
-from laggard.pipeline.bus.kafka.options import KafkaOptions
-from laggard.pipeline.claims import holder_of
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import BUSY, FAILED, NO_DATA, USAGE
+from laggard.pipeline.core.bus import BusError, BusUnavailable
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.bus.kafka.bus import KafkaBus
+from laggard.pipeline.core.bus.kafka.options import KafkaOptions
+from laggard.pipeline.core.claims import holder_of
+from laggard.pipeline.core.records import Decoder, Frame, RecordError, Request, read_line
+from laggard.pipeline.core.topics import COUNTERS, REQUESTS, Topics
 from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.probing import marker_group_of
-from laggard.pipeline.records import Decoder, Frame, RecordError, Request, read_line
 from laggard.pipeline.settings.reading import Given
-from laggard.pipeline.topics import COUNTERS, REQUESTS, Topics
 from laggard.pipeline.tracing import STATUS, Figures, Numbering, Own, Rates, Tracing, read_figures
 from laggard.producers.trace.boundaries.elf import ProgramError
 from laggard.producers.trace.overhead import OWN_FEATURES, SCOPE
 from tests.brokers.ports import free_port
-from tests.pipeline.requests.told import normal
+from tests.pipeline.methods.requests.told import normal
 from tests.pipeline.waiting import until
 from tests.programs import path_of
 

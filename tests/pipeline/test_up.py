@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.claims import holder_of
 from laggard.pipeline.cli.exits import BUSY, FAILED, USAGE
 from laggard.pipeline.cli.up import PARTS, introduction, status
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.claims import holder_of
+from laggard.pipeline.core.records import Decoder, Frame, Mark
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Decoder, Frame, Mark
 from laggard.pipeline.settings import parse_assignment
 from laggard.pipeline.wiring import wire
 from tests.pipeline.waiting import alive, until
@@ -30,7 +30,7 @@ from tests.pipeline.waiting import alive, until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from laggard.pipeline.claims import Part
+    from laggard.pipeline.core.claims import Part
 
 LAGGARD = [sys.executable, "-P", "-m", "laggard.pipeline.cli"]
 

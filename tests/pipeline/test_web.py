@@ -18,10 +18,10 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from laggard.pipeline.bus import BusError, BusUnavailable
+from laggard.pipeline.core.bus import BusError, BusUnavailable
+from laggard.pipeline.core.records import Mark, encode
+from laggard.pipeline.core.records.limits import MAX_NOTE
 from laggard.pipeline.history.marks import mark_id
-from laggard.pipeline.records import Mark, encode
-from laggard.pipeline.records.limits import MAX_NOTE
 from laggard.pipeline.settings import Address
 from laggard.pipeline.web import server
 from laggard.pipeline.web.app import create_app

@@ -14,18 +14,18 @@ from laggard.operators.requests.detector import Requests
 from laggard.operators.requests.rates import Rates
 from laggard.operators.river import River
 from laggard.pipeline.alarms.trigger import Trigger
-from laggard.pipeline.applications.serving import ServedByFrames, Serving
-from laggard.pipeline.applications.stage import RegressionStage
-from laggard.pipeline.hosts.cpu import machines
+from laggard.pipeline.core.records import Frame, make_layout
+from laggard.pipeline.core.topics import TOPICS
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.pools.stage import PoolStage
-from laggard.pipeline.records import Frame, make_layout
-from laggard.pipeline.requests.stage import RequestsStage
+from laggard.pipeline.methods.applications.serving import ServedByFrames, Serving
+from laggard.pipeline.methods.applications.stage import RegressionStage
+from laggard.pipeline.methods.hosts.cpu import machines
+from laggard.pipeline.methods.pools.stage import PoolStage
+from laggard.pipeline.methods.requests.stage import RequestsStage
 from laggard.pipeline.scoring.scopes import Scopes
 from laggard.pipeline.scoring.stream import Stream
 from laggard.pipeline.settings import SettingError, Settings, parse_assignment
 from laggard.pipeline.settings.general import GeneralSettings
-from laggard.pipeline.topics import TOPICS
 from laggard.pipeline.wiring import asked, inputs, replayed, stages, wire
 
 
@@ -267,7 +267,7 @@ def test_covariance_gets_its_parameters() -> None:
 
 
 def test_models_that_need_scikit_learn_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laggard.pipeline.applications.method.find_spec", lambda _: None)
+    monkeypatch.setattr("laggard.pipeline.methods.applications.method.find_spec", lambda _: None)
     with pytest.raises(SettingError, match=r"regression.kind is boosting: .* scikit-learn, .* 'laggard\[models\]'"):
         stages(settings_of("operators=regression", "regression.kind=boosting"))
     assert stages(settings_of("operators=regression"))

@@ -27,7 +27,7 @@ from deploy.generate.dashboards.panels import (
 )
 from deploy.generate.dashboards.tables import Column, table
 from deploy.generate.dashboards.variables import common_variables, query_variable
-from laggard.pipeline.requests.words import SPANS, STATES
+from laggard.pipeline.methods.requests.words import SPANS, STATES
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.models.dashboard import Dashboard

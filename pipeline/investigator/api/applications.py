@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from laggard.pipeline.applications.queries import known_metrics, past_models
-from laggard.pipeline.applications.report import REASONS
-from laggard.pipeline.applications.settings import ApplicationsSettings, RegressionSettings
-from laggard.pipeline.applications.text import ScoredInterval, how_slow, named
-from laggard.pipeline.applications.tiers import tiers
+from laggard.pipeline.core.topics import APPLICATIONS
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.investigator.applications import (
@@ -36,16 +32,20 @@ from laggard.pipeline.investigator.applications import (
 )
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Time
 from laggard.pipeline.investigator.events import OpenIncident  # noqa: TC001 - msgspec reads annotations
+from laggard.pipeline.methods.applications.queries import known_metrics, past_models
+from laggard.pipeline.methods.applications.report import REASONS
+from laggard.pipeline.methods.applications.settings import ApplicationsSettings, RegressionSettings
+from laggard.pipeline.methods.applications.text import ScoredInterval, how_slow, named
+from laggard.pipeline.methods.applications.tiers import tiers
 from laggard.pipeline.settings.general import GeneralSettings
-from laggard.pipeline.topics import APPLICATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from laggard.pipeline.applications.following import Noted
-    from laggard.pipeline.applications.queries import Course
+    from laggard.pipeline.core.records.models import ModelOutput
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.records.models import ModelOutput
+    from laggard.pipeline.methods.applications.following import Noted
+    from laggard.pipeline.methods.applications.queries import Course
 
 
 # The list.

@@ -6,10 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from laggard.pipeline.applications.metrics import metric_parts
-from laggard.pipeline.applications.queries import known_metrics
-from laggard.pipeline.applications.text import ScoredInterval
-from laggard.pipeline.applications.tiers import tiers
 from laggard.pipeline.investigator.api.applications_models import chosen_model, course_of
 from laggard.pipeline.investigator.applications import (
     ApplicationName,
@@ -28,6 +24,10 @@ from laggard.pipeline.investigator.applications import (
     terms_of,
 )
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Text
+from laggard.pipeline.methods.applications.metrics import metric_parts
+from laggard.pipeline.methods.applications.queries import known_metrics
+from laggard.pipeline.methods.applications.text import ScoredInterval
+from laggard.pipeline.methods.applications.tiers import tiers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

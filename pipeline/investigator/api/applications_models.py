@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from laggard.pipeline.applications.queries import known_metrics, past_models
-from laggard.pipeline.applications.report import what_if_lines
-from laggard.pipeline.applications.settings import RegressionSettings
-from laggard.pipeline.applications.text import named
-from laggard.pipeline.applications.wishing import (
-    what_if,
-)
+from laggard.pipeline.core.records.limits import MAX_METRIC
+from laggard.pipeline.core.topics import APPLICATIONS
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.names import nearest
 from laggard.pipeline.history.rebuilding import known_keys
@@ -36,17 +31,22 @@ from laggard.pipeline.investigator.applications import (
     waiting,
 )
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Text, Time
-from laggard.pipeline.records.limits import MAX_METRIC
-from laggard.pipeline.topics import APPLICATIONS
+from laggard.pipeline.methods.applications.queries import known_metrics, past_models
+from laggard.pipeline.methods.applications.report import what_if_lines
+from laggard.pipeline.methods.applications.settings import RegressionSettings
+from laggard.pipeline.methods.applications.text import named
+from laggard.pipeline.methods.applications.wishing import (
+    what_if,
+)
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from laggard.pipeline.applications.following import Noted
-    from laggard.pipeline.applications.queries import Course
+    from laggard.pipeline.core.records.models import ModelOutput
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.records.models import ModelOutput
+    from laggard.pipeline.methods.applications.following import Noted
+    from laggard.pipeline.methods.applications.queries import Course
 
 DAY_S: Final = 86_400.0
 

@@ -6,11 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from laggard.pipeline.applications.wishing import (
-    UnknownApplicationError,
-    UnknownMetricError,
-    publish,
-)
+from laggard.pipeline.core.records import RecordError, Wish
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.investigator.api.applications_models import MetricName  # noqa: TC001 - msgspec reads annotations
 from laggard.pipeline.investigator.applications import (
@@ -20,7 +16,11 @@ from laggard.pipeline.investigator.applications import (
     unknown,
 )
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Question, Seconds
-from laggard.pipeline.records import RecordError, Wish
+from laggard.pipeline.methods.applications.wishing import (
+    UnknownApplicationError,
+    UnknownMetricError,
+    publish,
+)
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.records import encode
+from laggard.pipeline.core.records.limits import MAX_NOTE
+from laggard.pipeline.core.topics import COUNTERS
 from laggard.pipeline.history.marks import mark_id
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Question, Seconds, Text, Time
 from laggard.pipeline.investigator.settings import ServeSettings
-from laggard.pipeline.records import encode
-from laggard.pipeline.records.limits import MAX_NOTE
-from laggard.pipeline.topics import COUNTERS
 from laggard.pipeline.web.marks import checked_mark
 
 if TYPE_CHECKING:

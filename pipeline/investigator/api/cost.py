@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
+from laggard.pipeline.core.own import NAMES, is_own
+from laggard.pipeline.core.records import Frame
+from laggard.pipeline.core.topics import COUNTERS
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Text
-from laggard.pipeline.own import NAMES, is_own
-from laggard.pipeline.records import Frame
-from laggard.pipeline.topics import COUNTERS
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from laggard.pipeline.diagnoses.flame_graph import boxes, colour, functions, stacked, widest
-from laggard.pipeline.diagnoses.folded import phase_label
-from laggard.pipeline.diagnoses.hottest import cpu_s
-from laggard.pipeline.diagnoses.page import Shown, diagnosis_lines
-from laggard.pipeline.diagnoses.stacks import KERNEL
-from laggard.pipeline.diagnoses.words import did, sentence
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.report import Page
-from laggard.pipeline.incidents.diagnosed import Recorded
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
+from laggard.pipeline.methods.diagnoses.flame_graph import boxes, colour, functions, stacked, widest
+from laggard.pipeline.methods.diagnoses.folded import phase_label
+from laggard.pipeline.methods.diagnoses.hottest import cpu_s
+from laggard.pipeline.methods.diagnoses.page import Shown, diagnosis_lines
+from laggard.pipeline.methods.diagnoses.stacks import KERNEL
+from laggard.pipeline.methods.diagnoses.words import did, sentence
+from laggard.pipeline.methods.incidents.diagnosed import Recorded
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
-    from laggard.pipeline.diagnoses.flame_graph import Placed
+    from laggard.pipeline.core.records.diagnosis import Diagnosis, Phase
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.records.diagnosis import Diagnosis, Phase
+    from laggard.pipeline.methods.diagnoses.flame_graph import Placed
 
 MOST_LOOKED: Final = 2_000
 """The most diagnoses of a host that are searched for one, the newest ones: each record is some 20 kB."""

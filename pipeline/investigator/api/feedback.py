@@ -10,19 +10,19 @@ import msgspec
 
 from laggard.pipeline.alarms.text import feedback_sentence
 from laggard.pipeline.alarms.tolerance import LONGEST_S, holds_until, of_incident, of_names, withdrawal
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.incidents.queries import PastFeedback, past_feedback
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.records import RecordError, encode
+from laggard.pipeline.core.records.feedback import Says  # noqa: TC001 - msgspec reads annotations
+from laggard.pipeline.core.records.frame import KeyedBy  # noqa: TC001 - msgspec reads annotations
+from laggard.pipeline.core.records.limits import MAX_CASES, MAX_KEY, MAX_NAME, MAX_NOTE
+from laggard.pipeline.core.topics import TOPIC_OF
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Question, Seconds, Text, Time
-from laggard.pipeline.records import RecordError, encode
-from laggard.pipeline.records.feedback import Says  # noqa: TC001 - msgspec reads annotations
-from laggard.pipeline.records.frame import KeyedBy  # noqa: TC001 - msgspec reads annotations
-from laggard.pipeline.records.limits import MAX_CASES, MAX_KEY, MAX_NAME, MAX_NOTE
-from laggard.pipeline.topics import TOPIC_OF
+from laggard.pipeline.methods.incidents.queries import PastFeedback, past_feedback
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
+    from laggard.pipeline.core.records.feedback import Feedback
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.records.feedback import Feedback
 
 
 class OneFeedback(Answer, frozen=True):

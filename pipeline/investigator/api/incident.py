@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from laggard.pipeline.applications.queries import past_models
-from laggard.pipeline.applications.report import changed, equation_with_units
-from laggard.pipeline.diagnoses.words import sentence as doing
-from laggard.pipeline.incidents.account import account
-from laggard.pipeline.incidents.diagnosed import during
-from laggard.pipeline.incidents.markdown import markdown
-from laggard.pipeline.incidents.queries import REACH_S, blamed_rows
-from laggard.pipeline.incidents.silence import silent_hosts
-from laggard.pipeline.incidents.similar import similar
+from laggard.pipeline.core.records.outputs import Progress
 from laggard.pipeline.investigator.api.incidents import Blamed, OneIncident, Score, blamed_of, incident_of
 from laggard.pipeline.investigator.api.moment import Feature
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text
-from laggard.pipeline.records.outputs import Progress
+from laggard.pipeline.methods.applications.queries import past_models
+from laggard.pipeline.methods.applications.report import changed, equation_with_units
+from laggard.pipeline.methods.diagnoses.words import sentence as doing
+from laggard.pipeline.methods.incidents.account import account
+from laggard.pipeline.methods.incidents.diagnosed import during
+from laggard.pipeline.methods.incidents.markdown import markdown
+from laggard.pipeline.methods.incidents.queries import REACH_S, blamed_rows
+from laggard.pipeline.methods.incidents.silence import silent_hosts
+from laggard.pipeline.methods.incidents.similar import similar
 
 if TYPE_CHECKING:
     from laggard.operators.ranking import RowScore
-    from laggard.pipeline.incidents.account import Account
+    from laggard.pipeline.core.records.outputs import Anomaly, Evidence, Found, Incident
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.records.outputs import Anomaly, Evidence, Found, Incident
+    from laggard.pipeline.methods.incidents.account import Account
 
 MOST_ROWS: Final = 20
 """The most rows of a ranking."""

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from laggard.pipeline.incidents.queries import lasted_s
-from laggard.pipeline.incidents.report import silence
-from laggard.pipeline.incidents.silence import silent_hosts
 from laggard.pipeline.investigator.api.notices import NoticesQuestion
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Seconds, Text
+from laggard.pipeline.methods.incidents.queries import lasted_s
+from laggard.pipeline.methods.incidents.report import silence
+from laggard.pipeline.methods.incidents.silence import silent_hosts
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from laggard.pipeline.core.records.outputs import Blame, Incident
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.records.outputs import Blame, Incident
 
 KeyedBy = Literal["host", "application", "pool", "service"]
 

@@ -7,12 +7,12 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from laggard.pipeline.bus import BusError, BusUnavailable, Partition
+from laggard.pipeline.core.bus import BusError, BusUnavailable, Partition
+from laggard.pipeline.core.topics import APPLICATIONS, COUNTERS, DEAD_LETTERS, POOLS, REQUESTS
 from laggard.pipeline.dead_letters import Replayed, decoded, hex_dump, letter_at, newest_letters, replay_of, returned
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question
 from laggard.pipeline.settings.general import GeneralSettings
-from laggard.pipeline.topics import APPLICATIONS, COUNTERS, DEAD_LETTERS, POOLS, REQUESTS
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from laggard.pipeline.alarms.status import ALARMED, Status
+from laggard.pipeline.core.own import is_own
 from laggard.pipeline.explaining.explain import clause, pid_of
 from laggard.pipeline.explaining.text import compared
 from laggard.pipeline.history.report import belief, host_figures, plain_findings, since
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
 from laggard.pipeline.investigator.events import MarkNear, OpenIncident  # noqa: TC001 - msgspec reads annotations
 from laggard.pipeline.investigator.moments import HOST, LISTED_FEATURES, Who
-from laggard.pipeline.own import is_own
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
     from laggard.operators.ranking import FeatureScore, RowScore
+    from laggard.pipeline.core.records import Frame
     from laggard.pipeline.investigator.moments import AnalyzedMoment
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.records import Frame
 
 MARKS_WITHIN_S: Final = 600.0
 """The longest time between a moment and the marks that are shown with it, in seconds."""

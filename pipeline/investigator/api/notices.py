@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from laggard.pipeline.incidents.queries import past_notices
+from laggard.pipeline.core.records.limits import MAX_TS
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Text, Time
-from laggard.pipeline.records.limits import MAX_TS
+from laggard.pipeline.methods.incidents.queries import past_notices
 
 if TYPE_CHECKING:
-    from laggard.pipeline.incidents.queries import PastNotice
     from laggard.pipeline.investigator.reading import Reading
+    from laggard.pipeline.methods.incidents.queries import PastNotice
 
 LISTED_S: Final = 86_400.0
 """The default time range of the list, in seconds."""

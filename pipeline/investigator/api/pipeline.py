@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from laggard.pipeline.bus import Partition
-from laggard.pipeline.bus.kafka.options import is_kafka
-from laggard.pipeline.claims import holder_of
+from laggard.pipeline.core.bus import Partition
+from laggard.pipeline.core.bus.kafka.options import is_kafka
+from laggard.pipeline.core.claims import holder_of
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.investigator.caching import Cache
@@ -32,8 +32,8 @@ from laggard.pipeline.wiring import stages
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from laggard.pipeline.claims import Holder
-    from laggard.pipeline.engine.stage import Stage
+    from laggard.pipeline.core.claims import Holder
+    from laggard.pipeline.core.engine.stage import Stage
     from laggard.pipeline.investigator.reading import Reading
     from laggard.pipeline.provisioning import TopicReport
 

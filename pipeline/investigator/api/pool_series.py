@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
+from laggard.pipeline.core.topics import POOLS
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.series import CONTEXT_S
 from laggard.pipeline.investigator.api.pools import PoolMerge, PoolQuestion, merge_of, output_of, recent_members
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Text, Time
-from laggard.pipeline.pools.dendrogram import places, short_labels
-from laggard.pipeline.pools.series import BIN_S, LONGEST_S, beside, cluster, read_means
-from laggard.pipeline.topics import POOLS
+from laggard.pipeline.methods.pools.dendrogram import places, short_labels
+from laggard.pipeline.methods.pools.series import BIN_S, LONGEST_S, beside, cluster, read_means
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from laggard.pipeline.core.records.pools import LevelOutput, PoolOutput
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.records.pools import LevelOutput, PoolOutput
 
 AFTER_S: Final = 600.0
 """The time that a series continues after the moment, in seconds, if data is there."""

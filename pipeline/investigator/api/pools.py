@@ -9,6 +9,8 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from laggard.pipeline.core.records import Frame
+from laggard.pipeline.core.topics import POOLS
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.history.rebuilding import known_keys
 from laggard.pipeline.history.report import moment
@@ -16,25 +18,23 @@ from laggard.pipeline.history.series import Reader
 from laggard.pipeline.history.why import OutsideError
 from laggard.pipeline.investigator.caching import Cache
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Question, Seconds, Time
-from laggard.pipeline.pools.dendrogram import highest, places, ticks
-from laggard.pipeline.pools.drawing import HARMLESS, INSIDE, leaf_labels, leaf_note, path_of
-from laggard.pipeline.pools.method import pool_stage
-from laggard.pipeline.pools.queries import pool_at, standings
-from laggard.pipeline.pools.report import SILENT_S, belief, level_heading, where_from
-from laggard.pipeline.pools.series import member_paths
-from laggard.pipeline.pools.settings import PoolsSettings
-from laggard.pipeline.pools.text import NOBODY
-from laggard.pipeline.records import Frame
-from laggard.pipeline.topics import POOLS
+from laggard.pipeline.methods.pools.dendrogram import highest, places, ticks
+from laggard.pipeline.methods.pools.drawing import HARMLESS, INSIDE, leaf_labels, leaf_note, path_of
+from laggard.pipeline.methods.pools.method import pool_stage
+from laggard.pipeline.methods.pools.queries import pool_at, standings
+from laggard.pipeline.methods.pools.report import SILENT_S, belief, level_heading, where_from
+from laggard.pipeline.methods.pools.series import member_paths
+from laggard.pipeline.methods.pools.settings import PoolsSettings
+from laggard.pipeline.methods.pools.text import NOBODY
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from laggard.operators.ranking import FeatureScore
+    from laggard.pipeline.core.records.pools import LevelOutput, PoolOutput, Ranked
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.pools.queries import Standing
-    from laggard.pipeline.records.pools import LevelOutput, PoolOutput, Ranked
+    from laggard.pipeline.methods.pools.queries import Standing
 
 LISTED: Final = 10
 """The most pools that an error names."""

@@ -11,14 +11,14 @@ import numpy as np
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Seconds, Text
 from laggard.pipeline.investigator.events import OpenIncident  # noqa: TC001 - msgspec reads annotations
 from laggard.pipeline.investigator.requests import Asked, OfService, RequestRow, Stretch, hint, rows, stretch
-from laggard.pipeline.requests.analysis import histogram
-from laggard.pipeline.requests.queries import lately, summaries
+from laggard.pipeline.methods.requests.analysis import histogram
+from laggard.pipeline.methods.requests.queries import lately, summaries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.requests.queries import Durations, RequestsFound, Summary
+    from laggard.pipeline.methods.requests.queries import Durations, RequestsFound, Summary
 
 BINS: Final = 48
 MOST_SERVICES: Final = 100

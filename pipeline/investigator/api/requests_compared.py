@@ -10,19 +10,19 @@ import msgspec
 
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Text
 from laggard.pipeline.investigator.requests import Asked, OfService, RequestRow, rows, stretch
-from laggard.pipeline.requests.causes import cause
-from laggard.pipeline.requests.lanes import colors_of, label, ordered
-from laggard.pipeline.requests.report import difference_text
-from laggard.pipeline.requests.text import traced
-from laggard.pipeline.requests.troubles import CHANCE
+from laggard.pipeline.methods.requests.causes import cause
+from laggard.pipeline.methods.requests.lanes import colors_of, label, ordered
+from laggard.pipeline.methods.requests.report import difference_text
+from laggard.pipeline.methods.requests.text import traced
+from laggard.pipeline.methods.requests.troubles import CHANCE
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from laggard.operators.requests.results import Difference, Evidence, Traced
+    from laggard.pipeline.core.records.requests import RequestOutput
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.records.requests import RequestOutput
 
 MOST_MEMBERS: Final = 100
 MOST_NORMAL: Final = 500

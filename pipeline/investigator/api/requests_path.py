@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
+from laggard.pipeline.core.records.requests import REST
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Text, Time
 from laggard.pipeline.investigator.requests import LISTED, Asked, OfService, RequestRow, rows, stretch
-from laggard.pipeline.records.requests import REST
-from laggard.pipeline.requests.lanes import (
+from laggard.pipeline.methods.requests.lanes import (
     colors_of,
     description,
     details_on,
@@ -20,14 +20,14 @@ from laggard.pipeline.requests.lanes import (
     ordered,
     times_on,
 )
-from laggard.pipeline.requests.queries import Found, find, lately, request_of
-from laggard.pipeline.requests.report import listed, use_text
+from laggard.pipeline.methods.requests.queries import Found, find, lately, request_of
+from laggard.pipeline.methods.requests.report import listed, use_text
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
+    from laggard.pipeline.core.records.requests import Request, Spent
     from laggard.pipeline.investigator.reading import Reading
-    from laggard.pipeline.records.requests import Request, Spent
-    from laggard.pipeline.requests.queries import RequestsFound
+    from laggard.pipeline.methods.requests.queries import RequestsFound
 
 ROUND_S: Final = 1800.0
 """The time before and after a request outside of the queried time to search for others of its cluster, in seconds."""

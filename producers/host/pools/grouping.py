@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from laggard.pipeline.records import Layout, make_layout
+from laggard.pipeline.core.records import Layout, make_layout
 from laggard.producers.host.pools.names import part
 
 if TYPE_CHECKING:

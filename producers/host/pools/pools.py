@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from laggard.pipeline.records import make_layout
+from laggard.pipeline.core.records import make_layout
 from laggard.producers.host import processes, thread
 from laggard.producers.host.pools.grouping import MAX_MEMBERS, MAX_POOLS, MINIMUM, SETTLED_S, Grouping
 from laggard.producers.host.pools.prefork import PreforkPools
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.pipeline.records import Layout
+    from laggard.pipeline.core.records import Layout
     from laggard.producers.host.processes import ProcessTable
     from laggard.producers.system.clock import Clock
 

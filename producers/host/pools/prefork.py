@@ -12,7 +12,7 @@ from laggard.producers.system.proc import PF_FORKNOEXEC, PF_KTHREAD
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laggard.pipeline.records import Layout
+    from laggard.pipeline.core.records import Layout
     from laggard.producers.host.pools.grouping import Grouping, Pool
     from laggard.producers.host.process import Process
     from laggard.producers.host.processes import ProcessTable

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.pipeline.records import Layout
+    from laggard.pipeline.core.records import Layout
     from laggard.producers.host.pools.grouping import Pool
     from laggard.producers.host.process import Process
     from laggard.producers.host.processes import ProcessTable

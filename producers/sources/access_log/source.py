@@ -17,8 +17,8 @@ from laggard.producers.sources.performance import Taken, Trouble, performance_fr
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from laggard.pipeline.records import Frame
-    from laggard.pipeline.records.frame import KeyedBy
+    from laggard.pipeline.core.records import Frame
+    from laggard.pipeline.core.records.frame import KeyedBy
     from laggard.producers.sources.access_log.blocks import Block
     from laggard.producers.sources.access_log.intervals import Interval
     from laggard.producers.sources.access_log.requests import Parser, Requests

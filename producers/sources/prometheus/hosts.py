@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.pipeline.records import Frame, make_layout
+from laggard.pipeline.core.records import Frame, make_layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set
 
-    from laggard.pipeline.records.frame import KeyedBy
+    from laggard.pipeline.core.records.frame import KeyedBy
     from laggard.producers.sources.prometheus.page import Series
 
 LEFT_OUT: Final = ("_bucket", "_created", "_info")

@@ -14,8 +14,8 @@ from laggard.producers.sources.prometheus.hosts import instance_frames, is_count
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from laggard.pipeline.records import Frame
-    from laggard.pipeline.records.frame import KeyedBy
+    from laggard.pipeline.core.records import Frame
+    from laggard.pipeline.core.records.frame import KeyedBy
     from laggard.producers.sources.prometheus.page import Series
     from laggard.producers.sources.prometheus.red import Red
     from laggard.producers.sources.prometheus.selectors import Selector

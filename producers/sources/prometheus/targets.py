@@ -18,8 +18,8 @@ from laggard.producers.sources.prometheus.rates import increases
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from laggard.pipeline.records import Frame
-    from laggard.pipeline.records.frame import KeyedBy
+    from laggard.pipeline.core.records import Frame
+    from laggard.pipeline.core.records.frame import KeyedBy
     from laggard.producers.sources.prometheus.fetching import Fetched
     from laggard.producers.sources.prometheus.red import Red
     from laggard.producers.sources.prometheus.selectors import Selector

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.pipeline.records import Layout
+    from laggard.pipeline.core.records import Layout
     from tests.evaluation.lab.groups import Group
     from tests.evaluation.lab.hosts import Disk, Host
 

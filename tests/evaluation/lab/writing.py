@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.pipeline.records import Frame, make_layout
-from laggard.pipeline.records.frame import UNNUMBERED
-from laggard.pipeline.records.json_lines import write_line
+from laggard.pipeline.core.records import Frame, make_layout
+from laggard.pipeline.core.records.frame import UNNUMBERED
+from laggard.pipeline.core.records.json_lines import write_line
 from laggard.producers.host.processes import FEATURES
 from tests.evaluation.lab.padding import Padding
 from tests.evaluation.lab.stage import PERFORMANCE
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import TextIO
 
-    from laggard.pipeline.records import Layout
+    from laggard.pipeline.core.records import Layout
     from tests.evaluation.lab.stage import Interval
 
 APPLICATION: Final = "shop"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from laggard.pipeline.applications.resources import trait
+from laggard.pipeline.core.records import Frame
+from laggard.pipeline.core.records.json_lines import SCOPES, read_line
 from laggard.pipeline.explaining.counters import RESOLUTION
-from laggard.pipeline.records import Frame
-from laggard.pipeline.records.json_lines import SCOPES, read_line
+from laggard.pipeline.methods.applications.resources import trait
 from tests.evaluation.models.queueing import Recording
 
 if TYPE_CHECKING:

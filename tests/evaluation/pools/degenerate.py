@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.pipeline.records import make_layout
+from laggard.pipeline.core.records import make_layout
 from tests.evaluation.pools.simulation import FEATURES, INTERVAL_S, START_TS, good_threads
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from laggard.pipeline.records import Layout
+    from laggard.pipeline.core.records import Layout
 
     Series = NDArray[np.float64]
     Frames = Iterator[tuple[float, Layout, Series]]

@@ -14,8 +14,8 @@ import numpy as np
 
 from laggard.operators.covariance import Covariance
 from laggard.operators.covariance.published import aggregated, published
+from laggard.pipeline.core.records import UNNUMBERED, Frame, write_line
 from laggard.pipeline.explaining.counters import RESOLUTION
-from laggard.pipeline.records import UNNUMBERED, Frame, write_line
 from tests.evaluation.pools.scoring import Cluster, wave_of
 
 if TYPE_CHECKING:

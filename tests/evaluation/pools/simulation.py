@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 from scipy.signal import lfilter
 
-from laggard.pipeline.records import make_layout
+from laggard.pipeline.core.records import make_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from laggard.pipeline.records import Layout
+    from laggard.pipeline.core.records import Layout
 
     Series = NDArray[np.float64]
 

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Final
 import numpy as np
 import zstandard
 
-from laggard.pipeline.records import Request, write_line
+from laggard.pipeline.core.records import Request, write_line
 from tests.evaluation.requests.published_data import STATES, read
 
 if TYPE_CHECKING:

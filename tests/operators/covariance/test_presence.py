@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from laggard.operators.covariance import Covariance
-from laggard.pipeline.records import make_layout
+from laggard.pipeline.core.records import make_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ import pytest
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.alarms.anomalies import Anomalies, OpenAnomaly, blamed, restored
-from laggard.pipeline.records.outputs import Blame
-from tests.pipeline.engine.conftest import frame
+from laggard.pipeline.core.records.outputs import Blame
+from tests.pipeline.core.engine.conftest import frame
 
 
 def row(name: str, *features: str, score: float = 2.0, waits: bool = False) -> RowScore:

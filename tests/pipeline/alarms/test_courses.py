@@ -21,7 +21,7 @@ from laggard.pipeline.alarms.courses import (
     opening,
     restored,
 )
-from laggard.pipeline.records.outputs import Anomaly, Blame
+from laggard.pipeline.core.records.outputs import Anomaly, Blame
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

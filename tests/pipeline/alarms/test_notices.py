@@ -7,7 +7,7 @@ import pytest
 from laggard.operators.calibration import QUIET_S
 from laggard.pipeline.alarms.courses import opening
 from laggard.pipeline.alarms.notices import Notices, restored
-from tests.pipeline.incidents.joined import notice
+from tests.pipeline.methods.incidents.joined import notice
 
 OPEN = Notices().after(1000.0, 1.5)[1].opening(opening(notice(1, 1000.0)))
 

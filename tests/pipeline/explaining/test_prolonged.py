@@ -10,9 +10,9 @@ import pytest
 from laggard.operators.cpu import Cpu
 from laggard.operators.cpu.measures import CONDITIONS
 from laggard.operators.saturation.conditions import CONDITIONS as RESOURCES
+from laggard.pipeline.core.records import make_layout
 from laggard.pipeline.explaining.phrases import PHRASES, PROLONGED
 from laggard.pipeline.explaining.text import sentence
-from laggard.pipeline.records import make_layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
+from laggard.pipeline.core.records import Frame, make_layout
 from laggard.pipeline.explaining.short_lived import came_and_went, just_begun, listed, matter, seen_s, spawns
 from laggard.pipeline.explaining.verdict import verdict_of
-from laggard.pipeline.records import Frame, make_layout
 
 SPENDS = FeatureScore("cpu_children_ratio", 1.8, 0.02, 0.01, 40.0)
 FAULTS = FeatureScore("page_faults_minor_per_s", 9e4, 100.0, 10.0, 45.0)

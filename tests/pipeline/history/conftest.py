@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.engine.runner import Runner
+from laggard.pipeline.core.records import Frame, Mark, encode, make_layout
+from laggard.pipeline.core.topics import COUNTERS, Topics
 from laggard.pipeline.history.why import History
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Frame, Mark, encode, make_layout
 from laggard.pipeline.settings import Given
-from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.wiring import wire
 
 if TYPE_CHECKING:

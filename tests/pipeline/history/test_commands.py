@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.claims import Claim
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.exits import NO_DATA, USAGE
 from laggard.pipeline.cli.pages import tick_line
-from laggard.pipeline.engine.publishing import outgoing
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.claims import Claim
+from laggard.pipeline.core.engine.publishing import outgoing
+from laggard.pipeline.core.records.diagnosis import Phase
+from laggard.pipeline.core.records.diagnosis_json import write_diagnosis
+from laggard.pipeline.core.topics import COUNTERS, DIAGNOSES
 from laggard.pipeline.history.why import History
-from laggard.pipeline.records.diagnosis import Phase
-from laggard.pipeline.records.diagnosis_json import write_diagnosis
-from laggard.pipeline.topics import COUNTERS, DIAGNOSES
-from tests.pipeline.diagnoses.conftest import ON_DISK, ONE_HOT, TWO_DIPS
 from tests.pipeline.history.conftest import HOG, MARKED, START, TICKS, TOPICS, append, at, frames, work
-from tests.pipeline.incidents.joined import closed, incident
+from tests.pipeline.methods.diagnoses.conftest import ON_DISK, ONE_HOT, TWO_DIPS
+from tests.pipeline.methods.incidents.joined import closed, incident
 from tests.programs import started
 
 if TYPE_CHECKING:

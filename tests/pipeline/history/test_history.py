@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laggard.operators.ranking import FeatureScore
-from laggard.pipeline.bus import Commit, Outgoing, Snapshot
-from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.bus import Commit, Outgoing, Snapshot
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.records import Mark
+from laggard.pipeline.core.topics import COUNTERS
 from laggard.pipeline.history.answers import answer
 from laggard.pipeline.history.hosts import NothingRecordedError, UnknownHostError
 from laggard.pipeline.history.series import began
 from laggard.pipeline.history.watch import Watch
 from laggard.pipeline.history.why import History, OutsideError
-from laggard.pipeline.records import Mark
 from laggard.pipeline.scoring.task import Task
-from laggard.pipeline.topics import COUNTERS
 from tests.pipeline.history.conftest import GAP, HOG, MARKED, START, TICKS, TOPICS, WRONG, append, at, frames, work
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 
 from laggard.pipeline.cli import run
 from laggard.pipeline.cli.pages import tick_line
+from laggard.pipeline.core.records import Frame, make_layout
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.settings import Given
 from laggard.pipeline.wiring import wire
 from tests.pipeline.history.conftest import FEATURES, LAYOUT, ROWS, TICK_S, append, at, work

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli import run
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.records import Frame
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.history.lookback import Beginning
 from laggard.pipeline.history.report import findings
 from laggard.pipeline.history.watch import CACHED_FRAMES, Watch
 from laggard.pipeline.history.why import History
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Frame
 from laggard.pipeline.settings import Given
 from laggard.pipeline.wiring import wire
 from tests.pipeline.history.conftest import FEATURES, HOG, HOST_LAYOUT, LAYOUT, START, TOPICS, Recorded, append, work

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from laggard.operators.ranking import FeatureScore
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.records import Frame, encode, make_layout
+from laggard.pipeline.core.topics import COUNTERS, Topics
 from laggard.pipeline.history.lookback import Lookback, began_before, grown
 from laggard.pipeline.history.series import Reader
 from laggard.pipeline.history.subject import Subject
-from laggard.pipeline.records import Frame, encode, make_layout
-from laggard.pipeline.topics import COUNTERS, Topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from laggard.pipeline.cli.exits import FAILED, NO_DATA
-from laggard.pipeline.records import UNNUMBERED, Decoder, Frame, Mark, Request, make_layout, write_line
-from laggard.pipeline.records.outputs import Anomaly, Incident, Progress, RankingOutput, ScoreOutput
+from laggard.pipeline.core.records import UNNUMBERED, Decoder, Frame, Mark, Request, make_layout, write_line
+from laggard.pipeline.core.records.outputs import Anomaly, Incident, Progress, RankingOutput, ScoreOutput
+from laggard.pipeline.core.topics import COUNTERS
 from laggard.pipeline.replay import Replay
 from laggard.pipeline.scoring.task import Task
-from laggard.pipeline.topics import COUNTERS
 from tests.pipeline.history.conftest import GAP, HOG, MARKED, TOPICS, WRONG, at, frames
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from laggard.pipeline.records.outputs import ReplayOutput
+    from laggard.pipeline.core.records.outputs import ReplayOutput
     from tests.pipeline.conftest import Called, Replaying
 
 LASTS, CALM = 153, 162

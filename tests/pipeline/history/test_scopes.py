@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli import run
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.records import Frame, make_layout
 from laggard.pipeline.history.watch import Watch
 from laggard.pipeline.history.why import History
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.wiring import asked
 from tests.pipeline.history.conftest import START, TOPICS, append, frames, work
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from laggard.pipeline.cli import run
+from laggard.pipeline.core.records import Frame, make_layout
 from laggard.pipeline.history.watch import Watch
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Frame, make_layout
 from laggard.pipeline.settings import Given
 from laggard.pipeline.wiring import wire
 from tests.pipeline.history.conftest import HOST_LAYOUT, append, at, work

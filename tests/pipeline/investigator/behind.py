@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.engine.runner import Runner
+from laggard.pipeline.core.records import Frame, encode, make_layout
+from laggard.pipeline.core.topics import COUNTERS, Topics
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Frame, encode, make_layout
 from laggard.pipeline.settings import Given
-from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.wiring import stages
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from laggard.pipeline.bus import Bus
+    from laggard.pipeline.core.bus import Bus
 
 TOPICS: Final = Topics()
 OPERATORS: Final = "gaussian,cpu"

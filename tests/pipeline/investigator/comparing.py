@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.records import Frame, make_layout
-from tests.pipeline.pools.test_pools_command import FEATURES, LEAKS_FROM, TICK_S, TICKS, TOPICS, append, drain, ticks
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.records import Frame, make_layout
+from tests.pipeline.methods.pools.test_pools_command import (
+    FEATURES,
+    LEAKS_FROM,
+    TICK_S,
+    TICKS,
+    TOPICS,
+    append,
+    drain,
+    ticks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

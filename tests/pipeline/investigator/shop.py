@@ -12,21 +12,21 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.applications.method import regression_stage
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.runner import Runner
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.engine.runner import Runner
+from laggard.pipeline.core.records import encode
+from laggard.pipeline.core.topics import APPLICATIONS, Topics
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import encode
-from laggard.pipeline.topics import APPLICATIONS, Topics
+from laggard.pipeline.methods.applications.method import regression_stage
 from laggard.pipeline.wiring import stages
-from tests.pipeline.applications.records import counted, measured
+from tests.pipeline.methods.applications.records import counted, measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from laggard.pipeline.records import Frame
+    from laggard.pipeline.core.records import Frame
 
 TOPICS: Final = Topics()
 INTERVALS: Final = 60

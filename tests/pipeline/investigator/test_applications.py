@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from laggard.pipeline.applications.method import regression_stage
-from laggard.pipeline.applications.queries import application_now
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.runner import Runner
-from laggard.pipeline.records import Wish, encode
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.engine.runner import Runner
+from laggard.pipeline.core.records import Wish, encode
+from laggard.pipeline.core.topics import APPLICATIONS
+from laggard.pipeline.methods.applications.method import regression_stage
+from laggard.pipeline.methods.applications.queries import application_now
 from laggard.pipeline.scoring.observers import Observer
 from laggard.pipeline.settings.general import BusSettings
-from laggard.pipeline.topics import APPLICATIONS
-from tests.pipeline.applications.records import counted, measured
 from tests.pipeline.investigator.serving import Served, get, served
 from tests.pipeline.investigator.shop import (
     DISKS,
@@ -34,11 +33,12 @@ from tests.pipeline.investigator.shop import (
     learned,
     outgoing,
 )
+from tests.pipeline.methods.applications.records import counted, measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laggard.pipeline.records.models import PredictionOutput
+    from laggard.pipeline.core.records.models import PredictionOutput
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.records import Mark, encode
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.records import Mark, encode
 from tests.pipeline.investigator.serving import served
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from unittest import mock
 
 import pytest
 
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.publishing import outgoing
-from laggard.pipeline.incidents.ledger import Ledger
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.engine.publishing import outgoing
+from laggard.pipeline.core.topics import Topics
 from laggard.pipeline.investigator import events as module
 from laggard.pipeline.investigator.events import Events
-from laggard.pipeline.topics import Topics
-from tests.pipeline.incidents.joined import closed, incident
+from laggard.pipeline.methods.incidents.ledger import Ledger
+from tests.pipeline.methods.incidents.joined import closed, incident
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

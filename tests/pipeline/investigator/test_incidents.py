@@ -13,20 +13,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.diagnoses.flame_graph import boxes, functions, stacked, widest
-from laggard.pipeline.engine.publishing import outgoing
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.engine.publishing import outgoing
+from laggard.pipeline.core.records import Frame, encode, make_layout
+from laggard.pipeline.core.records.outputs import Blame, RankingOutput
+from laggard.pipeline.core.topics import COUNTERS
 from laggard.pipeline.explaining.explain import printable
-from laggard.pipeline.incidents import account as accounts
-from laggard.pipeline.incidents.account import Account, account
-from laggard.pipeline.incidents.markdown import code, fenced, markdown, web_link
-from laggard.pipeline.incidents.similar import similar
-from laggard.pipeline.records import Frame, encode, make_layout
-from laggard.pipeline.records.outputs import Blame, RankingOutput
-from laggard.pipeline.topics import COUNTERS
-from tests.pipeline.diagnoses.conftest import ONE_HOT, TWO_DIPS, UNTRUSTWORTHY
-from tests.pipeline.incidents.joined import closed, incident, notice
+from laggard.pipeline.methods.diagnoses.flame_graph import boxes, functions, stacked, widest
+from laggard.pipeline.methods.incidents import account as accounts
+from laggard.pipeline.methods.incidents.account import Account, account
+from laggard.pipeline.methods.incidents.markdown import code, fenced, markdown, web_link
+from laggard.pipeline.methods.incidents.similar import similar
 from tests.pipeline.investigator.serving import get, served
 from tests.pipeline.investigator.troubles import (
     BY_CPU,
@@ -41,6 +39,8 @@ from tests.pipeline.investigator.troubles import (
     looked_into,
     marked,
 )
+from tests.pipeline.methods.diagnoses.conftest import ONE_HOT, TWO_DIPS, UNTRUSTWORTHY
+from tests.pipeline.methods.incidents.joined import closed, incident, notice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

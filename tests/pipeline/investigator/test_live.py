@@ -11,9 +11,9 @@ from unittest import mock
 
 import pytest
 
-from laggard.pipeline.bus import BusUnavailable, Outgoing
+from laggard.pipeline.core.bus import BusUnavailable, Outgoing
+from laggard.pipeline.core.records import Mark, encode
 from laggard.pipeline.investigator.live import MOST_LISTENERS, TOPICS
-from laggard.pipeline.records import Mark, encode
 from tests.pipeline.investigator.serving import served
 from tests.pipeline.waiting import until
 

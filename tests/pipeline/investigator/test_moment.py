@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.embedded import EmbeddedBus
 from laggard.pipeline.cli import run
-from laggard.pipeline.engine.publishing import outgoing
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.engine.publishing import outgoing
+from laggard.pipeline.core.records import Frame, Mark, encode, make_layout
+from laggard.pipeline.core.topics import COUNTERS, Topics
 from laggard.pipeline.history.why import History
 from laggard.pipeline.investigator.columns import Columns
 from laggard.pipeline.investigator.moments import Moments
 from laggard.pipeline.investigator.thinning import thin
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Frame, Mark, encode, make_layout
 from laggard.pipeline.settings import Given
-from laggard.pipeline.topics import COUNTERS, Topics
 from laggard.pipeline.wiring import wire
 from tests.monitoring.servers import awaited
 from tests.pipeline.history.conftest import (
@@ -43,8 +43,8 @@ from tests.pipeline.history.conftest import (
     frames,
     work,
 )
-from tests.pipeline.incidents.joined import incident
 from tests.pipeline.investigator.serving import get, refused, served
+from tests.pipeline.methods.incidents.joined import incident
 from tests.pipeline.waiting import until
 
 if TYPE_CHECKING:

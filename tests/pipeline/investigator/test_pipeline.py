@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from laggard.pipeline.bus import Outgoing, Partition
+from laggard.pipeline.core.bus import Outgoing, Partition
+from laggard.pipeline.core.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, TOPICS, Topics
 from laggard.pipeline.investigator.api.pipeline import Rates
 from laggard.pipeline.provisioning import wanted_topics
 from laggard.pipeline.settings.general import BusSettings, TopicsSettings
-from laggard.pipeline.topics import ANOMALIES, COUNTERS, DEAD_LETTERS, TOPICS, Topics
 from tests.monitoring.worker import running_worker
 from tests.pipeline.investigator.behind import FRAMES, HOST, JUNK, OPERATORS, WAITING, begin, begun, work
 from tests.pipeline.investigator.behind import TOPICS as NAMES

@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from laggard.pipeline.investigator.caching import Cache
-from laggard.pipeline.pools.series import BIN_S, DRAWN
+from laggard.pipeline.methods.pools.series import BIN_S, DRAWN
 from tests.pipeline.investigator.comparing import (
     FLAT,
     FLEET,
@@ -21,7 +21,7 @@ from tests.pipeline.investigator.comparing import (
     compared,
 )
 from tests.pipeline.investigator.serving import Served, get, refused, served
-from tests.pipeline.pools.test_pools_command import LEAKS_FROM, TICK_S, TICKS
+from tests.pipeline.methods.pools.test_pools_command import LEAKS_FROM, TICK_S, TICKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

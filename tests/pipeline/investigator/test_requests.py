@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from laggard.pipeline.bus import Outgoing
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.records import encode
+from laggard.pipeline.core.records.outputs import write_output
+from laggard.pipeline.core.topics import ANOMALIES, REQUESTS, Topics
 from laggard.pipeline.investigator.api import requests_path
-from laggard.pipeline.records import encode
-from laggard.pipeline.records.outputs import write_output
-from laggard.pipeline.requests import analysis
-from laggard.pipeline.requests.method import analysis_functions as wired
-from laggard.pipeline.requests.queries import RequestsFound, Took, summaries
-from laggard.pipeline.topics import ANOMALIES, REQUESTS, Topics
+from laggard.pipeline.methods.requests import analysis
+from laggard.pipeline.methods.requests.method import analysis_functions as wired
+from laggard.pipeline.methods.requests.queries import RequestsFound, Took, summaries
 from tests.grafana.service import THREADS
 from tests.monitoring.servers import awaited
 from tests.pipeline.investigator.serving import get, refused, served
 from tests.pipeline.investigator.traced import SECONDS, SERVICE, record
-from tests.pipeline.requests.told import LOCKED, outlying
+from tests.pipeline.methods.requests.told import LOCKED, outlying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

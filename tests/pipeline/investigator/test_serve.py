@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from laggard.pipeline.claims import holder_of
 from laggard.pipeline.cli.exits import BUSY
+from laggard.pipeline.core.claims import holder_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,24 +5,24 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
-from laggard.pipeline.bus import Outgoing
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.engine.commits import Pace
-from laggard.pipeline.engine.runner import Runner
-from laggard.pipeline.incidents.stage import Joining
+from laggard.pipeline.core.bus import Outgoing
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.engine.commits import Pace
+from laggard.pipeline.core.engine.runner import Runner
+from laggard.pipeline.core.records import encode
+from laggard.pipeline.core.topics import REQUESTS, Topics
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import encode
-from laggard.pipeline.requests.method import requests_stage
-from laggard.pipeline.topics import REQUESTS, Topics
+from laggard.pipeline.methods.incidents.stage import Joining
+from laggard.pipeline.methods.requests.method import requests_stage
 from tests.grafana.service import Held, Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from laggard.pipeline.bus import Bus
-    from laggard.pipeline.engine.stage import Stage
-    from laggard.pipeline.records import Request
+    from laggard.pipeline.core.bus import Bus
+    from laggard.pipeline.core.engine.stage import Stage
+    from laggard.pipeline.core.records import Request
 
 SERVICE: Final = "wordpress"
 SECONDS: Final = 300

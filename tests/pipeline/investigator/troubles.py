@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from laggard.operators.ranking import FeatureScore, Phase, Ranking, RowScore
 from laggard.pipeline.alarms.courses import JOINED_S
-from laggard.pipeline.engine.publishing import outgoing, outgoing_diagnosis
-from laggard.pipeline.incidents.joiner import Joiner
-from laggard.pipeline.records.outputs import Anomaly, Blame, Incident, Progress, RankingOutput, anomaly_id
-from laggard.pipeline.topics import DIAGNOSES, Topics
-from tests.pipeline.diagnoses.conftest import TWO_DIPS
+from laggard.pipeline.core.engine.publishing import outgoing, outgoing_diagnosis
+from laggard.pipeline.core.records.outputs import Anomaly, Blame, Incident, Progress, RankingOutput, anomaly_id
+from laggard.pipeline.core.topics import DIAGNOSES, Topics
+from laggard.pipeline.methods.incidents.joiner import Joiner
+from tests.pipeline.methods.diagnoses.conftest import TWO_DIPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laggard.pipeline.bus import Outgoing
-    from laggard.pipeline.records import KeyedBy
-    from laggard.pipeline.records.diagnosis import Diagnosis
+    from laggard.pipeline.core.bus import Outgoing
+    from laggard.pipeline.core.records import KeyedBy
+    from laggard.pipeline.core.records.diagnosis import Diagnosis
 
 T0: Final = 1_795_000_000.0
 TOPICS: Final = Topics()

@@ -36,8 +36,11 @@ from laggard.pipeline.alarms.anomalies import Anomalies, OpenAnomaly
 from laggard.pipeline.alarms.courses import Course
 from laggard.pipeline.alarms.notices import Notices
 from laggard.pipeline.alarms.status import STATUSES
-from laggard.pipeline.bus import Partition
-from laggard.pipeline.engine.telemetry import TaskTelemetry, Telemetry
+from laggard.pipeline.core.bus import Partition
+from laggard.pipeline.core.engine.telemetry import TaskTelemetry, Telemetry
+from laggard.pipeline.core.records import Frame, Mark, Request, make_layout
+from laggard.pipeline.core.records.models import PredictionOutput
+from laggard.pipeline.core.records.outputs import Blame, Evidence, Incident
 from laggard.pipeline.metrics import applications as shown_models
 from laggard.pipeline.metrics import exporter
 from laggard.pipeline.metrics import incidents as shown_incidents
@@ -59,9 +62,6 @@ from laggard.pipeline.metrics.exposition import write_metrics
 from laggard.pipeline.metrics.samples import label
 from laggard.pipeline.metrics.streams import MOST_OPEN
 from laggard.pipeline.metrics.tasks import TASK_LABELS
-from laggard.pipeline.records import Frame, Mark, Request, make_layout
-from laggard.pipeline.records.models import PredictionOutput
-from laggard.pipeline.records.outputs import Blame, Evidence, Incident
 from laggard.producers.host.agent import AGENT_FEATURES, Agent
 from laggard.producers.sources.performance import SOURCE_FEATURES
 from laggard.producers.trace.overhead import OWN_FEATURES, own_frame

@@ -10,14 +10,14 @@ import pytest
 
 from laggard.operators.calibration import QUIET_S
 from laggard.pipeline.alarms.courses import JOINED_S
-from laggard.pipeline.engine.stage import REPLAY_HEADER, DeadLetter
-from laggard.pipeline.eventtime import SET_BACK_RECORDS, SET_BACK_S
-from laggard.pipeline.records.outputs import Anomaly, Blame, Progress, write_output
-from tests.pipeline.engine.conftest import Drift, DriftScores, at, frame, moved, new_task, told
+from laggard.pipeline.core.engine.stage import REPLAY_HEADER, DeadLetter
+from laggard.pipeline.core.eventtime import SET_BACK_RECORDS, SET_BACK_S
+from laggard.pipeline.core.records.outputs import Anomaly, Blame, Progress, write_output
+from tests.pipeline.core.engine.conftest import Drift, DriftScores, at, frame, moved, new_task, told
 
 if TYPE_CHECKING:
     from laggard.operators.ranking import Ranking
-    from laggard.pipeline.records import Frame
+    from laggard.pipeline.core.records import Frame
 
 
 STEADY = [frame("h1", tick, 5.0) for tick in range(3)]

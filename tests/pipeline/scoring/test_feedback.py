@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from laggard.pipeline.alarms.tolerance import LONGEST_S, MOST
-from laggard.pipeline.bus import Incoming
-from laggard.pipeline.records import Case, Feedback, Frame, encode, make_layout
-from laggard.pipeline.records.feedback_output import FeedbackOutput
-from laggard.pipeline.records.outputs import Anomaly, Notice, Progress, write_output
+from laggard.pipeline.core.bus import Incoming
+from laggard.pipeline.core.records import Case, Feedback, Frame, encode, make_layout
+from laggard.pipeline.core.records.feedback_output import FeedbackOutput
+from laggard.pipeline.core.records.outputs import Anomaly, Notice, Progress, write_output
 from laggard.pipeline.scoring.task import Task
-from tests.pipeline.engine.conftest import INPUT, moved
+from tests.pipeline.core.engine.conftest import INPUT, moved
 from tests.pipeline.scoring.test_lasting import COMPUTES, MINUTE_S, ONSET, WIRED, WRITES, Fault, frames, minute
 
 if TYPE_CHECKING:

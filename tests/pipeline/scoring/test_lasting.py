@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pytest
 
+from laggard.pipeline.core.records import Frame, make_layout
+from laggard.pipeline.core.records.json_lines import write_line
+from laggard.pipeline.core.records.outputs import Anomaly, Progress, write_output
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Frame, make_layout
-from laggard.pipeline.records.json_lines import write_line
-from laggard.pipeline.records.outputs import Anomaly, Progress, write_output
 from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.wiring import wire
-from tests.pipeline.engine.conftest import INPUT, moved, told
+from tests.pipeline.core.engine.conftest import INPUT, moved, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

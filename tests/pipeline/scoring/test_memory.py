@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from laggard.operators.gaussian import Gaussian
-from laggard.pipeline.records import Frame, make_layout
+from laggard.pipeline.core.records import Frame, make_layout
+from laggard.pipeline.core.topics import COUNTERS
 from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.scoring.wired import Wired
-from laggard.pipeline.topics import COUNTERS
-from tests.pipeline.engine.conftest import INPUT, record
+from tests.pipeline.core.engine.conftest import INPUT, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laggard.pipeline.bus import Incoming
+    from laggard.pipeline.core.bus import Incoming
 
 pytestmark = pytest.mark.slow
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from laggard.pipeline.core.records import Frame, make_layout
+from laggard.pipeline.core.records.outputs import Anomaly, Notice, write_output
 from laggard.pipeline.explaining.units import readable_duration
-from laggard.pipeline.records import Frame, make_layout
-from laggard.pipeline.records.outputs import Anomaly, Notice, write_output
 from laggard.pipeline.scoring.task import Task
-from tests.pipeline.engine.conftest import INPUT, moved, told
+from tests.pipeline.core.engine.conftest import INPUT, moved, told
 from tests.pipeline.scoring.test_lasting import BEGIN, MINUTE_S, ONSET, WIRED, Fault, frames, minute
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pytest
 
-from laggard.pipeline.records import Frame, make_layout
-from laggard.pipeline.records.outputs import Anomaly
+from laggard.pipeline.core.records import Frame, make_layout
+from laggard.pipeline.core.records.outputs import Anomaly
 from laggard.pipeline.scoring.task import Task
-from tests.pipeline.engine.conftest import INPUT, told
+from tests.pipeline.core.engine.conftest import INPUT, told
 from tests.pipeline.scoring.test_lasting import BEGIN, USUAL, WIRED
 
 if TYPE_CHECKING:

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from laggard.operators.deviations import Deviations
-from laggard.pipeline.engine.stage import DeadLetter
+from laggard.pipeline.core.engine.stage import DeadLetter
+from laggard.pipeline.core.records import Frame, Mark, make_layout
+from laggard.pipeline.core.records.outputs import Anomaly, Progress, RankingOutput
 from laggard.pipeline.manifest import read_settings
-from laggard.pipeline.records import Frame, Mark, make_layout
-from laggard.pipeline.records.outputs import Anomaly, Progress, RankingOutput
 from laggard.pipeline.scoring.scopes import MOST_SCOPES, Scopes
 from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.scoring.wired import UNLEARNED, Wired
 from laggard.pipeline.wiring import wire
-from tests.pipeline.engine.conftest import INPUT, frame, record, told
+from tests.pipeline.core.engine.conftest import INPUT, frame, record, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from laggard.pipeline.records import Layout
+    from laggard.pipeline.core.records import Layout
 
 INTERVAL_S: Final = 60.0
 BEGIN: Final = 1.7e9

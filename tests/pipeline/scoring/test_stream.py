@@ -5,9 +5,9 @@ import math
 import pytest
 
 from laggard.pipeline.alarms.trigger import Trigger
-from laggard.pipeline.records import UNNUMBERED, Decoder, Mark, encode
+from laggard.pipeline.core.records import UNNUMBERED, Decoder, Mark, encode
 from laggard.pipeline.scoring.stream import Stream
-from tests.pipeline.engine.conftest import UNLEARNABLE, Drift, frame
+from tests.pipeline.core.engine.conftest import UNLEARNABLE, Drift, frame
 
 
 def take(stream: Stream, tick: int, value: float = 5.0) -> None:

@@ -6,26 +6,36 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from laggard.pipeline.bus import NULL
-from laggard.pipeline.engine import saving, states
-from laggard.pipeline.engine.loading import GIVEN_UP
-from laggard.pipeline.engine.namesakes import RUN_HEADER
-from laggard.pipeline.engine.snapshots import BASE_KEY, decode_state
-from laggard.pipeline.engine.stage import DeadLetter
-from laggard.pipeline.eventtime import REMEMBERED, SET_BACK_RECORDS
-from laggard.pipeline.records import Frame, Mark, Request, encode
-from laggard.pipeline.records.outputs import Anomaly, RankingOutput
+from laggard.pipeline.core.bus import NULL
+from laggard.pipeline.core.engine import saving, states
+from laggard.pipeline.core.engine.loading import GIVEN_UP
+from laggard.pipeline.core.engine.namesakes import RUN_HEADER
+from laggard.pipeline.core.engine.snapshots import BASE_KEY, decode_state
+from laggard.pipeline.core.engine.stage import DeadLetter
+from laggard.pipeline.core.eventtime import REMEMBERED, SET_BACK_RECORDS
+from laggard.pipeline.core.records import Frame, Mark, Request, encode
+from laggard.pipeline.core.records.outputs import Anomaly, RankingOutput
 from laggard.pipeline.scoring import narrator, task
 from laggard.pipeline.scoring.observers import Observer
 from laggard.producers.trace.overhead import own_frame
-from tests.pipeline.engine.conftest import INPUT, UNLEARNABLE, UNSCORABLE, WIRED, Drift, at, frame, new_task, record
+from tests.pipeline.core.engine.conftest import (
+    INPUT,
+    UNLEARNABLE,
+    UNSCORABLE,
+    WIRED,
+    Drift,
+    at,
+    frame,
+    new_task,
+    record,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from laggard.operators.contract import Scores
     from laggard.pipeline.alarms.anomalies import Anomalies
-    from laggard.pipeline.bus import Incoming, Snapshot
+    from laggard.pipeline.core.bus import Incoming, Snapshot
     from laggard.pipeline.scoring.task import Task
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from laggard.pipeline.records.diagnosis import Location
+from laggard.pipeline.core.records.diagnosis import Location
 from laggard.producers.diagnosis.addresses import AddressSpace, CodeMap, Mapping, kernel_location, parse_maps
 from laggard.producers.diagnosis.helper import thread_time
 from laggard.producers.diagnosis.symbols import SymbolFiles

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.pipeline.own import is_own
+from laggard.pipeline.core.own import is_own
 from laggard.producers.diagnosis import helper, symbols
 from laggard.producers.diagnosis.confinement import STRANGERS
 from laggard.producers.diagnosis.elf import TABLE_BYTES

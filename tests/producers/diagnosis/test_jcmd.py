@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.pipeline.records.diagnosis import Location
+from laggard.pipeline.core.records.diagnosis import Location
 from laggard.producers.diagnosis import jcmd, jvm, perf
 from laggard.producers.diagnosis.contract import ProfilerError
 from laggard.producers.diagnosis.jvm import Jvm

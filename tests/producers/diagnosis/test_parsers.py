@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from laggard.pipeline.records.diagnosis import Location
+from laggard.pipeline.core.records.diagnosis import Location
 from laggard.producers.diagnosis import system_calls
 from laggard.producers.diagnosis.parsers import (
     Blocked,

@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from laggard.pipeline.records.diagnosis import Location, Phase, ThreadUse
-from laggard.pipeline.records.diagnosis_json import read_diagnosis, write_diagnosis
+from laggard.pipeline.core.records.diagnosis import Location, Phase, ThreadUse
+from laggard.pipeline.core.records.diagnosis_json import read_diagnosis, write_diagnosis
 from laggard.producers.diagnosis import profiling
 from laggard.producers.diagnosis.aside import Aside
 from laggard.producers.diagnosis.bounds import Budget, Limits
@@ -557,7 +557,7 @@ def test_a_pid_that_is_reused_while_it_is_looked_at_is_not_followed():
 
 ALONE = """
 import os, resource, sys, time
-from laggard.pipeline.records.diagnosis_json import write_diagnosis
+from laggard.pipeline.core.records.diagnosis_json import write_diagnosis
 from laggard.producers.diagnosis import session, target, bounds
 session.Aside.ask.__defaults__ = (60.0,)
 # here

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from laggard.pipeline.records.diagnosis import Diagnosis, Location, Stack
-from laggard.pipeline.records.diagnosis_json import diagnosis_object
+from laggard.pipeline.core.records.diagnosis import Diagnosis, Location, Stack
+from laggard.pipeline.core.records.diagnosis_json import diagnosis_object
 from laggard.producers.diagnosis.contract import Sample
 from laggard.producers.diagnosis.threads import RUNNING, UNKNOWN, Thread, ThreadSample
 from laggard.producers.diagnosis.use import ENDED, STACKS, PhaseRecord, entry, phases

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from laggard.pipeline.records import Frame
+from laggard.pipeline.core.records import Frame
 from laggard.producers.host.agent import AGENT_FEATURES, Agent
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from laggard.pipeline.records import Frame
-    from laggard.pipeline.records.frame import KeyedBy
+    from laggard.pipeline.core.records import Frame
+    from laggard.pipeline.core.records.frame import KeyedBy
 
 
 class Counting:

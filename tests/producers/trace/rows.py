@@ -15,7 +15,7 @@ from laggard.producers.trace.events import EVENT, NO_TEXT, Events, Flags, Kind, 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from laggard.pipeline.records import Request
+    from laggard.pipeline.core.records import Request
 
 
 class Rows:

@@ -32,7 +32,7 @@ from tests.producers.trace.simulated import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from laggard.pipeline.records import Request
+    from laggard.pipeline.core.records import Request
     from tests.producers.trace.simulated import Step
 
 TIMES = st.integers(1, 5_000)

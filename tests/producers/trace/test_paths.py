@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
-from laggard.pipeline.records.limits import MAX_SEGMENTS
+from laggard.pipeline.core.records.limits import MAX_SEGMENTS
 from laggard.producers.trace.analysis import Analysis
 from tests.producers.trace.rows import nanoseconds
 from tests.producers.trace.simulated import Kernel, Run, Stage, Wait, WaitFor

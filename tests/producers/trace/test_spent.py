@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from laggard.pipeline.records.limits import MAX_SPENT
-from laggard.pipeline.records.requests import REST
+from laggard.pipeline.core.records.limits import MAX_SPENT
+from laggard.pipeline.core.records.requests import REST
 from laggard.producers.trace.events import Flags, Kind
 from tests.producers.trace.rows import Rows
 
 if TYPE_CHECKING:
-    from laggard.pipeline.records import Request
+    from laggard.pipeline.core.records import Request
 
 HARD = int(Flags.KNOWN | Flags.HARD)
 

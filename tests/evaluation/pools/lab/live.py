@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from laggard.operators.contract import Layout, Matrix
     from laggard.operators.covariance.results import Deviation, Kind
-    from laggard.pipeline.records import Frame
+    from laggard.pipeline.core.records import Frame
     from tests.evaluation.pools.lab.recording import Fault, Truth
 
 KINDS: Final[Mapping[Fault, frozenset[Kind]]] = {

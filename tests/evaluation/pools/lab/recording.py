@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Final, Literal, TextIO, get_args
 
-from laggard.pipeline.records import Frame, make_layout
-from laggard.pipeline.records.json_lines import read_line, write_line
-from laggard.pipeline.records.strict_json import json_number
+from laggard.pipeline.core.records import Frame, make_layout
+from laggard.pipeline.core.records.json_lines import read_line, write_line
+from laggard.pipeline.core.records.strict_json import json_number
 from laggard.producers.host.agent import Agent
 from laggard.producers.host.pools.pools import Pools
 from laggard.producers.system.clock import Clock
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from laggard.pipeline.records import Mark
+    from laggard.pipeline.core.records import Mark
     from laggard.producers.host.agent import Publish
     from tests.evaluation.pools.lab.programs import Pool
 

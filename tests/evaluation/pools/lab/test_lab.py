@@ -11,7 +11,7 @@ import pytest
 
 from laggard.operators.covariance import Covariance
 from laggard.operators.covariance.results import Deviation
-from laggard.pipeline.records import Frame, make_layout
+from laggard.pipeline.core.records import Frame, make_layout
 from tests.evaluation.pools.lab import recording
 from tests.evaluation.pools.lab.live import table, watch
 from tests.evaluation.pools.lab.load import items

@@ -10,8 +10,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from laggard.operators.requests.detector import Requests
-from laggard.pipeline.requests.causes import cause
-from laggard.pipeline.requests.text import traced
+from laggard.pipeline.methods.requests.causes import cause
+from laggard.pipeline.methods.requests.text import traced
 from tests.evaluation.requests.lab.recording import analyse, read, record
 from tests.evaluation.requests.lab.troubles import TROUBLES
 from tests.evaluation.requests.lab.truth import CLEAR_S

@@ -16,8 +16,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from laggard.pipeline.records import Request
-from laggard.pipeline.records.json_lines import read_line, write_line
+from laggard.pipeline.core.records import Request
+from laggard.pipeline.core.records.json_lines import read_line, write_line
 from laggard.producers.trace.analysis import Analysis, Report
 from laggard.producers.trace.ftrace.recording import Recording
 from tests.evaluation.requests.lab.session import run

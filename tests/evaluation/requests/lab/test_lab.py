@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from laggard.pipeline.records import Request, Spent
+from laggard.pipeline.core.records import Request, Spent
 from laggard.producers.trace.ftrace.instance import TRACEFS
 from tests.evaluation.requests.lab import session
 from tests.evaluation.requests.lab.judging import judged, run, table

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pytest
 
-from laggard.pipeline.bus.embedded import EmbeddedBus
-from laggard.pipeline.records import Decoder, Frame
+from laggard.pipeline.core.bus.embedded import EmbeddedBus
+from laggard.pipeline.core.records import Decoder, Frame
 from laggard.producers.sources.performance import ERRORS, MEAN, PERFORMANCE, QUANTILES, STANDARD_DEVIATION, THROUGHPUT
 from tests.brokers.ports import free_port
 from tests.brokers.processes import start

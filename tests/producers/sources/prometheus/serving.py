@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import ExitStack
 
-    from laggard.pipeline.records import Frame
+    from laggard.pipeline.core.records import Frame
 
 
 @dataclass

@@ -13,7 +13,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laggard.pipeline.records import Decoder, Segment, Spent, encode
+from laggard.pipeline.core.records import Decoder, Segment, Spent, encode
 from laggard.producers.trace import otlp
 from laggard.producers.trace.errors import TraceError
 from laggard.producers.trace.otlp_span import Span, SpanKind
@@ -22,7 +22,7 @@ from laggard.producers.trace.spans import Spans, is_entry, read_spans, request_o
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from laggard.pipeline.records import Request
+    from laggard.pipeline.core.records import Request
 
 DATA = Path(__file__).parent / "data"
 FILES = ["lines.jsonl", "one.json", "bare.pb", "delimited.pb", "varint.pb"]

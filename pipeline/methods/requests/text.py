@@ -1,0 +1,136 @@
+"""The outputs on outlying requests: on each, and on a service with too many of them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from laggard.operators.requests.results import Traced, Use
+from laggard.pipeline.core.records.outputs import Blame
+from laggard.pipeline.core.records.requests import REST, RequestOutput, request_id
+from laggard.pipeline.explaining.explain import printable
+from laggard.pipeline.explaining.units import readable
+from laggard.pipeline.methods.requests.causes import cause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from laggard.operators.ranking import FeatureScore, RowScore
+    from laggard.operators.requests.results import Cluster, Evidence, RequestScore
+    from laggard.pipeline.core.records import Request
+
+RARE: Final = 0.001
+"""Usual shares below this are shown as 1 of a number, since they would look like none."""
+
+NAMED: Final = 3
+"""The most clusters with a sentence of their own."""
+
+RESOURCES: Final[Mapping[str, str]] = {"RU": "cpu", "RS": "cpu", "BP": "cpu", "BD": "disk", "BN": "network"}
+"""The resource that a request uses or waits for, by state."""
+
+
+def traced(request: Request) -> Traced:
+    """Return a request in the form of the operator."""
+    return Traced(
+        request.ts,
+        request.request,
+        request.duration_s,
+        request.counts,
+        request.times_s,
+        request.syscalls,
+        [
+            Use((each.state, each.syscall, each.on, each.by, each.result), each.pid, each.times, each.time_s)
+            for each in request.spent
+            if each.state != REST
+        ],
+    )
+
+
+def lost_s(request: Request, judged: RequestScore) -> float:
+    """Return how much longer a request took than a normal one, in seconds; 0 if unknown."""
+    usual_s = math.fsum(judged.usual_s.values())
+    return max(request.duration_s - usual_s, 0.0) if usual_s else 0.0
+
+
+def request_output(request: Request, judged: RequestScore, cluster: str, *, operator: str, live: bool) -> RequestOutput:
+    """Return the output on an outlying request; `cluster` is the name of its cluster."""
+    assert judged.evidence is not None
+    return RequestOutput(
+        id=request_id(operator, request.service, f"{request.host} {request.request} {request.ts!r}"),
+        ts=request.ts,
+        operator=operator,
+        service=request.service,
+        request=request.request,
+        name=request.name,
+        host=request.host,
+        duration_s=request.duration_s,
+        score=judged.score,
+        odd=judged.odd,
+        cluster=cluster,
+        cause=cause(judged.evidence),
+        times_s=request.times_s,
+        usual_s=judged.usual_s,
+        critical_s=request.critical_s,
+        threads=request.threads,
+        path=request.path,
+        young=judged.young,
+        live=live,
+    )
+
+
+def rates_sentence(rows: Sequence[RowScore], cluster: Callable[[str], Cluster | None], *, young: bool) -> str:
+    """Return the clusters that are too frequent, with their causes, as text.
+
+    Args:
+        rows: the clusters by number, worst first, each with its share of requests as first feature.
+        cluster: returns a cluster by its number; None if it is forgotten.
+        young: whether there were too few requests for reliable scores.
+
+    """
+    worst = [each for each in rows if each.score > 1.0] or list(rows[:1])
+    told = [_row_sentence(each, cluster(each.row), first=not place) for place, each in enumerate(worst[:NAMED])]
+    if len(worst) > NAMED:
+        left = len(worst) - NAMED
+        told.append(f"So {'is 1 more cluster' if left == 1 else f'are {left:,} more clusters'}.")
+    if not told:
+        told.append("There are no more outliers than usual.")
+    if young:
+        told.append("Too few requests were seen to be sure.")
+    return " ".join(told)
+
+
+def _row_sentence(row: RowScore, cluster: Cluster | None, *, first: bool) -> str:
+    feature = row.features[0]
+    share, usually = readable(feature.feature, feature.value), _usually(feature)
+    share = f"{share} of requests, {usually}, are outliers" if first else f"Another {share}, {usually}, are"
+    if cluster is None:
+        return f"{share} (`{printable(row.name)}`)."
+    example = f" like `{printable(cluster.example)}`" if cluster.example else ""
+    return f"{share}{example} (`{printable(row.name)}`): {cause(cluster.evidence)}."
+
+
+def _usually(feature: FeatureScore) -> str:
+    if 0.0 < feature.mean < RARE:
+        return f"usually 1 of {round(1.0 / feature.mean, -2):,.0f}"
+    return f"usually {readable(feature.feature, feature.mean)}"
+
+
+def blamed(row: RowScore, cluster: Cluster | None) -> Blame:
+    """Return the cluster that is too frequent as the culprit, with its share of requests."""
+    feature = row.features[0]
+    return Blame(
+        row.row,
+        row.name,
+        feature.feature,
+        feature.value,
+        feature.mean,
+        feature.standard_deviation,
+        () if cluster is None else _resources(cluster.evidence),
+    )
+
+
+def _resources(evidence: Evidence) -> tuple[str, ...]:
+    """Return the host's resource with most lost time, used or waited for; empty if most is of no resource."""
+    lost = {state: time_s - evidence.usual_s.get(state, 0.0) for state, time_s in evidence.times_s.items()}
+    most = max(lost, key=lambda state: lost[state], default="")
+    return (RESOURCES[most],) if most in RESOURCES else ()

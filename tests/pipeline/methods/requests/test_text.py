@@ -1,0 +1,93 @@
+"""What is told of outlying requests: of one, and where there are too many."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from laggard.operators.ranking import FeatureScore, RowScore
+from laggard.operators.requests.results import Cluster, RequestScore, Use
+from laggard.pipeline.core.records import Request, Spent, read_line
+from laggard.pipeline.core.records.requests import REST
+from laggard.pipeline.methods.requests.text import blamed, lost_s, rates_sentence, traced
+from tests.pipeline.methods.requests.evidence import Spent as Apart
+from tests.pipeline.methods.requests.evidence import evidence
+from tests.pipeline.methods.requests.stages import LOCK, locked, normal
+
+LOCKED = evidence(600.0, 100.0, Apart(500.0, syscall="fcntl", on=LOCK, by="worker", pid=812), requests=12)
+
+
+def row(number: str, score: float, ratio: float = 0.04, name: str = "lock x.lock") -> RowScore:
+    features = (
+        FeatureScore("outlying_ratio", ratio, 0.001, 0.002, score),
+        FeatureScore("lost_s_per_request", 1, 0, 0, 0),
+    )
+    return RowScore(number, name, score, features, 60.0)
+
+
+def cluster(row: str, example: str = "r7") -> Cluster:
+    return Cluster(int(row), 12, 1.0, 2.0, f"{example}-{row}", LOCKED)
+
+
+def test_a_request_is_what_the_operator_takes_without_what_is_only_the_rest() -> None:
+    assert traced(normal(0.0)).uses == [], "normal ones lose nothing"
+    request = locked(0.0, spent=(*locked(0.0).spent, Spent(REST, "", "", "", 0, "", 9, 0.1)))
+    taken = traced(request)
+    assert taken.uses == [Use(("BT", "fcntl", LOCK, "worker", ""), 812, 1, 0.5), Use(("RU", "", "", "", ""), 0, 3, 0.1)]
+    assert (taken.ts, taken.request, taken.duration_s) == (request.ts, request.request, 0.6)
+    assert (taken.counts, taken.times_s, taken.syscalls) == (request.counts, request.times_s, request.syscalls)
+
+
+@pytest.mark.parametrize(("usual", "lost"), [({"RU": 0.1, "RS": 0.02}, 0.48), ({}, 0.0), ({"RU": 9.0}, 0.0)])
+def test_what_is_lost_is_what_it_took_longer_than_usual(usual: dict[str, float], lost: float) -> None:
+    judged = RequestScore(2.0, False, 1, None, usual, 0.025, young=False)
+    assert lost_s(locked(0.0), judged) == pytest.approx(lost)
+
+
+def test_a_sentence_says_how_many_which_and_why() -> None:
+    told = rates_sentence([row("3", 2.5)], cluster, young=False)
+    assert told == (
+        "4 % of requests, usually 0.1 %, are outliers like `r7-3` (`lock x.lock`): waits for a lock held by "
+        "`worker` (pid 812) (`fcntl` on /srv/x.lock): 500 ms of 600 ms, usually 0."
+    )
+    # Of what is forgotten the name is told.
+    assert rates_sentence([row("3", 2.5)], lambda _: None, young=False) == (
+        "4 % of requests, usually 0.1 %, are outliers (`lock x.lock`)."
+    )
+    assert rates_sentence([], cluster, young=False) == "There are no more outliers than usual."
+    # Names have no control characters.
+    told = rates_sentence([row("3", 2.5, name="a\x1b[1m")], lambda _: cluster("3", "e\nx"), young=False)
+    assert told.isprintable()
+
+
+def test_several_clusters_are_told_up_to_three() -> None:
+    rows = [row("3", 2.5), row("4", 2.0, 0.02), row("5", 1.5), row("6", 1.1), row("7", 0.5)]
+    told = rates_sentence(rows, cluster, young=True)
+    assert " Another 2 %, usually 0.1 %, are like `r7-4` (`lock x.lock`): " in told
+    assert told.count("waits for a lock") == 3
+    assert told.endswith(" So is 1 more cluster. Too few requests were seen to be sure.")
+    assert "So are 2 more clusters." in rates_sentence([*rows[:4], row("8", 1.1)], cluster, young=False)
+
+
+def test_the_cluster_is_to_blame_with_what_it_waits_for() -> None:
+    of_disk = evidence(600.0, 100.0, Apart(500.0, state="BD", syscall="read", on="vda"))
+    blame = blamed(row("3", 2.5), replace(cluster("3"), evidence=of_disk))
+    assert (blame.row, blame.name, blame.feature) == ("3", "lock x.lock", "outlying_ratio")
+    assert (blame.value, blame.usual, blame.usual_deviation, blame.resources) == (0.04, 0.001, 0.002, ("disk",))
+    assert blamed(row("3", 2.5), cluster("3")).resources == ()
+    assert blamed(row("3", 2.5), None).resources == ()
+    unknown = replace(LOCKED, times_s={}, usual_s={}, usual_duration_s=math.nan)
+    assert blamed(row("3", 2.5), replace(cluster("3"), evidence=unknown)).resources == ()
+
+
+def test_the_line_in_the_page_is_one_that_is_read() -> None:
+    page = (Path(__file__).parents[4] / "deploy/requests.md").read_text()
+    line = page.split("```\n")[1].replace("\n", "")
+    request = read_line(line, "requests.md")
+    assert isinstance(request, Request)
+    assert sum(request.times_s.values()) == request.duration_s
+    assert (request.spent[0].on, request.path[1].detail) == (LOCK, "holds x.lock")
+    assert all(f"`{state}`" in page for state in ("RS", "RU", "BD", "BN", "BP", "BT", "BF", "BI", "BS", "UN"))
