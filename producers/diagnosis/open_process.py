@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class EndedError(Exception):
-    """The process ended, or runs another program now: which of these, in words."""
+    """The process ended, or it runs another program now; the message says which."""
 
 
 class OpenProcess:
@@ -90,7 +90,7 @@ class OpenProcess:
 
     def user(self) -> int | None:
         """Return the id of its user."""
-        return parse_user_id(content(f"{self._place}/status"))
+        return parse_user_id(content(f"{self.path}/status"))
 
     def close(self) -> None:
         """Close it."""

@@ -218,7 +218,7 @@ class Session:
         if not kernel.clocks:
             self._notes["root"] = (
                 f"running threads are not profiled: {self._root} belongs to another pid namespace than laggard; run"
-                " laggard in the host's"
+                " laggard in the host's pid namespace"
             )
             self._methods = ()
             self._see(pid)
@@ -302,7 +302,7 @@ class Session:
             self._seen_s = covered_s
             hottest = self._phase.hottest()
             if hottest is not None and hottest.cpu_s > _BLIND_CPU_S and not hottest.found:
-                profiling.replace(may_stop=may_stop, why=f"since it found nothing of the busiest thread {hottest.tid}")
+                profiling.replace(may_stop=may_stop, why=f"since it has no samples of the busiest thread {hottest.tid}")
 
     def _take(self, samples: Sequence[Sample]) -> None:
         threads = self._threads

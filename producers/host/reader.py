@@ -30,7 +30,7 @@ class Reading(NamedTuple):
 
 
 class Reader:
-    """Reads processes. Those of known and of new processes run in the thread of `patience`.
+    """Reads processes, known and new ones in the thread of `patience`.
 
     Args:
         clock: the clock of the readings.

@@ -30,7 +30,7 @@ class Machine:
         name: the name of the machine; may be empty.
         threads: the live threads, by thread id.
         processors: its CPUs, by number.
-        tasks: the handlers of beginnings and ends of its threads.
+        tasks: adds, names and ends its threads and processes.
         out_of_step: how often a thread ran on a CPU without a switch to it, since an unknown time.
 
     """

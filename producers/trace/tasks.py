@@ -100,7 +100,7 @@ class Tasks:
         self._holders.forget(thread)
 
     def forget(self, before: int) -> int:
-        """Drop rows of threads that ended by a time, and return how many are left."""
+        """Drop rows that ended by a time, of live and ended threads, and return how many are left."""
         dead = self._dead
         while dead and dead[0].ended <= before:
             gone = dead.popleft()

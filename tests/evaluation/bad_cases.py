@@ -163,7 +163,7 @@ def told() -> str:
 
 
 def _cells(found: Diagnosis) -> list[str]:
-    bound = f"the bound of {SAMPLES} samples was reached"
+    bound = f"it reached the limit of {SAMPLES} samples"
     notes = "; ".join(note for note in found.notes if bound not in note)
     complete = "yes" if any(bound in note for note in found.notes) else "no"
     threads = found.phases[0].threads

@@ -51,6 +51,7 @@ def test_of_each_bad_case_something_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(bad_cases, "SAMPLES", 20)  # rounds of 5,000 threads are a second apart
     rows = bad_cases.told().splitlines()[2:]
     assert len(rows) == len(bad_cases.CASES)
+    assert any("| yes |" in row for row in rows), "none was sampled to its limit"
     for row, needed in (
         ("ends while", "sampling stopped: the process ended"),
         ("is a zombie", "it is a zombie until its parent"),

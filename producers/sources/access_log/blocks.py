@@ -72,8 +72,8 @@ class Blocks:
                     yield Block(file, file.offset, lines, file.offset < file.seen)
                     file.offset += len(lines)
 
-    def rest(self, file: Followed, ts: float) -> Iterator[Block]:
-        """Leave a renamed file that no longer grows; its last line may lack its end."""
+    def retire(self, file: Followed, ts: float) -> Iterator[Block]:
+        """Yield the last line of a renamed file that no longer grows; without one, stop following the file."""
         if file.named or not file.exhausted:
             file.still_since = None
             return

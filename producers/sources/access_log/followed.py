@@ -73,10 +73,10 @@ class Followed:
 
 
 class FollowedFiles:
-    """All followed files of a log, and its renamed ones that were read to their end.
+    """All followed files of a `Tail`, and its renamed ones that were read to their end.
 
     Attributes:
-        troubles: the troubles since the last poll.
+        troubles: the troubles of the present or last poll; `Tail.read` begins a new list.
 
     """
 

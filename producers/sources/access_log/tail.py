@@ -98,7 +98,7 @@ class Tail:
         more = not all(file.exhausted for file in self._files)
         followed = len(self._files)
         for file in self._files:
-            blocks.extend(self._blocks.rest(file, ts))
+            blocks.extend(self._blocks.retire(file, ts))
         return Tailed(blocks, self._files.troubles, len(self._paths), found, followed, self._blocks.skipped, more)
 
     def close(self) -> None:

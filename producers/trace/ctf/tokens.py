@@ -96,7 +96,7 @@ class Tokens:
         return found
 
     def number(self, text: str) -> int:
-        """Return a whole number that was just taken."""
+        """Return the whole number in a text; an error names the place of the next token."""
         try:
             return int(text, 0)
         except ValueError:

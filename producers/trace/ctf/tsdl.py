@@ -28,12 +28,12 @@ class _Parser:
 
     def __init__(self, text: str, place: object) -> None:
         self._place = place
-        self._types = TypeParser(text, place)  # has the tokens, too
+        self._parser = TypeParser(text, place)
         self._found = Metadata()
         self._events: list[EventClass] = []
 
     def metadata(self) -> Metadata:
-        while self._types.rest:
+        while self._parser.rest:
             self._statement()
         for event in self._events:
             self._found.streams.setdefault(event.stream, StreamClass(event.stream)).events[event.number] = event
@@ -42,55 +42,57 @@ class _Parser:
         return self._found
 
     def _statement(self) -> None:
-        types = self._types
-        word = types.peek()
-        if word in ("trace", "env", "clock", "stream", "event", "callsite") and types.peek(1) == "{":
-            types.at += 1
+        parser = self._parser
+        word = parser.peek()
+        if word in ("trace", "env", "clock", "stream", "event", "callsite") and parser.peek(1) == "{":
+            parser.at += 1
             getattr(self, f"_{word}")()
-            types.takes(";")
+            parser.takes(";")
         elif word in ("typealias", "typedef"):
-            types.alias()
+            parser.alias()
         elif word in ("struct", "variant", "enum"):
-            types.type()
-            types.expect(";")
+            parser.type()
+            parser.expect(";")
         elif word == ";":
-            types.at += 1
+            parser.at += 1
         else:
-            raise types.wrong_here(f"expected trace, env, clock, stream, event or a type, got {word!r}")
+            raise parser.wrong_here(f"expected trace, env, clock, stream, event or a type, got {word!r}")
 
     def _trace(self) -> None:
-        types = self._types
+        parser = self._parser
         # The byte order applies to all integers, also to those in the packet's header, which may come before it.
-        order = re.compile(r"byte_order\s*=\s*(\w+)").search(types.text, types.tokens[types.at][2])
-        types.little = order is None or order[1] in ("le", "native")
-        values, described = types.attributes()
+        order = re.compile(r"byte_order\s*=\s*(\w+)").search(parser.text, parser.tokens[parser.at][2])
+        parser.little = order is None or order[1] in ("le", "native")
+        values, types = parser.attributes()
         if values.get("major", "1") != "1":
             raise TraceError(self._place, f"expected CTF 1.8, got version {values['major']}")
         self._found.unique = values.get("uuid", "")
-        self._found.packet_header = self._struct_of(described, "packet.header")
+        self._found.packet_header = self._struct_of(types, "packet.header")
 
     def _env(self) -> None:
-        self._found.environment.update(self._types.attributes()[0])
+        self._found.environment.update(self._parser.attributes()[0])
 
     def _callsite(self) -> None:
-        self._types.attributes()
+        self._parser.attributes()
 
     def _clock(self) -> None:
-        values, _ = self._types.attributes()
+        values, _ = self._parser.attributes()
         clock = Clock(
             values.get("name", ""),
             values.get("uuid", ""),
-            self._types.number(values.get("freq", "1000000000")) or 1_000_000_000,
-            self._types.number(values.get("offset", "0")),
-            self._types.number(values.get("offset_s", "0")),
+            self._parser.number(values.get("freq", "1000000000")) or 1_000_000_000,
+            self._parser.number(values.get("offset", "0")),
+            self._parser.number(values.get("offset_s", "0")),
         )
         if not 0 < clock.frequency <= _MOST_HZ or abs(clock.offset_ns) > _FURTHEST_NS:
-            raise self._types.wrong_here("expected a clock of 1 to 10^12 Hz that is within 146 years of the Unix epoch")
+            raise self._parser.wrong_here(
+                "expected a clock of 1 to 10^12 Hz that is within 146 years of the Unix epoch"
+            )
         self._found.clocks[clock.name] = clock
 
     def _stream(self) -> None:
-        values, types = self._types.attributes()
-        number = self._types.number(values.get("id", "0"))
+        values, types = self._parser.attributes()
+        number = self._parser.number(values.get("id", "0"))
         self._found.streams[number] = StreamClass(
             number,
             self._struct_of(types, "event.header"),
@@ -99,12 +101,12 @@ class _Parser:
         )
 
     def _event(self) -> None:
-        values, types = self._types.attributes()
+        values, types = self._parser.attributes()
         self._events.append(
             EventClass(
                 values.get("name", ""),
-                self._types.number(values.get("id", "0")),
-                self._types.number(values.get("stream_id", "0")),
+                self._parser.number(values.get("id", "0")),
+                self._parser.number(values.get("stream_id", "0")),
                 self._struct_of(types, "context"),
                 self._struct_of(types, "fields"),
             )
@@ -113,5 +115,5 @@ class _Parser:
     def _struct_of(self, types: dict[str, Type], name: str) -> Struct:
         kind = types.get(name, EMPTY)
         if not isinstance(kind, Struct):
-            raise self._types.wrong_here(f"expected a struct as {name}")
+            raise self._parser.wrong_here(f"expected a struct as {name}")
         return kind

@@ -15,7 +15,7 @@ _DEEPEST: Final = 64
 
 
 class TypeParser(Tokens):
-    """A recursive-descent parser of types and of blocks of attributes, whose types it knows from then on.
+    """A recursive-descent parser of types, which it knows from then on, and of blocks of attributes.
 
     Attributes:
         little: whether the byte order of integers is little-endian by default.

@@ -283,7 +283,7 @@ def test_where_a_profiler_tells_nothing_of_the_busiest_thread_the_next_one_looks
             found = look_until(session, lambda found: samples_in("found", busiest(found)[1]) >= 10)
             look(session, 10)
             assert diagnosis_of(session).methods == ("proc", "blind", "seeing"), "who sees it stays"
-    noted(found, f"blind: replaced, since it found nothing of the busiest thread {program.tid}")
+    noted(found, f"blind: replaced, since it has no samples of the busiest thread {program.tid}")
     assert found.phases[0].threads[0].tid == program.tid
 
 
@@ -330,7 +330,7 @@ def test_py_spy_does_not_know_a_thread_that_a_library_began_and_perf_looks():
     ):
         found = look_until(session, burns(program))
     assert found.methods == ("proc", "py-spy", "perf")
-    noted(found, f"py-spy: replaced, since it found nothing of the busiest thread {program.tid}")
+    noted(found, f"py-spy: replaced, since it has no samples of the busiest thread {program.tid}")
 
 
 @pytest.mark.slow
