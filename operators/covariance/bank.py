@@ -216,7 +216,7 @@ class Bank:
         return result
 
     def over(self, tick: Tick) -> Floats:
-        """Return the highest scores of the times above 1 that end with this tick, see `runs`."""
+        """Return the highest scores of the times above 1 that end with this tick, see `Runs.over`."""
         return self.runs.over(self._tick, tick)
 
     def differences(self, slots: Slots) -> Floats:

@@ -174,6 +174,8 @@ class Baselines:
 
     def reference(self, ts: float, shape: tuple[int, int]) -> Reference:
         """Return the baselines of the aligned frame, whose shape is (features, rows)."""
+        if (known := self.references.known(ts)) is not None:
+            return known
         bank, followed, pooled = self._now
         return self.references.of_frame(ts, shape, Past(bank, followed, pooled.pool, self.cohorts, self._rises))
 

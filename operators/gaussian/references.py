@@ -71,7 +71,7 @@ class References:
         self._floor: NDArray[np.float64] | None = None  # valid until episodes are ended
 
     def forget(self) -> None:
-        """Forget everything, since the names have changed."""
+        """Forget the baselines, the weights and the least variances, since the names have changed."""
         self._weights = self._floor = self._reference = None
 
     def forget_floor(self) -> None:
@@ -82,13 +82,15 @@ class References:
         """Forget the baselines, since they have changed."""
         self._reference = None
 
+    def known(self, ts: float) -> Reference | None:
+        """Return the baselines of the aligned frame if they are known and valid at this time."""
+        return self._reference if self._span[0] <= ts < self._span[1] else None
+
     def of_frame(self, ts: float, shape: tuple[int, int], past: Past) -> Reference:
-        """Return the baselines of the aligned frame, whose shape is (features, rows)."""
-        reference = self._reference
-        if reference is None or not self._span[0] <= ts < self._span[1]:
-            reference, self._span, self.bases = self.of(ts, shape, past, self._floor)
-            self._floor = reference.floor
-            self._reference = reference
+        """Return new baselines of the aligned frame, whose shape is (features, rows)."""
+        reference, self._span, self.bases = self.of(ts, shape, past, self._floor)
+        self._floor = reference.floor
+        self._reference = reference
         return reference
 
     def of(

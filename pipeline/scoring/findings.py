@@ -90,8 +90,8 @@ class Findings:
             if not own and (more := self._narrator.beside(found, frame, before)):
                 told = replace(told, sentence=f"{told.sentence} {more}")
             self._outputs.append(told)
-            stream.courses = (*stream.courses, opening(told, own))
             published = True
+            stream.courses = (*stream.courses, opening(told, own))
         except Exception as error:  # noqa: BLE001 - an operator's error must not stop the partition
             self._refuse(record, frame, f"an anomaly that cannot be reported: {error_text(error)}")
         stream.anomalies = stream.anomalies.opening(opened)

@@ -11,11 +11,11 @@ that dies delays the others once, by that time. The time of performance frames d
 before the counters, which are re-keyed by the worker. The price: the clocks of hosts must agree within that grace.
 Frames for a closed interval are late.
 
-Bounds, for each application: the metrics, by `Places`; `MAX_STREAMS` streams of ticks (one for each host and scope),
-each forgotten after an hour of silence; `MAX_WAITING` performance frames that wait for ticks, then the oldest interval
-closes without them. Ticks wait for the performance for five intervals, or a minute if that is longer. Beyond
-`MAX_WAITING_CELLS` waiting values the longest stream drops its oldest ticks. Without a measured performance only the
-newest tick of each stream stays.
+Bounds, for each application (two of them in `streams`): the metrics, by `Places`; `MAX_STREAMS` streams of ticks (one
+for each host and scope), each forgotten after an hour of silence; `MAX_WAITING` performance frames that wait for ticks,
+then the oldest interval closes without them. Ticks wait for the performance for five intervals, or a minute if that is
+longer. Beyond `MAX_WAITING_CELLS` waiting values the longest stream drops its oldest ticks. Without a measured
+performance only the newest tick of each stream stays.
 """
 
 from __future__ import annotations
