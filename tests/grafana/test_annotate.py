@@ -250,7 +250,7 @@ def test_one_that_opened_before_the_first_start_is_annotated_when_it_changes(tmp
 def test_what_was_joined_to_another_says_so(scene: Scene) -> None:
     goes_on = incident(1, NOW)
     scene.reads(incident(2, NOW + 1), closed(2, NOW + 1, NOW + 60, merged_into=goes_on.id))
-    assert f"which goes on:<br/>laggard incidents {goes_on.id[:8]}<br/>" in scene.notes[0]["text"]
+    assert f"which is still open:<br/>laggard incidents {goes_on.id[:8]}<br/>" in scene.notes[0]["text"]
     assert scene.told == ["written", "ended"]
 
 

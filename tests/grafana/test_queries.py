@@ -150,7 +150,9 @@ def test_the_incident_is_told_with_what_stood_out(played: Played, place: str, la
 
 
 def test_the_member_that_deviates_is_told_with_how_and_by_what(played: Played) -> None:
-    (table,) = [one for one in asked() if one.place.startswith("pools: Deviations") and one.place.endswith(": A")]
+    (table,) = [
+        one for one in asked() if one.place.startswith("pools: Deviations at the end") and one.place.endswith(": A")
+    ]
     text = filled(table.expression, {**MACROS, **EVERYWHERE, "pool": ".+"})
     found = query(played.url, text, time=f"{played.ends:.3f}")
     labels = {**LABELS, "pool": THREADS, "host": "web-1", "member": "java/http-nio-8080-exec-7"}
