@@ -31,6 +31,11 @@ FORBIDDEN_IN_OPERATORS = {
     *("asyncio", "datetime", "io", "logging", "multiprocessing", "os", "pathlib", "pickle", "random", "secrets"),
     *("shelve", "signal", "socket", "sqlite3", "subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid"),
 }
+TRANSLATED = re.compile(
+    r"\b(looked into|looks? into|out of line|passed over|so many|mended|to blame|heard of|unlike itself|is no JSON)\b"
+)
+"""Words for which plain English has others: profile, outlier, skip, count, fix, culprit."""
+
 SEEDED = {"default_rng", "Generator", "BitGenerator", "PCG64", "Philox", "SeedSequence"}
 
 
@@ -96,6 +101,23 @@ def test_no_arrow_runs_backwards() -> None:
 )
 def test_the_rule_itself(room: str, source: str, wrong: list[str]) -> None:
     assert wrong_imports(room, ast.parse(source)) == wrong
+
+
+def test_texts_are_in_plain_english() -> None:
+    assert not list(translated())
+
+
+def translated() -> Iterator[str]:
+    """Yield the places of words for which plain English has others, in code, on the page and in documents."""
+    for path in MODULES:
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and TRANSLATED.search(node.value):
+                yield f"{path}:{node.lineno}: {node.value[:80]!r}"
+    views = (ROOT / "pipeline/investigator/assets/views").rglob("*.js")
+    for path in (ROOT / "README.md", *(ROOT / "deploy").rglob("*.md"), *views):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if TRANSLATED.search(line):
+                yield f"{path.relative_to(ROOT)}:{number}: {line[:80]!r}"
 
 
 def forbidden_in_operators(tree: ast.AST) -> Iterator[str]:

@@ -224,10 +224,10 @@ class Task(Observed, RecordTask):
         self._refuse(received, f"{self._place(record)}: {reason}")
 
     def _rest(self, key: str, keyed: Keyed) -> None:
-        """Judge what of a key waits for more, with what there is."""
+        """Score the waiting frame of a key without what it waits for."""
 
     def _end_silent(self, ts: float) -> None:
-        """Tell so of a key that has been silent until now, the time of the frame of another one."""
+        """End the anomalies of a key that is silent at the time of another key's frame."""
         if (found := self.states.silent(ts)) is not None:
             key, keyed = found
             with self._setting_aside(key):
@@ -237,7 +237,7 @@ class Task(Observed, RecordTask):
                 self.states.silenced(key, self.position)
 
     def _end_gone(self) -> None:
-        """Tell so of the keys that were given up."""
+        """End the anomalies of the dropped keys."""
         for key, keyed in self.states.take_gone():
             with self._setting_aside(key):
                 for scope, stream in keyed.streams.items():
@@ -267,7 +267,7 @@ class Task(Observed, RecordTask):
         self.outputs.append(RankingOutput.of(mark.ts, mark.host, mark.note, ranking, told))
 
     def _feedback(self, record: Incoming, feedback: Feedback) -> None:
-        """Take what a person said: what it excuses ends, and is not told again."""
+        """Apply a person's feedback: the excused anomalies end, and are not reported again."""
         if not self._has_key(record, feedback.key):
             return
         known = self.states.get(feedback.key)

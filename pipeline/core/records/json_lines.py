@@ -99,7 +99,7 @@ def read_line(line: str | bytes, place: str) -> Received:
         place: its origin, for errors: `day.jsonl:17`.
 
     Raises:
-        RecordError: the line is no JSON, none of the forms, or beyond a limit.
+        RecordError: the line is not JSON, in none of the forms, or beyond a limit.
 
     """
     fields = parse_object(line, place)

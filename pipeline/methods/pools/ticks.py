@@ -140,8 +140,8 @@ class Ticks:
 
         Returns:
             `late` if it is older than the newest of its source, or than the newest closed tick by the grace or more, or
-            completes a closed tick; `set_back` if so many are late, and by so much, that the newest time must have been
-            wrong: the caller starts from scratch.
+            completes a closed tick; `set_back` after a row of late ones, by which the newest time must have been wrong:
+            the caller starts from scratch.
 
         """
         source = self._sources.get(frame.hosts)

@@ -97,8 +97,8 @@ class Ticks:
         """Return whether a request that ended at this time counts.
 
         Returns:
-            `new` if it counts; `late` if it is far behind the newest; `set_back` after so many late ones in a row that
-            the newest must be wrong: the caller then starts from scratch.
+            `new` if it counts; `late` if it is far behind the newest; `set_back` after a row of late ones, by
+            which the newest must be wrong: the caller then starts from scratch.
 
         """
         if ts >= self.earliest_ts:
