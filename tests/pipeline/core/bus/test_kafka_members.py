@@ -40,7 +40,7 @@ SETTLED_S = 90.0
 @pytest.fixture(params=CLIENTS)
 def options(request: pytest.FixtureRequest, broker: Cluster) -> KafkaOptions:
     """Of a group that waits long enough for its members that one of them is lost only where a test takes it away."""
-    return kafka_options(broker, request.param, session_timeout_s=4.0, transaction_timeout_s=60.0)
+    return kafka_options(broker, request.param, session_timeout_s=10.0, transaction_timeout_s=60.0)
 
 
 @pytest.fixture
