@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -19,12 +18,8 @@ from tests.deploy.files import ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DOCUMENTS = [
-    ROOT / name
-    for name in subprocess.run(
-        ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-]
+ROOMS = (".github", "deploy", "operators", "pipeline", "producers", "tests")
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(path for room in ROOMS for path in (ROOT / room).rglob("*.md"))])
 SEPARATORS = {"|", "||", "&&", ";", "&", ">", ">>", "<", "2>"}
 NO_COMMANDS = {"COMMAND", "begin", "end", "traces", "0.1.0,"}
 """Words after `laggard` in placeholders, in the lines of trace markers, and in outputs."""
@@ -73,14 +68,19 @@ def test_a_wrong_command_is_found(command: str, problem: str) -> None:
         check_command(wrong)
 
 
-def prose(path: Path) -> Iterator[str]:
-    """Yield the lines outside of code blocks."""
+def lines_of(path: Path) -> Iterator[tuple[str, bool]]:
+    """Yield the lines of a document, and whether each is code."""
     fenced = False
     for line in path.read_text().splitlines():
         if line.lstrip().startswith("```"):
             fenced = not fenced
-        elif not fenced and not line.startswith("    "):
-            yield line
+        else:
+            yield line, fenced or line.startswith("    ")
+
+
+def prose(path: Path) -> Iterator[str]:
+    """Yield the lines outside of code blocks."""
+    return (line for line, is_code in lines_of(path) if not is_code)
 
 
 @cache
@@ -96,11 +96,8 @@ def anchors(path: Path) -> frozenset[str]:
 
 def commands(path: Path) -> Iterator[list[str]]:
     """Yield the words of each command of laggard, in code blocks and in spans of code."""
-    fenced = False
-    for line in path.read_text().splitlines():
-        if line.lstrip().startswith("```"):
-            fenced = not fenced
-        elif fenced or line.startswith("    "):
+    for line, is_code in lines_of(path):
+        if is_code:
             yield from split(line.strip().removeprefix("$ ").removeprefix("sudo ").removeprefix("deploy/"))
         else:
             for span in SPAN.findall(line):
