@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from laggard.pipeline.core.records.feedback import Case, Feedback, checked_feedback, plain_feedback
 from laggard.pipeline.core.records.ids import derived_id
@@ -89,6 +89,23 @@ class Tolerance(NamedTuple):
     def snapshot(self) -> dict[str, Any]:
         """Return it as plain data, under a name of its own; nothing without feedback."""
         return {"said": [plain_feedback(each) for each in self.feedback]} if self.feedback else {}
+
+
+class Tolerant(Protocol):
+    """The state of a key on which people give feedback."""
+
+    tolerance: Tolerance
+
+    @property
+    def ts(self) -> float:
+        """The time of its newest frame, seconds since the Unix epoch; not above 0 without one."""
+
+
+def changed(key: Tolerant | None, feedback: Feedback) -> Tolerance | None:
+    """Return the tolerance of a key, None if it has no state yet, after feedback; None if that changes nothing."""
+    before = Tolerance() if key is None else key.tolerance
+    after = before.after(feedback, key.ts if key is not None and key.ts > 0.0 else math.inf)
+    return None if after is before else after
 
 
 def restored(state: dict[str, Any]) -> Tolerance:

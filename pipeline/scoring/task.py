@@ -11,13 +11,12 @@ that comes is late: after a few such frames their stream begins anew. States are
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from laggard.operators.calibration import QUIET_S
 from laggard.pipeline.alarms.courses import JOINED_S
-from laggard.pipeline.alarms.tolerance import Tolerance
+from laggard.pipeline.alarms.tolerance import changed
 from laggard.pipeline.core.engine.namesakes import BESIDE, Namesakes
 from laggard.pipeline.core.engine.stage import MAX_KEYS, NOT_SHOWN, SNAPSHOT_RECORDS, RecordTask, error_text
 from laggard.pipeline.core.engine.states import States
@@ -35,6 +34,7 @@ from laggard.pipeline.scoring.tolerated import Tolerated
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from laggard.pipeline.alarms.tolerance import Tolerance
     from laggard.pipeline.core.bus import Incoming, Partition
     from laggard.pipeline.core.engine.telemetry import TaskTelemetry
     from laggard.pipeline.core.records import Received
@@ -270,10 +270,8 @@ class Task(Observed, RecordTask):
         """Apply a person's feedback: the excused anomalies end, and are not reported again."""
         if not self._has_key(record, feedback.key):
             return
-        known = self.states.get(feedback.key)
-        before = Tolerance() if known is None else known.tolerance
-        tolerance = before.after(feedback, known.ts if known is not None and known.ts > 0.0 else math.inf)
-        if tolerance is before:
+        tolerance = changed(self.states.get(feedback.key), feedback)
+        if tolerance is None:
             self._counts.duplicates += 1
             return
         keyed = self.states.open(feedback.key, self.position)

@@ -9,12 +9,11 @@ depend only on the records of the application in their order.
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Unpack
 
 from laggard.operators.calibration import QUIET_S
-from laggard.pipeline.alarms.tolerance import Tolerance
+from laggard.pipeline.alarms.tolerance import changed
 from laggard.pipeline.core.bus import Incoming
 from laggard.pipeline.core.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS, RecordTask, Stage, error_text
 from laggard.pipeline.core.engine.states import States
@@ -196,10 +195,8 @@ class RegressionTask(Observed, RecordTask):
 
     def _feedback(self, record: Incoming, feedback: Feedback) -> None:
         """Apply the feedback of a person: excused anomalies end, and are not published again."""
-        known = self.states.get(feedback.key)
-        before = Tolerance() if known is None else known.tolerance
-        tolerance = before.after(feedback, known.ts if known is not None and known.ts > 0.0 else math.inf)
-        if tolerance is before:
+        tolerance = changed(self.states.get(feedback.key), feedback)
+        if tolerance is None:
             self._counts.duplicates += 1
             return
         one = self.states.open(feedback.key, self.position)
