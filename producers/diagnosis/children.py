@@ -31,7 +31,7 @@ GRACE_S = 2.0
 
 
 def _prepare() -> None:
-    """In the child: unblock the signals that end it, which an agent's threads leave to one of them.
+    """In the child: unblock the signals that end it, which the program that started laggard may have blocked.
 
     Limit its resources, too: it parses what the sampled process controls.
     """

@@ -76,7 +76,7 @@ class PySpy:
         self._program = _program()
         self._child: Child | None = None
         self._recording = False
-        self._duration_s = 0.0  # of the present run
+        self._duration_s = 0.0  # of the last recording
         self._begin_ns = self._late_ns = 0
         self._runs = 0
 
@@ -109,7 +109,11 @@ class PySpy:
                 raise ProfilerError(f"py-spy: did not finish within {LATE_S:g} s on process {self._pid}")
             return ()
         samples = self._result()
-        self._record() if not self._recording else self._dump()
+        if self._recording:
+            self.covered_s += self._duration_s
+            self._dump()
+        else:
+            self._record()
         return samples
 
     def stop(self) -> Sequence[Sample]:
@@ -117,7 +121,6 @@ class PySpy:
         if self._child is None:
             return ()
         self._child.interrupt()
-        self._duration_s = 0.0
         try:
             return self._result()
         except ProfilerError:
@@ -125,7 +128,6 @@ class PySpy:
 
     def _dump(self) -> None:
         self._recording = False
-        self._duration_s = 0.0
         self._late_ns = self._clock.monotonic() + round(LATE_S * 1e9)
         self._run("dump", "--json")
 
@@ -163,7 +165,6 @@ class PySpy:
         begin, end = self._begin_ns / 1e9, self._clock.wall() / 1e9
         if not text:  # it was interrupted before it had results
             return []
-        self.covered_s += self._duration_s
         try:
             if self._recording:
                 return list(parse_record(text, begin, end))
