@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Past(NamedTuple):
-    """What the baselines of a frame follow from.
+    """The inputs of the baselines of a frame.
 
     Attributes:
         bank: the learned state, with the rows and features of the frame first.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.core.bus import Outgoing
 from laggard.pipeline.core.bus.embedded import EmbeddedBus
-from laggard.pipeline.core.engine.commits import Pace
+from laggard.pipeline.core.engine.committer import Pace
 from laggard.pipeline.core.engine.runner import Runner
 from laggard.pipeline.core.records.diagnosis import Diagnosis, Location, Phase, Stack, ThreadUse
 from laggard.pipeline.core.records.diagnosis_json import write_diagnosis

@@ -16,7 +16,7 @@ from kafka import KafkaProducer
 from laggard.pipeline.core.bus import BusError, Outgoing, Partition
 from laggard.pipeline.core.bus.embedded import EmbeddedBus
 from laggard.pipeline.core.bus.kafka.bus import KafkaBus
-from laggard.pipeline.core.engine.commits import Pace
+from laggard.pipeline.core.engine.committer import Pace
 from laggard.pipeline.core.engine.runner import Runner
 from laggard.pipeline.core.records import Frame, Mark, encode
 from laggard.pipeline.core.records.outputs import Anomaly, Incident, Progress, read_output, write_output

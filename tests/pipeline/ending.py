@@ -14,7 +14,7 @@ import pytest
 from laggard.pipeline.core.bus import Outgoing, Partition
 from laggard.pipeline.core.bus.embedded import EmbeddedBus
 from laggard.pipeline.core.bus.kafka.bus import KafkaBus
-from laggard.pipeline.core.engine.commits import Pace
+from laggard.pipeline.core.engine.committer import Pace
 from laggard.pipeline.core.engine.runner import Runner
 from laggard.pipeline.core.records import Decoder, encode
 from laggard.pipeline.core.topics import ANOMALIES, Topics

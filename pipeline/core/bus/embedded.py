@@ -15,7 +15,7 @@ from laggard.pipeline.core.bus.log import bounds, fetch, incoming, offset_at
 from laggard.pipeline.core.bus.membership import EmbeddedSubscription
 from laggard.pipeline.core.bus.packing import unpack
 from laggard.pipeline.core.bus.partitioner import partition_number
-from laggard.pipeline.core.bus.topics import Topics
+from laggard.pipeline.core.bus.topic_ids import TopicIds
 from laggard.pipeline.core.bus.trimming import discard
 from laggard.pipeline.core.bus.watch import touch
 from laggard.pipeline.core.bus.writer import Writer
@@ -66,7 +66,7 @@ class EmbeddedBus(Bus):
             raise BusError(f"{path}: expected a bound of at least {MIN_BYTES} bytes, got {max_bytes}")
         self.path = path.absolute()  # connections are opened later, too, from any working directory
         self.database = Database(self.path, max_bytes, busy_timeout_s)
-        self.topics = Topics(self.database)
+        self.topics = TopicIds(self.database)
         self.writer = Writer(self.database, self.topics, retention_s, clock)
 
     # Topics.

@@ -20,7 +20,7 @@ class Topic:
     compacted: bool
 
 
-class Topics:
+class TopicIds:
     """The existing topics of a file."""
 
     def __init__(self, database: Database) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.core.bus import Outgoing, Snapshot
     from laggard.pipeline.core.bus.database import Database
-    from laggard.pipeline.core.bus.topics import Topics
+    from laggard.pipeline.core.bus.topic_ids import TopicIds
 
 _EXPIRE_EVERY_S: Final = 10.0
 _EXPIRE_BATCH: Final = 256
@@ -38,7 +38,7 @@ class Writer:
     """
 
     def __init__(
-        self, database: Database, topics: Topics, retention_s: float | None, clock: Callable[[], float]
+        self, database: Database, topics: TopicIds, retention_s: float | None, clock: Callable[[], float]
     ) -> None:
         self._database = database
         self._topics = topics

@@ -34,7 +34,7 @@ class Pace:
     poll_records: int = 100
 
 
-class Commits:
+class Committer:
     """Prepares one commit at a time, and retries it until it succeeds.
 
     Parameters:

@@ -23,7 +23,7 @@ from laggard.pipeline.core.backoff import Backoff
 from laggard.pipeline.core.bus import BusUnavailable, DamagedRecord
 from laggard.pipeline.core.engine.assignment import OwnedPartition
 from laggard.pipeline.core.engine.background import LagMonitor
-from laggard.pipeline.core.engine.commits import Commits
+from laggard.pipeline.core.engine.committer import Committer
 from laggard.pipeline.core.engine.former import going_on
 from laggard.pipeline.core.engine.recoverer import Recoverer
 from laggard.pipeline.core.engine.standby import Standby
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from laggard.pipeline.core.bus import Bus, Partition, Polled, Subscription
-    from laggard.pipeline.core.engine.commits import Pace
+    from laggard.pipeline.core.engine.committer import Pace
     from laggard.pipeline.core.engine.stage import Stage
     from laggard.pipeline.core.engine.tasks import Tasks
     from laggard.pipeline.core.engine.telemetry import TaskTelemetry, Telemetry
@@ -95,7 +95,7 @@ class Member:
         self._joined = False
         self._held: dict[Partition, OwnedPartition] = {}
         self._lost: dict[Partition, Backoff] = {}  # assigned, without a state yet
-        self._commits = Commits(self._held, topics, pace, telemetry, self._lose, clock=clock, wall_clock=wall_clock)
+        self._committer = Committer(self._held, topics, pace, telemetry, self._lose, clock=clock, wall_clock=wall_clock)
         self._remembering = [stage for stage in self._stages if stage.remembers]
         warm = (
             Standby(bus, self._group, self._topic, new_tasks, self._is_mine) if standby and self._remembering else None
@@ -138,7 +138,7 @@ class Member:
             outputs = [self._topics.name(topic) for topic in (*written, DEAD_LETTERS)]
             self._bus.require(outputs, [stage.snapshots for stage in self._remembering])
             subscription = self._subscription = self._bus.subscribe(self._group, [self._topic])
-        self._commits.retry(subscription)
+        self._committer.retry(subscription)
         busy = True
         try:
             polled = subscription.poll(self._patience_s(timeout_s), self._pace.poll_records)
@@ -150,17 +150,17 @@ class Member:
             busy = bool(polled.records)
         self._recover(subscription)
         self._joined = self._joined or subscription.joined
-        if self._commits.due():
-            self._commits.prepare()
-            self._commits.retry(subscription)
-        if not busy and self._clock() >= self._commits.committed_at + IDLE_S:
-            self._commits.pass_over(subscription)
+        if self._committer.due():
+            self._committer.prepare()
+            self._committer.retry(subscription)
+        if not busy and self._clock() >= self._committer.committed_at + IDLE_S:
+            self._committer.pass_over(subscription)
         return busy
 
     def _patience_s(self, timeout_s: float) -> float:
         """Return the time to wait for records, in seconds."""
-        if self._commits.pending():
-            timeout_s = min(timeout_s, max(0.0, self._commits.committed_at + self._pace.commit_s - self._clock()))
+        if self._committer.pending():
+            timeout_s = min(timeout_s, max(0.0, self._committer.committed_at + self._pace.commit_s - self._clock()))
         if self._lost:
             # Without any state no record can be processed: `_recover` waits for a recovery instead.
             timeout_s = 0.0 if self._recoverer.working and not self._held else min(timeout_s, RECOVERING_S)
@@ -254,8 +254,8 @@ class Member:
         for held in self._held.values():
             held.tasks.save_all()
         while True:
-            self._commits.retry(subscription)
-            if not self._commits.prepare():
+            self._committer.retry(subscription)
+            if not self._committer.prepare():
                 return
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from laggard.pipeline.core.backoff import FIRST_PAUSE_S, Backoff
 from laggard.pipeline.core.bus import BusError, BusUnavailable
-from laggard.pipeline.core.engine.commits import Pace
+from laggard.pipeline.core.engine.committer import Pace
 from laggard.pipeline.core.engine.member import Member
 from laggard.pipeline.core.engine.stage import MAX_KEYS, SNAPSHOT_RECORDS
 from laggard.pipeline.core.engine.tasks import Tasks, grouped

@@ -14,7 +14,7 @@ import pytest
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 from laggard.pipeline.core.bus import Bus, BusUnavailable, Incoming, Outgoing, Partition, Subscription
 from laggard.pipeline.core.bus.embedded import EmbeddedBus
-from laggard.pipeline.core.engine.commits import Pace
+from laggard.pipeline.core.engine.committer import Pace
 from laggard.pipeline.core.engine.migrations import snapshot_name
 from laggard.pipeline.core.engine.runner import Runner
 from laggard.pipeline.core.engine.snapshots import VERSION

@@ -14,7 +14,7 @@ from laggard.pipeline.core.bus import BusError, Commit, Partition
 from laggard.pipeline.core.bus.embedded import EmbeddedBus
 from laggard.pipeline.core.engine import runner as running
 from laggard.pipeline.core.engine import standby
-from laggard.pipeline.core.engine.commits import Pace
+from laggard.pipeline.core.engine.committer import Pace
 from laggard.pipeline.core.engine.recoverer import Recoverer
 from laggard.pipeline.core.engine.telemetry import Telemetry
 from laggard.pipeline.core.topics import ANOMALIES, DEAD_LETTERS

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from laggard.operators.gaussian import Gaussian
-from laggard.pipeline.core.engine.commits import Pace
+from laggard.pipeline.core.engine.committer import Pace
 from laggard.pipeline.core.engine.recovery import Recovery
 from laggard.pipeline.core.records import Frame, make_layout
 from laggard.pipeline.core.topics import COUNTERS

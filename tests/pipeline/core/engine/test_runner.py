@@ -16,7 +16,7 @@ from laggard.pipeline.core.bus import BusError, Commit, Partition
 from laggard.pipeline.core.bus.embedded import EmbeddedBus
 from laggard.pipeline.core.bus.membership import EmbeddedSubscription
 from laggard.pipeline.core.engine import runner as running
-from laggard.pipeline.core.engine.commits import Pace
+from laggard.pipeline.core.engine.committer import Pace
 from laggard.pipeline.core.engine.runner import Runner
 from laggard.pipeline.core.engine.snapshots import BASE_KEY, decode_state
 from laggard.pipeline.core.records import Mark

@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from laggard.pipeline.core.engine import states
-from laggard.pipeline.core.engine.commits import Pace
+from laggard.pipeline.core.engine.committer import Pace
 from laggard.pipeline.core.engine.snapshots import decode_state
 from laggard.pipeline.core.engine.states import SILENT_RECORDS
 from laggard.pipeline.core.eventtime import SILENT_S, SILENT_TICKS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from laggard.pipeline.core.bus import BusError, BusUnavailable, Commit
-from laggard.pipeline.core.engine.commits import Pace
+from laggard.pipeline.core.engine.committer import Pace
 from laggard.pipeline.core.engine.former import going_on
 from laggard.pipeline.core.engine.snapshots import decode_state
 from laggard.pipeline.core.engine.stage import DeadLetter
