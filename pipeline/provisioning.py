@@ -101,8 +101,8 @@ def _on_a_file(bus: Bus, wanted: Wanted) -> TopicReport:
 
 
 def _on_kafka(bus: KafkaBus, wanted: Sequence[Wanted]) -> Iterator[TopicReport]:
-    found = bus.admin.describe(each.spec.name for each in wanted)
-    replication = bus.admin.replication()
+    found = bus.topics.describe(each.spec.name for each in wanted)
+    replication = bus.topics.replication()
     exactly = bus.options.replication is not None
     for each in wanted:
         name = each.spec.name
@@ -116,7 +116,7 @@ def _on_kafka(bus: KafkaBus, wanted: Sequence[Wanted]) -> Iterator[TopicReport]:
         bounds = (
             []
             if topic.leaderless
-            else [*bus.admin.all_bounds([Partition(name, number) for number in range(topic.partitions)]).values()]
+            else [*bus.topics.all_bounds([Partition(name, number) for number in range(topic.partitions)]).values()]
         )
         yield TopicReport(
             each,

@@ -234,7 +234,7 @@ def _plan(bus: Bus, topics: Topics, stage: Stage, every: Sequence[Stage], to: st
     topic, group = topics.name(stage.topic), topics.group(stage.name)
     together = _together(topics, stage, every)
     for each in (group, *_former(bus, topics, together)):
-        if isinstance(bus, KafkaBus) and (members := bus.admin.client_ids(each)):
+        if isinstance(bus, KafkaBus) and (members := bus.groups.client_ids(each)):
             raise CommandError(
                 f"{len(members)} worker{'s run' if len(members) != 1 else ' runs'} in group {each}: "
                 f"{', '.join(sorted(members))}; stop {'it' if len(members) == 1 else 'them'} first",

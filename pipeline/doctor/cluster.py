@@ -93,7 +93,7 @@ def client(options: KafkaOptions) -> Finding:
 
 def brokers(bus: KafkaBus) -> Finding:
     """Report the brokers, and our user there."""
-    options, cluster = bus.options, bus.admin.cluster()
+    options, cluster = bus.options, bus.topics.cluster()
     how = [options.security, *([] if options.sasl == "none" else [options.sasl])]
     several = "s" if cluster.brokers != 1 else ""
     found = f"{cluster.brokers} broker{several} of Kafka {cluster.version} at {','.join(options.bootstrap)}"
@@ -125,8 +125,8 @@ def topics(found: Sequence[TopicReport]) -> Finding:
 def rights(settings: Settings, bus: KafkaBus, names: Sequence[str]) -> Finding:
     """Report the roles for which this user has the rights."""
     own, operators = Topics(settings[TopicsSettings].prefix), settings[GeneralSettings].operators
-    allowed = bus.admin.topic_operations(names) if names else {}
-    of_groups = {group: bus.admin.group_operations(group) for group in own.groups((*operators, INCIDENTS))}
+    allowed = bus.topics.topic_operations(names) if names else {}
+    of_groups = {group: bus.groups.group_operations(group) for group in own.groups((*operators, INCIDENTS))}
     groups = {group: found for group, found in of_groups.items() if found is not None}
     lacks = {role: lacking(rules(role, own, operators), allowed, groups) for role in ROLES}
     may = [role for role, missing in lacks.items() if not missing]
@@ -174,7 +174,7 @@ def lags(settings: Settings, bus: KafkaBus) -> Iterator[Finding]:
 
 def lag(bus: KafkaBus, group: str, topic: str, now: float) -> Finding:
     """Report whether a group has members, and how long its oldest record has waited for one."""
-    members = len(bus.admin.client_ids(group))
+    members = len(bus.groups.client_ids(group))
     waiting, waited_s = 0, 0.0
     for partition in bus.partitions(topic):
         oldest, end = bus.bounds(partition)

@@ -214,7 +214,7 @@ def workers(given: Input, client: Client, count: int) -> Iterator[tuple[KafkaBus
 
 
 def committed(bus: KafkaBus, given: Input, group: str) -> int:
-    found = bus.admin.offsets(group, bus.partitions(given.topics.name(COUNTERS))).committed
+    found = bus.groups.offsets(group, bus.partitions(given.topics.name(COUNTERS))).committed
     return sum(offset.offset for offset in found.values())
 
 

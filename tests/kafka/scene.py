@@ -143,7 +143,7 @@ class Scene:
 
         The input counts as committed before all that came of it can be read: the brokers write marker after marker.
         """
-        end = self.bus.admin.settled_end(partition)
+        end = self.bus.topics.settled_end(partition)
         committed = self.bus.committed(self.topics.group(JOINING.name), partition)
         return sum(1 for _ in self.bus.read(partition, max(committed, self.bus.bounds(partition)[0]), end))
 

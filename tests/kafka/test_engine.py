@@ -385,4 +385,4 @@ def test_a_worker_that_lacks_a_topic_says_so_before_it_begins(broker: Cluster, m
         runner = Runner(bus, [WIRED], topics)
         with pytest.raises(BusError, match=rf"{options.prefix}{missing}.*`laggard topics create`"):
             runner.step(threading.Event())
-        assert not bus.admin.client_ids(topics.group(WIRED.name))
+        assert not bus.groups.client_ids(topics.group(WIRED.name))

@@ -117,7 +117,7 @@ def administrate(bus: KafkaBus) -> None:
     snapshots = map(NAMES.snapshots, (OPERATOR, REGRESSION, COVARIANCE, TRACED, INCIDENTS))
     specs = NAMES.specs((*TOPICS, *snapshots), 1, 48 * 3600.0)
     bus.create(specs)
-    for found in bus.admin.describe(spec.name for spec in specs).values():
+    for found in bus.topics.describe(spec.name for spec in specs).values():
         assert found is not None
         assert found.configs
 

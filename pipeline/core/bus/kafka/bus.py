@@ -10,11 +10,13 @@ from weakref import WeakSet
 
 from laggard.pipeline.core.bus import Bus, BusError, BusUnavailable, DamagedRecord, Partition, Refused
 from laggard.pipeline.core.bus.kafka import snapshots as chunks
-from laggard.pipeline.core.bus.kafka.admin import SETTLING_S, Admin
+from laggard.pipeline.core.bus.kafka.broker_requests import BrokerRequests
 from laggard.pipeline.core.bus.kafka.errors import location
+from laggard.pipeline.core.bus.kafka.group_admin import GroupAdmin
 from laggard.pipeline.core.bus.kafka.kafka_python_producer import Appender
 from laggard.pipeline.core.bus.kafka.members import KafkaSubscription
 from laggard.pipeline.core.bus.kafka.resetting import reset
+from laggard.pipeline.core.bus.kafka.topic_admin import SETTLING_S, TopicAdmin
 from laggard.pipeline.core.bus.kafka.wire import DEFAULT_BYTES, raw
 from laggard.pipeline.core.bus.partitioner import partition_number
 from laggard.pipeline.core.extras import installing
@@ -48,7 +50,9 @@ class KafkaBus(Bus):
 
     def __init__(self, options: KafkaOptions) -> None:
         self.options = options
-        self.admin = Admin(options)
+        self.requests = BrokerRequests(options)
+        self.topics = TopicAdmin(self.requests)
+        self.groups = GroupAdmin(self.requests)
         self._lock = threading.Lock()
         self._counts: dict[str, int] = {}
         self._limits: dict[str, int] = {}
@@ -70,7 +74,7 @@ class KafkaBus(Bus):
 
     def create(self, topics: Iterable[TopicSpec]) -> None:
         """Create missing topics."""
-        self.admin.create(topics)
+        self.topics.create(topics)
 
     def partitions(self, topic: str) -> Sequence[Partition]:
         """Return all partitions of a topic, as many as at the first request."""
@@ -92,7 +96,7 @@ class KafkaBus(Bus):
         return count
 
     def _ask_count(self, topic: str) -> int:
-        count = self.admin.partition_counts([topic]).get(topic)
+        count = self.topics.partition_counts([topic]).get(topic)
         if count is None:
             raise BusError(
                 f"{location(self.options)}: the topic {topic} does not exist; `laggard topics create` creates those of "
@@ -141,7 +145,7 @@ class KafkaBus(Bus):
         if packed.size > DEFAULT_BYTES:  # smaller ones fit into any topic
             limit = self._limits.get(topic)
             if limit is None:
-                limit = self._limits[topic] = self.admin.max_record_bytes(topic)
+                limit = self._limits[topic] = self.topics.max_record_bytes(topic)
             if packed.size > limit:
                 raise Refused(
                     f"{location(self.options)}: a record for {topic}: expected at most {limit} bytes, as the topic's "
@@ -158,19 +162,19 @@ class KafkaBus(Bus):
     def bounds(self, partition: Partition) -> tuple[int, int]:
         """Return the oldest available offset, and the one after the last committed record."""
         self.check(partition)
-        return self.admin.bounds(partition)
+        return self.topics.bounds(partition)
 
     def all_bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, tuple[int, int]]:
         """Return the bounds of any number of partitions, in two requests."""
         for partition in partitions:
             self.check(partition)
-        return self.admin.all_bounds(partitions)
+        return self.topics.all_bounds(partitions)
 
     def offset_at(self, partition: Partition, ts: float) -> int:
         """Return the offset from the broker's own index of times."""
         self.check(partition)
-        found = self.admin.offset_at(partition, ts)
-        return self.admin.bounds(partition)[1] if found is None else found
+        found = self.topics.offset_at(partition, ts)
+        return self.topics.bounds(partition)[1] if found is None else found
 
     def read(
         self, partition: Partition, start: int, stop: int | None = None, key: str | None = None
@@ -178,7 +182,7 @@ class KafkaBus(Bus):
         """Yield records batch by batch; meanwhile deleted ones are skipped. Raises DamagedRecord."""
         oldest, end = self.bounds(partition)
         if stop is None or stop > end:
-            end = self.admin.settled_end(partition)
+            end = self.topics.settled_end(partition)
         return self._read(partition, max(start, oldest), end if stop is None else min(stop, end), key)
 
     def _read(self, partition: Partition, position: int, stop: int, key: str | None) -> Iterator[Incoming]:
@@ -243,7 +247,7 @@ class KafkaBus(Bus):
         """Return the partition with the snapshots of this input partition; None without a topic for them."""
         self.check(partition)
         topic = chunks.topic_of(self.options.prefix, operator)
-        count = self._counts.get(topic) or self.admin.partition_counts([topic]).get(topic)
+        count = self._counts.get(topic) or self.topics.partition_counts([topic]).get(topic)
         if count is None:
             return None
         self._counts[topic] = count
@@ -262,7 +266,7 @@ class KafkaBus(Bus):
     def committed(self, group: str, partition: Partition) -> int:
         """Return the group's committed offset."""
         self.check(partition)
-        offset = self.admin.settled_offset(group, partition)
+        offset = self.groups.settled_offset(group, partition)
         return 0 if offset is None else offset.offset
 
     def reset(
@@ -288,7 +292,7 @@ class KafkaBus(Bus):
         for reader in readers:
             reader.close()
         self._appender.close()
-        self.admin.close()
+        self.requests.close()
 
 
 def client_of(options: KafkaOptions) -> Client:

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from laggard.pipeline.core.bus import Partition
-    from laggard.pipeline.core.bus.kafka.admin import Admin
+    from laggard.pipeline.core.bus.kafka.bus import KafkaBus
     from laggard.pipeline.core.bus.kafka.commits import Commits
 
 
 def settled_offsets(
-    admin: Admin, commits: Commits, group: str, partitions: Collection[Partition]
+    bus: KafkaBus, commits: Commits, group: str, partitions: Collection[Partition]
 ) -> Mapping[Partition, int]:
     """Return the offset at which to continue each partition, once no other member can commit there any more.
 
@@ -30,16 +30,18 @@ def settled_offsets(
     """
     # A dead member may have had the same id: that of a static member survives a restart.
     commits.take()
-    found = admin.offsets(group, partitions).committed
+    found = bus.groups.offsets(group, partitions).committed
     owners = {owner_of(offset.metadata) for offset in found.values()} - {commits.identity}
     # Other programs may have written the metadata: only ids of this group are taken over.
     strangers = {owner for owner in owners if owner.startswith(f"{group}-")}
     if strangers:
-        for dead in sorted(strangers - admin.client_ids(group)):
+        for dead in sorted(strangers - bus.groups.client_ids(group)):
             commits.fence(dead)
-    stable = admin.offsets(group, partitions, stable=True)
+    stable = bus.groups.offsets(group, partitions, stable=True)
     return {
-        partition: stable.committed[partition].offset if partition in stable.committed else admin.bounds(partition)[0]
+        partition: stable.committed[partition].offset
+        if partition in stable.committed
+        else bus.topics.bounds(partition)[0]
         for partition in partitions
         if partition not in stable.unstable
     }

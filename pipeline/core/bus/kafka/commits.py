@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from laggard.pipeline.core.bus import Commit, Partition
-    from laggard.pipeline.core.bus.kafka.admin import Admin
     from laggard.pipeline.core.bus.kafka.client import Client, Membership, Transactions
+    from laggard.pipeline.core.bus.kafka.group_admin import GroupAdmin
     from laggard.pipeline.core.bus.kafka.options import KafkaOptions
     from laggard.pipeline.core.bus.kafka.wire import Raw
 
@@ -39,7 +39,7 @@ class Commits:
     Args:
         options: the time limits.
         client: opens transactions.
-        admin: reads the group's offsets.
+        groups: reads the group's offsets.
         group: the group.
         identity: the transactional id.
 
@@ -49,11 +49,11 @@ class Commits:
 
     """
 
-    def __init__(self, options: KafkaOptions, client: Client, admin: Admin, group: str, identity: str) -> None:
+    def __init__(self, options: KafkaOptions, client: Client, groups: GroupAdmin, group: str, identity: str) -> None:
         self.identity = identity
         self._options = options
         self._client = client
-        self._admin = admin
+        self._groups = groups
         self._group = group
         self.session = 0
         self._texts: dict[Partition, str] = {}  # the metadata of the last offset that was committed here
@@ -74,7 +74,7 @@ class Commits:
             raise AssertionError("every outcome is known")
         text, partitions = self._unresolved
         self.take()
-        committed = self._admin.offsets(self._group, partitions).committed
+        committed = self._groups.offsets(self._group, partitions).committed
         self._unresolved = None
         found = any(offset.metadata == text for offset in committed.values())
         if found:

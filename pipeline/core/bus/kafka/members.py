@@ -7,11 +7,11 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.core.bus import BusError, BusUnavailable, Commit, Fenced, Polled, Subscription
-from laggard.pipeline.core.bus.kafka.admin import SETTLING_S
 from laggard.pipeline.core.bus.kafka.claims import settled_offsets
 from laggard.pipeline.core.bus.kafka.commits import Commits, is_rest
 from laggard.pipeline.core.bus.kafka.errors import Displaced, Expelled, Outdated, location, named
 from laggard.pipeline.core.bus.kafka.snapshots import Chunks
+from laggard.pipeline.core.bus.kafka.topic_admin import SETTLING_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,7 +54,7 @@ class KafkaSubscription(Subscription):
         self._group = group
         self._topics = frozenset(topics)
         identity = f"{group}-{options.instance or uuid.uuid4().hex}"
-        self._commits = Commits(options, bus.client, bus.admin, group, identity)
+        self._commits = Commits(options, bus.client, bus.groups, group, identity)
         self._identity = identity
         self._member = bus.client.join(group, topics, identity)
         self._void: Expelled | None = None
@@ -159,7 +159,7 @@ class KafkaSubscription(Subscription):
         silent_s = now - self._heard_at
         if silent_s < self._options.request_timeout_s:
             return
-        if not self._bus.admin.reachable(max(_LEAST_PROBE_S, timeout_s)):
+        if not self._bus.requests.reachable(max(_LEAST_PROBE_S, timeout_s)):
             raise BusUnavailable(f"{location(self._options)}: no broker has answered for {silent_s:.0f} s")
         if self._member.membership() is not None:
             self._heard_at = now
@@ -227,7 +227,7 @@ class KafkaSubscription(Subscription):
         partitions = set(wanted) - self._revoked
         if not partitions or membership is None:
             return
-        offsets = settled_offsets(self._bus.admin, self._commits, self._group, partitions)
+        offsets = settled_offsets(self._bus, self._commits, self._group, partitions)
         if not offsets:
             return
         session = self._commits.session
@@ -322,7 +322,7 @@ class KafkaSubscription(Subscription):
 
     def _assure(self, doubtful: set[Partition], membership: Membership) -> None:
         """Check whether another member has claimed these; report those as lost, and as assigned again."""
-        found = self._bus.admin.offsets(self._group, doubtful, stable=True)
+        found = self._bus.groups.offsets(self._group, doubtful, stable=True)
         lost = set()
         for partition in doubtful - set(found.unstable):
             offset = found.committed.get(partition)

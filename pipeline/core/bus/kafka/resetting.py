@@ -27,7 +27,7 @@ def reset(
     snapshots: Sequence[Snapshot],
 ) -> None:
     """See `Bus.reset`. Another call completes an interrupted one."""
-    if members := bus.admin.client_ids(group):
+    if members := bus.groups.client_ids(group):
         raise BusError(
             f"{location(bus.options)}: group {group} has {len(members)} members; stop the workers first: "
             f"{', '.join(sorted(members))}"
@@ -42,12 +42,12 @@ def reset(
         topic = chunks.topic_of(bus.options.prefix, snapshot.operator)
         number = chunks.partition_of(snapshot.partition, len(bus.partitions(topic)))
         bus.append_raw(chunks.records(snapshot, topic, number), f"save snapshots in {topic}")
-    bus.admin.set_offsets(group, offsets)
+    bus.groups.set_offsets(group, offsets)
 
 
 def _deletions(bus: KafkaBus, topic: str, inputs: Mapping[Partition, int]) -> Iterator[Raw]:
     """Yield a deletion of each record that is part of a snapshot of one of the input partitions."""
-    count = bus.admin.partition_counts([topic]).get(topic)
+    count = bus.topics.partition_counts([topic]).get(topic)
     if count is None:
         return
     now_ms = int(time.time() * 1000)

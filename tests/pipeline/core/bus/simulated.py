@@ -252,7 +252,13 @@ class Worker:
         )
         partitions = world.partitions
         bus: Any = SimpleNamespace(
-            options=options, client=client, admin=self, pack=list, partitions=lambda _: partitions
+            options=options,
+            client=client,
+            requests=self,
+            topics=self,
+            groups=self,
+            pack=list,
+            partitions=lambda _: partitions,
         )
         self._member = kind(bus, GROUP, [TOPIC])
 

@@ -462,7 +462,7 @@ def test_the_text_beside_an_offset_is_the_members_own(options: KafkaOptions, att
     for _ in range(3):
         member.commit(Commit({partition: 0}))
         bus.committed(group, partition)
-        (offset,) = bus.admin.offsets(group, [partition]).committed.values()
+        (offset,) = bus.groups.offsets(group, [partition]).committed.values()
         assert offset.metadata.startswith(f"{member._commits.identity} ")
         assert offset.metadata.isprintable()
         texts.add(offset.metadata)
