@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 FORM_1 = Path(__file__).parent / "golden" / "form-1"
 """What a laggard with offsets in its states had saved behind the first part of each stage's records."""
 
-every_stage = pytest.mark.parametrize("name", STAGES)
-quickly_some = pytest.mark.parametrize(
+every_stage = pytest.mark.parametrize(
     "name", [pytest.param(each, marks=[pytest.mark.slow] * (each not in {"gaussian", "incidents"})) for each in STAGES]
 )
 
@@ -152,7 +151,7 @@ def test_it_is_the_same_at_any_offsets_and_with_any_commits(name: str) -> None:
         assert got.saved == want.saved
 
 
-@quickly_some
+@every_stage
 @pytest.mark.usefixtures("_distances")
 @pytest.mark.parametrize("_distances", ["soon silent"], indirect=True)
 def test_it_is_the_same_after_kills(name: str) -> None:
