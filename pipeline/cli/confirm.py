@@ -94,7 +94,7 @@ def confirm(
     try:
         suspect = find(row)
         check(suspect, force=force)
-        held = hold(suspect)
+        pidfd = hold(suspect)
     except UnknownProcessError as error:
         raise CommandError(str(error), NO_DATA) from None
     except RefusedError as error:
@@ -107,15 +107,15 @@ def confirm(
     period_s = length_s / (2 * pairs + 2)
     quota = None if group is None else (group, _used(suspect.pid))
     try:
-        with Brake(held, part, quota) as brake, _progress(2 * pairs) as told:
+        with Brake(pidfd, part, quota) as brake, _progress(2 * pairs) as report_progress:
             result = run(
                 brake,
                 Meter(suspect.pid, command),
                 pairs=pairs,
                 period_s=period_s,
                 seed=seed,
-                progress=told,
-                alive=lambda: _alive(held),
+                progress=report_progress,
+                alive=lambda: _alive(pidfd),
             )
     except ProcessLookupError:
         raise CommandError(f"{suspect.row} has ended meanwhile") from None
@@ -124,7 +124,7 @@ def confirm(
     except MeasureError as error:
         raise CommandError(f"--measure: {error}") from None
     finally:
-        os.close(held)
+        os.close(pidfd)
     _report(suspect, result, seed, "quota" if group else "signals", part, as_json=as_json)
 
 
@@ -170,12 +170,12 @@ def _used(pid: int) -> float:
         raise ProcessLookupError from None
 
 
-def _alive(held: int) -> bool:
+def _alive(pidfd: int) -> bool:
     """Return whether the process still runs: its descriptor becomes readable once it has ended."""
     import select  # noqa: PLC0415
 
     poll = select.poll()
-    poll.register(held, select.POLLIN)
+    poll.register(pidfd, select.POLLIN)
     return not poll.poll(0)
 
 

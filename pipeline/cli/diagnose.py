@@ -141,10 +141,10 @@ def diagnose(
             methods={"auto": None, "proc": ()}.get(method, (method,)),
             budget=settings[DiagnosisSettings].budget,
         )
-    taken = _export(found, exports)
+    to_stdout = _export(found, exports)
     if as_json:
         click.echo(write_diagnosis(found))
-    elif not taken:
+    elif not to_stdout:
         _write_page(settings, found, Shown(threads, functions, reverse), recorded=last or wanted is not None)
     return 0 if any(phase.threads for phase in found.phases) else FAILED
 
@@ -196,8 +196,8 @@ def _list(settings: Settings, host: str, process: str | None, *, as_json: bool) 
         last = each
         begin_ts = each.phases[0].begin_ts if each.phases else each.ts
         if as_json:
-            told = {"id": each.id, "ts": begin_ts, "host": each.host, "row": each.row, "pid": each.pid}
-            click.echo(json.dumps(told | {"reason": each.reason, "sentence": sentence(each)}))
+            fields = {"id": each.id, "ts": begin_ts, "host": each.host, "row": each.row, "pid": each.pid}
+            click.echo(json.dumps(fields | {"reason": each.reason, "sentence": sentence(each)}))
         else:
             click.echo(f"{each.id[:SHORT_ID]}  {moment(begin_ts)}  {sentence(each)}")
     if not as_json:
@@ -208,13 +208,13 @@ def _list(settings: Settings, host: str, process: str | None, *, as_json: bool) 
 
 def _export(diagnosis: Diagnosis, exports: Exports) -> bool:
     """Write the requested files, and return whether one of them was standard output."""
-    taken = False
+    to_stdout = False
     for name, path in exports._asdict().items():
         if path is None:
             continue
         text = _exported(name, diagnosis)
         if path == "-":
-            taken = True
+            to_stdout = True
             click.echo(text, nl=False)
             continue
         try:
@@ -222,7 +222,7 @@ def _export(diagnosis: Diagnosis, exports: Exports) -> bool:
         except OSError as error:
             raise CommandError(f"--{name} {path}: {error.strerror or error}") from None
         click.echo(f"Wrote {path}", err=True)
-    return taken
+    return to_stdout
 
 
 def _exported(name: str, diagnosis: Diagnosis) -> str:

@@ -119,8 +119,8 @@ def expected(
         return
 
     with existing_bus(settings) as bus:
-        said = of_names("host", host or settings[GeneralSettings].host, names, now, until_ts=until_ts, note=note)
-        _publish(settings, bus, said, as_json=as_json)
+        entry = of_names("host", host or settings[GeneralSettings].host, names, now, until_ts=until_ts, note=note)
+        _publish(settings, bus, entry, as_json=as_json)
 
 
 @feedback.command(short_help="Withdraw feedback.")
@@ -138,9 +138,9 @@ def withdraw(settings: Settings, *, identity: str, note: str, as_json: bool) -> 
             if each.feedback.id.startswith(identity.lower()) and math.isnan(each.withdrawn_ts)
         ]
         if len(found) != 1:
-            said = "more than one entry has" if found else "no entry has"
+            subject = "more than one entry has" if found else "no entry has"
             listing = to_type(settings, "feedback")
-            raise CommandError(f"{said} an id that begins with {identity}; `{listing}` lists all feedback", NO_DATA)
+            raise CommandError(f"{subject} an id that begins with {identity}; `{listing}` lists all feedback", NO_DATA)
         _publish(settings, bus, withdrawal(found[0], now, note), as_json=as_json)
 
 
@@ -151,34 +151,36 @@ def _record(settings: Settings, identity: str, says: Says, until_ts: float, note
         ).incidents
         if len(found) != 1:
             raise CommandError(not_one(settings, identity, found), NO_DATA)
-        said = of_incident(found[0], says, time.time(), until_ts=until_ts, note=note)
-        _publish(settings, bus, said, as_json=as_json)
+        entry = of_incident(found[0], says, time.time(), until_ts=until_ts, note=note)
+        _publish(settings, bus, entry, as_json=as_json)
 
 
-def _publish(settings: Settings, bus: Bus, said: Feedback, *, as_json: bool) -> None:
+def _publish(settings: Settings, bus: Bus, entry: Feedback, *, as_json: bool) -> None:
     try:
-        value = encode(said)
+        value = encode(entry)
     except RecordError as error:
         raise CommandError(str(error), USAGE) from None
-    bus.append([Outgoing(topics_of(settings).name(TOPIC_OF[said.keyed_by]), said.key, value, said.ts)])
+    bus.append([Outgoing(topics_of(settings).name(TOPIC_OF[entry.keyed_by]), entry.key, value, entry.ts)])
     if as_json:
-        click.echo(json.dumps(plain_feedback(said)))
+        click.echo(json.dumps(plain_feedback(entry)))
         return
-    click.echo(f"On {said.key}: {feedback_sentence(said)}")
+    click.echo(f"On {entry.key}: {feedback_sentence(entry)}")
     following = f"`{to_type(settings, 'feedback')}` lists it"
-    if said.says != "withdrawn":
-        following += f"; `{to_type(settings, 'feedback', 'withdraw', said.id[:SHORT_ID])}` takes it back"
+    if entry.says != "withdrawn":
+        following += f"; `{to_type(settings, 'feedback', 'withdraw', entry.id[:SHORT_ID])}` takes it back"
     click.echo(f"Next: {following}")
 
 
-def _lines(settings: Settings, found: Sequence[PastFeedback], now: float) -> Iterator[Text]:
+def _lines(settings: Settings, entries: Sequence[PastFeedback], now: float) -> Iterator[Text]:
     from rich.text import Text  # noqa: PLC0415
 
-    for each in found:
+    for each in entries:
         state = "holds" if each.holds(now) else "is over" if math.isnan(each.withdrawn_ts) else "withdrawn"
-        told = f"{each.feedback.id[:SHORT_ID]}  {moment(each.feedback.ts)}  {printable(each.feedback.key)}  {state:9}  "
-        yield Text(told + feedback_sentence(each.feedback), "" if state == "holds" else "dim")
-    if not found:
+        prefix = (
+            f"{each.feedback.id[:SHORT_ID]}  {moment(each.feedback.ts)}  {printable(each.feedback.key)}  {state:9}  "
+        )
+        yield Text(prefix + feedback_sentence(each.feedback), "" if state == "holds" else "dim")
+    if not entries:
         listing = to_type(settings, "incidents")
         yield Text(f"There is no feedback. `{listing}` lists incidents to give it on.")
 

@@ -136,8 +136,8 @@ def publish(settings: Settings, grafana: Grafana, *, alerts: bool, force: bool, 
     """
     seen = _state(settings, grafana, alerts=alerts)
     done = _follow(bring(grafana, seen.things, force=force), as_json=as_json)
-    told = [*_data_source_problems(grafana, seen.data_source), *_hints(grafana, seen.version, alerts=alerts)]
-    return _end(grafana, done, told, as_json=as_json)
+    advice = [*_data_source_problems(grafana, seen.data_source), *_hints(grafana, seen.version, alerts=alerts)]
+    return _end(grafana, done, advice, as_json=as_json)
 
 
 @grafana.command(short_help="Remove what laggard has created.")
@@ -239,8 +239,8 @@ def diff(settings: Settings, grafana: Grafana, *, alerts: bool, as_json: bool) -
     things = _state(settings, grafana, alerts=alerts).things
     differing = [thing for thing in things if thing.state != "current"]
     if as_json:
-        told = [{**thing.to_json(), "diff": thing.diff()} for thing in differing]
-        click.echo(json.dumps({"url": grafana.url, "things": told}))
+        entries = [{**thing.to_json(), "diff": thing.diff()} for thing in differing]
+        click.echo(json.dumps({"url": grafana.url, "things": entries}))
         return FAILED if differing else 0
     for thing in differing:
         click.secho(f"{thing.name}: {thing.state_text}", bold=True)
@@ -347,14 +347,14 @@ def _follow(steps: Iterable[Done], *, as_json: bool) -> list[Done]:
     return done
 
 
-def _end(grafana: Grafana, done: Sequence[Done], told: Sequence[str], *, as_json: bool) -> int:
+def _end(grafana: Grafana, done: Sequence[Done], advice: Sequence[str], *, as_json: bool) -> int:
     """Print the summary, and return the exit code: 1 if something was left alone."""
     left = [one for one in done if one.deed == "left"]
     if as_json:
-        found: dict[str, Any] = {"url": grafana.url, "things": [one.to_json() for one in done], "hints": list(told)}
+        found: dict[str, Any] = {"url": grafana.url, "things": [one.to_json() for one in done], "hints": list(advice)}
         click.echo(json.dumps(found))
         return FAILED if left else 0
-    for each in told:
+    for each in advice:
         click.echo(f"Hint: {each}.")
     if any(one.thing.state == "changed" for one in left):
         click.echo("`laggard grafana diff` shows the changes of others; --force overwrites them.")
@@ -367,5 +367,5 @@ def _end(grafana: Grafana, done: Sequence[Done], told: Sequence[str], *, as_json
 def _table(rows: Iterable[tuple[str, str]]) -> None:
     rows = list(rows)
     width = max((len(name) for name, _ in rows), default=0)
-    for name, said in rows:
-        click.echo(f"  {name:{width}}  {said}")
+    for name, text in rows:
+        click.echo(f"  {name:{width}}  {text}")

@@ -93,13 +93,13 @@ def incidents(
     application, pool or service is unknown. `laggard --help` lists all exit codes.
     """
     given = (host, "host"), (application, "application"), (pool, "pool"), (service, "service")
-    asked = [(key, keyed_by) for key, keyed_by in given if key is not None]
-    if len(asked) > 1:
+    filters = [(key, keyed_by) for key, keyed_by in given if key is not None]
+    if len(filters) > 1:
         raise click.UsageError("--host, --application, --pool and --service exclude each other")
-    if notices and (identity or (asked and host is None)):
+    if notices and (identity or (filters and host is None)):
         raise click.UsageError("--notices goes with --host, --open, --since and --json only")
     now = time.time()
-    key, keyed_by = asked[0] if asked else (None, "")
+    key, keyed_by = filters[0] if filters else (None, "")
     with existing_bus(settings) as bus:
         if notices:
             _write_notices(settings, bus, host, now - since_s, only_open=only_open, as_json=as_json)
@@ -113,13 +113,13 @@ def incidents(
         found = [one for one in past.incidents if one.change != "closed" or not only_open]
         if identity and len(found) != 1:
             raise CommandError(not_one(settings, identity, found, only_open=only_open), NO_DATA)
-        doing = _doing(settings, bus, found[0]) if identity and not as_json else []
+        diagnoses = _find_diagnoses(settings, bus, found[0]) if identity and not as_json else []
         silent = {} if as_json else _silent(settings, bus, found, now)
     if as_json:
         for one in found:
             click.echo(write_output(one))
     elif identity:
-        _write_one(settings, found[0], doing, silent, now)
+        _write_one(settings, found[0], diagnoses, silent, now)
     else:
         _write(_listing(settings, found, past, silent, now, since_s=since_s, only_open=only_open))
 
@@ -190,7 +190,7 @@ def not_one(settings: Settings, identity: str, found: Sequence[Incident], *, onl
     return f"{len(found)} incidents have an id that begins with {identity}: {ids}"
 
 
-def _doing(settings: Settings, bus: Bus, incident: Incident) -> list[Diagnosis]:
+def _find_diagnoses(settings: Settings, bus: Bus, incident: Incident) -> list[Diagnosis]:
     """Return the recorded diagnoses of an incident, those of culprits first."""
     try:
         return during(bus, topics_of(settings), incident)
@@ -199,10 +199,10 @@ def _doing(settings: Settings, bus: Bus, incident: Incident) -> list[Diagnosis]:
         return []
 
 
-def _silent(settings: Settings, bus: Bus, found: Sequence[Incident], now: float) -> Mapping[str, float]:
+def _silent(settings: Settings, bus: Bus, shown: Sequence[Incident], now: float) -> Mapping[str, float]:
     """Return the silent hosts of open incidents; none if their frames cannot be read."""
     try:
-        return silent_hosts(bus, topics_of(settings), found, now)
+        return silent_hosts(bus, topics_of(settings), shown, now)
     except BusError as error:
         click.secho(f"Cannot check for silent hosts: {error}", fg="yellow", err=True)
         return {}
@@ -214,7 +214,7 @@ def _write(lines: Iterable[Text]) -> None:
 
 def _listing(
     settings: Settings,
-    found: Sequence[Incident],
+    shown: Sequence[Incident],
     past: Past,
     silent: Mapping[str, float],
     now: float,
@@ -223,9 +223,9 @@ def _listing(
     only_open: bool,
 ) -> Iterator[Text]:
 
-    if found:
-        yield from table_lines(found, silent, now)
-        wanted = next((one for one in found if one.change != "closed"), found[0])
+    if shown:
+        yield from table_lines(shown, silent, now)
+        wanted = next((one for one in shown if one.change != "closed"), shown[0])
         following = f"`{to_type(settings, 'incidents', wanted.id[:SHORT_ID])}` for the records of each operator"
     else:
         yield Text(f"No incident {'is open' if only_open else f'was open in the last {readable_duration(since_s)}'}.")
@@ -237,12 +237,12 @@ def _listing(
 
 
 def _write_one(
-    settings: Settings, incident: Incident, doing: list[Diagnosis], silent: Mapping[str, float], now: float
+    settings: Settings, incident: Incident, diagnoses: list[Diagnosis], silent: Mapping[str, float], now: float
 ) -> None:
 
     console = console_of(sys.stdout)
     write(incident_lines(incident, page_of(console), silent, now), console)
-    write_doing(settings, doing, incident.opened_ts, blamed_rows(incident))
+    write_doing(settings, diagnoses, incident.opened_ts, blamed_rows(incident))
     following, others = [], ["incidents"]
     if incident.merged_into:
         going_on = to_type(settings, "incidents", incident.merged_into[:SHORT_ID])

@@ -68,8 +68,8 @@ def measure(settings: Settings, duration_s: float | None, supervised: bool) -> N
             return remote or not queue.waiting
 
         measuring = Measuring(publish, sources, queue=queue)
-        told = sources_text((each.source.keyed_by, each.source.key) for each in sources)
-        running.print_line(f"laggard measure publishes {told}. ^C stops it.")
+        published = sources_text((each.source.keyed_by, each.source.key) for each in sources)
+        running.print_line(f"laggard measure publishes {published}. ^C stops it.")
         running.stop.progress = lambda: measuring.has_read
         running.stop.turns = lambda: measuring.turns
         measuring.run(running.stop)

@@ -22,7 +22,7 @@ def sources_text(keys: Iterable[tuple[KeyedBy, str]]) -> str:
     found = list(dict.fromkeys(keys))
     words = {"application": "the performance of", "pool": "the members of"}
     names = {each: ", ".join(key for keyed_by, key in found if keyed_by == each) for each in words}
-    return " and ".join(f"{said} {names[each]}" for each, said in words.items() if names[each])
+    return " and ".join(f"{phrase} {names[each]}" for each, phrase in words.items() if names[each])
 
 
 def check_supervised(settings: Settings) -> None:

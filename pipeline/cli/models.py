@@ -183,9 +183,9 @@ def _write_application(settings: Settings, courses: Sequence[Course], state: App
         return
     wishes = list(wish_lines(pinned, banned, [(metric, wish) for _, metric, wish in state.wishes]))
     _write([Text(), *wishes] if wishes else [])
-    if asked := next((each.present for each in courses if each.present.terms), None):
-        metric = f"{asked.terms[0].metric.row}:{asked.terms[0].metric.feature}"
-        command = to_type(settings, "models", "what-if", asked.application, f"{metric}=VALUE")
+    if example := next((each.present for each in courses if each.present.terms), None):
+        metric = f"{example.terms[0].metric.row}:{example.terms[0].metric.feature}"
+        command = to_type(settings, "models", "what-if", example.application, f"{metric}=VALUE")
         click.echo(f"\nNext: `{command}` for a prediction at another value")
 
 
@@ -294,7 +294,7 @@ def _publish(settings: Settings, application: str, metric: str, wish: WishKind) 
         except UnknownApplicationError:
             _check_there(settings, bus, (), application)
         except UnknownMetricError as error:
-            meant = f"; similar: {', '.join(error.near)}" if error.near else ""
-            raise CommandError(f"{error}{meant}", NO_DATA) from None
+            suggestion = f"; similar: {', '.join(error.near)}" if error.near else ""
+            raise CommandError(f"{error}{suggestion}", NO_DATA) from None
     click.echo(f"{_DONE[wish]} {metric}: this holds from the next interval of {application} on.")
     click.echo(f"Next: `{to_type(settings, 'models', application)}`")

@@ -217,9 +217,9 @@ def _in_a_line(output: FeedbackOutput | RequestOutput | PredictionOutput | Score
         case FeedbackOutput():
             return feedback_sentence(output.feedback)
         case RequestOutput():
-            asked = f" {printable(output.name)}" if output.name else ""
+            name = f" {printable(output.name)}" if output.name else ""
             took = readable("_s", output.duration_s)
-            return f"{score_digits(output.score)}  {printable(output.request)}{asked}, {took}: {output.cause}"
+            return f"{score_digits(output.score)}  {printable(output.request)}{name}, {took}: {output.cause}"
         case PredictionOutput():
             value, predicted = (readable(output.performance, each) for each in (output.value, output.predicted))
             return f"{printable(output.performance)} {value}, predicted {predicted}"

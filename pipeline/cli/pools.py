@@ -74,15 +74,15 @@ def pools(settings: Settings, *, pool: str, at: str | None, path: str | None, sv
     _check(pool, svg, as_json=as_json)
     now = time.time()
     ts = past_moment(at, now)
-    told = [] if path is None else _of_file(path, ts)
+    outputs = [] if path is None else _of_file(path, ts)
     if pool:
-        output = _of_bus(settings, pool, at, ts) if path is None else _named(told, pool, path)
+        output = _of_bus(settings, pool, at, ts) if path is None else _named(outputs, pool, path)
         _write_pool(settings, output, svg, now, path, as_json=as_json)
     elif path is None:
         found = _standings(settings, ts)
         _write_all(settings, found, now if ts is None else ts, path, as_json=as_json)
     else:
-        _write_all(settings, by_worst(map(standing_of, told)), math.nan, path, as_json=as_json)
+        _write_all(settings, by_worst(map(standing_of, outputs)), math.nan, path, as_json=as_json)
 
 
 def _check(pool: str, svg: str | None, *, as_json: bool) -> None:
@@ -114,11 +114,11 @@ def _of_file(path: str, ts: float | None) -> list[PoolOutput]:
     return found
 
 
-def _named(found: Sequence[PoolOutput], pool: str, path: str) -> PoolOutput:
-    for each in found:
+def _named(outputs: Sequence[PoolOutput], pool: str, path: str) -> PoolOutput:
+    for each in outputs:
         if each.pool == pool:
             return each
-    raise CommandError(f"{path}: {_others(pool, [each.pool for each in found])}", NO_DATA)
+    raise CommandError(f"{path}: {_others(pool, [each.pool for each in outputs])}", NO_DATA)
 
 
 # The pools on the bus.
@@ -173,13 +173,13 @@ def _write(lines: Iterable[Text]) -> None:
     write(lines, console_of(sys.stdout))
 
 
-def _write_all(settings: Settings, found: Sequence[Standing], now: float, path: str | None, *, as_json: bool) -> None:
+def _write_all(settings: Settings, shown: Sequence[Standing], now: float, path: str | None, *, as_json: bool) -> None:
     if as_json:
-        for each in found:
+        for each in shown:
             click.echo(json.dumps(standing_json(each), separators=(",", ":"), allow_nan=False))
         return
-    _write(pools_lines(found, now))
-    command = to_type(settings, "pools", found[0].pool, *_from(path))
+    _write(pools_lines(shown, now))
+    command = to_type(settings, "pools", shown[0].pool, *_from(path))
     click.echo(f"\nNext: `{command}` for all details")
 
 

@@ -53,8 +53,8 @@ def replay(settings: Settings, *, files: tuple[str, ...], as_json: bool, scores:
             recordings = [stack.enter_context(Recording(name)) for name in files]
         except UnreadableError as error:
             raise CommandError(str(error), NO_DATA) from None
-        served, tell = ServedByFrames(), _echo_json if as_json else OutputWriter().write
-        run = Replay(replayed(settings, served), tell, problems.report, scores=scores, served=served)
+        served, write = ServedByFrames(), _echo_json if as_json else OutputWriter().write
+        run = Replay(replayed(settings, served), write, problems.report, scores=scores, served=served)
         for place, record in _with_progress(merged(recordings, problems.report), recordings):
             run.take(place, record)
         run.finish()
@@ -108,12 +108,12 @@ def _summarise(replayed: Replay, problems: int, took_s: float) -> None:
     """Print a summary on standard error."""
     span = f" over {readable_duration(replayed.last_ts - replayed.first_ts)}" if replayed.keys else ""
     found = _counted(replayed.incidents, "incident", "incidents")
-    taken, unit = [_counted(replayed.frames, "frame", "frames")], "frames"
+    inputs, unit = [_counted(replayed.frames, "frame", "frames")], "frames"
     if replayed.requests:
-        taken = [*(taken if replayed.frames else []), _counted(replayed.requests, "request", "requests")]
+        inputs = [*(inputs if replayed.frames else []), _counted(replayed.requests, "request", "requests")]
         unit = "records" if replayed.frames else "requests"
-    told = [
-        f"{' and '.join(taken)} of {_counted(len(replayed.keys), 'key', 'keys')}{span}",
+    parts = [
+        f"{' and '.join(inputs)} of {_counted(len(replayed.keys), 'key', 'keys')}{span}",
         *([f"{replayed.outlying:,} outlying"] if replayed.requests else []),
         _counted(replayed.marks, "mark", "marks"),
         f"{_counted(replayed.anomalies, 'anomaly', 'anomalies')} of {found}",
@@ -121,10 +121,10 @@ def _summarise(replayed: Replay, problems: int, took_s: float) -> None:
         f"{took_s:.1f} s ({(replayed.frames + replayed.requests) / max(took_s, 1e-9):,.0f} {unit}/s)",
     ]
     if replayed.unused:
-        told.append(f"{_counted(replayed.unused, 'record', 'records')} that no operator reads")
+        parts.append(f"{_counted(replayed.unused, 'record', 'records')} that no operator reads")
     if problems:
-        told.append(f"{_counted(problems, 'line', 'lines')} that could not be used")
-    click.echo(f"Replayed {', '.join(told)}", err=True)
+        parts.append(f"{_counted(problems, 'line', 'lines')} that could not be used")
+    click.echo(f"Replayed {', '.join(parts)}", err=True)
 
 
 def _counted(count: int, one: str, more: str) -> str:

@@ -106,8 +106,8 @@ def show(
     end = past_moment(at, now)
     given = click.get_current_context().get_parameter_source("since_s") is not click.core.ParameterSource.DEFAULT
     begin = -math.inf if paths and not given else (now if end is None else end) - since_s
-    told = _of_files(paths) if paths else _of_bus(settings, begin, now if end is None else end, service)
-    found = summaries(told, begin, math.inf if end is None else end, service)
+    recorded = _of_files(paths) if paths else _of_bus(settings, begin, now if end is None else end, service)
+    found = summaries(recorded, begin, math.inf if end is None else end, service)
     if not found:
         raise CommandError(_none(settings, service, paths, at, since_s if given or not paths else None), NO_DATA)
     if as_json:
@@ -172,10 +172,10 @@ def _records(paths: Iterable[str]) -> list[Request | RequestOutput]:
 
 
 def _of_files(paths: Sequence[str]) -> RequestsFound:
-    told = RequestsFound()
+    recorded = RequestsFound()
     for each in _records(paths):
-        told.add(each)
-    return told
+        recorded.add(each)
+    return recorded
 
 
 def _bus(settings: Settings) -> Bus:
@@ -266,13 +266,13 @@ def _unknown(
     )
 
 
-def _several(identity: str, found: Sequence[Found]) -> str:
-    more = ", ..." if len(found) > LISTED else ""
-    shown = ", ".join(listed(each.request for each in found[:LISTED]))
+def _several(identity: str, matches: Sequence[Found]) -> str:
+    more = ", ..." if len(matches) > LISTED else ""
+    shown = ", ".join(listed(each.request for each in matches[:LISTED]))
     hint = "; expected a longer part of the id"
-    if len({each.request.request for each in found}) == 1:
+    if len({each.request.request for each in matches}) == 1:
         hint = "; --service chooses one"
-    return f"{len(found):,} requests have an id that begins with {printable(identity)}: {shown}{more}{hint}"
+    return f"{len(matches):,} requests have an id that begins with {printable(identity)}: {shown}{more}{hint}"
 
 
 # The output.
@@ -283,13 +283,13 @@ def _write(lines: Iterable[Text]) -> None:
 
 
 def _write_all(
-    settings: Settings, found: Sequence[Summary], now: float, paths: Sequence[str], *, everything: bool
+    settings: Settings, services: Sequence[Summary], now: float, paths: Sequence[str], *, everything: bool
 ) -> None:
 
     most = sys.maxsize if everything else SHOWN_CLUSTERS
-    _write(summaries_lines(found, page_of(console_of(sys.stdout)), now, most))
+    _write(summaries_lines(services, page_of(console_of(sys.stdout)), now, most))
     click.echo()
-    if clusters := found[0].clusters:
+    if clusters := services[0].clusters:
         command = to_type(settings, "requests", "path", clusters[0].example, *_from(paths))
         click.echo(f"Next: `{command}` draws where the time of one went")
     elif paths:

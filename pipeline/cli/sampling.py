@@ -73,12 +73,12 @@ def sample(
         methods=methods,
     )
     try:
-        with _stopped_by_signals() as stop, _progress(target.row, samples, duration_s) as tell:
+        with _stopped_by_signals() as stop, _progress(target.row, samples, duration_s) as report_progress:
             taken = 0
             while not session.ended and not stop.wait(session.delay_s()):
                 session.sample()
                 taken += 1
-                tell(taken)
+                report_progress(taken)
         return session.diagnosis("closed")
     finally:
         session.close()

@@ -192,8 +192,8 @@ def print_differences(found: Sequence[TopicReport]) -> None:
             alike.setdefault(what, []).append(each.wanted.spec.name)
             advice.setdefault(what, one.advice)
     for (setting, got, expected), names in alike.items():
-        said = "missing" if setting == "topic" else f"{setting} is {got}, expected {expected}"
-        print_problem(names, said, advice[setting, got, expected])
+        problem = "missing" if setting == "topic" else f"{setting} is {got}, expected {expected}"
+        print_problem(names, problem, advice[setting, got, expected])
 
 
 def print_problem(names: Sequence[str], said: str, advice: str) -> None:
@@ -233,9 +233,9 @@ def keeps(report: TopicReport) -> str:
     configs = report.found.configs if report.found else {}
     if "compact" in configs.get("cleanup.policy", ""):
         return "the newest of each key"
-    if not (kept := configs.get("retention.ms")):
+    if not (retention_ms := configs.get("retention.ms")):
         return ""
-    return "for ever" if int(kept) < 0 else f"for {readable_duration(int(kept) / 1000)}"
+    return "for ever" if int(retention_ms) < 0 else f"for {readable_duration(int(retention_ms) / 1000)}"
 
 
 def description(report: TopicReport) -> list[str]:
@@ -250,10 +250,10 @@ def description(report: TopicReport) -> list[str]:
             lines.append(f"in sync     only {found.in_sync} of {found.replication} brokers have all of some partition")
         if not found.configs:
             lines.append("settings    not visible to this user, who needs DescribeConfigs on the topic")
-        told = {one.setting for one in report.differences}
+        differing = {one.setting for one in report.differences}
         shown = {"cleanup.policy", "max.message.bytes", "min.insync.replicas", "retention.bytes", "retention.ms"}
         lines += [
-            f"setting     {name}={value}" for name, value in sorted(found.configs.items()) if name in shown | told
+            f"setting     {name}={value}" for name, value in sorted(found.configs.items()) if name in shown | differing
         ]
     for one in report.differences:
         if one.setting != "topic":

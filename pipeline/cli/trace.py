@@ -145,7 +145,7 @@ def start(settings: Settings, *, duration_s: float | None, output: Path | None) 
     has them), programs that mark their requests, calls of any function of any program, or connections to a port.
     `laggard up` traces by itself if the settings select anything.
     """
-    _check_asked(settings)
+    _check_traces(settings)
     if (holder := _holder(settings)) is not None:
         raise CommandError(str(Claimed("trace", settings[BusSettings].location, holder)), BUSY)
     log = settings[GeneralSettings].state / LOG
@@ -184,7 +184,7 @@ def start(settings: Settings, *, duration_s: float | None, output: Path | None) 
 @supervised_option
 def run(settings: Settings, *, duration_s: float | None, output: Path | None, supervised: bool) -> None:
     """Trace in the foreground until ^C, otherwise as `laggard trace start`: for service managers and containers."""
-    _check_asked(settings)
+    _check_traces(settings)
     with session(settings, "trace", supervised=supervised, duration_s=duration_s) as running:
         from laggard.pipeline.cli.trace_run import follow  # noqa: PLC0415 - a refused claim loads no tracer
 
@@ -264,7 +264,7 @@ def read(settings: Settings, *, paths: tuple[Path, ...], as_json: bool) -> int:
     return read_all(settings, paths, as_json=as_json)
 
 
-def _check_asked(settings: Settings) -> None:
+def _check_traces(settings: Settings) -> None:
     check_host(settings)
     if not traces(settings):
         command = to_type(settings, "trace", "start", "--help")

@@ -50,7 +50,7 @@ def follow(settings: Settings, running: Session, output: Path | None, *, supervi
     figures = begun(traced_text(settings), supervised=supervised, output="" if output is None else str(output))
     status = _Progress(settings, running, figures)
     running.stop.progress = lambda: figures.recording
-    said = ""
+    last_error = ""
     while True:
         try:
             if output is None:
@@ -61,9 +61,9 @@ def follow(settings: Settings, running: Session, output: Path | None, *, supervi
             if not supervised:
                 raise CommandError(str(error), FAILED) from None
             # PHP may start later, and the other parts of `laggard up` run without it.
-            if str(error) != said:
-                said = str(error)
-                click.echo(f"not tracing: {said}; retrying every {AGAIN_S:g} s", err=True)
+            if str(error) != last_error:
+                last_error = str(error)
+                click.echo(f"not tracing: {last_error}; retrying every {AGAIN_S:g} s", err=True)
             status.show(now=True)
             if not running.stop.wait(AGAIN_S):
                 continue
@@ -120,7 +120,7 @@ def _publish(settings: Settings, running: Session, status: _Progress) -> None:
         figures.notes = list(live.notes)
         tracing = Tracing(publisher.publish, publisher, host, analysis)
 
-        def tell() -> None:
+        def update_status() -> None:
             report, cost = analysis.report, live.cost()
             figures.events, figures.discarded = report.events, dict(report.discarded)
             figures.requests, figures.services = tracing.requests, dict(tracing.services)
@@ -132,7 +132,7 @@ def _publish(settings: Settings, running: Session, status: _Progress) -> None:
                 status.recording()
             own.publish(figures)
 
-        tracing.run(live.batches(running.stop), tell)
+        tracing.run(live.batches(running.stop), update_status)
         status.show(now=True)
 
 

@@ -19,9 +19,9 @@ def traces(settings: Settings) -> bool:
 def traced_text(settings: Settings) -> str:
     """Return the traced programs and ports, in words."""
     trace = settings[TraceSettings]
-    told = [f"PHP as {trace.php}"] if trace.php else []
+    parts = [f"PHP as {trace.php}"] if trace.php else []
     if trace.marker:
-        told.append("programs that mark their requests")
-    told += [f"{function} as {service}" for service, function in trace.functions.items()]
-    told += [f"port {port} as {service}" for service, port in trace.ports.items()]
-    return ", ".join(told)
+        parts.append("programs that mark their requests")
+    parts += [f"{function} as {service}" for service, function in trace.functions.items()]
+    parts += [f"port {port} as {service}" for service, port in trace.ports.items()]
+    return ", ".join(parts)

@@ -155,7 +155,7 @@ def introduction(settings: Settings, url: str, page: str, token: Token | None = 
         to_type(settings, "watch"): "the same, live",
     }
     width = max(map(len, commands))
-    asked = [] if token is None else [f"           {asking(token, page)}"]
+    token_lines = [] if token is None else [f"           {asking(token, page)}"]
     measured: list[str] = []
     if settings.sources:
         measured = [f"  sources  of {sources_text(each.key for each in settings.sources)}"]
@@ -167,7 +167,7 @@ def introduction(settings: Settings, url: str, page: str, token: Token | None = 
             f"laggard watches {host}: every process and the host itself, every {interval_s:g} s.",
             f"  data     {Path(location).absolute()} ({bounds})",
             f"  page     {page}",
-            *asked,
+            *token_lines,
             f"  metrics  {url}/metrics",
             *measured,
             *note,

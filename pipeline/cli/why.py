@@ -119,15 +119,15 @@ def why(
         silent_s = answer.silent_s(now) if ts is None else 0.0
         if silent_s:
             click.secho(_silent(settings, answer, silent_s), fg="yellow", err=as_json)
-        doing = _doing(settings, bus, answer)
+        diagnoses = _find_diagnoses(settings, bus, answer)
         reported = _reported(settings, bus, answer)
         if as_json:
-            _write_json(answer, mark, doing, reported)
+            _write_json(answer, mark, diagnoses, reported)
         else:
             here = ts is None and not silent_s and host == settings[GeneralSettings].host
             _write_page(history, answer, mark, now, reported, here=here)
             blamed = [row.row for row in answer.verdict.culprits]
-            write_doing(settings, doing, answer.frame.ts, blamed, [row.row for row in answer.ranking.rows])
+            write_doing(settings, diagnoses, answer.frame.ts, blamed, [row.row for row in answer.ranking.rows])
             click.echo(f"Next: {_next(settings, answer, here=here)}")
             if url := page_url(settings, "/", host=answer.host, at=answer.frame.ts):
                 click.echo(f"Page: {url}")
@@ -190,8 +190,8 @@ def _find_mark(settings: Settings, marks: list[Marked], wanted: str) -> Marked:
         return marks[0]
     found = [mark for mark in marks if mark.id.startswith(wanted.lower())]
     if len(found) != 1:
-        said = "more than one mark has" if found else "no mark has"
-        raise CommandError(f"{said} the id {wanted}; `{to_type(settings, 'why', '--marks')}` lists them", NO_DATA)
+        subject = "more than one mark has" if found else "no mark has"
+        raise CommandError(f"{subject} the id {wanted}; `{to_type(settings, 'why', '--marks')}` lists them", NO_DATA)
     return found[0]
 
 
@@ -206,7 +206,7 @@ def _list_marks(settings: Settings, marks: list[Marked], *, as_json: bool) -> No
         click.echo(f"\nNext: `{one}`" if marks else f"There are no marks; when it is slow, run `{one}`")
 
 
-def _doing(settings: Settings, bus: Bus, answer: Answer) -> list[Diagnosis]:
+def _find_diagnoses(settings: Settings, bus: Bus, answer: Answer) -> list[Diagnosis]:
     """Return the recorded diagnoses of the host around the moment; see `concerning`."""
     blamed = [row.row for row in answer.verdict.culprits]
     try:
@@ -221,14 +221,14 @@ def _status(answer: Answer, reported: list[Incident]) -> Status:
     return answer.status({seen.operator for seen in each.evidence} for each in reported)
 
 
-def _write_json(answer: Answer, mark: Marked | None, doing: list[Diagnosis], reported: list[Incident]) -> None:
+def _write_json(answer: Answer, mark: Marked | None, diagnoses: list[Diagnosis], reported: list[Incident]) -> None:
     ts, note = (answer.ts, "") if mark is None else (mark.ts, mark.note)
     status = _status(answer, reported)
     sentence = " ".join(plain_findings(answer, scored=status in ALARMED))
     written = RankingOutput.of(ts, answer.host, note, answer.ranking, sentence).to_json()
     written["status"] = status
-    if doing:
-        written["diagnoses"] = [diagnosis_object(each) for each in doing]
+    if diagnoses:
+        written["diagnoses"] = [diagnosis_object(each) for each in diagnoses]
     click.echo(json.dumps(written, separators=(",", ":"), allow_nan=False))
 
 
@@ -255,12 +255,14 @@ def _write_page(
     console = console_of(sys.stdout)
     about = answer.subject
     series = None if about is None else history.series(answer, about.row, about.feature.feature, about.scope)
-    judged = answer.frame.ts
+    frame_ts = answer.frame.ts
     status = _status(answer, reported)
-    header = f"{printable(answer.host)}: {status}, at {moment(judged)}, {readable_duration(max(now - judged, 0.0))} ago"
+    header = (
+        f"{printable(answer.host)}: {status}, at {moment(frame_ts)}, {readable_duration(max(now - frame_ts, 0.0))} ago"
+    )
     if mark is not None:
         header += f": marked {printable(mark.note)}".rstrip()
-    elif moment(answer.ts) != moment(judged):
+    elif moment(answer.ts) != moment(frame_ts):
         header += f", the frame nearest to {moment(answer.ts)}"
     lines = [_incident_line(each) for each in reported[:REPORTED]]
     scored = status in ALARMED
@@ -302,6 +304,8 @@ def write_doing(
 def _next(settings: Settings, answer: Answer, *, here: bool) -> str:
     if not here:
         return f"`{to_type(settings, 'why')}` for now; `{to_type(settings, 'why', '--marks')}` for what was marked"
-    told = f"`{to_type(settings, 'watch')}` to follow it live; `{to_type(settings, 'mark', 'what is slow')}` to note it"
+    suggestions = (
+        f"`{to_type(settings, 'watch')}` to follow it live; `{to_type(settings, 'mark', 'what is slow')}` to note it"
+    )
     pids = [pid for row in answer.verdict.culprits[:1] if (pid := pid_of(row.row)) is not None]
-    return "".join(f"`{to_type(settings, 'diagnose', str(pid))}` for what it is doing; " for pid in pids) + told
+    return "".join(f"`{to_type(settings, 'diagnose', str(pid))}` for what it is doing; " for pid in pids) + suggestions

@@ -122,10 +122,10 @@ def run(grip: Grip, commands: int, share: float, *, cycles: bool) -> None:
         while time.monotonic() - last < DEADLINE_S:
             wait_s = DEADLINE_S if not (on and cycles) else CYCLE_S * (share if holding else 1.0 - share)
             if select.select([commands], [], [], wait_s)[0]:
-                said = os.read(commands, 64)
-                if not said:
+                received = os.read(commands, 64)
+                if not received:
                     return
-                on, last = said.endswith(ON), time.monotonic()
+                on, last = received.endswith(ON), time.monotonic()
                 wanted = on
             else:
                 wanted = on and not (cycles and holding)
@@ -140,8 +140,8 @@ def main(arguments: list[str]) -> None:
     """Run the brake: `COMMANDS SHARE signals PIDFD`, or `COMMANDS SHARE quota FILE BEFORE QUOTA_US`."""
     commands, share, kind, *rest = arguments
     grip: Grip = Signals(int(rest[0])) if kind == "signals" else Quota(Path(rest[0]), rest[1], int(rest[2]))
-    for held in _HELD:
-        signal.signal(held, signal.SIG_IGN)
+    for ignored in _HELD:
+        signal.signal(ignored, signal.SIG_IGN)
     reading, writing = os.pipe()
     if os.fork() == 0:
         os.setsid()

@@ -101,8 +101,10 @@ def response(command: str, timeout_s: float) -> float:
         raise MeasureError(f"the command did not end within {timeout_s:g} s") from None
     took = time.monotonic() - began
     if ran.returncode != 0:
-        said = (ran.stderr.strip() or ran.stdout.strip()).splitlines()
-        raise MeasureError(f"the command ended with code {ran.returncode}" + (f": {said[-1][:200]}" if said else ""))
+        output_lines = (ran.stderr.strip() or ran.stdout.strip()).splitlines()
+        raise MeasureError(
+            f"the command ended with code {ran.returncode}" + (f": {output_lines[-1][:200]}" if output_lines else "")
+        )
     numbers = _NUMBER.findall(ran.stdout)
     value = float(numbers[-1]) if numbers else took
     if not math.isfinite(value):

@@ -103,9 +103,9 @@ def result_of(before: Values, slowed: list[Values], free: list[Values], after: V
         measure: compare([period[measure] for period in slowed], [period[measure] for period in free])
         for measure in common
     }
-    asked = [RESPONSE] if RESPONSE in found else common
-    p = {measure: one.p for measure, one in found.items()} | _holm({measure: found[measure].p for measure in asked})
-    decided = [each for each in asked if p[each] < SIGNIFICANCE and abs(found[each].difference) > _least(each)]
+    tested = [RESPONSE] if RESPONSE in found else common
+    p = {measure: one.p for measure, one in found.items()} | _holm({measure: found[measure].p for measure in tested})
+    decided = [each for each in tested if p[each] < SIGNIFICANCE and abs(found[each].difference) > _least(each)]
     better = tuple(measure for measure in decided if found[measure].difference < 0.0)
     verdict = "better" if better else "worse" if decided else "none"
     return Result(before, after, found, p, verdict, better or tuple(decided))
@@ -126,17 +126,17 @@ def _holm(p: Mapping[Measure, float]) -> dict[Measure, float]:
 
 def sentences(result: Result, name: str) -> list[str]:
     """Return the result in plain words; `name` is the name of the suspect for people."""
-    told = []
+    lines = []
     match result.verdict:
         case "better":
-            told.append(f"Confirmed: while {name} was slowed, it got better than chance explains.")
+            lines.append(f"Confirmed: while {name} was slowed, it got better than chance explains.")
         case "worse":
-            told.append(f"Not confirmed: while {name} was slowed, it got worse. Something needs {name} to run.")
+            lines.append(f"Not confirmed: while {name} was slowed, it got worse. Something needs {name} to run.")
         case _:
-            told.append(f"Not confirmed: slowing {name} made no difference that chance does not explain as well.")
+            lines.append(f"Not confirmed: slowing {name} made no difference that chance does not explain as well.")
     shown = result.decided or tuple(each for each in (RESPONSE, WAITING, *result.found) if each in result.found)[:1]
-    told += [_sentence(measure, result) for measure in shown]
-    return told
+    lines += [_sentence(measure, result) for measure in shown]
+    return lines
 
 
 def _sentence(measure: Measure, result: Result) -> str:

@@ -61,7 +61,7 @@ def hold(suspect: Process) -> int:
 
     """
     try:
-        held = os.pidfd_open(suspect.pid)
+        pidfd = os.pidfd_open(suspect.pid)
     except ProcessLookupError:
         raise RefusedError(f"{suspect.row} has ended") from None
     except OSError as error:
@@ -71,7 +71,7 @@ def hold(suspect: Process) -> int:
         raise RefusedError(f"{suspect.pid} is a thread, not a process; expected the id of its process") from None
     now, refused = process(suspect.pid), ""
     try:
-        signal.pidfd_send_signal(held, 0)  # checks the permission only
+        signal.pidfd_send_signal(pidfd, 0)  # checks the permission only
     except PermissionError:
         refused = "belongs to another user; expected the same user, root, or the capability CAP_KILL"
     except ProcessLookupError:
@@ -79,6 +79,6 @@ def hold(suspect: Process) -> int:
     if now is None or now.start_ticks != suspect.start_ticks:
         refused = "has ended"
     if refused:
-        os.close(held)
+        os.close(pidfd)
         raise RefusedError(f"{suspect.row} {refused}")
-    return held
+    return pidfd

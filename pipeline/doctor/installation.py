@@ -155,11 +155,11 @@ def room(bus: Path, max_bytes: int) -> Finding:
         return Finding("disk", "problem", f"{bus} is not writable", advice)
     free = shutil.disk_usage(folder).free
     files = (bus, *(bus.with_name(bus.name + suffix) for suffix in ("-wal", "-shm")))
-    taken = sum(file.stat().st_size for file in files if file.exists())
-    found = f"{_size(taken)} of at most {_size(max_bytes)} taken, {_size(free)} free on the disk"
+    used_bytes = sum(file.stat().st_size for file in files if file.exists())
+    found = f"{_size(used_bytes)} of at most {_size(max_bytes)} taken, {_size(free)} free on the disk"
     if free < SPARE_BYTES:
         return Finding("disk", "problem", found, "free some space, or set bus.location to another disk")
-    if free < max_bytes - taken:
+    if free < max_bytes - used_bytes:
         return Finding("disk", "warning", found, "free some space, or set bus.max_bytes lower")
     return Finding("disk", "ok", found)
 

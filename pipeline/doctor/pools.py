@@ -44,5 +44,5 @@ def examine_pools(settings: Settings, root: str = "/proc") -> Iterator[Finding]:
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     yield Finding("pools", "ok", f"{counted(len(found), 'pool')} here{f': {keys}{more}' if found else ''}")
     if pools.left_out:
-        told = f"{counted(pools.left_out, 'member')} of pools left out: there are too many"
-        yield Finding("pools", "warning", told, "name fewer processes in pools.threads")
+        problem = f"{counted(pools.left_out, 'member')} of pools left out: there are too many"
+        yield Finding("pools", "warning", problem, "name fewer processes in pools.threads")

@@ -46,9 +46,9 @@ def finding_of(method: str, refusals: Mapping[str, str]) -> Finding:
     if method != "auto":
         return Finding("diagnosis", "ok", f"running threads are sampled by {method} alone (diagnosis.method)")
     if "perf" not in usable:
-        told = "nothing can sample running threads"
+        problem = "nothing can sample running threads"
         if usable:
-            told = f"running threads are sampled by {' and '.join(usable)} alone"
-        return Finding("diagnosis", "warning", told, refused)
+            problem = f"running threads are sampled by {' and '.join(usable)} alone"
+        return Finding("diagnosis", "warning", problem, refused)
     missing = f" ({refused})" if refused else ""
     return Finding("diagnosis", "ok", f"running threads are sampled by {', '.join(usable)}{missing}")

@@ -43,7 +43,7 @@ def examine_hosts(settings: Settings, *, alone: bool) -> Iterator[Finding]:
         alone: whether this machine is the only one, as on the embedded bus.
 
     """
-    hosts = {name: str(said) for name, said in settings[ApplicationsSettings].hosts.items()}
+    hosts = {name: str(patterns) for name, patterns in settings[ApplicationsSettings].hosts.items()}
     pattern, here = settings[ApplicationsSettings].pattern, settings[GeneralSettings].host
     if pattern and not alone:
         return  # the names of other hosts are unknown here
@@ -56,9 +56,9 @@ def examine_hosts(settings: Settings, *, alone: bool) -> Iterator[Finding]:
             served.add(source.application)
     for application in dict.fromkeys(source.application for source in of_applications):
         if application not in served:
-            told = f"no known host serves {application}: a model of it needs counters"
+            problem = f"no known host serves {application}: a model of it needs counters"
             example = f"applications.hosts = {{{json.dumps(application)} = {json.dumps(here)}}}"
-            yield Finding("source", "warning", told, f"say in the settings{where} which do, for instance {example}")
+            yield Finding("source", "warning", problem, f"say in the settings{where} which do, for instance {example}")
 
 
 def _examine(timed: Timed) -> list[Finding]:
@@ -70,10 +70,10 @@ def _examine(timed: Timed) -> list[Finding]:
         source.close()
     if not troubles:
         return [Finding("source", "ok", f"{place} can be read")]
-    told = [
+    findings = [
         Finding("source", "problem", f"{place}: {each.place}: {each.text}", "check it, or its table [[sources]]")
         for each in troubles[:MOST_LISTED]
     ]
     if (left := len(troubles) - MOST_LISTED) > 0:
-        told.append(Finding("source", "problem", f"{place}: {counted(left, 'trouble')} more"))
-    return told
+        findings.append(Finding("source", "problem", f"{place}: {counted(left, 'trouble')} more"))
+    return findings
