@@ -82,7 +82,7 @@ class Letter:
 
 def read_letter(record: Incoming) -> Letter:
     """Return the letter in a record of the topic of dead letters, which anyone may have written."""
-    told = {
+    fields = {
         name.removeprefix(DEAD_LETTER_HEADERS): content.decode(errors="replace")
         for name, content in record.headers
         if name.startswith(DEAD_LETTER_HEADERS) and name != REPLAY_HEADER
@@ -91,13 +91,13 @@ def read_letter(record: Incoming) -> Letter:
     replayed = [content.decode(errors="replace") for name, content in record.headers if name == REPLAY_HEADER]
     return Letter(
         record,
-        told.get("operator", ""),
-        told.get("topic", ""),
-        _number(told.get("partition", "")),
-        _number(told.get("offset", "")),
-        told.get("reason", ""),
+        fields.get("operator", ""),
+        fields.get("topic", ""),
+        _number(fields.get("partition", "")),
+        _number(fields.get("offset", "")),
+        fields.get("reason", ""),
         tuple(own),
-        max(_number(told.get("bytes", "0")), 0),
+        max(_number(fields.get("bytes", "0")), 0),
         replayed[-1] if replayed else "",
     )
 
@@ -152,9 +152,9 @@ class Replayed:
         self._write({name: ts for name, ts in self._read().items() if name != letter.identity})
 
     def _write(self, known: Mapping[str, float]) -> None:
-        kept = dict(sorted(known.items(), key=lambda each: each[1])[-MOST_REMEMBERED:])
+        newest = dict(sorted(known.items(), key=lambda each: each[1])[-MOST_REMEMBERED:])
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_trusted(self._path, json.dumps(kept))
+        write_trusted(self._path, json.dumps(newest))
 
     def _read(self) -> dict[str, float]:
         try:

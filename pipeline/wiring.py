@@ -46,8 +46,8 @@ def asked(settings: Settings) -> Wired:
     """
     if wired := next((each for each in wire(settings) if each.answers_marks), None):
         return wired
-    told = f"operators: expected one that ranks processes: {', '.join(RANKING)}"
-    raise SettingError([f"{settings.place(GeneralSettings.operators)}: {told}"])
+    problem = f"operators: expected one that ranks processes: {', '.join(RANKING)}"
+    raise SettingError([f"{settings.place(GeneralSettings.operators)}: {problem}"])
 
 
 def inputs(settings: Settings) -> Mapping[str, Topic]:
@@ -93,11 +93,11 @@ def _others(settings: Settings, served: Served | None = None) -> tuple[Stage, ..
     """Return the stages of applications, pools and services; with `served`, for recorded data."""
     operators, recorded = settings[GeneralSettings].operators, served is not None
     found: list[Stage] = []
-    asked = "regression" in operators
-    if asked or (recorded and settings.place(GeneralSettings.operators) == "default"):
+    configured = "regression" in operators
+    if configured or (recorded and settings.place(GeneralSettings.operators) == "default"):
         from laggard.pipeline.methods.applications import method as applications  # noqa: PLC0415 - see above
 
-        found += applications.stages(settings, (applications.served(settings) if asked else None) or served)
+        found += applications.stages(settings, (applications.served(settings) if configured else None) or served)
     if "covariance" in operators:
         from laggard.pipeline.methods.pools import method as pools  # noqa: PLC0415 - see above
 

@@ -165,7 +165,7 @@ def _holder(path: Path) -> Holder | None:
 
 def _read(descriptor: int) -> Holder:
     try:
-        said = json.loads(os.pread(descriptor, _MAX_BYTES, 0))
-        return Holder(int(said["pid"]), float(said["since"]), str(said["url"]))
+        fields = json.loads(os.pread(descriptor, _MAX_BYTES, 0))
+        return Holder(int(fields["pid"]), float(fields["since"]), str(fields["url"]))
     except (ValueError, KeyError, TypeError):
         return Holder(0, 0.0)

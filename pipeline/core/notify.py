@@ -46,8 +46,8 @@ class Notifier:
                 os.set_blocking(descriptor := int(address.removeprefix("fd:")), False)
                 os.set_inheritable(descriptor, False)
                 self._descriptor = descriptor
-        told = self._address or self._descriptor is not None
-        if told and environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()):
+        enabled = self._address or self._descriptor is not None
+        if enabled and environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()):
             with suppress(ValueError):
                 self.watchdog_s = int(environ.get("WATCHDOG_USEC", "")) / 1e6 or None
 

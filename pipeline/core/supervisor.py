@@ -202,13 +202,13 @@ class Supervisor:
         text = "".join(character if character.isprintable() else " " for character in line.decode(errors="replace"))
         if not text.strip():
             return
-        said: object = None
+        message: object = None
         if report:
             with contextlib.suppress(ValueError):
-                said = json.loads(text)
-        if isinstance(said, dict):
+                message = json.loads(text)
+        if isinstance(message, dict):
             child.reported = True
-            self._reports[child.name] = said
+            self._reports[child.name] = message
             self._console.show(self._reports)
         else:
             self._console.announce(f"{child.name}: {text.rstrip()}")

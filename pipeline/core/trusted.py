@@ -150,8 +150,8 @@ def _check_on_the_way(folder: int, path: Path) -> None:
         reason = f"it is writable by {writers}"
     else:
         return
-    told = f"{reason}, who could replace what is below"
-    raise Untrusted(path, f"{told}; use another folder, or remove the write permission of others")
+    explanation = f"{reason}, who could replace what is below"
+    raise Untrusted(path, f"{explanation}; use another folder, or remove the write permission of others")
 
 
 def _is_known(uid: int) -> bool:
@@ -209,14 +209,14 @@ def distrust(found: os.stat_result, *, shared: bool = False) -> str:
     return ""
 
 
-def _writers(found: os.stat_result, *, shared: bool) -> str:
+def _writers(status: os.stat_result, *, shared: bool) -> str:
     """Return the others who may write a file; empty for none. With `shared` others may."""
-    if shared or stat.S_ISLNK(found.st_mode):
+    if shared or stat.S_ISLNK(status.st_mode):
         return ""
-    if found.st_mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:
         return _ALL
-    if found.st_mode & stat.S_IWGRP and not _private(found.st_gid):
-        return f"the group {_group(found.st_gid)}"
+    if status.st_mode & stat.S_IWGRP and not _private(status.st_gid):
+        return f"the group {_group(status.st_gid)}"
     return ""
 
 

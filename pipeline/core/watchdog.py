@@ -117,10 +117,10 @@ class Watchdog:
         return f"was stopped (SIGSTOP) for {STOPPED_S:g} s" if self._stopped_s >= STOPPED_S else ""
 
     def _is_large(self, status: bytes) -> str:
-        held = 1024 * sum(map(int, _MEMORY.findall(status)))
-        if self._limit is None or held <= self._limit.max_bytes:
+        used_bytes = 1024 * sum(map(int, _MEMORY.findall(status)))
+        if self._limit is None or used_bytes <= self._limit.max_bytes:
             return ""
-        mebibytes = f"{held / 2**20:,.0f} MiB of memory, {self._limit.max_bytes / 2**20:,.0f} MiB"
+        mebibytes = f"{used_bytes / 2**20:,.0f} MiB of memory, {self._limit.max_bytes / 2**20:,.0f} MiB"
         return f"held {mebibytes} are allowed (setting {self._limit.setting})"
 
     def _is_silent(self, pid: int, passed_s: float, alive: bool) -> str:

@@ -172,7 +172,7 @@ def table(value: object) -> dict[str, str | bool | int | float]:
         names = [name.strip() for name, _, _ in pairs]
         if len(set(names)) < len(names):
             raise ValueError(f"{expected}, each name once")
-        return {name: _plain(said.strip()) for name, (_, _, said) in zip(names, pairs, strict=True)}
+        return {name: _plain(content.strip()) for name, (_, _, content) in zip(names, pairs, strict=True)}
     if isinstance(value, dict) and all(isinstance(each, str | bool | int | float) for each in value.values()):
         return dict(value)
     raise ValueError(f"{expected}; each value a number, a text, true or false")

@@ -33,8 +33,8 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _check_functions(functions: Mapping[str, object]) -> None:
-    for service, said in functions.items():
-        binary, _, function = str(said).rpartition(":")
+    for service, value in functions.items():
+        binary, _, function = str(value).rpartition(":")
         if not Path(binary).is_absolute() or not function:
             raise ValueError(f"for {service!r} BINARY:FUNCTION, with the whole path of the binary")
         check_key(service, "services")

@@ -291,8 +291,8 @@ def _from_file(path: Path, declared: Container[str], problems: list[str]) -> Ite
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         position = re.search(r" \(at line (\d+), column \d+\)$", str(error))
         line_of_error = f":{position[1]}" if position else ""
-        said = str(error)[: position.start()] if position else str(error)
-        problems.append(f"{path}{line_of_error}: expected TOML: {said}")
+        reason = str(error)[: position.start()] if position else str(error)
+        problems.append(f"{path}{line_of_error}: expected TOML: {reason}")
         return
     lines = _lines(text)
     for name, value in _flat(table, "", declared):

@@ -353,9 +353,9 @@ def wrong_together(sources: Sequence[Source]) -> Iterator[tuple[Source, Setting[
             first = alone.setdefault((keyed_by, key), source)
             if first is not source:
                 what = f"the performance of {key}" if keyed_by == "application" else f"the members of {key}"
-                said = f"one source for {what}; there is {first.name} already"
+                expected = f"one source for {what}; there is {first.name} already"
                 setting = Source.application if keyed_by == "application" else _OfPools.pool
-                yield source, setting, f"{said} ({first.place(Source.kind)})"
+                yield source, setting, f"{expected} ({first.place(Source.kind)})"
                 continue
         first = named.setdefault((keyed_by, key, source.name), source)
         if first is not source:

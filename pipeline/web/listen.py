@@ -61,7 +61,7 @@ class Listen:
 
         """
         check_token(token, "web.token")
-        resolved, loopback = _looked_up(address, "web.listen", () if token else ("web.token",))
+        resolved, loopback = _resolve(address, "web.listen", () if token else ("web.token",))
         return cls(address, resolved, loopback, token)
 
     @classmethod
@@ -77,7 +77,7 @@ class Listen:
 
         """
         keys = () if asks else ("serve.token", "serve.proxies")
-        resolved, loopback = _looked_up(address, "serve.listen", keys)
+        resolved, loopback = _resolve(address, "serve.listen", keys)
         return cls(address, resolved, loopback, setting="serve.listen")
 
     def bind(self) -> socket.socket:
@@ -108,7 +108,7 @@ def worker_listen(settings: Settings) -> Listen:
     return Listen.resolve(settings[WebSettings].listen, settings[WebSettings].token)
 
 
-def _looked_up(
+def _resolve(
     address: Address, setting: str, wanted: tuple[str, ...]
 ) -> tuple[tuple[tuple[socket.AddressFamily, tuple[Any, ...]], ...], bool]:
     """Return the resolved addresses, and whether all are loopback; `wanted` are the settings to suggest if not."""

@@ -157,9 +157,9 @@ class _Limited:
             await self._app(scope, receive, send)
             return
         peer = scope["client"][0] if scope["client"] else ""
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             try:
-                held.enter_context(self._slots.hold(client_of(peer), shared=self._shared(peer)))
+                stack.enter_context(self._slots.hold(client_of(peer), shared=self._shared(peer)))
             except RequestError as error:
                 await error.response()(scope, receive, send)
                 return

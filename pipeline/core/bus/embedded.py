@@ -79,15 +79,15 @@ class EmbeddedBus(Bus):
                 raise BusError(f"{self.path}: topic {spec.name}: expected at least 1 partition, got {spec.partitions}")
         with self.database.writing("create topics") as connection:
             for spec in specs:
-                made = connection.execute(
+                cursor = connection.execute(
                     "INSERT INTO topics (name, partitions, retention_s, compacted) VALUES (?, ?, ?, ?) "
                     "ON CONFLICT (name) DO NOTHING",
                     (spec.name, spec.partitions, spec.retention_s, spec.compacted),
                 )
-                if made.rowcount:
+                if cursor.rowcount:
                     connection.executemany(
                         "INSERT INTO partitions (topic, number) VALUES (?, ?)",
-                        [(made.lastrowid, number) for number in range(spec.partitions)],
+                        [(cursor.lastrowid, number) for number in range(spec.partitions)],
                     )
 
     def partitions(self, topic: str) -> Sequence[Partition]:

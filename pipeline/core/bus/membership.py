@@ -89,7 +89,7 @@ class EmbeddedSubscription(Subscription):
 
     def _take(self, free: Iterable[Partition]) -> set[Partition]:
         """Claim partitions that a member has left. Return those that no other member claimed first."""
-        taken = set()
+        claimed = set()
         with self._bus.database.writing("take partitions over") as connection:
             for partition in free:
                 changed = connection.execute(
@@ -97,8 +97,8 @@ class EmbeddedSubscription(Subscription):
                     (self._member, self._group, self._ids[partition]),
                 )
                 if changed.rowcount:
-                    taken.add(partition)
-        return taken
+                    claimed.add(partition)
+        return claimed
 
     def _fetch(self, connection: sqlite3.Connection, max_records: int) -> list[Incoming]:
         """Return new records, beginning with another partition each time, so that a busy one does not starve others."""
@@ -155,9 +155,9 @@ class EmbeddedSubscription(Subscription):
             raise BusError(f"group {self._group}: cannot commit {partition}: it is of no topic of this member")
         with bus.database.writing("commit") as connection:
             holders, _ = self._progress(connection)
-            if taken := frozenset(partition for partition in touched if holders[partition] != self._member):
-                names = ", ".join(f"{topic}[{number}]" for topic, number in sorted(taken))
-                raise Fenced(f"group {self._group}: another member has taken {names} over", taken)
+            if fenced := frozenset(partition for partition in touched if holders[partition] != self._member):
+                names = ", ".join(f"{topic}[{number}]" for topic, number in sorted(fenced))
+                raise Fenced(f"group {self._group}: another member has taken {names} over", fenced)
             bus.writer.write(connection, packed, snapshots)
             connection.executemany(
                 "UPDATE progress SET next_offset = ? WHERE consumers = ? AND partition = ?",

@@ -16,13 +16,13 @@ def murmur2(key: bytes) -> int:
     """
     length = len(key)
     hashed = _SEED ^ length
-    whole = length & ~3
-    for at in range(0, whole, 4):
+    aligned = length & ~3
+    for at in range(0, aligned, 4):
         word = int.from_bytes(key[at : at + 4], "little") * _MIX & _WORD
         word = (word ^ word >> 24) * _MIX & _WORD
         hashed = (hashed * _MIX & _WORD) ^ word
-    if whole < length:
-        hashed = (hashed ^ int.from_bytes(key[whole:], "little")) * _MIX & _WORD
+    if aligned < length:
+        hashed = (hashed ^ int.from_bytes(key[aligned:], "little")) * _MIX & _WORD
     hashed = (hashed ^ hashed >> 13) * _MIX & _WORD
     return hashed ^ hashed >> 15
 

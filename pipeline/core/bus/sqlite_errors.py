@@ -44,9 +44,9 @@ class Errors:
         except sqlite3.Error as error:
             raise self._meaning(error, asked) from error
 
-    def _meaning(self, error: sqlite3.Error, asked: str) -> BusError:
+    def _meaning(self, error: sqlite3.Error, action: str) -> BusError:
         """Return SQLite's error as one of the bus, which says what to do."""
-        where = f"{self._path}: cannot {asked}"
+        where = f"{self._path}: cannot {action}"
         match _code(error):
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
                 return BusUnavailable(
@@ -64,10 +64,10 @@ class Errors:
 
     def _why_full(self) -> str:
         try:
-            held = self._path.stat().st_size
+            file_bytes = self._path.stat().st_size
         except OSError:
-            held = 0
-        if held >= (self._max_pages - 64) * PAGE_BYTES:
+            file_bytes = 0
+        if file_bytes >= (self._max_pages - 64) * PAGE_BYTES:
             return (
                 f"its bound of {self._max_bytes} bytes is filled by what must stay (newest snapshots and newest "
                 "records of compacted topics); raise the bound"

@@ -111,8 +111,8 @@ class OwnedPartition:
             )  # fmt: skip
         if record.offset < self.passed:
             self.passed = 0
-        made = self.tasks.process(record)
-        self.waiting.append(Waiting(now, record.ts if made else None, record.key))
+        is_timed = self.tasks.process(record)
+        self.waiting.append(Waiting(now, record.ts if is_timed else None, record.key))
 
     def part(self, topics: Topics) -> Part | None:
         """Remove and return the part to commit now; None without one."""
@@ -120,5 +120,5 @@ class OwnedPartition:
         if not (self.pending or snapshots):
             return None
         outputs, given = self.tasks.take()
-        told = tuple(outgoing(output, topics) for output in outputs)
-        return Part(max(self.tasks.position, self.passed), told, tuple(snapshots), given)
+        records = tuple(outgoing(output, topics) for output in outputs)
+        return Part(max(self.tasks.position, self.passed), records, tuple(snapshots), given)

@@ -74,15 +74,15 @@ class LagMonitor:
             self._update()
 
     def _update(self) -> None:
-        all_held, recovering = dict(self._held), dict(self._recovering())
+        all_owned, recovering = dict(self._held), dict(self._recovering())
         # Before the bounds are read: otherwise a deletion in between would make a hole look like a loss.
-        gaps = {partition: len(held.gaps) for partition, held in all_held.items()}
-        for partition, (oldest, end) in self._bounds(sorted(all_held.keys() | recovering.keys())):
+        gaps = {partition: len(owned.gaps) for partition, owned in all_owned.items()}
+        for partition, (oldest, end) in self._bounds(sorted(all_owned.keys() | recovering.keys())):
             if self._stopped.is_set():
                 return
-            if (held := all_held.get(partition)) is not None:
+            if (owned := all_owned.get(partition)) is not None:
                 with suppress(BusError):
-                    self._update_one(partition, held, gaps[partition], oldest, end)
+                    self._update_one(partition, owned, gaps[partition], oldest, end)
             elif partition not in self._held:
                 self._set_lag(partition, max(0, end - recovering[partition]))
 
@@ -100,22 +100,22 @@ class LagMonitor:
                 with suppress(BusError):
                     yield partition, self._bus.bounds(partition)
 
-    def _update_one(self, partition: Partition, held: OwnedPartition, seen: int, oldest: int, end: int) -> None:
-        gaps = [held.gaps.popleft() for _ in range(seen)]
+    def _update_one(self, partition: Partition, owned: OwnedPartition, seen: int, oldest: int, end: int) -> None:
+        gaps = [owned.gaps.popleft() for _ in range(seen)]
         if missed := sum(max(0, min(oldest, gap.stop) - gap.start) for gap in gaps):
-            for task in held.tasks.each:
+            for task in owned.tasks.each:
                 task.telemetry.missed_records += missed
             _logger.warning(
                 "%s on %s[%d]: %d records were deleted before they were read; going on without them",
                 self._group, *partition, missed,
             )  # fmt: skip
-        committed, position = held.committed, held.tasks.position
+        committed, position = owned.committed, owned.tasks.position
         idle = committed == position < end and self._seen.get(partition) == (position, end)
         if idle and self._empty_to.get(partition) != end and self._is_empty(partition, position, end):
             self._empty_to[partition] = end
         self._seen[partition] = position, end
         empty = position == committed and self._empty_to.get(partition) == end
-        if self._held.get(partition) is held:
+        if self._held.get(partition) is owned:
             self._set_lag(partition, 0 if empty else max(0, end - committed))
 
     def _is_empty(self, partition: Partition, start: int, stop: int) -> bool:
@@ -124,7 +124,7 @@ class LagMonitor:
 
     def close(self) -> None:
         """Stop, after a last check if there are unchecked gaps."""
-        if self._thread is not None and any(held.gaps for held in tuple(self._held.values())):
+        if self._thread is not None and any(owned.gaps for owned in tuple(self._held.values())):
             self.update()
         self._stopped.set()
         if self._thread is not None:

@@ -74,13 +74,13 @@ class Committer:
 
     def pending(self) -> bool:
         """Return whether any partition has uncommitted results."""
-        return any(held.pending for held in self._held.values())
+        return any(owned.pending for owned in self._held.values())
 
     def due(self) -> bool:
         """Return whether the results are due."""
         if self._clock() >= self.committed_at + self._pace.commit_s:
             return self.pending()
-        return sum(len(held.waiting) for held in self._held.values()) >= self._pace.commit_records
+        return sum(len(owned.waiting) for owned in self._held.values()) >= self._pace.commit_records
 
     def pass_over(self, subscription: Subscription) -> None:
         """Commit positions after markers of transactions, so that monitoring shows no lag of the group."""
@@ -94,7 +94,7 @@ class Committer:
 
     def prepare(self) -> bool:
         """Prepare one commit of all that waits, and return whether there is anything."""
-        parts = ((partition, held.part(self._topics)) for partition, held in self._held.items())
+        parts = ((partition, owned.part(self._topics)) for partition, owned in self._held.items())
         self._parts = {partition: part for partition, part in parts if part is not None}
         return bool(self._parts)
 
@@ -119,21 +119,21 @@ class Committer:
         """Return the fenced partitions of the commit."""
         return tuple(fenced.partitions & self._parts.keys() if fenced.partitions else ()) or tuple(self._parts)
 
-    def _count(self, held: OwnedPartition, part: Part, took_s: float) -> None:
+    def _count(self, owned: OwnedPartition, part: Part, took_s: float) -> None:
         wall = self._wall_clock()
-        held.committed = min(part.offset, held.tasks.position)
-        held.passed = max(part.offset, held.passed)
-        for place, task in enumerate(held.tasks.each):
+        owned.committed = min(part.offset, owned.tasks.position)
+        owned.passed = max(part.offset, owned.passed)
+        for place, task in enumerate(owned.tasks.each):
             telemetry = task.telemetry
             telemetry.commits += 1
             telemetry.outputs += part.given[place] if part.given else 0
             telemetry.commit_duration_seconds.add(took_s)
-            for polled_at, ts, key in held.waiting:
+            for polled_at, ts, key in owned.waiting:
                 telemetry.processing_seconds.add(self.committed_at - polled_at)
                 if ts is not None:
                     telemetry.latency_seconds.add_record(key, ts, wall - ts)
             saved = [each for each in part.snapshots if each.operator == task.stage.snapshots]
             telemetry.snapshots += len(saved)
             telemetry.snapshot_bytes += sum(len(snapshot.value) for snapshot in saved)
-        held.waiting.clear()
-        held.tasks.refresh()
+        owned.waiting.clear()
+        owned.tasks.refresh()

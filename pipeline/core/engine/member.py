@@ -143,8 +143,8 @@ class Member:
         try:
             polled = subscription.poll(self._patience_s(timeout_s), self._pace.poll_records)
         except DamagedRecord as damaged:
-            if (held := self._held.get(damaged.partition)) is not None:
-                held.tasks.damaged_record(damaged.offset, str(damaged))
+            if (owned := self._held.get(damaged.partition)) is not None:
+                owned.tasks.damaged_record(damaged.offset, str(damaged))
         else:
             self._take(polled)
             busy = bool(polled.records)
@@ -180,14 +180,14 @@ class Member:
         now = self._clock()
         for record in polled.records:
             # A record without a state is read again after the recovery.
-            if (held := self._held.get(record.partition)) is not None:
-                held.process(record, now)
+            if (owned := self._held.get(record.partition)) is not None:
+                owned.process(record, now)
 
     def _drop(self, partition: Partition) -> None:
         """Drop the states of a partition, and its recovery."""
         self._recoverer.drop(partition)
-        if (held := self._held.pop(partition, None)) is not None:
-            held.tasks.lost()
+        if (owned := self._held.pop(partition, None)) is not None:
+            owned.tasks.lost()
             for counted in self._counted(partition):
                 counted.lost()
 
@@ -251,8 +251,8 @@ class Member:
         subscription = self._subscription
         if subscription is None:
             return
-        for held in self._held.values():
-            held.tasks.save_all()
+        for owned in self._held.values():
+            owned.tasks.save_all()
         while True:
             self._committer.retry(subscription)
             if not self._committer.prepare():

@@ -124,11 +124,11 @@ def _headers(
     return tuple((name, text.encode()) for name, text in headers.items())
 
 
-def _dead_letter(letter: DeadLetter, topics: Topics) -> Outgoing:
-    record = letter.record
-    told = {
-        "reason": letter.reason,
-        "operator": letter.operator,
+def _dead_letter(dead_letter: DeadLetter, topics: Topics) -> Outgoing:
+    record = dead_letter.record
+    fields = {
+        "reason": dead_letter.reason,
+        "operator": dead_letter.operator,
         "topic": record.partition.topic,
         "partition": str(record.partition.number),
         "offset": str(record.offset),
@@ -137,9 +137,9 @@ def _dead_letter(letter: DeadLetter, topics: Topics) -> Outgoing:
     size = len(key.encode(errors="surrogatepass")) + len(value)
     size += sum(len(name.encode()) + len(content) for name, content in theirs)
     if size > MAX_LETTER_BYTES:
-        told["bytes"] = str(size)
+        fields["bytes"] = str(size)
         # Any of them may be too large, but a producer's key and headers are hardly ever longer than this.
         key, value = key[:_BEGINNING_BYTES], value[:_BEGINNING_BYTES]
         theirs = theirs if sum(len(name) + len(content) for name, content in theirs) <= _BEGINNING_BYTES else ()
-    headers = [(DEAD_LETTER_HEADERS + name, text.encode(errors="backslashreplace")) for name, text in told.items()]
+    headers = [(DEAD_LETTER_HEADERS + name, text.encode(errors="backslashreplace")) for name, text in fields.items()]
     return Outgoing(topics.name(DEAD_LETTERS), key, value, record.ts, (*theirs, *headers))

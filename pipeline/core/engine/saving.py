@@ -61,9 +61,9 @@ class Saving:
 
     def encoded(self, key: str, keyed: KeyState, position: int) -> Snapshot | None:
         """Return a snapshot of a key; None if it cannot be saved. Raises UnusableStateError if its state raises."""
-        told = {"operator": self._stage.name, "state_version": self._stage.state_version}
+        header = {"operator": self._stage.name, "state_version": self._stage.state_version}
         try:
-            value = encode_state({**told, **keyed.snapshot()}, MAX_SNAPSHOT_BYTES)
+            value = encode_state({**header, **keyed.snapshot()}, MAX_SNAPSHOT_BYTES)
         except SnapshotError as error:
             # Such a key is learned from scratch after a restart. It must not prevent the others from being saved.
             self._report(key, error)
@@ -105,12 +105,12 @@ class Saving:
 
         The base follows the last of them.
         """
-        taken, self._at_once = self._at_once, []
+        snapshots, self._at_once = self._at_once, []
         size = 0
         while self._due and size < MAX_TAKEN_BYTES:
             snapshot = self._due.popleft()
-            taken.append(snapshot)
+            snapshots.append(snapshot)
             size += len(snapshot.value)
-        if taken and not self._due:
-            taken.append(self.base(position, taken[-1].ts, base))
-        return taken
+        if snapshots and not self._due:
+            snapshots.append(self.base(position, snapshots[-1].ts, base))
+        return snapshots

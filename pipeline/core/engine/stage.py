@@ -176,12 +176,12 @@ class StageTask(ABC):
         if isinstance(record.value, Null):
             self._refuse_for_all(record, f"{self._place(record)}: expected a record, got none (null)")
             return False
-        made = False
+        is_timed = False
         with self._setting_aside(record.key) as failed:
-            made = self._process(record)
+            is_timed = self._process(record)
         if failed:
             self._refuse(record, f"{self._place(record)}: not processed: {'; '.join(failed)}")
-        return made
+        return is_timed
 
     @contextmanager
     def _setting_aside(self, key: str) -> Iterator[list[str]]:
@@ -232,10 +232,10 @@ class StageTask(ABC):
         self._counts.dead_letters += 1
         self.outputs.append(DeadLetter(self.stage.name, record, reason[:LONGEST_REASON]))
 
-    def _observe(self, key: str, tell: Callable[[Any], None]) -> None:
+    def _observe(self, key: str, notify: Callable[[Any], None]) -> None:
         for observer in self._observers:
             try:
-                tell(observer)
+                notify(observer)
             except Exception:
                 # A failure of an observer must not change results.
                 _logger.exception(NOT_SHOWN, type(observer).__name__, key)

@@ -53,11 +53,11 @@ class Tasks:
 
     def process(self, record: Incoming) -> bool:
         """Process the next record in each task; see `StageTask.process`."""
-        made = False
+        is_timed = False
         for task in self.each:
-            made = task.process(record)
+            is_timed = task.process(record)
         self._gather()
-        return made
+        return is_timed
 
     def damaged_record(self, offset: int, reason: str) -> None:
         """Skip a record that the bus could not read."""

@@ -121,12 +121,12 @@ def _is_usable(value: str) -> bool:
         return False
 
 
-def _all_usable(found: tuple[Any, ...], longest: int, shortest: int) -> bool:
+def _all_usable(values: tuple[Any, ...], longest: int, shortest: int) -> bool:
     try:
-        joined = "".join(found)
+        joined = "".join(values)
     except TypeError:
         return False
-    return shortest <= min(map(len, found)) and max(map(len, found)) <= longest and _is_usable(joined)
+    return shortest <= min(map(len, values)) and max(map(len, values)) <= longest and _is_usable(joined)
 
 
 def _are_amounts(values: Sequence[Any]) -> bool:

@@ -49,8 +49,8 @@ _UNKNOWN: Final = Location()
 def _perhaps(description: str, least: int, most: int, unknown: int) -> Form:
     """Return the form of an integer. The value `unknown` stands for null."""
 
-    def read(found: Fields, name: str) -> int:
-        value = found.perhaps_integer(name, least, most)
+    def read(fields: Fields, name: str) -> int:
+        value = fields.perhaps_integer(name, least, most)
         return unknown if value is None else value
 
     schema = {"type": ["integer", "null"], "minimum": least, "description": description}
@@ -90,8 +90,8 @@ class _Places:
     def one(self, description: str) -> Form:
         """Return the form of a location; null if unknown."""
 
-        def read(found: Fields, name: str) -> Location:
-            place = found.perhaps_integer(name, 0, len(self.locations) - 1)
+        def read(fields: Fields, name: str) -> Location:
+            place = fields.perhaps_integer(name, 0, len(self.locations) - 1)
             return _UNKNOWN if place is None else self.locations[place]
 
         schema = {"type": ["integer", "null"], "minimum": 0, "description": description}
@@ -100,8 +100,8 @@ class _Places:
     def several(self, description: str) -> Form:
         """Return the form of locations."""
 
-        def read(found: Fields, name: str) -> tuple[Location, ...]:
-            return tuple(self.locations[each] for each in found.integers(name, 0, len(self.locations) - 1))
+        def read(fields: Fields, name: str) -> tuple[Location, ...]:
+            return tuple(self.locations[each] for each in fields.integers(name, 0, len(self.locations) - 1))
 
         schema = {"type": "array", "description": description, "items": {"type": "integer", "minimum": 0}}
         return Form(schema, read, lambda locations: list(map(self._place, locations)))

@@ -130,17 +130,17 @@ def plain_feedback(feedback: Feedback) -> dict[str, Any]:
     }
 
 
-def _case(found: Any, field: str, place: str) -> Case:
-    if isinstance(found, Case):
-        found = found._asdict()
-    if not isinstance(found, dict) or found.keys() - set(Case._fields):
-        raise RecordError(place, field, f"an object with the fields {', '.join(Case._fields)}", shown(found))
-    resources = checks.items(found.get("resources", ()), f"{field}.resources", place, MAX_RESOURCES)
-    excess: Any = found.get("excess")
+def _case(value: Any, field: str, place: str) -> Case:
+    if isinstance(value, Case):
+        value = value._asdict()
+    if not isinstance(value, dict) or value.keys() - set(Case._fields):
+        raise RecordError(place, field, f"an object with the fields {', '.join(Case._fields)}", shown(value))
+    resources = checks.items(value.get("resources", ()), f"{field}.resources", place, MAX_RESOURCES)
+    excess: Any = value.get("excess")
     known = excess is not None and excess == excess  # noqa: PLR0124 - NaN is none
     return Case(
-        name=checks.text(found.get("name", ""), f"{field}.name", place, MAX_NAME),
+        name=checks.text(value.get("name", ""), f"{field}.name", place, MAX_NAME),
         resources=checks.texts(resources, f"{field}.resources", place, MAX_RESOURCE, shortest=1),
-        feature=checks.text(found.get("feature", ""), f"{field}.feature", place, MAX_NAME),
+        feature=checks.text(value.get("feature", ""), f"{field}.feature", place, MAX_NAME),
         excess=checks.amount(excess, f"{field}.excess", place) if known else math.nan,
     )

@@ -40,8 +40,8 @@ class FeedbackOutput(Declared):
     @classmethod
     def of(cls, feedback: Feedback, operator: str, *, live: bool) -> Self:
         """Return the record of feedback that an operator accepted."""
-        said = {name: getattr(feedback, name) for name in feedback.__slots__ if name != "sequence"}
-        return cls(operator=operator, live=live, **said)
+        fields = {name: getattr(feedback, name) for name in feedback.__slots__ if name != "sequence"}
+        return cls(operator=operator, live=live, **fields)
 
     @classmethod
     def made(cls, found: Fields, **read: Any) -> Self:

@@ -116,8 +116,8 @@ def read_line(line: str | bytes, place: str) -> Received:
             if len(keyed_by) != 1:
                 expected = f"one of the fields {', '.join(KEYS)}"
                 raise RecordError(place, "", expected, " and ".join(keyed_by) or "none of them")
-            said = {"keyed_by": keyed_by[0], "key": fields[keyed_by[0]], "says": fields["feedback"]}
-            return checked_feedback(fields | said, place)
+            named = {"keyed_by": keyed_by[0], "key": fields[keyed_by[0]], "says": fields["feedback"]}
+            return checked_feedback(fields | named, place)
         case "mark":
             note = checks.text(fields["mark"], "mark", place, MAX_NOTE)
             return checked.mark(fields | {"note": note}, place)
@@ -180,11 +180,11 @@ def _frame(keyed_by: KeyedBy, fields: dict[str, Any], place: str) -> Frame:
 
     def make() -> Layout:
         named = [names.get(row) or name_of(row) for row in rows]
-        told = {field: [each.get(row, "") for row in rows] for field, each in texts.items()}
-        return checked_layout(tuple(rows), named, features, told, place=place)
+        row_texts = {field: [each.get(row, "") for row in rows] for field, each in texts.items()}
+        return checked_layout(tuple(rows), named, features, row_texts, place=place)
 
-    said = tuple(rows), features, tuple(names.items()), *((field, *each.items()) for field, each in texts.items())
-    layout = _remembered.layouts.get(said, make)
+    layout_key = tuple(rows), features, tuple(names.items()), *((field, *each.items()) for field, each in texts.items())
+    layout = _remembered.layouts.get(layout_key, make)
     return checked.frame({"keyed_by": keyed_by, "key": key, "scope": SCOPES[keyed_by]} | fields, layout, values, place)
 
 
@@ -216,13 +216,13 @@ def _request_object(request: Request) -> dict[str, Any]:
     return written
 
 
-def _rows(found: Any, field: str, place: str) -> dict[str, dict[str, Any]]:
-    if not isinstance(found, dict):
-        raise RecordError(place, field, "an object of rows", shown(found))
-    for row, each in found.items():
+def _rows(value: Any, field: str, place: str) -> dict[str, dict[str, Any]]:
+    if not isinstance(value, dict):
+        raise RecordError(place, field, "an object of rows", shown(value))
+    for row, each in value.items():
         if not isinstance(each, dict):
             raise RecordError(place, _path(field, row), "an object of features and numbers", shown(each))
-    return found
+    return value
 
 
 def _path(field: str, row: str) -> str:
@@ -231,15 +231,15 @@ def _path(field: str, row: str) -> str:
 
 
 def _by_row(
-    field: str, found: Any, rows: Mapping[str, Any], place: str, *, shortest: int, longest: int
+    field: str, value: Any, rows: Mapping[str, Any], place: str, *, shortest: int, longest: int
 ) -> dict[str, str]:
-    if not isinstance(found, dict):
-        raise RecordError(place, field, "an object of row ids and texts", shown(found))
-    if strangers := found.keys() - rows.keys():
+    if not isinstance(value, dict):
+        raise RecordError(place, field, "an object of row ids and texts", shown(value))
+    if strangers := value.keys() - rows.keys():
         raise RecordError(place, field, "ids of rows in the same line", shown(min(strangers)))
     return {
         row: checks.text(each, f"{field}[{shown(row)}]", place, longest, shortest=shortest)
-        for row, each in found.items()
+        for row, each in value.items()
     }
 
 

@@ -103,7 +103,7 @@ def checked_layout(
     names = checks.texts(checks.items(names, "names", place, MAX_ROWS), "names", place, MAX_NAME, shortest=1)
     features = checks.items(features, "features", place, MAX_FEATURES)
     features = checks.texts(features, "features", place, MAX_NAME, shortest=1)
-    told = {
+    row_texts = {
         field: checks.texts(checks.items(texts.get(field, ()), field, place, MAX_ROWS), field, place, longest)
         for field, longest in ROW_TEXTS.items()
     }
@@ -111,15 +111,17 @@ def checked_layout(
     checks.unique(features, "features", place)
     if len(names) != len(rows):
         raise RecordError(place, "names", f"one for each of {len(rows):,} rows", f"{len(names):,}")
-    for field, each in told.items():
+    for field, each in row_texts.items():
         if each and len(each) != len(rows):
             raise RecordError(place, field, f"none, or one for each of {len(rows):,} rows", f"{len(each):,}")
     if len(rows) * len(features) > MAX_CELLS:
         got = f"{len(rows):,} x {len(features):,}"
         raise RecordError(place, "rows", f"at most {MAX_CELLS:,} rows x features", got)
     if packed is None:
-        packed = _packed({"rows": rows, "names": names, "features": features} | {k: v for k, v in told.items() if v})
-    return Layout(rows, names, features, told["commands"], packed, told["users"], told["containers"])
+        packed = _packed(
+            {"rows": rows, "names": names, "features": features} | {k: v for k, v in row_texts.items() if v}
+        )
+    return Layout(rows, names, features, row_texts["commands"], packed, row_texts["users"], row_texts["containers"])
 
 
 def _packed(fields: Mapping[str, tuple[str, ...]]) -> bytes:

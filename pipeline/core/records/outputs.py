@@ -82,11 +82,11 @@ def incident_id(anomaly: str) -> str:
 # Members that several records have.
 
 
-def _read_parameters(found: Fields, name: str) -> dict[str, Parameter]:
-    value = found.raw(name)
+def _read_parameters(fields: Fields, name: str) -> dict[str, Parameter]:
+    value = fields.raw(name)
     if isinstance(value, dict) and all(isinstance(each, float | int | str | None) for each in value.values()):
         return {parameter: math.nan if each is None else each for parameter, each in value.items()}
-    raise found.error(name, "an object of names and numbers, texts, true or false")
+    raise fields.error(name, "an object of names and numbers, texts, true or false")
 
 
 def _write_parameters(parameters: Mapping[str, Parameter]) -> dict[str, Parameter | None]:

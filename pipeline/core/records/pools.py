@@ -120,20 +120,20 @@ class Merge(NamedTuple):
     members: int
 
 
-def _read_merges(found: Fields, name: str) -> tuple[Merge, ...]:
-    merges = found.tuples(name, len(Merge._fields))
-    leaves = len(found.objects("leaves"))
+def _read_merges(fields: Fields, name: str) -> tuple[Merge, ...]:
+    merges = fields.tuples(name, len(Merge._fields))
+    leaves = len(fields.objects("leaves"))
     if leaves > MAX_LEAVES:
-        raise found.error("leaves", f"at most {MAX_LEAVES}")
+        raise fields.error("leaves", f"at most {MAX_LEAVES}")
     if len(merges) != max(leaves - 1, 0):
-        raise found.error(name, f"one less than leaves, {max(leaves - 1, 0)}")
+        raise fields.error(name, f"one less than leaves, {max(leaves - 1, 0)}")
     free = set(range(leaves))
-    for made, (first, second, _, size) in enumerate(merges, leaves):
+    for cluster, (first, second, _, size) in enumerate(merges, leaves):
         if first == second or not free.issuperset((first, second)):
-            raise found.error(name, "numbers of leaves, and of clusters that were made before, each merged once")
+            raise fields.error(name, "numbers of leaves, and of clusters that were made before, each merged once")
         if not (size.is_integer() and 0 <= size <= MAX_ROWS):
-            raise found.error(name, f"numbers of members up to {MAX_ROWS:,}")
-        free = free - {first, second} | {made}
+            raise fields.error(name, f"numbers of members up to {MAX_ROWS:,}")
+        free = free - {first, second} | {cluster}
     return tuple(Merge(int(first), int(second), height, int(size)) for first, second, height, size in merges)
 
 

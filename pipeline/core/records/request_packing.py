@@ -87,8 +87,8 @@ def unpack_request(fields: Mapping[str, Any], place: str) -> Mapping[str, Any]:
     return unpacked
 
 
-def _texts(found: Any, field: str, texts: tuple[str, ...], most: int, place: str) -> tuple[str, ...]:
-    places = checks.items(found, field, place, most)
+def _texts(value: Any, field: str, texts: tuple[str, ...], most: int, place: str) -> tuple[str, ...]:
+    places = checks.items(value, field, place, most)
     try:
         if not places or min(places) >= 0:
             return tuple(map(texts.__getitem__, places))
@@ -98,9 +98,9 @@ def _texts(found: Any, field: str, texts: tuple[str, ...], most: int, place: str
     raise RecordError(place, field, f"places in 'texts', which has {len(texts):,}", shown(wrong))
 
 
-def _entries(found: Any, names: tuple[str, ...], texts: tuple[str, ...], *, field: str, most: int, place: str) -> Any:
+def _entries(value: Any, names: tuple[str, ...], texts: tuple[str, ...], *, field: str, most: int, place: str) -> Any:
     """Return the entries with their texts. They are unchanged if one is not a list of the right length."""
-    entries = checks.items(found, field, place, most)
+    entries = checks.items(value, field, place, most)
     if not all(isinstance(each, list) and len(each) == len(names) for each in entries):
         return entries
     columns = list(zip(*entries, strict=True))

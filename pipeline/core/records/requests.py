@@ -267,8 +267,8 @@ def checked_path(found: Any, threads: int, place: str) -> tuple[Segment, ...]:
     return tuple(map(Segment, thread, begin, end, state, detail))
 
 
-def _entries(found: Any, field: str, names: tuple[str, ...], most: int, place: str) -> Sequence[Any]:
-    entries = checks.items(found, field, place, most)
+def _entries(value: Any, field: str, names: tuple[str, ...], most: int, place: str) -> Sequence[Any]:
+    entries = checks.items(value, field, place, most)
     for at, each in enumerate(entries):
         if not isinstance(each, list | tuple) or len(each) != len(names):
             raise RecordError(place, f"{field}[{at}]", f"a list of {', '.join(names)}", shown(each))

@@ -115,8 +115,8 @@ class Sender:
     def _failed(self, error: Exception) -> bool:
         """Log an unexpected error, and wait; return False when it is time to stop."""
         _logger.debug("sending failed", exc_info=error)
-        told = f"{type(error).__name__}: {error}"
-        self._log("failed", f"sending failed with {told}; what is published waits in {self._spool.path}")
+        reason = f"{type(error).__name__}: {error}"
+        self._log("failed", f"sending failed with {reason}; what is published waits in {self._spool.path}")
         return self._wait()
 
     def _send(self, batch: list[Outgoing]) -> bool:

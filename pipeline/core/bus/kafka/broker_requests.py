@@ -77,11 +77,11 @@ class BrokerRequests:
         self._closed = True
         self._discard()
 
-    def _connected(self, asked: str, deadline: float, *, explain: bool) -> AdminClient:
+    def _connected(self, action: str, deadline: float, *, explain: bool) -> AdminClient:
         with self._connecting:
             with self._lock:
                 if self._closed:
-                    raise self._shut(asked)
+                    raise self._shut(action)
                 if self._client is not None:
                     return self._client
             settings = kafka_python(self.options)
@@ -89,12 +89,12 @@ class BrokerRequests:
             try:
                 client = connected(AdminClient, settings)
             except Exception as error:
-                say = unreachable if explain else explained
-                raise say(error, asked, self.options) from error
+                to_error = unreachable if explain else explained
+                raise to_error(error, action, self.options) from error
             if self._keep(client):
                 return client
         client.close()
-        raise self._shut(asked)
+        raise self._shut(action)
 
     def _keep(self, client: AdminClient) -> bool:
         with self._lock:
@@ -102,8 +102,8 @@ class BrokerRequests:
                 self._client = client
             return not self._closed
 
-    def _shut(self, asked: str) -> BusError:
-        return BusError(f"{location(self.options)}: cannot {asked}: the bus is closed")
+    def _shut(self, action: str) -> BusError:
+        return BusError(f"{location(self.options)}: cannot {action}: the bus is closed")
 
     def _discard(self) -> None:
         with self._lock:

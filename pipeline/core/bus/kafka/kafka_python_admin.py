@@ -38,8 +38,8 @@ class AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no
 
     def create(self, topics: Mapping[str, Any]) -> None:
         """Create topics. One that another process creates at the same time is no error."""
-        made = self.create_topics(dict(topics), raise_errors=False)
-        for topic in made["topics"]:
+        response = self.create_topics(dict(topics), raise_errors=False)
+        for topic in response["topics"]:
             error = kafka_errors.for_code(topic["error_code"])
             if error not in (kafka_errors.NoError, kafka_errors.TopicAlreadyExistsError):
                 raise error(topic["name"], topic.get("error_message") or "")
@@ -86,12 +86,13 @@ class AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no
         return self._manager.run(self._committed, group, partitions, stable)  # type: ignore[no-any-return]
 
     async def _committed(self, group: str, partitions: Sequence[Partition], stable: bool) -> Offsets:
-        asked = OffsetFetchRequest.OffsetFetchRequestGroup
+        group_request = OffsetFetchRequest.OffsetFetchRequestGroup
         numbers: dict[str, list[int]] = {}
         for partition in partitions:
             numbers.setdefault(partition.topic, []).append(partition.number)
         topics = [
-            asked.OffsetFetchRequestTopics(name=topic, partition_indexes=indexes) for topic, indexes in numbers.items()
+            group_request.OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
+            for topic, indexes in numbers.items()
         ]
         plain = [
             OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
@@ -100,7 +101,7 @@ class AdminClient(KafkaAdminClient):  # type: ignore[misc] # kafka-python has no
         request = OffsetFetchRequest(
             group_id=group,
             topics=plain,
-            groups=[asked(group_id=group, topics=topics)],
+            groups=[group_request(group_id=group, topics=topics)],
             require_stable=stable,
             min_version=7,
             max_version=8,

@@ -34,7 +34,7 @@ _OUTDATED = (
 )
 
 
-def _producer(options: KafkaOptions, asked: str, client_id: str, **settings: Any) -> _Producer:
+def _producer(options: KafkaOptions, action: str, client_id: str, **settings: Any) -> _Producer:
     timeout_ms = milliseconds(options.request_timeout_s)
     settings = kafka_python(options, client_id) | {
         "acks": "all",
@@ -51,7 +51,7 @@ def _producer(options: KafkaOptions, asked: str, client_id: str, **settings: Any
     try:
         return connected(_Producer, settings)
     except Exception as error:
-        raise unreachable(error, asked, options) from error
+        raise unreachable(error, action, options) from error
 
 
 class KafkaPythonTransactions:
@@ -86,7 +86,7 @@ class KafkaPythonTransactions:
         """Commit records and offsets in one transaction."""
         deadline = time.monotonic() + timeout_s
         producer = self._producer
-        asked = f"commit a transaction of group {group}"
+        action = f"commit a transaction of group {group}"
         try:
             producer.begin_transaction()
             sent = [producer.send_raw(record) for record in records]
@@ -104,7 +104,7 @@ class KafkaPythonTransactions:
                 raise Outdated(str(error)) from error
             if isinstance(error, (kafka_errors.FencedInstanceIdError, *_FENCED)) or producer.is_fenced:
                 raise Displaced(str(error)) from error
-            raise explained(error, asked, self._options) from error
+            raise explained(error, action, self._options) from error
         try:
             producer.commit_by(time.monotonic() + self._options.request_timeout_s)
         except Exception as error:
@@ -154,18 +154,18 @@ class Appender:
                 raised = kind(f"{raised}; of {len(records)} records some may have been appended")
             raise raised from error
 
-    def _connected(self, asked: str) -> _Producer:
+    def _connected(self, action: str) -> _Producer:
         with self._connecting:
             with self._lock:
                 if self._closed:
-                    raise self._shut(asked)
+                    raise self._shut(action)
                 if self._producer is not None:
                     return self._producer
-            producer = _producer(self._options, asked, "laggard")
+            producer = _producer(self._options, action, "laggard")
             if self._keep(producer):
                 return producer
         producer.give_back()
-        raise self._shut(asked)
+        raise self._shut(action)
 
     def _keep(self, producer: _Producer) -> bool:
         with self._lock:
@@ -173,8 +173,8 @@ class Appender:
                 self._producer = producer
             return not self._closed
 
-    def _shut(self, asked: str) -> BusError:
-        return BusError(f"{location(self._options)}: cannot {asked}: the bus is closed")
+    def _shut(self, action: str) -> BusError:
+        return BusError(f"{location(self._options)}: cannot {action}: the bus is closed")
 
     def _discard(self, producer: _Producer) -> None:
         with self._lock:

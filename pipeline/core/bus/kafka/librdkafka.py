@@ -197,8 +197,10 @@ class LibrdkafkaMember:
         """Forget the damaged records and the end of a partition."""
         self._passed.pop(partition, None)
         self._ends.pop(partition, None)
-        kept = [each for each in self._faults if not (isinstance(each, DamagedRecord) and each.partition == partition)]
-        self._faults = deque(kept)
+        remaining = [
+            each for each in self._faults if not (isinstance(each, DamagedRecord) and each.partition == partition)
+        ]
+        self._faults = deque(remaining)
 
     def position(self, partition: Partition) -> int | None:
         """Return the end of the partition that librdkafka has reported, after all of its content; None without one."""

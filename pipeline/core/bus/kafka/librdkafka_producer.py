@@ -63,14 +63,14 @@ class LibrdkafkaTransactions:
             "compression.type": "lz4",
             "delivery.report.only.error": True,
         }
-        asked = f"take the transactional id {transactional_id}"
+        action = f"take the transactional id {transactional_id}"
         try:
             self._producer = Producer(config)
             # With a connection the coordinator is found at once; otherwise librdkafka retries after half a second.
             self._producer.list_topics(ANY_TOPIC, options.request_timeout_s)
             self._producer.init_transactions(options.request_timeout_s)
         except Exception as error:
-            raise unreachable(translated(error), asked, options) from error
+            raise unreachable(translated(error), action, options) from error
 
     def run(
         self,

@@ -189,9 +189,9 @@ class KafkaSubscription(Subscription):
         """Return no records of this partition."""
         self._check_assigned("pause", partition)
         self._paused.add(partition)
-        held = [record.offset for record in self._held if record.partition == partition]
-        if held:
-            self.seek(partition, held[0])
+        buffered = [record.offset for record in self._held if record.partition == partition]
+        if buffered:
+            self.seek(partition, buffered[0])
         if partition not in self._unclaimed | self._revoked:
             self._member.pause([partition])
 

@@ -165,11 +165,11 @@ def _speaks_tls(server: str) -> bool:
 def _tls_trouble(options: KafkaOptions, server: str, error: ssl.SSLError) -> BusError:
     """Return the error of TLS, with the setting to check."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        name, said = split(server)[0], error.verify_message
-        if "mismatch" in said or "not valid for" in said:
+        name, message = split(server)[0], error.verify_message
+        if "mismatch" in message or "not valid for" in message:
             return BusError(f"{server}: its certificate is not for {name}; set bus.location to a name that is in it")
         trusted = f"{options.ca_file} does" if options.ca_file else "the system's authorities do"
-        return BusError(f"{server}: {trusted} not vouch for its certificate ({said}); check kafka.ca_file")
+        return BusError(f"{server}: {trusted} not vouch for its certificate ({message}); check kafka.ca_file")
     reason = error.reason or ""
     if any(word in reason for word in _BAD_CERTIFICATE):
         if options.certificate_file is None:
@@ -194,18 +194,18 @@ def _authenticate(options: KafkaOptions, server: str, talk: Conversation) -> Non
         raise BusError(
             f"{server}: does not authenticate clients; set kafka.sasl to none, or bus.location to another port"
         )
-    said = get_sasl_mechanism(mechanism)(
+    exchange = get_sasl_mechanism(mechanism)(
         host=split(server)[0], **{"sasl_mechanism": mechanism, **kafka_python_security(options)}
     )
-    while not said.is_done():
-        answer = talk.ask(SaslAuthenticateRequest(said.auth_bytes(), version=1))
+    while not exchange.is_done():
+        answer = talk.ask(SaslAuthenticateRequest(exchange.auth_bytes(), version=1))
         if for_code(answer.error_code) is not NoError:
             raise _refusal(options, server, str(answer.error_message or ""))
         try:
-            said.receive(answer.auth_bytes)
+            exchange.receive(answer.auth_bytes)
         except (ValueError, KeyError):  # SCRAM: the broker cannot prove that it knows the password
             raise BusError(f"{server}: does not prove that it knows {options.username}; check bus.location") from None
-        if options.sasl == "oauthbearer" and not said.is_done():
+        if options.sasl == "oauthbearer" and not exchange.is_done():
             # A broker rejects a token in an answer of its own; the next one only ends the exchange.
             raise _refusal(options, server, answer.auth_bytes.decode(errors="replace"))
 
@@ -216,9 +216,9 @@ def _expired_s(options: KafkaOptions) -> float:
     return -1.0 if expires is None else time.time() - expires
 
 
-def _refusal(options: KafkaOptions, server: str, said: str) -> BusError:
-    said = "".join(each for each in said if each.isprintable())[:200]
-    why = f" ({said})" if said else ""
+def _refusal(options: KafkaOptions, server: str, message: str) -> BusError:
+    message = "".join(each for each in message if each.isprintable())[:200]
+    why = f" ({message})" if message else ""
     if options.sasl == "oauthbearer":
         setting = "kafka.token_file" if options.token_file else "kafka.token_url"
         return BusError(f"{server}: refuses the token of {setting}{why}; is it for these brokers, and not expired?")
@@ -235,11 +235,13 @@ def _discover(options: KafkaOptions, server: str, talk: Conversation) -> None:
         if options.sasl == "none" and (offered := _offered(options, server)):
             raise BusError(f"{server}: requires authentication; set kafka.sasl to one of {offered}") from None
         raise
-    told = [f"[{each.host}]:{each.port}" if ":" in each.host else f"{each.host}:{each.port}" for each in answer.brokers]
-    if not told:
+    advertised = [
+        f"[{each.host}]:{each.port}" if ":" in each.host else f"{each.host}:{each.port}" for each in answer.brokers
+    ]
+    if not advertised:
         raise BusUnavailable(f"{server}: knows of no broker yet; is the cluster starting?")
     reasons = []
-    for other in told[:_LOOKED_AT]:
+    for other in advertised[:_LOOKED_AT]:
         try:
             socket.create_connection(split(other), ANSWER_S).close()
         except OSError as error:
@@ -247,8 +249,8 @@ def _discover(options: KafkaOptions, server: str, talk: Conversation) -> None:
         else:
             return
     raise BusUnavailable(
-        f"{server}: answers, but its advertised listeners are {', '.join(told[:_LOOKED_AT])}, which cannot be reached "
-        f"from here ({reasons[0]}); correct advertised.listeners of the brokers"
+        f"{server}: answers, but its advertised listeners are {', '.join(advertised[:_LOOKED_AT])}, which cannot be "
+        f"reached from here ({reasons[0]}); correct advertised.listeners of the brokers"
     )
 
 

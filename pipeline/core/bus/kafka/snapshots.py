@@ -153,12 +153,12 @@ def newest_offsets(found: Iterable[Incoming], partition: Partition) -> Mapping[s
 
 
 def _collected(
-    found: Iterable[Incoming], partition: Partition, at_or_before: int | None, *, keep: bool
+    incoming: Iterable[Incoming], partition: Partition, at_or_before: int | None, *, keep: bool
 ) -> dict[str, tuple[_Version, _Chunks]]:
     """Return the newest whole version of each key, by key."""
     stem = f"{partition.topic}/{partition.number}/"
     keys: dict[str, dict[_Version, _Chunks]] = {}
-    for record in found:
+    for record in incoming:
         if not record.key.startswith(stem):
             continue
         key, separator, _ = record.key[len(stem) :].rpartition("#")
@@ -175,7 +175,7 @@ def _collected(
         versions = keys.setdefault(key, {})
         parts = versions.setdefault(version, {})
         parts[chunk] = record.value if keep else b""
-        if _whole(version, parts):
+        if _is_complete(version, parts):
             # Versions that were written before a whole one are not the newest, even with a higher offset: the group's
             # offsets were set back, or the input was recreated.
             keys[key] = {version: parts}
@@ -183,11 +183,11 @@ def _collected(
         key: (version, parts)
         for key, versions in sorted(keys.items())
         for version, parts in versions.items()
-        if _whole(version, parts)
+        if _is_complete(version, parts)
     }
 
 
-def _whole(version: _Version, parts: _Chunks) -> bool:
+def _is_complete(version: _Version, parts: _Chunks) -> bool:
     return len(parts) == version.chunks
 
 

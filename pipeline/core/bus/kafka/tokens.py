@@ -136,13 +136,13 @@ class FetchedTokens(Tokens):
         """Raise an error with the endpoint's reason, if it gives one (RFC 6749, section 5.2)."""
         try:
             answer = json.loads(error.read(_MAX_BYTES))
-            said = f": {answer['error']} {answer.get('error_description', '')}"[:_QUOTED].rstrip()
+            detail = f": {answer['error']} {answer.get('error_description', '')}"[:_QUOTED].rstrip()
         except (ValueError, KeyError, TypeError, OSError):
-            said = ""
+            detail = ""
         if error.code >= 500 or error.code == 429:
-            raise BusUnavailable(f"kafka.token_url: {self._url} answers {error.code}{said}") from None
+            raise BusUnavailable(f"kafka.token_url: {self._url} answers {error.code}{detail}") from None
         raise BusError(
-            f"kafka.token_url: {self._url} gives no token, {error.code}{said}; "
+            f"kafka.token_url: {self._url} gives no token, {error.code}{detail}; "
             "check kafka.username, kafka.password and kafka.token_scope"
         ) from None
 
@@ -165,7 +165,7 @@ def expiry(token: str) -> float | None:
     """Return the expiry time in a JSON web token; None without one, or for another kind of token."""
     try:
         _, claims, _ = token.split(".")
-        said = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
-        return float(said["exp"])
+        payload = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+        return float(payload["exp"])
     except (ValueError, KeyError, TypeError, binascii.Error):
         return None

@@ -65,10 +65,10 @@ class TopicAdmin:
         missing = sorted(wanted.keys() - self.partition_counts(wanted).keys())
         if not missing:
             return
-        asked = f"create the topics {', '.join(missing)}"
+        action = f"create the topics {', '.join(missing)}"
         replication = self.replication()
         self._requests.send(
-            asked,
+            action,
             lambda client: client.create(
                 {
                     name: {
@@ -81,7 +81,7 @@ class TopicAdmin:
             ),
         )
         self._requests.send(
-            asked, lambda client: client.wait_for_topics(missing, milliseconds(self._options.request_timeout_s))
+            action, lambda client: client.wait_for_topics(missing, milliseconds(self._options.request_timeout_s))
         )
 
     def replication(self) -> int:
@@ -94,8 +94,8 @@ class TopicAdmin:
     def describe(self, topics: Iterable[str]) -> dict[str, FoundTopic | None]:
         """Return the topics as they are; None for one that this user may not see. Missing ones are left out."""
         names = sorted(set(topics))
-        asked = f"describe the topics {', '.join(names)}"
-        return self._requests.send(asked, lambda client: client.found(names)) if names else {}
+        action = f"describe the topics {', '.join(names)}"
+        return self._requests.send(action, lambda client: client.found(names)) if names else {}
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         """Return the number of partitions of each topic; missing ones are left out."""
@@ -155,10 +155,10 @@ class TopicAdmin:
         """Return the bounds of several partitions, in two requests."""
         if not partitions:
             return {}
-        asked = f"look at {named(partitions)}"
+        action = f"look at {named(partitions)}"
         every = [TopicPartition(*partition) for partition in partitions]
         oldest, end = (
-            self._requests.send(asked, lambda client, spec=spec: client.offsets_of(dict.fromkeys(every, spec)))  # type: ignore[misc]
+            self._requests.send(action, lambda client, spec=spec: client.offsets_of(dict.fromkeys(every, spec)))  # type: ignore[misc]
             for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
         )
         return {Partition(*at): (min(oldest[at].offset, end[at].offset), end[at].offset) for at in every}
@@ -168,12 +168,12 @@ class TopicAdmin:
 
         A transaction is reported as committed before all partitions know. The wait for an open one is `SETTLING_S`.
         """
-        asked = f"look at {partition.topic}[{partition.number}]"
+        action = f"look at {partition.topic}[{partition.number}]"
         at = {TopicPartition(*partition): OffsetSpec.LATEST}
         deadline = time.monotonic() + SETTLING_S
-        (written,) = self._requests.send(asked, lambda client: client.offsets_of(at, committed=False)).values()
+        (written,) = self._requests.send(action, lambda client: client.offsets_of(at, committed=False)).values()
         while True:
-            (end,) = self._requests.send(asked, lambda client: client.offsets_of(at)).values()
+            (end,) = self._requests.send(action, lambda client: client.offsets_of(at)).values()
             if end.offset >= written.offset or time.monotonic() >= deadline:
                 return int(end.offset)
             time.sleep(SETTLING_STEP_S)
@@ -182,6 +182,6 @@ class TopicAdmin:
         """Return the first offset whose record has this time or a later one; None without one."""
         at = TopicPartition(*partition)
         spec = max(0, math.ceil(ts * 1000))
-        asked = f"look for a time in {partition.topic}[{partition.number}]"
-        found = self._requests.send(asked, lambda client: client.offsets_of({at: spec})[at].offset)
+        action = f"look for a time in {partition.topic}[{partition.number}]"
+        found = self._requests.send(action, lambda client: client.offsets_of({at: spec})[at].offset)
         return None if found < 0 else int(found)

@@ -153,14 +153,14 @@ def _fits(rule: _Rule, wanted: str, got: str) -> bool:
     return float(got) >= float(wanted) if rule == "at least" else float(got) <= float(wanted)
 
 
-def _repartition(spec: TopicSpec, found: int, there: str) -> str:
+def _repartition(spec: TopicSpec, partitions: int, there: str) -> str:
     """Return the effect of changing the number of partitions, and the alternative."""
-    if found > spec.partitions:
-        return f"a topic never gets fewer partitions; set topics.partitions to {found}"
+    if partitions > spec.partitions:
+        return f"a topic never gets fewer partitions; set topics.partitions to {partitions}"
     grow = f"kafka-topics.sh {there} --topic {spec.name} --partitions {spec.partitions}"
     what = (
         "workers rebuild from the input the states that they do not find any more"
         if spec.compacted
         else "most keys move to other partitions, so operators learn them anew, and readers find one key in two of them"
     )
-    return f"set topics.partitions to {found}; or stop agents and workers and run {grow}: {what}"
+    return f"set topics.partitions to {partitions}; or stop agents and workers and run {grow}: {what}"
