@@ -104,8 +104,8 @@ def _log(settings: Settings, source: LogSource) -> Reading[Any]:
 
 
 def _red(source: PrometheusSource) -> Red | None:
-    told = source.response_time or source.throughput or source.errors
-    if not source.measures_requests or (source.server and not told):
+    has_selector = source.response_time or source.throughput or source.errors
+    if not source.measures_requests or (source.server and not has_selector):
         return None
     return Red(
         _selector(source.response_time),

@@ -33,8 +33,8 @@ def probes_of(settings: Settings) -> list[Probe]:
             raise ProgramError("no process of PHP runs here; start PHP-FPM, or Apache with PHP's module, before")
         for number, path in enumerate(interpreters):
             probes += php_probes(path, trace.php, number=number)
-    for number, (service, said) in enumerate(trace.functions.items()):
-        binary, _, name = str(said).rpartition(":")
+    for number, (service, place) in enumerate(trace.functions.items()):
+        binary, _, name = str(place).rpartition(":")
         probes += function_probes(Function(service, Path(binary), name), number=number)
     return probes
 

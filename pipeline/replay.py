@@ -123,15 +123,15 @@ class Replay(Observer):
     def _give(self, place: str, topic: Topic, key: str, record: Received) -> bool:
         """Give a record to all tasks that read its topic, and return whether there are any."""
         wanted = [task for task in self.tasks if task.stage.topic == topic]
-        said = set[str]()  # an unusable record is often so for several operators
+        reported = set[str]()  # an unusable record is often so for several operators
         offset = self._offsets[topic]
         self._offsets[topic] += 1
         for task in wanted:
             task.receive(Incoming(task.partition, offset, key, b"", record.ts), record)
-            self._take_outputs(place, task, said)
+            self._take_outputs(place, task, reported)
         return bool(wanted)
 
-    def _take_outputs(self, place: str, task: RecordTask, said: set[str]) -> None:
+    def _take_outputs(self, place: str, task: RecordTask, reported: set[str]) -> None:
         self._report_scores()
         outputs: list[Output] = list(task.outputs)
         task.outputs.clear()
@@ -140,8 +140,8 @@ class Replay(Observer):
                 case DeadLetter():
                     # Its place is that on a bus, but people know a record of a file by the place in the file.
                     reason = output.reason.partition(": ")[2]
-                    if reason not in said:
-                        said.add(reason)
+                    if reason not in reported:
+                        reported.add(reason)
                         self._report(f"{place}: {reason}")
                 case Rekeyed(frame):
                     self._give(place, TOPIC_OF[frame.keyed_by], frame.key, frame)
@@ -154,11 +154,11 @@ class Replay(Observer):
                     self.models += isinstance(output, ModelOutput)
                     self.outlying += isinstance(output, RequestOutput)
 
-    def _join(self, found: Anomaly | Progress) -> None:
+    def _join(self, record: Anomaly | Progress) -> None:
         # In the form that a worker reads: JSON has neither NaN nor infinity.
-        read = read_output(write_output(found), found.id)
+        read = read_output(write_output(record), record.id)
         assert isinstance(read, Anomaly | Progress)
-        for incident in self._joiners[found.keyed_by, found.key].take(read):
+        for incident in self._joiners[record.keyed_by, record.key].take(read):
             self.incidents += incident.change == "opened"
             self._tell(incident)
 
@@ -181,8 +181,8 @@ class Replay(Observer):
             self._complete_score(operator, frame.key)
             pending = None
         worst = scores.score if pending is None else max(pending.score, scores.score)
-        told = None if pending is None else pending.reported
-        self._pending[operator, frame.key] = _Pending(frame.ts, frame.keyed_by, worst, told)
+        reported = None if pending is None else pending.reported
+        self._pending[operator, frame.key] = _Pending(frame.ts, frame.keyed_by, worst, reported)
 
     def requested(self, operator: str, request: Request, judged: RequestScore, cluster: str) -> None:  # noqa: ARG002
         """Note the score of a request, see `scored`."""
@@ -210,8 +210,8 @@ class Replay(Observer):
         self._report_scores()
 
     def _complete_score(self, operator: str, key: str) -> None:
-        ts, keyed_by, score, told = self._pending[operator, key]
-        if told is None or score > told:  # a later frame of the tick, after the mark, may be worse
+        ts, keyed_by, score, reported = self._pending[operator, key]
+        if reported is None or score > reported:  # a later frame of the tick, after the mark, may be worse
             self._complete.append(ScoreOutput(ts=ts, operator=operator, keyed_by=keyed_by, key=key, score=score))
 
     def _report_scores(self) -> None:

@@ -151,9 +151,9 @@ class Anomalies(NamedTuple):
             {name: value for name, value in each._asdict().items() if name != "own" or value} for each in self.open
         ]
         # In the form of older versions: at most one, of the stream's score.
-        kept = len(plain) > 1 or any(each.own for each in self.open)
-        told = {"opened": self.opened, "open": plain if kept else plain[0] if plain else None}
-        return {_KEY: told, **self.notices.snapshot()}
+        as_list = len(plain) > 1 or any(each.own for each in self.open)
+        state = {"opened": self.opened, "open": plain if as_list else plain[0] if plain else None}
+        return {_KEY: state, **self.notices.snapshot()}
 
 
 def restored(state: dict[str, Any]) -> Anomalies:

@@ -217,19 +217,19 @@ def followed(
 
     """
     left: list[Course] = []
-    told: list[Update] = []
+    updates: list[Update] = []
     for course in courses:
         if course.own:
             left.append(course)
         elif score > 1.0 and course.id == going_on:
             now, extended = _extended(course.after(ts, score), ts, rank)
             left.append(now)
-            told += extended
+            updates += extended
         elif course.over(ts, calm_s):
-            told.append(course.ended())
+            updates.append(course.ended())
         else:
             left.append(course)
-    return tuple(left), told
+    return tuple(left), updates
 
 
 def followed_by_operator(
@@ -248,23 +248,23 @@ def followed_by_operator(
 
     """
     left: list[Course] = []
-    told: list[Update] = []
+    updates: list[Update] = []
     for course in courses:
         if not course.own:
             left.append(course)
         elif (now := found.get(course.own)) is None:
-            told.append(course.ended())
+            updates.append(course.ended())
         else:
             after = course.after(ts, now.score) if now.score > 1.0 else course
             if now.accepted:
-                told.append(after.ended(accepted=True))
+                updates.append(after.ended(accepted=True))
             elif now.score > 1.0:
                 after, extended = _extended(after, ts, rank(course.own))
                 left.append(after)
-                told += extended
+                updates += extended
             else:
                 left.append(after)
-    return tuple(left), told
+    return tuple(left), updates
 
 
 def _extended(course: Course, ts: float, rank: Rank) -> tuple[Course, list[Update]]:

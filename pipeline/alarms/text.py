@@ -68,12 +68,12 @@ def feedback_sentence(said: Feedback) -> str:
     what = about or "Everything"
     match said.says:
         case "withdrawn":
-            told = f"The feedback {printable(said.id)} was withdrawn."
+            sentence = f"The feedback {printable(said.id)} was withdrawn."
         case "expected":
-            told = f"{what} is expected until {_moment(said.until_ts)} UTC."
+            sentence = f"{what} is expected until {_moment(said.until_ts)} UTC."
         case _:
-            told = f"{what} is usual."
-    return f"{told} {printable(said.note)}" if said.note else told
+            sentence = f"{what} is usual."
+    return f"{sentence} {printable(said.note)}" if said.note else sentence
 
 
 def incident_sentence(incident: Incident, leading: Evidence) -> str:
@@ -103,10 +103,10 @@ def incident_sentence(incident: Incident, leading: Evidence) -> str:
             return f"On {where} something began at {began}. {unseen}{blamed} {_seen(incident)}"
         lasted = f"lasted {readable_duration(lasted_s)}" if lasted_s >= 1.0 else "was over at once"
         return f"On {where} it is over: it began at {began} and {lasted}.{blamed} {_seen(incident)}"
-    told = [f"On {where} since {began}: {leading.sentence}", _felt(incident, leading), _seen(incident)]
+    sentences = [f"On {where} since {began}: {leading.sentence}", _felt(incident, leading), _seen(incident)]
     if closer := _closer(incident, leading):
-        told.append(f"Look closer: {closer}.")
-    return " ".join(filter(None, told))
+        sentences.append(f"Look closer: {closer}.")
+    return " ".join(filter(None, sentences))
 
 
 def headline(incident: Incident) -> str:
@@ -123,8 +123,8 @@ def _felt(incident: Incident, leading: Evidence) -> str:
     """Return the worst open finding on the host itself if another scope leads; empty without one."""
     if leading.scope == "host":
         return ""
-    felt = [each for each in incident.evidence if each.scope == "host" and math.isnan(each.until_ts)]
-    return max(felt, key=lambda each: each.score).sentence if felt else ""
+    on_host = [each for each in incident.evidence if each.scope == "host" and math.isnan(each.until_ts)]
+    return max(on_host, key=lambda each: each.score).sentence if on_host else ""
 
 
 def _accepted(lasted_s: float) -> str:

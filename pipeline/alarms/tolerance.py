@@ -58,8 +58,8 @@ class Tolerance(NamedTuple):
         if known is not None:
             return self
         feedback = replace(feedback, ts=min(feedback.ts, now_ts))
-        held = (each for each in self.feedback if holds(each, feedback.ts))
-        return Tolerance((*held, feedback)[-MOST:])
+        current = (each for each in self.feedback if holds(each, feedback.ts))
+        return Tolerance((*current, feedback)[-MOST:])
 
     def grown(self, anomalies: Sequence[OpenAnomaly]) -> Tolerance:
         """Return it with the excess of these open anomalies in the newest feedback: their records may have less."""
@@ -78,8 +78,8 @@ class Tolerance(NamedTuple):
 
     def at(self, ts: float, names: Collection[str]) -> Tolerance:
         """Return the feedback that holds at a time for rows with these names."""
-        told = frozenset(names)
-        return Tolerance(tuple(each for each in self.feedback if holds(each, ts) and _concerns(each, told)))
+        name_set = frozenset(names)
+        return Tolerance(tuple(each for each in self.feedback if holds(each, ts) and _concerns(each, name_set)))
 
     def excused(self, blame: Blame | None, ts: float) -> Excuse:
         """Return the kind of feedback that excuses an anomaly with this culprit at a time; empty without any."""

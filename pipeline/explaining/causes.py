@@ -126,8 +126,8 @@ def causes(row: RowScore) -> tuple[Cause, ...]:
 def stolen(host: HostCounters) -> Iterator[Cause]:
     """Find steal time: the hypervisor runs other machines on the CPUs of this one."""
     if risen := host.risen("cpu_steal_ratio", 0.02):
-        told = host.clause_of("cpu_steal_ratio")
-        yield Cause("cpu", told, risen, "`mpstat -P ALL 1`; ask whoever runs the hypervisor", outside=True)
+        text = host.clause_of("cpu_steal_ratio")
+        yield Cause("cpu", text, risen, "`mpstat -P ALL 1`; ask whoever runs the hypervisor", outside=True)
 
 
 def hot(host: HostCounters) -> Iterator[Cause]:
@@ -158,13 +158,13 @@ def slow_disk(host: HostCounters) -> Iterator[Cause]:
         each_s = sum(map(host.value, times)) / rate
         usual_s = sum(map(host.usual, times)) / usual_rate
         if each_s >= SLOWER * usual_s > 0.0 and rate <= NO_BUSIER * usual_rate and amount <= NO_BUSIER * usual_amount:
-            told = (
+            text = (
                 f"disk {(shown := printable(disk))} takes {readable('_s', each_s)} for an operation, usually "
                 f"{readable('_s', usual_s)}, though it makes {readable('', rate)} a second, usually "
                 f"{readable('', usual_rate)}"
             )
             closer = f"`iostat -x 1`; `dmesg | grep {shown}`; `smartctl -a /dev/{shown}`"
-            yield Cause("disk", told, risen, closer, outside=True)
+            yield Cause("disk", text, risen, closer, outside=True)
 
 
 def damaged_network(host: HostCounters) -> Iterator[Cause]:
@@ -188,10 +188,10 @@ def short_of_memory(host: HostCounters) -> Iterator[Cause]:
     )
     risen = [found for feature, least in signs if (found := host.risen(feature, least))]
     if risen:
-        told = "; ".join(host.clause_of(each.feature) for each in risen[:2])
+        text = "; ".join(host.clause_of(each.feature) for each in risen[:2])
         if not math.isnan(available := host.value("memory_available_bytes")):
-            told += f"; {clause('memory_available_bytes', available, 'host')}"
-        yield Cause("memory", told, risen[0], "who holds it: `ps -eo pid,rss,comm --sort -rss | head`; `vmstat 1`")
+            text += f"; {clause('memory_available_bytes', available, 'host')}"
+        yield Cause("memory", text, risen[0], "who holds it: `ps -eo pid,rss,comm --sort -rss | head`; `vmstat 1`")
 
 
 def cold_cache(host: HostCounters) -> Iterator[Cause]:
@@ -200,24 +200,24 @@ def cold_cache(host: HostCounters) -> Iterator[Cause]:
     if not (faults and paged):
         return
     read = f"{host.clause_of(faults.feature)}; {host.clause_of(paged.feature)}"
-    told = f"what is in memory at other times comes from disk: {read}"
+    text = f"what is in memory at other times comes from disk: {read}"
     cached, usual = host.value("memory_cached_bytes"), host.usual("memory_cached_bytes")
     if cached < usual / 2.0:
-        told += f"; only {host.clause_of('memory_cached_bytes')}"
-    yield Cause("disk", told, faults, "what is read: `iostat -x 1`; it gets better once the cache is warm")
+        text += f"; only {host.clause_of('memory_cached_bytes')}"
+    yield Cause("disk", text, faults, "what is read: `iostat -x 1`; it gets better once the cache is warm")
 
 
 def busy_disk(host: HostCounters) -> Iterator[Cause]:
     """Find loaded disks, or waits for I/O, without a visible process: writeback, or a guest."""
     for disk in host.devices("disk", "busy_ratio"):
         if risen := host.risen(f"disk_{disk}_busy_ratio", 0.5):
-            told = host.clause_of(risen.feature)
+            text = host.clause_of(risen.feature)
             for end, least in (("write_bytes_per_s", 1e6), ("read_bytes_per_s", 1e6)):
                 if host.value(amount := f"disk_{disk}_{end}") >= max(least, 2.0 * host.usual(amount)):
-                    told += f"; {host.clause_of(amount)}"
+                    text += f"; {host.clause_of(amount)}"
             if host.risen("memory_writeback_bytes", 1e6):
-                told += f"; {host.clause_of('memory_writeback_bytes')}"
-            yield Cause("disk", told, risen, "`iostat -x 1`; `iotop -oPa`")
+                text += f"; {host.clause_of('memory_writeback_bytes')}"
+            yield Cause("disk", text, risen, "`iostat -x 1`; `iotop -oPa`")
     if risen := host.risen("pressure_io_some_ratio", 0.1):
         yield Cause(
             "disk", host.clause_of(risen.feature), risen, "`iostat -x 1`; mounts over the network: `nfsiostat 1`"
@@ -234,23 +234,23 @@ def interrupted(host: HostCounters) -> Iterator[Cause]:
     """Find CPUs that are busy with interrupts of devices, mostly of the network."""
     for feature in ("cpu_soft_interrupt_ratio", "cpu_interrupt_ratio"):
         if risen := host.risen(feature, 0.1):
-            told = host.clause_of(feature)
+            text = host.clause_of(feature)
             received = [
                 f"network_{each}_receive_packets_per_s" for each in host.devices("network", "receive_packets_per_s")
             ]
             if received and host.value(most := max(received, key=host.value)) >= 2.0 * host.usual(most):
-                told += f"; {host.clause_of(most)}"
-            yield Cause("cpu", told, risen, "which: `watch -d cat /proc/softirqs /proc/interrupts`")
+                text += f"; {host.clause_of(most)}"
+            yield Cause("cpu", text, risen, "which: `watch -d cat /proc/softirqs /proc/interrupts`")
             return
 
 
 def busy_processors(host: HostCounters) -> Iterator[Cause]:
     """Find waits for the CPU, of tasks that do not stand out."""
     if risen := host.risen("pressure_cpu_some_ratio", 0.2):
-        told = host.clause_of("pressure_cpu_some_ratio")
+        text = host.clause_of("pressure_cpu_some_ratio")
         if not math.isnan(host.value("cpu_busy_ratio")):
-            told += f"; {host.clause_of('cpu_busy_ratio')}"
-        yield Cause("cpu", told, risen, "`top`; who was slowed by a limit: `cpu.stat` of its cgroup")
+            text += f"; {host.clause_of('cpu_busy_ratio')}"
+        yield Cause("cpu", text, risen, "`top`; who was slowed by a limit: `cpu.stat` of its cgroup")
 
 
 RULES: Final[tuple[Callable[[HostCounters], Iterator[Cause]], ...]] = (

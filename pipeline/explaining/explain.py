@@ -42,11 +42,11 @@ def finding(row: RowScore, scope: str) -> str:
     if not row.features:
         return "all of it together, no feature alone"
     worst = row.features[0]
-    told = _value_text(worst, scope)
+    text = _value_text(worst, scope)
     other = next((each for each in row.features[1:] if _resource(each) != _resource(worst)), None)
     if other is not None and other.score >= ALIKE * worst.score:
-        told += f"; and {_value_text(other, scope)}"
-    return told
+        text += f"; and {_value_text(other, scope)}"
+    return text
 
 
 def clause(feature: str, value: float, scope: str = "process") -> str:
@@ -86,8 +86,8 @@ def over(feature: FeatureScore) -> bool:
 def beside_usual(feature: FeatureScore, scope: str) -> str:
     """Return the scored value and its baseline: `it waits for the disk 62 % of the time, usually 2 ± 1 %`."""
     usual = readable_usual(feature.feature, feature.mean, feature.standard_deviation)
-    told = clause(feature.feature, feature.scored, scope)
-    return f"{told}, usually {usual}" if math.isfinite(feature.mean) else told
+    text = clause(feature.feature, feature.scored, scope)
+    return f"{text}, usually {usual}" if math.isfinite(feature.mean) else text
 
 
 def pid_of(row: str) -> int | None:

@@ -31,11 +31,11 @@ def prolonged_sentence(ranking: Ranking, commands: Mapping[str, str], scope: str
     events = [row for row in ranking.rows if row.score > 1.0 and row.phases]
     if not events:
         return _most(ranking.rows[0], commands, scope)
-    told = [_event(row, ranking.ts, commands, scope) for row in events[:NAMED]]
+    sentences = [_event(row, ranking.ts, commands, scope) for row in events[:NAMED]]
     left = len(events) - NAMED
     if left > 0:
-        told.append(f"So {'does' if left == 1 else 'do'} {left} more.")
-    return " ".join(told)
+        sentences.append(f"So {'does' if left == 1 else 'do'} {left} more.")
+    return " ".join(sentences)
 
 
 def dips_of(phases: Sequence[Phase]) -> int:
@@ -47,17 +47,17 @@ def _event(row: RowScore, ts: float, commands: Mapping[str, str], scope: str) ->
     first, *others = row.features
     high = [each for each in row.phases if each.high]
     end_ts = high[-1].end_ts
-    told = f"{_who(row, commands, scope)} {_did(first, scope)} for {readable_duration(end_ts - high[0].begin_ts)}"
+    sentence = f"{_who(row, commands, scope)} {_did(first, scope)} for {readable_duration(end_ts - high[0].begin_ts)}"
     if dips := dips_of(row.phases):
-        told += f", with {_number(dips)} dip{'s' if dips > 1 else ''}"
+        sentence += f", with {_number(dips)} dip{'s' if dips > 1 else ''}"
     if row.gone_s > 0.0:
-        told += ", and has ended"
+        sentence += ", and has ended"
     elif not row.phases[-1].high:
-        told += f", until {readable_duration(ts - end_ts)} before"
+        sentence += f", until {readable_duration(ts - end_ts)} before"
     also = [each for each in others if each.score > 1.0]
     if also:
-        told += "; and " + "; and ".join(_did(each, scope) for each in also)
-    return f"{told}."
+        sentence += "; and " + "; and ".join(_did(each, scope) for each in also)
+    return f"{sentence}."
 
 
 def _most(row: RowScore, commands: Mapping[str, str], scope: str) -> str:
@@ -65,10 +65,10 @@ def _most(row: RowScore, commands: Mapping[str, str], scope: str) -> str:
     if not row.features:
         return "Nothing is high for long."
     most = row.features[0]
-    told = clause(most.feature, most.scored, scope)
+    text = clause(most.feature, most.scored, scope)
     if scope == "host":
-        return f"Nothing is high for long: on the host {told}."
-    return f"Nothing is high for long. Most of all is {subject(row, commands, scope)}: {told}."
+        return f"Nothing is high for long: on the host {text}."
+    return f"Nothing is high for long. Most of all is {subject(row, commands, scope)}: {text}."
 
 
 def _who(row: RowScore, commands: Mapping[str, str], scope: str) -> str:

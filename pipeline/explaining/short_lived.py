@@ -92,10 +92,10 @@ def matter(verdict: Verdict, host: Ranking | None) -> bool:
 
 def listed(counts: Counts) -> str:
     """Return names and counts as text: `` `cc1` (12), `as` (9) and 3 others``."""
-    told = [f"`{printable(name)}` ({count})" for name, count in counts[:NAMED]]
+    parts = [f"`{printable(name)}` ({count})" for name, count in counts[:NAMED]]
     if left := sum(count for _, count in counts[NAMED:]):
-        told.append(f"{left} {'other' if left == 1 else 'others'}")
-    return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+        parts.append(f"{left} {'other' if left == 1 else 'others'}")
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _process(row: str) -> str:

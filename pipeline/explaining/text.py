@@ -66,8 +66,8 @@ def story(
     """Return all findings as text, the most important one first; see `verdict_sentence` and `host_lines`."""
     of_host = host_lines(verdict, since)
     leads = bool(verdict.causes) and not verdict.culprits
-    told = verdict_sentence(verdict, ranking, commands, scope, scored=scored, since="" if leads else since)
-    return [of_host[0], told, *of_host[1:]] if leads else [told, *of_host]
+    text = verdict_sentence(verdict, ranking, commands, scope, scored=scored, since="" if leads else since)
+    return [of_host[0], text, *of_host[1:]] if leads else [text, *of_host]
 
 
 def verdict_sentence(
@@ -86,27 +86,27 @@ def verdict_sentence(
     if not ranking.rows or ranking.rows[0].basis == "threshold":
         return prolonged_sentence(ranking, commands, scope) if ranking.rows else _NOTHING_YET
     if verdict.culprits:
-        told = _culprits(verdict.culprits, commands, scope, since) + _own(verdict, commands, scope)
+        text = _culprits(verdict.culprits, commands, scope, since) + _own(verdict, commands, scope)
         if verdict.culprits[0].score <= 1.0 and not scored:
-            told += " Below the alert level."
+            text += " Below the alert level."
         suffer = [each for each in verdict.victims if each.resources & verdict.resources]
         others = [each for each in verdict.victims if each not in suffer and _far(each)]
-        told += _victims(suffer, f"Slowed down by {'it' if len(verdict.culprits) == 1 else 'them'}")
-        return told + _victims(others, "Also waiting, for something else")
+        text += _victims(suffer, f"Slowed down by {'it' if len(verdict.culprits) == 1 else 'them'}")
+        return text + _victims(others, "Also waiting, for something else")
     taker = verdict.taker
     if verdict.causes or any(map(_far, verdict.victims)):
         whose = "No process" if not verdict.own else "No process but laggard's own"
-        told = f"{whose} takes far more than usual.{_own(verdict, commands, scope)}"
+        text = f"{whose} takes far more than usual.{_own(verdict, commands, scope)}"
         if taker is not None and taker not in verdict.own and _notable(taker):
-            told += f" {_capital(_begun(taker, commands, scope, 'The most unusual consumer is '))}"
-        return told + _victims(verdict.victims, "Waiting longer than usual")
+            text += f" {_capital(_begun(taker, commands, scope, 'The most unusual consumer is '))}"
+        return text + _victims(verdict.victims, "Waiting longer than usual")
     shown = taker or ranking.rows[0]
     if shown.score <= 1.0 and not _notable(shown):
         return "Nothing is unusual so far." if ranking.young else "Nothing is unusual."
-    told = _capital(_begun(shown, commands, scope, "The most unusual is "))
+    text = _capital(_begun(shown, commands, scope, "The most unusual is "))
     if scored:
-        return told
-    return f"{'Nothing is certain yet' if ranking.young else 'Nothing reaches the alert level'}. {told}"
+        return text
+    return f"{'Nothing is certain yet' if ranking.young else 'Nothing reaches the alert level'}. {text}"
 
 
 def lasting_sentence(
@@ -133,8 +133,8 @@ def lasting_sentence(
     if first.feature in _CORES:
         doing, usual = _CORES[first.feature].format(cores(first.scored)), cores(first.mean)
     does = f": {doing}. It has been so" if doing.startswith("its ") else f" {doing}. It has done so"
-    told = f"{who}{does} for {readable_duration(lasted_s)}; its baseline is {usual}."
-    return told + _victims(verdict_of(ranking).victims, "These wait longer than usual")
+    text = f"{who}{does} for {readable_duration(lasted_s)}; its baseline is {usual}."
+    return text + _victims(verdict_of(ranking).victims, "These wait longer than usual")
 
 
 def suspicion_sentence(ranking: Ranking, commands: Mapping[str, str], scope: str, lasted_s: float) -> str:
@@ -155,24 +155,24 @@ def host_sentence(ranking: Ranking, *, scored: bool = False) -> str:
         return "On the host " + "; and ".join(each.clause for each in found[:NAMED]) + "."
     if row.score <= 1.0 and not _notable(row):
         return "Nothing is unusual so far." if ranking.young else "Nothing is unusual."
-    told = f"The host is behaving unusually: {finding(row, 'host')}."
-    return told if row.score > 1.0 or scored else f"{told} Below the alert level."
+    text = f"The host is behaving unusually: {finding(row, 'host')}."
+    return text if row.score > 1.0 or scored else f"{text} Below the alert level."
 
 
 def host_lines(verdict: Verdict, since: str = "") -> list[str]:
     """Return the part of the host as text: its causes, its pressures from a culprit, and its boot."""
-    told = []
+    lines = []
     if verdict.causes and not verdict.culprits:
         first, *others = [each.clause for each in verdict.causes]
-        told.append(f"It is the host, no single process: {'; and '.join([first + since, *others])}.")
+        lines.append(f"It is the host, no single process: {'; and '.join([first + since, *others])}.")
     elif verdict.causes:
-        told.append("Beside that, on the host: " + "; and ".join(each.clause for each in verdict.causes) + ".")
+        lines.append("Beside that, on the host: " + "; and ".join(each.clause for each in verdict.causes) + ".")
     if verdict.culprits and verdict.pressures:
-        felt = "; ".join(beside_usual(each, "host") for each in verdict.pressures)
-        told.append(f"The machine feels it: {felt}.")
+        pressures = "; ".join(beside_usual(each, "host") for each in verdict.pressures)
+        lines.append(f"The machine feels it: {pressures}.")
     if not math.isnan(verdict.booted_s):
-        told.append(f"The machine booted {readable_duration(verdict.booted_s)} before.")
-    return told
+        lines.append(f"The machine booted {readable_duration(verdict.booted_s)} before.")
+    return lines
 
 
 def compared(row: RowScore) -> str:
@@ -193,13 +193,13 @@ def _begun(  # noqa: PLR0917 - the parts of a sentence, in their order
     row: RowScore, commands: Mapping[str, str], scope: str, begin: str = "", end: str = "", since: str = ""
 ) -> str:
     """Return a sentence on a row: its name, the kind of its baseline, and its deviations."""
-    who, told = subject(row, commands, scope), finding(row, scope)
+    who, deviations = subject(row, commands, scope), finding(row, scope)
     if row.basis == "itself":
-        return f"{begin}{who}{end}: {told}{since}."
+        return f"{begin}{who}{end}: {deviations}{since}."
     age = "has just started" if row.age_s < JUST_S else f"has run for {readable_duration(row.age_s)}"
     if row.basis != "name":
         age += " and was never seen before"
-    return f"{who} {age}; {compared(row)}, {told}{since}."
+    return f"{who} {age}; {compared(row)}, {deviations}{since}."
 
 
 def _culprits(culprits: Sequence[RowScore], commands: Mapping[str, str], scope: str, since: str) -> str:
@@ -207,14 +207,14 @@ def _culprits(culprits: Sequence[RowScore], commands: Mapping[str, str], scope: 
     alike: dict[tuple[str, str], list[RowScore]] = {}
     for row in culprits:
         alike.setdefault((row.name, row.features[0].feature if row.features else row.row), []).append(row)
-    told: list[str] = []
+    sentences: list[str] = []
     for first, *others in list(alike.values())[:NAMED]:
-        begin, end = ("So is ", "") if told else ("", " is behaving unusually")
-        told.append(_capital(_begun(first, commands, scope, begin, end, "" if told else since)))
+        begin, end = ("So is ", "") if sentences else ("", " is behaving unusually")
+        sentences.append(_capital(_begun(first, commands, scope, begin, end, "" if sentences else since)))
         if others:
-            told.append(_others(others))
+            sentences.append(_others(others))
     left = sum(map(len, list(alike.values())[NAMED:]))
-    return " ".join([*told, f"So are {left} more processes."] if left else told)
+    return " ".join([*sentences, f"So are {left} more processes."] if left else sentences)
 
 
 def _own(verdict: Verdict, commands: Mapping[str, str], scope: str) -> str:
@@ -243,17 +243,17 @@ def _victims(victims: Sequence[Victim], begin: str) -> str:
     alike: dict[tuple[str, str], list[Victim]] = {}
     for each in victims:
         alike.setdefault((each.row.name, each.feature.feature), []).append(each)
-    told = []
+    parts = []
     for longest, *others in list(alike.values())[:NAMED]:
         waits = beside_usual(longest.feature, "process").removeprefix("it ")
         which = f"{len(others) + 1} `{printable(longest.row.name)}`" if others else f"`{printable(longest.row.name)}`"
         pid = pid_of(longest.row.row)
         who = "one " if others else "" if pid is None else f"pid {pid}, "
-        told.append(f"{which} ({who}{waits})")
+        parts.append(f"{which} ({who}{waits})")
     left = sum(map(len, list(alike.values())[NAMED:]))
     if left:
-        told.append(f"{left} more")
-    listed = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+        parts.append(f"{left} more")
+    listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
     return f" {begin}: {listed}."
 
 

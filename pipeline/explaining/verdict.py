@@ -94,8 +94,10 @@ class Verdict:
     @property
     def resources(self) -> frozenset[Resource]:
         """The resources that the culprits use, by their worst feature and by others with nearly its score."""
-        told = (each for row in self.culprits for each in row.features if each.score >= ALIKE * row.features[0].score)
-        return frozenset(resource for each in told for resource in resources_of(each))
+        features = (
+            each for row in self.culprits for each in row.features if each.score >= ALIKE * row.features[0].score
+        )
+        return frozenset(resource for each in features for resource in resources_of(each))
 
 
 def resources_of(feature: FeatureScore) -> frozenset[Resource]:
@@ -112,11 +114,11 @@ def verdict_of(ranking: Ranking, host: Ranking | None = None) -> Verdict:
 
     """
     row = host.rows[0] if host is not None and host.rows else None
-    ails = () if row is None else causes(row)
+    host_causes = () if row is None else causes(row)
     takers = [each for each in ranking.rows if not only_waits(each)]
     takers.sort(key=lambda each: is_own(each.name))  # laggard's own last; the sort is stable, so worst first
     culprits = _culprits(takers)
-    if any(each.feature.feature == FAULTS for each in ails):
+    if any(each.feature.feature == FAULTS for each in host_causes):
         readers = [each for each in culprits if _reads_anew(each)]
         if len(readers) >= SPREAD:
             takers = [each for each in takers if each not in readers]
@@ -130,19 +132,19 @@ def verdict_of(ranking: Ranking, host: Ranking | None = None) -> Verdict:
     waiting.sort(key=lambda each: -each.feature.scored / WAITS[each.feature.feature])
     worst = culprits[0].score if culprits else 0.0
     own = [each for each in takers if is_own(each.name) and stands_out(each) and each.score >= ALIKE * worst]
-    if not culprits and not ails:
+    if not culprits and not host_causes:
         culprits, own = own, []
     found = Verdict(tuple(culprits), takers[0] if takers else None, tuple(waiting), own=tuple(own))
     if row is None:
         return found
     explained = found.resources - {"network"}  # open sockets are as often the effect of a bad network as its cause
-    left = tuple(cause for cause in ails if cause.outside or not culprits or cause.resource not in explained)
-    told = {cause.feature.feature for cause in left}
+    left = tuple(cause for cause in host_causes if cause.outside or not culprits or cause.resource not in explained)
+    reported = {cause.feature.feature for cause in left}
     pressing = (each for each in row.features if above(each, PRESSURES.get(each.feature, math.inf)))
     return replace(
         found,
         causes=left,
-        pressures=tuple(each for each in pressing if each.feature not in told),
+        pressures=tuple(each for each in pressing if each.feature not in reported),
         booted_s=HostCounters(row).booted_s(ranking.ts),
     )
 

@@ -164,8 +164,8 @@ def _notices(streams: Iterable[Stream], verdict: Verdict) -> Iterator[str]:
             if scores.suspicion > 1.0 and first not in {row.row for row in verdict.culprits}:
                 commands = dict(zip(frame.layout.rows, frame.layout.commands, strict=False))
                 lasted_s = math.nan if math.isnan(onset_ts) else stream.ts - min(onset_ts, opened.began_ts)
-                said = suspicion_sentence(found, commands, frame.scope, lasted_s)
-                yield f"Suspicious for {readable_duration(stream.ts - opened.opened_ts)}: {said}"
+                sentence = suspicion_sentence(found, commands, frame.scope, lasted_s)
+                yield f"Suspicious for {readable_duration(stream.ts - opened.opened_ts)}: {sentence}"
 
 
 def _feedback_sentences(keyed: Keyed | None, verdict: Verdict, ts: float) -> Iterator[str]:

@@ -173,7 +173,7 @@ def grown(past: Lookback) -> Beginning | None:
     feature = past.about.feature
     if feature.feature.endswith(NO_LEVELS) or direction(feature) < 0.0 or not math.isfinite(past.now.value):
         return None
-    points, whole = _values_back(past)
+    points, complete = _values_back(past)
     begin = min(range(len(points)), key=lambda number: points[number].value)
     while (knee := _knee(points[begin:])) is not None:
         begin += knee
@@ -185,7 +185,7 @@ def grown(past: Lookback) -> Beginning | None:
         return None
     if not _is_steady(past, start, [point for point in points if point.ts > start.ts]):
         return None
-    return Beginning(*start, before=whole and begin == 0)
+    return Beginning(*start, before=complete and begin == 0)
 
 
 def _values_back(past: Lookback) -> tuple[list[Point], bool]:
@@ -231,8 +231,8 @@ def _corner(past: Lookback, before: Point, start: Point, after: Point) -> Point:
     low, high = before, after
     for _ in range(_ROUNDS):
         step_s = (high.ts - low.ts) / (_BETWEEN + 1)
-        looks = [past.at(low.ts + number * step_s) for number in range(1, _BETWEEN + 1)]
-        there = sorted({low, start, high, *(each for each in looks if each and low.ts < each.ts < high.ts)})
+        samples = [past.at(low.ts + number * step_s) for number in range(1, _BETWEEN + 1)]
+        there = sorted({low, start, high, *(each for each in samples if each and low.ts < each.ts < high.ts)})
         deepest = max(range(1, len(there) - 1), key=lambda number: _below(there[number], before, after))
         low, start, high = there[deepest - 1 : deepest + 2]
         if step_s < past.tick_s:
@@ -252,8 +252,8 @@ def _is_steady(past: Lookback, start: Point, points: Sequence[Point]) -> bool:
 
     """
     rise, lasted_s = past.now.value - start.value, past.now.ts - start.ts
-    looks = [past.at(start.ts + lasted_s * number / PARTS) for number in range(1, PARTS)]
-    marks = [start, *(each for each in looks if each and each.ts < past.now.ts), past.now]
+    samples = [past.at(start.ts + lasted_s * number / PARTS) for number in range(1, PARTS)]
+    marks = [start, *(each for each in samples if each and each.ts < past.now.ts), past.now]
     if len(marks) < PARTS:
         return False
     if any(later.value - earlier.value < PART * rise for earlier, later in pairwise(marks)):

@@ -42,9 +42,9 @@ class Watch:
         self._frames: defaultdict[str, deque[Frame]] = defaultdict(partial(deque, maxlen=CACHED_FRAMES))
         for _, record in self._reader.backwards(end):
             if isinstance(record, Frame) and self._task.wired.takes(record.scope):
-                kept = self._frames[record.scope]
-                if len(kept) < CACHED_FRAMES:
-                    kept.appendleft(record)
+                cached = self._frames[record.scope]
+                if len(cached) < CACHED_FRAMES:
+                    cached.appendleft(record)
                 elif record.scope != HOST:
                     break
 
@@ -59,8 +59,8 @@ class Watch:
         before, end = self.ts, self._end()
         if end - self._task.position > _MOST_BEHIND:
             self._task = self._history.task_at(self.host, end)
-            for kept in self._frames.values():
-                kept.clear()
+            for cached in self._frames.values():
+                cached.clear()
         for record in self._reader.stored(self._task.position, end):
             former = self._newest()
             self._task.replay((record,))

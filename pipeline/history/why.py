@@ -159,12 +159,12 @@ class History:
         scope = scope or asked.frame.scope
         return read_series(reader, scope, row, feature, moment=until, tick_s=asked.tick_s, since=since)
 
-    def _begun(self, asked: Answer) -> Answer:
+    def _begun(self, result: Answer) -> Answer:
         """Return the answer with its onset, and with its growth."""
-        about = asked.begins
+        about = result.begins
         if about is None:
-            return asked
-        reader, until = self.reader(asked.host), asked.frame.ts
+            return result
+        reader, until = self.reader(result.host), result.frame.ts
         stop = self._after(reader, until, self._bus.bounds(reader.partition)[1])
 
         def points() -> Iterator[tuple[float, float]]:
@@ -174,22 +174,22 @@ class History:
                         return
                     yield record.ts, value_of(record, about.row, about.feature.feature)
 
-        first, before = began(points(), about.feature, asked.tick_s), False
-        past = Lookback(reader, about, moment=until, stop=stop, tick_s=asked.tick_s)
+        first, before = began(points(), about.feature, result.tick_s), False
+        past = Lookback(reader, about, moment=until, stop=stop, tick_s=result.tick_s)
         growth = grown(past)
-        if growth is None and until - first > LONGEST_S - longest_lull_s(asked.tick_s) - asked.tick_s:
+        if growth is None and until - first > LONGEST_S - longest_lull_s(result.tick_s) - result.tick_s:
             first, before = began_before(past, first)
-        return replace(asked, began=first, began_before=before, grown=growth)
+        return replace(result, began=first, began_before=before, grown=growth)
 
-    def _short_lived(self, asked: Answer) -> Counts:
+    def _short_lived(self, result: Answer) -> Counts:
         """Return the short-lived processes; see `Answer.short_lived`."""
-        if not matter(asked.verdict, asked.host_ranking):
+        if not matter(result.verdict, result.host_ranking):
             return ()
-        reader, until = self.reader(asked.host), asked.frame.ts
-        start = self._bus.offset_at(reader.partition, until - seen_s(asked.tick_s))
+        reader, until = self.reader(result.host), result.frame.ts
+        start = self._bus.offset_at(reader.partition, until - seen_s(result.tick_s))
         stop = self._after(reader, until, self._bus.bounds(reader.partition)[1])
         frames = (each for _, each in reader.forwards(start, stop) if isinstance(each, Frame))
-        return came_and_went([each for each in frames if each.scope == asked.frame.scope and each.ts <= until])
+        return came_and_went([each for each in frames if each.scope == result.frame.scope and each.ts <= until])
 
     def marks(self, host: str | None = None) -> list[Marked]:
         """Return the marks of a host, or of all hosts, newest first."""

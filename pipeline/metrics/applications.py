@@ -74,13 +74,13 @@ class ShownModels:
 
 
 def _samples(application: str, one: _Explained) -> Iterable[Sample]:
-    for performance, said in sorted(one.predictions.items()):
+    for performance, prediction in sorted(one.predictions.items()):
         yield from present(
             {"application": application, "performance": label(performance)},
-            performance_value=said.value,
-            performance_predicted=said.predicted,
-            performance_model_p_value=said.p_value,
-            performance_model_r2=said.r2,
+            performance_value=prediction.value,
+            performance_predicted=prediction.predicted,
+            performance_model_p_value=prediction.p_value,
+            performance_model_r2=prediction.r2,
         )
     for performance, model in sorted(one.models.items()):
         labels = {"application": application, "performance": label(performance)}

@@ -265,5 +265,5 @@ def _add_task(families: Mapping[str, Family], task: TaskTelemetry) -> None:
         if metric.labels != TASK_LABELS:
             continue
         value = getattr(task, metric.name)
-        told = histogram(metric.name, labels, value, "host") if metric.kind == "histogram" else None
-        _add(families, told or [sample(metric.name, labels, value)])
+        samples = histogram(metric.name, labels, value, "host") if metric.kind == "histogram" else None
+        _add(families, samples or [sample(metric.name, labels, value)])

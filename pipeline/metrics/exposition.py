@@ -44,14 +44,14 @@ def write_metrics(families: Iterable[Family], *, open_metrics: bool) -> bytes:
 
 def _heading(family: Family, *, open_metrics: bool) -> str:
     name, kind = family.name, family.type
-    told = family.documentation.replace("\\", r"\\").replace("\n", r"\n")
+    help_text = family.documentation.replace("\\", r"\\").replace("\n", r"\n")
     if open_metrics:
-        told = told.replace('"', r"\"")
+        help_text = help_text.replace('"', r"\"")
     elif kind == "counter":
         name += "_total"
     elif kind == "info":
         name, kind = f"{name}_info", "gauge"
-    return f"# HELP {name} {told}\n# TYPE {name} {kind}\n"
+    return f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"
 
 
 def _labels(labels: Mapping[str, str]) -> str:

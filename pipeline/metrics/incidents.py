@@ -114,12 +114,12 @@ def _samples(keyed_by: str, key: str, joined: _Joined) -> Iterable[Sample]:
 
 def _scope(incident: Incident) -> str:
     """Return the scope of the evidence that blames the same row; without any, that of the operator of the incident."""
-    said = [
+    scopes = [
         "process" if one.scope in {"host", "limit"} and one.blame and pid_of(one.blame.row) is not None else one.scope
         for one in incident.evidence
         if one.blame == incident.blame
     ]
-    return next(iter((*said, *(one.scope for one in incident.evidence if one.operator == incident.operator))), "")
+    return next(iter((*scopes, *(one.scope for one in incident.evidence if one.operator == incident.operator))), "")
 
 
 def _operators(incident: Incident) -> str:

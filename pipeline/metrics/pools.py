@@ -46,9 +46,9 @@ class ShownPools:
     def compared(self, operator: str, pool: str, members: int, deviations: Sequence[Deviation]) -> None:
         """Store a comparison of the members of a pool. See `Observer`."""
         before = self._compared.pop((operator, pool), None)
-        told = [one for one in deviations if one.score > 1.0 or one.kind == "younger"]
-        kinds = (before.kinds if before else set()) | {one.kind for one in told}
-        self._compared[operator, pool] = _Compared(members, told, kinds)
+        deviating = [one for one in deviations if one.score > 1.0 or one.kind == "younger"]
+        kinds = (before.kinds if before else set()) | {one.kind for one in deviating}
+        self._compared[operator, pool] = _Compared(members, deviating, kinds)
         if len(self._compared) > MAX_STREAMS:
             self._compared.popitem(last=False)
 

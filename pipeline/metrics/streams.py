@@ -141,7 +141,7 @@ def _anomaly_samples(labels: dict[str, str], anomalies: Anomalies, scores: Score
     yield sample("anomalies_opened", labels, anomalies.opened, exemplar)
     if isinstance(scores, LastingScores):  # others have no budget of notices
         yield sample("notices_opened", labels, anomalies.notices.opened)
-    kept, of_score = open_anomalies(scores), score_of(scores)
+    ongoing, of_score = open_anomalies(scores), score_of(scores)
     seen: set[tuple[str, str]] = set()
     for anomaly in live[:MOST_OPEN]:  # of two with the same labels the older one
         row = member(anomaly.name) if "pool" in labels else label(anomaly.name)
@@ -152,7 +152,7 @@ def _anomaly_samples(labels: dict[str, str], anomalies: Anomalies, scores: Score
         of_row = {**labels, "row": row, "feature": label(anomaly.feature)}
         if "application" in labels:
             of_row["resource"] = resource_of(metric_id(anomaly.name, anomaly.feature))
-        score = kept[anomaly.own].score if anomaly.own in kept else of_score
+        score = ongoing[anomaly.own].score if anomaly.own in ongoing else of_score
         yield sample("anomaly_score", of_row, score)
         yield sample("anomaly_start_timestamp_seconds", of_row, anomaly.ts)
         yield from present(
@@ -196,9 +196,9 @@ def _host_columns(features: tuple[str, ...]) -> Sequence[tuple[str, Sequence[int
 
 def _worst(scores: Scores, names: int, rows: int, features: int) -> tuple[Ranking, dict[str, RowScore]]:
     """Return a ranking, and the worst row of each name for at most `names` names, worst first."""
-    asked = min(2 * names, rows)  # usually enough: ranking a row costs more than scoring it
+    limit = min(2 * names, rows)  # usually enough: ranking a row costs more than scoring it
     while True:
-        ranking = scores.ranking(rows=asked, features=features)
+        ranking = scores.ranking(rows=limit, features=features)
         worst: dict[str, RowScore] = {}
         for row in ranking.rows:
             if len(worst) == names:
@@ -207,6 +207,6 @@ def _worst(scores: Scores, names: int, rows: int, features: int) -> tuple[Rankin
                 return ranking, worst  # it is far from its limit, and so are the rows after it
             if not math.isnan(row.score):
                 worst.setdefault(label(row.name), row)
-        if len(worst) == names or asked == rows:
+        if len(worst) == names or limit == rows:
             return ranking, worst
-        asked = min(4 * asked, rows)
+        limit = min(4 * limit, rows)

@@ -30,8 +30,8 @@ def answered(streams: Mapping[str, Stream], wired: Wired, mark: Mark) -> tuple[R
     found = _ranking(streams[blamed], mark)
     if found is None:
         return None, ""
-    told = _story(found, streams, blamed)
-    return narrowed(found, MARK_ROWS, MARK_FEATURES), told
+    text = _story(found, streams, blamed)
+    return narrowed(found, MARK_ROWS, MARK_FEATURES), text
 
 
 def _ranking(stream: Stream, mark: Mark) -> Ranking | None:

@@ -86,12 +86,12 @@ class Findings:
             found = ranking_of(scores, own)
             blame = self._narrator.blame(scores, found, frame)
             opened = opened.blaming(blame)
-            told = self._narrator.anomaly(opened, frame, scores, found, blame)
+            anomaly = self._narrator.anomaly(opened, frame, scores, found, blame)
             if not own and (more := self._narrator.beside(found, frame, before)):
-                told = replace(told, sentence=f"{told.sentence} {more}")
-            self._outputs.append(told)
+                anomaly = replace(anomaly, sentence=f"{anomaly.sentence} {more}")
+            self._outputs.append(anomaly)
             published = True
-            stream.courses = (*stream.courses, opening(told, own))
+            stream.courses = (*stream.courses, opening(anomaly, own))
         except Exception as error:  # noqa: BLE001 - an operator's error must not stop the partition
             self._refuse(record, frame, f"an anomaly that cannot be reported: {error_text(error)}")
         stream.anomalies = stream.anomalies.opening(opened)
@@ -109,13 +109,13 @@ class Findings:
                 self._outcomes.end_notice(frame.key, frame.scope, stream, frame.ts, became)
         elif fires and score_of(scores) <= 1.0 and isinstance(scores, LastingScores):
             try:
-                told = self._narrator.notice(frame, scores, suspicion, live=self._is_live(record))
+                notice = self._narrator.notice(frame, scores, suspicion, live=self._is_live(record))
             except Exception as error:  # noqa: BLE001 - see above
                 self._refuse(record, frame, f"a notice that cannot be reported: {error_text(error)}")
                 return
-            if not any(each.blames(told.blame) for each in stream.courses):
-                self._outputs.append(told)
-                stream.anomalies = stream.anomalies._replace(notices=notices.opening(opening(told)))
+            if not any(each.blames(notice.blame) for each in stream.courses):
+                self._outputs.append(notice)
+                stream.anomalies = stream.anomalies._replace(notices=notices.opening(opening(notice)))
 
     def follow(self, record: Incoming, stream: Stream, frame: Frame, scores: Scores) -> None:
         """Publish the progress of the anomalies that opened before this frame."""
@@ -130,17 +130,17 @@ class Findings:
 
         of_score = stream.anomalies.of_score
         going_on = "" if of_score is None else of_score.id
-        left, told = followed(stream.courses, frame.ts, score_of(scores), going_on, rank, calm_s=self._calm_s)
+        left, updates = followed(stream.courses, frame.ts, score_of(scores), going_on, rank, calm_s=self._calm_s)
         if any(course.own for course in left):
             left, more = followed_by_operator(left, frame.ts, open_anomalies(scores), lambda own: partial(rank, own))
-            told += more
+            updates += more
         stream.courses = left
-        for each in told:
+        for each in updates:
             if each.change == "ended" and not each.course.own:
                 stream.close(each.course.id)
-            said = (
+            sentence = (
                 ""
                 if each.ranking is None
                 else self._narrator.finding_sentence(scores, each.ranking, frame, each.course.own)
             )
-            self._outputs.append(self._outcomes.progress(each, frame.key, frame.scope, frame.ts, said))
+            self._outputs.append(self._outcomes.progress(each, frame.key, frame.scope, frame.ts, sentence))

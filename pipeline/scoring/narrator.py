@@ -44,9 +44,9 @@ class Narrator:
 
     def finding_sentence(self, scores: Scores, found: Ranking, frame: Frame, own: str) -> str:
         """Return the sentence on an anomaly; `own` is the operator's own id of it, if it has one."""
-        if (kept := open_anomalies(scores).get(own)) is None:
+        if (ongoing := open_anomalies(scores).get(own)) is None:
             return self.sentence(scores, found, frame)
-        return lasting_sentence(found, commands_of(frame), frame.scope, frame.ts - kept.onset_ts, rows=kept.rows)
+        return lasting_sentence(found, commands_of(frame), frame.scope, frame.ts - ongoing.onset_ts, rows=ongoing.rows)
 
     def sentence(self, scores: Scores, found: Ranking, frame: Frame) -> str:  # noqa: ARG002 - as above
         """Return the sentence on an anomaly of the score of a frame."""
@@ -63,7 +63,7 @@ class Narrator:
     ) -> Anomaly:
         """Return the record of an anomaly that opens."""
         ranking = narrowed(found, ANOMALY_ROWS, ANOMALY_FEATURES)
-        kept = open_anomalies(scores).get(opened.own)
+        ongoing = open_anomalies(scores).get(opened.own)
         return Anomaly(
             id=opened.id,
             operator=self._wired.name,
@@ -71,7 +71,7 @@ class Narrator:
             keyed_by=frame.keyed_by,
             key=frame.key,
             ts=frame.ts,
-            score=score_of(scores) if kept is None else kept.score,
+            score=score_of(scores) if ongoing is None else ongoing.score,
             ranking=ranking,
             sentence=self.finding_sentence(scores, found, frame, opened.own),
             model_age_s=ranking.age_s,
@@ -79,7 +79,7 @@ class Narrator:
             live=opened.live,
             scope=frame.scope,
             blame=blame,
-            onset_ts=math.nan if kept is None else kept.onset_ts,
+            onset_ts=math.nan if ongoing is None else ongoing.onset_ts,
         )
 
     def notice(self, frame: Frame, scores: LastingScores, suspicion: float, *, live: bool) -> Notice:
@@ -114,8 +114,8 @@ class Narrator:
     def tolerated(self, scores: Scores, frame: Frame, tolerance: Tolerance, anomalies: Anomalies) -> Tolerated:
         """Return the scores without the anomalies that people excused."""
 
-        def blame(found: Ranking) -> Blame | None:
-            return self.blame(scores, found, frame)
+        def blame(ranking: Ranking) -> Blame | None:
+            return self.blame(scores, ranking, frame)
 
         def excused(each: Blame | None) -> Excuse:
             return tolerance.excused(each, frame.ts)

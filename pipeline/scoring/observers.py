@@ -29,7 +29,7 @@ class Observed:
         partition: Partition
         states: States[Any]
 
-        def _observe(self, key: str, tell: Callable[[Observer], None]) -> None: ...
+        def _observe(self, key: str, notify: Callable[[Observer], None]) -> None: ...
 
     def lost(self) -> None:
         """Notify the observers that these states are dropped."""

@@ -70,20 +70,20 @@ class Outcomes:
         notices = stream.anomalies.notices
         assert notices.open is not None
         name, parameters = self._wired.name, self._wired.parameters
-        told = notice_ended(notices.open, name, parameters, key=key, scope=scope, ts=ts, became=became)
-        self._outputs.append(told)
+        notice = notice_ended(notices.open, name, parameters, key=key, scope=scope, ts=ts, became=became)
+        self._outputs.append(notice)
         stream.anomalies = stream.anomalies._replace(notices=notices.ended())
 
     def excuse(self, key: str, scope: str, stream: Stream, keyed: Keyed) -> None:
         """End what is excused of a stream."""
         tolerance = keyed.tolerance
         stream.courses, ended = end_excused(stream.courses, tolerance, stream.ts)
-        ids = {told.course.id for told in ended}
+        ids = {update.course.id for update in ended}
         # They may be larger by now than was told.
         keyed.tolerance = tolerance.grown([each for each in stream.anomalies.open if each.id in ids])
-        for told in ended:
-            self._outputs.append(self.progress(told, key, scope, stream.ts))
-            stream.close(told.course.id)
+        for update in ended:
+            self._outputs.append(self.progress(update, key, scope, stream.ts))
+            stream.close(update.course.id)
         notice = stream.anomalies.notices.open
         if notice is not None and tolerance.excused(notice.blame, stream.ts):
             self.end_notice(key, scope, stream, stream.ts)
@@ -98,13 +98,15 @@ class Outcomes:
             sudden = next((each for each in stream.courses if not each.own and each.blames(blame)), None)
             if sudden is None or blame is None:
                 return False
-            kept = open_anomalies(scores)[own]
-            course = sudden.of_operator(own, min(sudden.opened_ts, kept.onset_ts)).after(frame.ts, kept.score)
+            ongoing = open_anomalies(scores)[own]
+            course = sudden.of_operator(own, min(sudden.opened_ts, ongoing.onset_ts)).after(frame.ts, ongoing.score)
             course = course.extended(frame.ts, found, blame, worse=False)
-            said = self._narrator.finding_sentence(scores, found, frame, own)
+            sentence = self._narrator.finding_sentence(scores, found, frame, own)
         except Exception:  # noqa: BLE001 - it cannot be told: whoever opens it says so
             return False
-        self._outputs.append(self.progress(Update(course, "extended", found), frame.key, frame.scope, frame.ts, said))
+        self._outputs.append(
+            self.progress(Update(course, "extended", found), frame.key, frame.scope, frame.ts, sentence)
+        )
         stream.courses = tuple(course if each is sudden else each for each in stream.courses)
         opened = OpenAnomaly(course.id, course.began_ts, course.live, own=own).blaming(blame)
         stream.anomalies = stream.anomalies.going_on(opened)

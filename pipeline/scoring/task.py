@@ -188,9 +188,9 @@ class Task(Observed, RecordTask):
     ) -> None:
         try:
             scores = stream.score(frame)
-            if tolerance.feedback and (said := self.narrator.feedback_on(tolerance, frame)).feedback:
-                scores = self.narrator.tolerated(scores, frame, said, stream.anomalies)
-            kept = open_anomalies(scores)
+            if tolerance.feedback and (applicable := self.narrator.feedback_on(tolerance, frame)).feedback:
+                scores = self.narrator.tolerated(scores, frame, applicable, stream.anomalies)
+            ongoing = open_anomalies(scores)
             fires, trigger = stream.trigger.after(frame.ts, score_of(scores), QUIET_S)
             suspicion = suspicion_of(scores)
         except Exception as error:  # noqa: BLE001 - see above
@@ -204,9 +204,9 @@ class Task(Observed, RecordTask):
             found.follow(record, stream, frame, scores)
         if fires:
             self._counts.anomalies += found.open(record, stream, frame, scores, before)
-        if kept:
+        if ongoing:
             known = {each.own for each in stream.anomalies.open}
-            for own in kept:
+            for own in ongoing:
                 if own not in known and not self._outcomes.goes_on(stream, frame, scores, own):
                     self._counts.anomalies += found.open(record, stream, frame, scores, before, own)
         found.notice(record, stream, frame, scores, suspicion)
@@ -249,13 +249,13 @@ class Task(Observed, RecordTask):
         if not self.wired.answers_marks:
             return
         keyed = self.states.get(mark.host)
-        ranking, told = None, ""
+        ranking, text = None, ""
         if keyed is not None:
             if mark.sequence in keyed.marks:
                 self._counts.duplicates += 1
                 return
             try:
-                ranking, told = answered(keyed.streams, self.wired, mark)
+                ranking, text = answered(keyed.streams, self.wired, mark)
             except Exception as error:  # noqa: BLE001 - see above
                 self._refuse(record, f"{self._place(record)}: not ranked: {error_text(error)}")
                 return
@@ -264,7 +264,7 @@ class Task(Observed, RecordTask):
         if self._is_live(record):
             self._observe(mark.host, lambda observer: observer.marked(self.wired.name, mark))
         ranking = ranking or NOTHING_RANKED
-        self.outputs.append(RankingOutput.of(mark.ts, mark.host, mark.note, ranking, told))
+        self.outputs.append(RankingOutput.of(mark.ts, mark.host, mark.note, ranking, text))
 
     def _feedback(self, record: Incoming, feedback: Feedback) -> None:
         """Apply a person's feedback: the excused anomalies end, and are not reported again."""

@@ -52,12 +52,12 @@ class Tolerated(LastingScores):
         self._open: dict[str, Open] = {}
         self._others: Ranking | None = None
         self.usual: list[str] = []
-        told = {each.own for each in anomalies.open}
+        known = {each.own for each in anomalies.open}
         for own, each in open_anomalies(scores).items():
-            said = "" if own in told else excused(blame(ranking_of(scores, own)))
-            if not said:
+            excuse = "" if own in known else excused(blame(ranking_of(scores, own)))
+            if not excuse:
                 self._open[own] = each
-            elif said == "usual":
+            elif excuse == "usual":
                 self.usual.append(own)
         self.sudden = score_of(scores)
         if self.sudden > 1.0:
@@ -90,20 +90,20 @@ class Tolerated(LastingScores):
             return self._scores.suspects(rows, features)
         return LastingScores.suspects(self, rows, features)
 
-    def _without(self, found: Ranking) -> Ranking:
+    def _without(self, ranking: Ranking) -> Ranking:
         """Return a ranking without the excused rows that lead it."""
-        while found.rows and found.score > 1.0:
-            blame = self._blame(found)
+        while ranking.rows and ranking.score > 1.0:
+            blame = self._blame(ranking)
             if not self._excused(blame) or (
                 blame is not None and self._going_on is not None and self._going_on.name == blame.name
             ):
                 break
-            name = found.rows[0].name if blame is None else blame.name
-            rows = tuple(each for each in found.rows if each.name != name)
-            if len(rows) == len(found.rows):  # the culprit is no row of the ranking
-                rows = found.rows[1:]
-            found = replace(found, rows=rows, score=rows[0].score if rows else 0.0)
-        return found
+            name = ranking.rows[0].name if blame is None else blame.name
+            rows = tuple(each for each in ranking.rows if each.name != name)
+            if len(rows) == len(ranking.rows):  # the culprit is no row of the ranking
+                rows = ranking.rows[1:]
+            ranking = replace(ranking, rows=rows, score=rows[0].score if rows else 0.0)
+        return ranking
 
 
 def ranking_of(scores: Scores, own: str, rows: int = VERDICT_ROWS, features: int = VERDICT_FEATURES) -> Ranking:
@@ -121,10 +121,10 @@ def without_causes(found: Ranking, excused: Callable[[Ranking], Excuse]) -> Rank
 
     It is empty unless another cause stands out.
     """
-    while found.rows and found.score > 1.0 and (ails := causes(found.rows[0])):
+    while found.rows and found.score > 1.0 and (host_causes := causes(found.rows[0])):
         if not excused(found):
             return found
-        row, cause = found.rows[0], ails[0]
+        row, cause = found.rows[0], host_causes[0]
         others = tuple(each for each in row.features if each.feature != cause.feature.feature)
         found = replace(found, rows=(replace(row, features=others),))
         if not any(each.feature.score >= FIRM for each in causes(found.rows[0])):
