@@ -104,7 +104,7 @@ class Grafana(Connection):
         Raises GrafanaError also if Prometheus does not answer, or rejects the query.
         """
         what = f"ask data source {data_source}"
-        asked = {
+        query = {
             "refId": "A",
             "datasource": {"type": "prometheus", "uid": data_source},
             "expr": expr,
@@ -113,7 +113,7 @@ class Grafana(Connection):
             "intervalMs": 15_000,
             "maxDataPoints": 10_000,
         }
-        body = {"queries": [asked], "from": str(start_ms), "to": str(end_ms)}
+        body = {"queries": [query], "from": str(start_ms), "to": str(end_ms)}
         found = self.ask("POST", "/ds/query", what, "datasources:query", body=body, changes=False)
         try:
             result = found["results"]["A"]

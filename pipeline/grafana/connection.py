@@ -182,8 +182,8 @@ class Connection:
         raise AssertionError("not reached: the last attempt returns or raises")
 
     def _refusal(self, answer: requests.Response, what: str, right: str) -> GrafanaError:
-        status, said = answer.status_code, _message(answer)
-        because = f" It says: {said}" if said else ""
+        status, message = answer.status_code, _message(answer)
+        because = f" It says: {message}" if message else ""
         why = {
             401: "it does not know the token; expected one of a service account in grafana.token or grafana.token_file",
             403: "the token may not; expected " + (f"the right {right}" if right else "a token with more rights"),
@@ -197,11 +197,11 @@ class Connection:
         return kind(f"Grafana at {self.url} was to {what}: {why} ({status}).{because}", status)
 
     def _unreachable(self, error: requests.exceptions.RequestException) -> GrafanaError:
-        said = shortened(_cause(error))
+        reason = shortened(_cause(error))
         match error:
             case requests.exceptions.SSLError():
                 return GrafanaError(
-                    f"the TLS connection to Grafana at {self.url} failed: {said}; expected its authority in "
+                    f"the TLS connection to Grafana at {self.url} failed: {reason}; expected its authority in "
                     "grafana.ca_file, where that is not a usual one"
                 )
             case requests.exceptions.Timeout():
@@ -209,7 +209,7 @@ class Connection:
                     f"Grafana at {self.url} has not answered within {self._timeout_s:g} s (setting grafana.timeout)"
                 )
             case _:
-                return GrafanaUnavailable(f"Grafana at {self.url} cannot be reached: {said}")
+                return GrafanaUnavailable(f"Grafana at {self.url} cannot be reached: {reason}")
 
 
 def _cause(error: requests.exceptions.RequestException) -> str:
@@ -221,9 +221,9 @@ def _cause(error: requests.exceptions.RequestException) -> str:
 
 def _pause_s(answer: requests.Response, attempt: int) -> float:
     """Return the requested pause, otherwise a growing one, with jitter so that clients do not retry together."""
-    asked = answer.headers.get("Retry-After", "")
-    if asked.isascii() and asked.isdigit():
-        return min(float(asked), LONGEST_PAUSE_S)
+    retry_after = answer.headers.get("Retry-After", "")
+    if retry_after.isascii() and retry_after.isdigit():
+        return min(float(retry_after), LONGEST_PAUSE_S)
     return float(FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.75, 1.25))  # noqa: S311 - not a secret
 
 

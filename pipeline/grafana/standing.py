@@ -145,21 +145,21 @@ def _dashboard(grafana: Grafana, wanted: Mapping[str, Any]) -> Thing:
     return Thing("dashboard", uid, state, wanted, found, (ours, theirs), str(meta.get("folderUid", "")), provisioned)
 
 
-def _rule(wanted: Mapping[str, Any], found: Mapping[str, Any] | None) -> Thing:
+def _rule(wanted: Mapping[str, Any], rule: Mapping[str, Any] | None) -> Thing:
     uid, ours = str(wanted["uid"]), plain_rule(wanted)
-    if found is None:
+    if rule is None:
         return Thing("alert rule", uid, "missing", wanted, compared=(ours, {}))
-    theirs = plain_rule(found)
+    theirs = plain_rule(rule)
     state: State = "current"
-    provisioned = bool(found.get("provenance"))
+    provisioned = bool(rule.get("provenance"))
     if provisioned:
         state = "current" if ours == theirs else "provisioned"
-    elif (stamp := _print_of(found)) is None:
+    elif (stamp := _print_of(rule)) is None:
         state = "changed"
     elif ours != theirs:
         state = "changed" if stamp[1] != digest(theirs) else "outdated" if stamp[0] != digest(ours) else "current"
     # A moved rule counts as changed, since its folder is one of its fields.
-    return Thing("alert rule", uid, state, wanted, found, (ours, theirs), provisioned=provisioned)
+    return Thing("alert rule", uid, state, wanted, rule, (ours, theirs), provisioned=provisioned)
 
 
 def _print_of(rule: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -161,8 +161,8 @@ class Texts:
     def _template(self, alert: Alert, text: str, before: str = "") -> str:
         """Return the template of a text, with `before` unchanged."""
 
-        def written(found: re.Match[str]) -> str:
-            name, form = found.groups()
+        def written(match: re.Match[str]) -> str:
+            name, form = match.groups()
             if name in {"subject", "entity"}:
                 return self._subject(with_culprit=name == "subject")
             if name == "behavior":

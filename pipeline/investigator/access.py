@@ -110,7 +110,7 @@ class Access:
 
         """
         # All tokens are compared, so that the time does not reveal a near match.
-        found = [writes for kept, writes in self._tokens if same(token, kept)]
+        found = [writes for valid, writes in self._tokens if same(token, valid)]
         if found:
             return found[0]
         if wait_s := max(self._wrong.of(client_of(peer)).take(), self._all_wrong.take()):

@@ -155,8 +155,8 @@ class _Assets(StaticFiles):
         if changed_ns != stat_result.st_mtime_ns:  # a file of a checkout may change
             body = gzip.compress(Path(full_path).read_bytes(), compresslevel=9, mtime=0)
             self._zipped[str(full_path)] = stat_result.st_mtime_ns, body
-        kept = {name: response.headers[name] for name in ("content-type", "etag", "last-modified", "vary")}
-        return Response(body, status_code, {**kept, "Content-Encoding": "gzip"})
+        retained = {name: response.headers[name] for name in ("content-type", "etag", "last-modified", "vary")}
+        return Response(body, status_code, {**retained, "Content-Encoding": "gzip"})
 
 
 async def _page(_: Request) -> Response:
@@ -201,8 +201,8 @@ async def _live(news: News, request: Request) -> Response:
     place.enter_context(news.places.hold(caller.counted))
 
     async def events() -> AsyncGenerator[bytes, None]:
-        async with contextlib.aclosing(news.listen()) as told:
-            async for event in told:
+        async with contextlib.aclosing(news.listen()) as stream:
+            async for event in stream:
                 if not caller.may_still_see():
                     return
                 yield event
@@ -217,10 +217,10 @@ def _handler(
 
     async def handle(request: Request) -> Response:
         endpoint = endpoints["GET" if request.method == "HEAD" else request.method]
-        asked: list[msgspec.Struct] = [endpoint.asked(request.query_params.multi_items())]
+        arguments: list[msgspec.Struct] = [endpoint.asked(request.query_params.multi_items())]
         if endpoint.body is not None:
-            asked.append(read_body(await read_json_body(request, MAX_BODY_BYTES), endpoint.body))
-        call = functools.partial(endpoint.handle, reading, *asked)
+            arguments.append(read_body(await read_json_body(request, MAX_BODY_BYTES), endpoint.body))
+        call = functools.partial(endpoint.handle, reading, *arguments)
         if endpoint.asks_caller:
             call = functools.partial(call, caller=request.scope[CALLER])
         zipped = "gzip" in request.headers.get("accept-encoding", "")

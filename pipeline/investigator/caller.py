@@ -41,9 +41,9 @@ class Caller:
     def open_session(self, token: str) -> str:
         """Open a session by a token, and return its key; the answer sets its cookie. Raises `RequestError`."""
         self.writes = self.access.writes(token, self.peer)
-        told = self.sessions.open(writes=self.writes)
-        self.cookie = told.cookie
-        return told.key
+        secrets = self.sessions.open(writes=self.writes)
+        self.cookie = secrets.cookie
+        return secrets.key
 
     def end_session(self) -> None:
         """End the session of the request, if it has one."""

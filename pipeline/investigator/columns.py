@@ -240,22 +240,22 @@ class Columns:
                 else:
                     values = np.array([frame.values[place] for frame in run])
                     found[each].append(Segment(features, ts, values))
-        made: dict[str | None, Block] = {}
+        extended: dict[str | None, Block] = {}
         for each in wanted:
             old = before[each]
             segments = joined((*(() if old is None else old.segments), *found[each]))
             size = sum(OVERHEAD_BYTES + segment.ts.nbytes + segment.values.nbytes for segment in segments)
-            made[each] = Block(end, segments, size)
+            extended[each] = Block(end, segments, size)
         with self._lock:
             track = self._track(host, scope)
             for each in reversed(wanted):
                 blocks = track.rows.setdefault(each, {})
                 had = blocks.get(number)
-                self._blocks_bytes += made[each].bytes - (0 if had is None else had.bytes)
-                blocks[number] = made[each]
+                self._blocks_bytes += extended[each].bytes - (0 if had is None else had.bytes)
+                blocks[number] = extended[each]
             track.rows.move_to_end(row)
             self._bound_blocks()
-        return {number: made[row]}
+        return {number: extended[row]}
 
     def _bound_blocks(self) -> None:
         """Drop the least recently requested rows, of the least recently used tracks first; with the lock held."""

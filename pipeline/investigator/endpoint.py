@@ -85,12 +85,12 @@ class Endpoint:
             if name in given:
                 raise RequestError(400, f"parameter {name[:100]!r} is there twice", "each parameter once")
             given[name] = value
-        asked = _converted(given, self.question, "parameter")
+        question = _converted(given, self.question, "parameter")
         for field in msgspec.structs.fields(self.question):
-            value = getattr(asked, field.name)
+            value = getattr(question, field.name)
             if isinstance(value, float) and not math.isfinite(value):
                 raise RequestError(400, f"parameter {field.encode_name!r} is {value!r}", "a number")
-        return asked
+        return question
 
 
 def read_body(body: bytes, kind: type[Q]) -> Q:

@@ -73,20 +73,20 @@ class Events:
         """Return the same for a host, an application, a pool or a service, by its name."""
         entries, _ = self._ledger.since(begin, key)
         found = (each for each in entries if each.fields.keyed_by == keyed_by and each.fields.opened_ts <= end)
-        return [told for each in found if (told := self._of(each)) is not None]
+        return [incident for each in found if (incident := self._of(each)) is not None]
 
     def _of(self, entry: Entry) -> OpenIncident | None:
         """Return an incident; None if it is no longer on the bus."""
         which = entry.fields.id, entry.fields.number
         with self._lock:
-            told = self._told.get(which)
-        if told is None:
+            open_incident = self._told.get(which)
+        if open_incident is None:
             read = self._ledger.read([entry])
             if not read:
                 return None
             (incident,) = read
             until = incident.until_ts if incident.change == "closed" else math.nan
-            told = OpenIncident(
+            open_incident = OpenIncident(
                 incident.id,
                 incident.opened_ts,
                 until if math.isfinite(until) else None,
@@ -94,8 +94,8 @@ class Events:
                 sorted({each.operator for each in incident.evidence}),
             )
         with self._lock:
-            self._told[which] = told
+            self._told[which] = open_incident
             self._told.move_to_end(which)
             while len(self._told) > MOST_CACHED:
                 self._told.popitem(last=False)
-        return told
+        return open_incident

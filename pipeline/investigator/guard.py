@@ -173,8 +173,8 @@ class PageGuard(Secured):
     def _is_https(self, scope: Scope) -> bool:
         if scope["scheme"] == "https":
             return True
-        told = dict(scope["headers"]).get(b"x-forwarded-proto", b"")
-        return self._access.trusts(_peer(scope)) and told.strip().lower() == b"https"
+        protocol = dict(scope["headers"]).get(b"x-forwarded-proto", b"")
+        return self._access.trusts(_peer(scope)) and protocol.strip().lower() == b"https"
 
 
 def _peer(scope: Scope) -> str:

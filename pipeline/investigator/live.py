@@ -89,12 +89,12 @@ class News:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(woken.wait(), ALIVE_S)
                 with self._changed:
-                    told = sorted(topics)
+                    names = sorted(topics)
                     topics.clear()
                     woken.clear()
                     if self._closed:
                         return
-                yield f"event: news\ndata: {json.dumps({'topics': told})}\n\n".encode() if told else b": alive\n\n"
+                yield f"event: news\ndata: {json.dumps({'topics': names})}\n\n".encode() if names else b": alive\n\n"
         finally:
             with self._changed:
                 del self._listeners[woken]

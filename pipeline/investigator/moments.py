@@ -133,8 +133,8 @@ class AnalyzedMoment:
     def _known(self) -> dict[str, Who]:
         layout = self.why.frame.layout
         texts = layout.users, layout.containers, layout.commands
-        told = zip(*(each or ("",) * len(layout.rows) for each in texts), strict=True)
-        return {row: Who(*each) for row, each in zip(layout.rows, told, strict=True)}
+        row_texts = zip(*(each or ("",) * len(layout.rows) for each in texts), strict=True)
+        return {row: Who(*each) for row, each in zip(layout.rows, row_texts, strict=True)}
 
 
 class Moments:
@@ -167,19 +167,19 @@ class Moments:
         with asking:
             stop = self._history.stop_of(host, ts)
             with self._lock:
-                judged = self._analyzed.get((host, stop))
-                if judged is not None and judged.answers(ts):
+                analyzed = self._analyzed.get((host, stop))
+                if analyzed is not None and analyzed.answers(ts):
                     self._analyzed.move_to_end((host, stop))
-                    return judged
+                    return analyzed
             try:
-                judged = self._analyze(host, ts, stop)
+                analyzed = self._analyze(host, ts, stop)
             except OutsideError as error:
                 raise _outside(error) from None
             with self._lock:
-                if judged.answers(ts):
-                    self._analyzed[host, stop] = judged
+                if analyzed.answers(ts):
+                    self._analyzed[host, stop] = analyzed
                     _bound(self._analyzed, MOMENT_CELLS, lambda each: each.why.frame.values.size)
-            return judged
+            return analyzed
 
     def _analyze(self, host: str, ts: float | None, stop: int) -> AnalyzedMoment:
         """Analyze a moment, with a cached task that has learned up to shortly before it if there is one."""
@@ -219,11 +219,11 @@ def _cells(learned: Learned) -> int:
     return sum(frame.values.size for frame in frames if frame is not None)
 
 
-def _bound(kept: OrderedDict[tuple[str, int], K], most: int, cells: Callable[[K], int]) -> None:
+def _bound(cached: OrderedDict[tuple[str, int], K], most: int, cells: Callable[[K], int]) -> None:
     """Drop the least recently used ones."""
-    size = sum(map(cells, kept.values()))
-    while len(kept) > MOST_CACHED or (size > most and len(kept) > LEAST_CACHED):
-        size -= cells(kept.popitem(last=False)[1])
+    size = sum(map(cells, cached.values()))
+    while len(cached) > MOST_CACHED or (size > most and len(cached) > LEAST_CACHED):
+        size -= cells(cached.popitem(last=False)[1])
 
 
 def _outside(error: OutsideError) -> RequestError:

@@ -59,8 +59,8 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
             "responses": {
                 str(each.status): _content("the answer", found[each.answer]),
                 **{
-                    str(status): _content(told, {"$ref": "#/components/schemas/Refusal"})
-                    for status, told in REFUSALS.items()
+                    str(status): _content(description, {"$ref": "#/components/schemas/Refusal"})
+                    for status, description in REFUSALS.items()
                 },
             },
         }

@@ -84,10 +84,10 @@ class Requests:
     @property
     def planes(self) -> Planes:
         """The planes of requests."""
-        looking = self.analysis_functions
+        functions = self.analysis_functions
         with self._lock:
             if self._planes is None:
-                self._planes = Planes(looking, self._clock)
+                self._planes = Planes(functions, self._clock)
             return self._planes
 
     def moments(self, about: Hashable, give: Callable[[], Sequence[Traced]]) -> tuple[Any, int]:
@@ -119,15 +119,15 @@ class Requests:
 
         Raises `RequestError` (404) if nothing is recorded of the service, or nothing of that time.
         """
-        told = self.stored.between(begin, end, service)
-        keys = list(told.within(begin, end, service))
+        recorded = self.stored.between(begin, end, service)
+        keys = list(recorded.within(begin, end, service))
         if not keys:
             if service not in (known := self.services()):
                 listed = ", ".join(known[:LISTED]) + (", ..." if len(known) > LISTED else "")
                 expected = f"one of {listed}" if known else hint()
                 raise RequestError(404, f"there are no records of service {service[:100]!a}", expected)
             raise RequestError(404, f"no request of {service[:100]!a} began in this time", "another stretch of time")
-        return told, keys
+        return recorded, keys
 
 
 def hint() -> str:

@@ -74,14 +74,14 @@ class Sessions:
 
     def open(self, *, writes: bool) -> Secrets:
         """Open a session that may change things, or not."""
-        told = Secrets(secrets.token_urlsafe(_RANDOM_BYTES), secrets.token_urlsafe(_RANDOM_BYTES))
+        opened = Secrets(secrets.token_urlsafe(_RANDOM_BYTES), secrets.token_urlsafe(_RANDOM_BYTES))
         with self._lock:
             now = self._clock()
             self._end_old(now)
             if len(self._sessions) >= MOST_SESSIONS:
                 self._sessions.popitem(last=False)
-            self._sessions[digest(told.cookie)] = _Session(digest(told.key), writes, now, now)
-        return told
+            self._sessions[digest(opened.cookie)] = _Session(digest(opened.key), writes, now, now)
+        return opened
 
     def writes(self, cookie: str, key: str, *, using: bool = True) -> bool | None:
         """Return whether the session of a cookie and a key may change things; None if there is none.

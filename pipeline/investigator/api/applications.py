@@ -99,7 +99,7 @@ def applications(reading: Reading, question: ApplicationsQuestion) -> Applicatio
     for course in past_models(reading.bus, reading.topics, reading.clock()) if known else ():
         courses.get(course.present.application, []).append(course)
     now = reading.clock()
-    told = [
+    entries = [
         OneApplication(
             name,
             [_standing(each.present) for each in courses[name]],
@@ -107,7 +107,7 @@ def applications(reading: Reading, question: ApplicationsQuestion) -> Applicatio
         )
         for name in known
     ]
-    return Applications(told, len(every) - len(known), [] if known else [_measure("shop"), _serve("shop")])
+    return Applications(entries, len(every) - len(known), [] if known else [_measure("shop"), _serve("shop")])
 
 
 def _standing(model: ModelOutput) -> Standing:
@@ -274,10 +274,10 @@ def tracking(reading: Reading, question: TrackingQuestion) -> Tracking:
         interval_s, own = state.intervals.length_s, followed.own
     judgement = None if newest is None else newest.judgement
     slow = judgement is not None and judgement.score > 1.0
-    told = ""
+    sentence = ""
     if newest is not None and judgement is not None and judgement.predictions:
-        judged = ScoredInterval(newest.ts, question.application, judgement)
-        told = judged.sentence() if slow else how_slow(question.application, judgement)
+        scored = ScoredInterval(newest.ts, question.application, judgement)
+        sentence = scored.sentence() if slow else how_slow(question.application, judgement)
     return Tracking(
         question.application,
         [each.ts for each in noted],
@@ -287,7 +287,7 @@ def tracking(reading: Reading, question: TrackingQuestion) -> Tracking:
         interval_s or math.nan,
         own,
         slow,
-        told,
+        sentence,
     )
 
 
@@ -301,8 +301,8 @@ def _tracked(performance: str, noted: Sequence[Noted]) -> Tracked:
     p_value: list[float | None] = []
     r2: list[float | None] = []
     for each in noted:
-        said = each.judgement.predictions if each.judgement is not None else ()
-        found = next((one for one in said if one.performance == performance), None)
+        predictions = each.judgement.predictions if each.judgement is not None else ()
+        found = next((one for one in predictions if one.performance == performance), None)
         value.append(each.performance.get(performance, math.nan))
         predicted.append(math.nan if found is None else found.predicted)
         p_value.append(math.nan if found is None else found.p_value)

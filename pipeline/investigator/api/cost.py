@@ -60,10 +60,10 @@ def cost(reading: Reading, question: CostQuestion) -> Cost:
     partition = reading.bus.partition_of(reading.topics.name(COUNTERS), host)
     reader = Reader(reading.bus, partition, host)
     newest = reader.backwards(reading.bus.bounds(partition)[1])
-    for looked, (_, frame) in enumerate(newest):
+    for count, (_, frame) in enumerate(newest):
         if isinstance(frame, Frame) and frame.scope == PROCESS and frame.key == host:
             return Cost(host, frame.ts, _parts(frame), [*CPU, MEMORY])
-        if looked >= _LOOKED_BACK:
+        if count >= _LOOKED_BACK:
             break
     raise RequestError(404, f"no processes of host {printable(host[:100])} are recorded lately", "an agent that runs")
 

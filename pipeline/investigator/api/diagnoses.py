@@ -190,10 +190,10 @@ def _phase(phase: Phase, number: int) -> DiagnosisPhase:
     )
 
 
-def _threads(found: Diagnosis) -> list[DiagnosisThread]:
+def _threads(recorded: Diagnosis) -> list[DiagnosisThread]:
     used: dict[int, float] = {}
     names: dict[int, str] = {}
-    for phase in found.phases:
+    for phase in recorded.phases:
         for each in phase.threads:
             used[each.tid] = used.get(each.tid, 0.0) + cpu_s(each)
             names[each.tid] = each.name

@@ -81,24 +81,24 @@ def record_feedback(reading: Reading, _: Question, new: NewFeedback) -> OneFeedb
     """Record a person's feedback."""
     now = reading.clock()
     reading.allowance.take()
-    said = _feedback_of(reading, new, now)
+    entry = _feedback_of(reading, new, now)
     try:
-        value = encode(said)
+        value = encode(entry)
     except RecordError as error:
         raise RequestError(400, f"field '{error.field}' is {error.got}", error.expected) from None
-    reading.bus.append([Outgoing(reading.topics.name(TOPIC_OF[said.keyed_by]), said.key, value, said.ts)])
-    return _one(PastFeedback(said, math.nan), now)
+    reading.bus.append([Outgoing(reading.topics.name(TOPIC_OF[entry.keyed_by]), entry.key, value, entry.ts)])
+    return _one(PastFeedback(entry, math.nan), now)
 
 
 def _feedback_of(reading: Reading, new: NewFeedback, now: float) -> Feedback:
     if new.says == "withdrawn":
         found = past_feedback(reading.bus, reading.topics, now - LONGEST_S)
-        said = next((each.feedback for each in found if each.feedback.id == new.id), None)
-        if said is None and new.incident and new.id:  # no operator has processed it yet
-            said = replace(of_incident(reading.incident(new.incident), "usual", now), id=new.id)
-        if said is None:
+        entry = next((each.feedback for each in found if each.feedback.id == new.id), None)
+        if entry is None and new.incident and new.id:  # no operator has processed it yet
+            entry = replace(of_incident(reading.incident(new.incident), "usual", now), id=new.id)
+        if entry is None:
             raise RequestError(404, f"nothing was said under the id {new.id[:100]!a}", "an id that /feedback lists")
-        return withdrawal(said, now, new.note)
+        return withdrawal(entry, now, new.note)
     if new.says == "expected" and (new.until is None or new.until <= now):
         raise RequestError(400, f"field 'until' is {new.until!r}", f"a time after {now!r}, which is now")
     until_ts = math.nan if new.until is None else new.until
@@ -110,18 +110,18 @@ def _feedback_of(reading: Reading, new: NewFeedback, now: float) -> Feedback:
 
 
 def _one(each: PastFeedback, now: float) -> OneFeedback:
-    said = each.feedback
+    entry = each.feedback
     return OneFeedback(
-        id=said.id,
-        ts=said.ts,
-        keyed_by=said.keyed_by,
-        key=said.key,
-        says=said.says,
-        sentence=feedback_sentence(said),
-        until=holds_until(said),
-        incident=said.incident,
-        note=said.note,
-        holds=said.says != "withdrawn" and each.holds(now),
+        id=entry.id,
+        ts=entry.ts,
+        keyed_by=entry.keyed_by,
+        key=entry.key,
+        says=entry.says,
+        sentence=feedback_sentence(entry),
+        until=holds_until(entry),
+        incident=entry.incident,
+        note=entry.note,
+        holds=entry.says != "withdrawn" and each.holds(now),
     )
 
 

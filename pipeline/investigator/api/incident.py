@@ -175,14 +175,14 @@ class MarkdownQuestion(IncidentQuestion, frozen=True):
 def incident(reading: Reading, question: IncidentQuestion) -> IncidentPage:
     """Return an incident with all recorded details."""
     found, now = reading.incident(question.id), reading.clock()
-    said = account(reading.bus, reading.topics, found)
+    details = account(reading.bus, reading.topics, found)
     return IncidentPage(
         incident=incident_of(found, silent_hosts(reading.bus, reading.topics, [found], now), now),
-        seen=[_seen(each, said) for each in found.evidence],
+        seen=[_seen(each, details) for each in found.evidence],
         seen_left_out=found.left_out,
-        told=[_record_of(each) for each in said.records],
-        told_left_out=said.left_out,
-        marks=[MarkThen(each.ts, each.mark) for each in said.marks],
+        told=[_record_of(each) for each in details.records],
+        told_left_out=details.left_out,
+        marks=[MarkThen(each.ts, each.mark) for each in details.marks],
         models=_models(reading, found) if found.keyed_by == "application" else [],
         now=now,
     )
@@ -228,13 +228,13 @@ def similar_incidents(reading: Reading, question: SimilarQuestion) -> SimilarInc
 def incident_markdown(reading: Reading, question: MarkdownQuestion) -> Markdown:
     """Return an incident as Markdown."""
     found = reading.incident(question.id)
-    said = account(reading.bus, reading.topics, found)
+    details = account(reading.bus, reading.topics, found)
     diagnoses = during(reading.bus, reading.topics, found)
-    return Markdown(markdown(found, said, diagnoses, question.link, reading.clock()))
+    return Markdown(markdown(found, details, diagnoses, question.link, reading.clock()))
 
 
-def _seen(evidence: Evidence, said: Account) -> Seen:
-    newest: Found | None = said.newest.get(evidence.anomaly)
+def _seen(evidence: Evidence, details: Account) -> Seen:
+    newest: Found | None = details.newest.get(evidence.anomaly)
     return Seen(
         anomaly=evidence.anomaly,
         operator=evidence.operator,
@@ -265,18 +265,18 @@ def _ranked(row: RowScore) -> Ranked:
     )
 
 
-def _record_of(said: Anomaly | Progress) -> Told:
-    change = said.change if isinstance(said, Progress) else "opened"
-    return Told(said.ts, said.id, said.operator, said.scope, change, said.score, said.sentence)
+def _record_of(record: Anomaly | Progress) -> Told:
+    change = record.change if isinstance(record, Progress) else "opened"
+    return Told(record.ts, record.id, record.operator, record.scope, change, record.score, record.sentence)
 
 
-def _models(reading: Reading, found: Incident) -> list[ModelChange]:
+def _models(reading: Reading, record: Incident) -> list[ModelChange]:
     """Return the model of each performance metric at the time of the incident's last record."""
     changes = []
-    for course in past_models(reading.bus, reading.topics, found.opened_ts, found.key):
-        held = [each for each in course.models if each.ts <= found.ts] or list(course.models[-1:])
-        change = changed(held[0], held[1]) if len(held) > 1 else ""
-        changes.append(ModelChange(held[0].performance, held[0].ts, equation_with_units(held[0]), change))
+    for course in past_models(reading.bus, reading.topics, record.opened_ts, record.key):
+        models = [each for each in course.models if each.ts <= record.ts] or list(course.models[-1:])
+        change = changed(models[0], models[1]) if len(models) > 1 else ""
+        changes.append(ModelChange(models[0].performance, models[0].ts, equation_with_units(models[0]), change))
     return changes
 
 

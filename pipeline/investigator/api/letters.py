@@ -119,14 +119,14 @@ def letters(reading: Reading, question: LettersQuestion) -> DeadLetters:
 
 def letter(reading: Reading, question: LetterQuestion) -> DeadLetterWhole:
     """Return a dead letter with all details."""
-    found = _letter(reading, question)
+    found = _dead_letter(reading, question)
     value = found.record.value
-    told, wrong = decoded(value)
+    decoded_text, wrong = decoded(value)
     back = returned(reading.bus, found)
     return DeadLetterWhole(
         _head(found),
         [DeadLetterHeader(printable(name), _text(content)) for name, content in found.headers],
-        _lines(told)[:SHOWN_TEXT],
+        _lines(decoded_text)[:SHOWN_TEXT],
         printable(wrong),
         _lines(value[:SHOWN_BYTES].decode(errors="replace")),
         hex_dump(value[:SHOWN_BYTES]),
@@ -139,7 +139,7 @@ def letter(reading: Reading, question: LetterQuestion) -> DeadLetterWhole:
 
 def replay(reading: Reading, _: Question, new: NewReplay) -> Replay:
     """Replay a letter's record to its topic, under its key, with its headers; only once."""
-    found = _letter(reading, new)
+    found = _dead_letter(reading, new)
     if unfit := _unfit(reading, found):
         raise RequestError(409, f"the letter cannot be sent again: {unfit}", "another letter")
     known = _known(reading)
@@ -168,42 +168,44 @@ def _known(reading: Reading) -> Replayed:
     return _replayed.setdefault(reading, Replayed(reading.settings[GeneralSettings].state / REPLAYED))
 
 
-def _letter(reading: Reading, asked: LetterQuestion | NewReplay) -> Letter:
+def _dead_letter(reading: Reading, question: LetterQuestion | NewReplay) -> Letter:
     topic = reading.topics.name(DEAD_LETTERS)
     partitions = reading.bus.partitions(topic)
-    partition = Partition(topic, asked.partition)
+    partition = Partition(topic, question.partition)
     oldest, end = reading.bus.bounds(partition) if partition in partitions else (0, 0)
-    found = letter_at(reading.bus, partition, asked.offset) if oldest <= asked.offset < end else None
+    found = letter_at(reading.bus, partition, question.offset) if oldest <= question.offset < end else None
     if found is None:
         expected = f"an offset from {oldest} to {end - 1}" if end > oldest else "a letter that is there"
-        raise RequestError(404, f"there is no dead letter {asked.offset} in partition {asked.partition}", expected)
+        raise RequestError(
+            404, f"there is no dead letter {question.offset} in partition {question.partition}", expected
+        )
     return found
 
 
-def _unfit(reading: Reading, letter: Letter) -> str:
+def _unfit(reading: Reading, dead_letter: Letter) -> str:
     """Return why a letter cannot be replayed; empty if it can."""
-    if letter.topic not in map(reading.topics.name, INPUTS):
+    if dead_letter.topic not in map(reading.topics.name, INPUTS):
         return "it is not of a topic that producers write to"
-    if letter.cut:
+    if dead_letter.cut:
         return "only its beginning was kept"
-    if not letter.record.value:
+    if not dead_letter.record.value:
         return "nothing of it could be read"
     return ""
 
 
-def _head(letter: Letter) -> DeadLetterHead:
-    record = letter.record
+def _head(dead_letter: Letter) -> DeadLetterHead:
+    record = dead_letter.record
     return DeadLetterHead(
         record.partition.number,
         record.offset,
         printable(record.key),
         record.ts or None,
-        printable(letter.operator),
-        printable(letter.topic),
-        printable(letter.origin),
-        printable(letter.reason),
-        letter.cut or len(record.value),
-        printable(letter.replay_of),
+        printable(dead_letter.operator),
+        printable(dead_letter.topic),
+        printable(dead_letter.origin),
+        printable(dead_letter.reason),
+        dead_letter.cut or len(record.value),
+        printable(dead_letter.replay_of),
     )
 
 

@@ -235,12 +235,12 @@ def _feature(each: FeatureScore) -> Feature:
     )
 
 
-def _role(found: AnalyzedMoment, row: RowScore) -> Role:
+def _role(analyzed: AnalyzedMoment, row: RowScore) -> Role:
     if is_own(row.name):
         return "own"
-    if row.row in found.culprits:
+    if row.row in analyzed.culprits:
         return "culprit"
-    return "victim" if row.row in found.victims else "other"
+    return "victim" if row.row in analyzed.victims else "other"
 
 
 def row_of(found: AnalyzedMoment, row: RowScore, features: int | None) -> Row:
@@ -266,9 +266,9 @@ def row_of(found: AnalyzedMoment, row: RowScore, features: int | None) -> Row:
     )
 
 
-def _unjudged(found: AnalyzedMoment, row: str, features: int | None) -> Row:
+def _unjudged(analyzed: AnalyzedMoment, row: str, features: int | None) -> Row:
     """Return a row that is not scored, such as a new one, with its values."""
-    return _plain_row(found.why.frame, row, found.who(row), features)
+    return _plain_row(analyzed.why.frame, row, analyzed.who(row), features)
 
 
 def _plain_row(frame: Frame, row: str, who: Who, features: int | None) -> Row:
@@ -326,10 +326,10 @@ def host_row_of(found: AnalyzedMoment, features: int | None) -> Row | None:
     )
 
 
-def _find(found: AnalyzedMoment, row: str) -> Row | None:
-    if (ranked := found.row(row)) is not None:
-        return row_of(found, ranked, None)
-    return _unjudged(found, row, None) if row in found.unjudged else None
+def _find(analyzed: AnalyzedMoment, row: str) -> Row | None:
+    if (ranked := analyzed.row(row)) is not None:
+        return row_of(analyzed, ranked, None)
+    return _unjudged(analyzed, row, None) if row in analyzed.unjudged else None
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (

@@ -182,7 +182,7 @@ def pipeline(reading: Reading, _: Question) -> Pipeline:
     positions = {(name, partition): bus.committed(topics.group(name), partition) for name, partition in of}
     rates = caches.rates.update(time.monotonic(), positions)
     holder = _holder(reading)
-    told = _task_metrics(reading, caches, holder)
+    metrics = _task_metrics(reading, caches, holder)
     tasks = []
     for (name, partition), stage in of.items():
         position, (oldest, end) = positions[name, partition], bounds[partition]
@@ -190,9 +190,9 @@ def pipeline(reading: Reading, _: Question) -> Pipeline:
         rate = rates.get((name, partition))
         if rate is None:
             rate = max(position - bus.offset_at(partition, now - WINDOW_S), 0) / WINDOW_S
-        kept = _snapshots(reading, caches, stage).get(partition, {}) if stage.remembers else {}
-        saved = max(kept.values(), default=None)
-        one = None if told is None else told.get((name, partition.topic, partition.number))
+        snapshots = _snapshots(reading, caches, stage).get(partition, {}) if stage.remembers else {}
+        saved = max(snapshots.values(), default=None)
+        one = None if metrics is None else metrics.get((name, partition.topic, partition.number))
         tasks.append(
             PipelineTask(
                 operator=name,
@@ -208,12 +208,12 @@ def pipeline(reading: Reading, _: Question) -> Pipeline:
                 recovery_left_records=None if one is None else one.recovery_left,
                 standby_left_records=None if one is None else one.standby_left,
                 remembers=stage.remembers,
-                snapshot_keys=len(kept),
+                snapshot_keys=len(snapshots),
                 snapshot_ts=None if saved is None else _ts_of(reading, partition, saved - 1),
                 snapshot_behind_records=None if saved is None else max(position - saved, 0),
             )
         )
-    worker = None if holder is None else PipelineWorker(holder.pid, holder.since, told is not None)
+    worker = None if holder is None else PipelineWorker(holder.pid, holder.since, metrics is not None)
     return Pipeline(now, printable(reading.settings[BusSettings].location), tasks, worker)
 
 
@@ -349,8 +349,8 @@ def _topic(reading: Reading, report: TopicReport) -> PipelineTopic:
 
 
 def _difference(setting: str, found: str, expected: str, advice: str) -> str:
-    said = "missing" if setting == "topic" else f"{setting} is {found}, expected {expected}"
-    return f"{said}; {advice}"
+    problem = "missing" if setting == "topic" else f"{setting} is {found}, expected {expected}"
+    return f"{problem}; {advice}"
 
 
 ENDPOINTS: Final = (

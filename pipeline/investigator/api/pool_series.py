@@ -128,8 +128,8 @@ def _chosen(question: SeriesQuestion, level: LevelOutput | None) -> tuple[tuple[
 def _distinctive(reading: Reading, output: PoolOutput, level: str, chosen: Sequence[str] | None) -> str:
     """Return the most distinctive feature of these members; if they have none, of the level, then of the pool."""
     wanted = set(chosen or ())
-    told = [each for each in output.ranking if each.features]
-    closest = sorted(told, key=lambda each: (wanted.isdisjoint(each.rows), each.level != level))
+    with_features = [each for each in output.ranking if each.features]
+    closest = sorted(with_features, key=lambda each: (wanted.isdisjoint(each.rows), each.level != level))
     features = [closest[0].features[0].feature] if closest else recent_members(reading, output)[0]
     if not features:
         raise RequestError(404, f"nothing is measured of pool {printable(output.pool[:100])}", "a pool that is")

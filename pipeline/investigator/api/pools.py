@@ -170,8 +170,8 @@ def pools(reading: Reading, question: PoolsQuestion) -> Pools:
 
 def _standing(standing: Standing, now: float) -> PoolStanding:
     silent = not now - standing.ts <= SILENT_S
-    told = [_deviating(each) for each in standing.ranking]
-    return PoolStanding(standing.pool, printable(standing.pool), standing.ts, silent, standing.members, told)
+    deviations = [_deviating(each) for each in standing.ranking]
+    return PoolStanding(standing.pool, printable(standing.pool), standing.ts, silent, standing.members, deviations)
 
 
 def _where_from(reading: Reading) -> str:
@@ -207,10 +207,10 @@ def pool(reading: Reading, question: PoolQuestion) -> Pool:
 
 def output_of(reading: Reading, question: PoolQuestion) -> PoolOutput:
     """Return the output on the queried pool. Raises `RequestError` (404) with the recorded pools or times."""
-    kept = _compared.setdefault(reading, Cache())
+    cache = _compared.setdefault(reading, Cache())
     # P-values need a bootstrap. For a recent moment, records may still come.
     fixed = question.at is not None and question.at < reading.clock() - SILENT_S
-    return kept.get((question.pool, question.at), lambda: _compare(reading, question), fixed=fixed)
+    return cache.get((question.pool, question.at), lambda: _compare(reading, question), fixed=fixed)
 
 
 def _compare(reading: Reading, question: PoolQuestion) -> PoolOutput:

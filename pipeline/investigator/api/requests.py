@@ -114,9 +114,9 @@ def services(reading: Reading, question: Stretch) -> Services:
     """Return the recorded services."""
     known = reading.requests.services()
     begin, end = stretch(question, reading.clock())
-    told = reading.requests.stored.between(begin, end)
-    found = summaries(told, begin, end)[:MOST_SERVICES]
-    heard = {each.service for each in found}
+    recorded = reading.requests.stored.between(begin, end)
+    found = summaries(recorded, begin, end)[:MOST_SERVICES]
+    active = {each.service for each in found}
     newest = max((each.newest_ts for each in found), default=math.nan)
     if not found:
         newest = max((each.ts for each in lately(reading.bus, reading.topics)), default=math.nan)
@@ -124,7 +124,7 @@ def services(reading: Reading, question: Stretch) -> Services:
         begin,
         end,
         [_service(reading, each) for each in found],
-        [each for each in known if each not in heard][:MOST_SERVICES],
+        [each for each in known if each not in active][:MOST_SERVICES],
         newest,
         "" if known else hint(),
     )
@@ -133,10 +133,10 @@ def services(reading: Reading, question: Stretch) -> Services:
 def service(reading: Reading, question: OfService) -> Service:
     """Return a service."""
     begin, end = stretch(question, reading.clock())
-    told, keys = reading.requests.of(question.service, begin, end)
-    (found,) = summaries(told, begin, end, question.service)
-    durations_s = np.array([told.took[key].duration_s for key in keys])
-    outlying = np.array([key in told.outputs for key in keys])
+    recorded, keys = reading.requests.of(question.service, begin, end)
+    (found,) = summaries(recorded, begin, end, question.service)
+    durations_s = np.array([recorded.took[key].duration_s for key in keys])
+    outlying = np.array([key in recorded.outputs for key in keys])
     clusters = [
         OneCluster(
             each.cluster,
@@ -158,10 +158,10 @@ def service(reading: Reading, question: OfService) -> Service:
 def listed(reading: Reading, question: Wanted) -> Listed:
     """Return requests of a service, up to the requested number."""
     begin, end = stretch(question, reading.clock())
-    told, keys = reading.requests.of(question.service, begin, end)
-    wanted = [key for key in keys if _is_wanted(told, key, question)]
-    wanted.sort(key=_order(told, question.sort))
-    return Listed(begin, end, rows(told, wanted[: question.most]), len(wanted), len(keys))
+    recorded, keys = reading.requests.of(question.service, begin, end)
+    wanted = [key for key in keys if _is_wanted(recorded, key, question)]
+    wanted.sort(key=_order(recorded, question.sort))
+    return Listed(begin, end, rows(recorded, wanted[: question.most]), len(wanted), len(keys))
 
 
 def _service(reading: Reading, summary: Summary) -> OneService:
@@ -186,8 +186,8 @@ def _how_long(durations: Durations) -> HowLong:
     return HowLong(*durations)
 
 
-def _is_wanted(told: RequestsFound, key: tuple[str, str], question: Wanted) -> bool:
-    output = told.outputs.get(key)
+def _is_wanted(recorded: RequestsFound, key: tuple[str, str], question: Wanted) -> bool:
+    output = recorded.outputs.get(key)
     if question.only == "normal" and output is not None:
         return False
     if question.only in {"outlying", "alone"} and output is None:
@@ -196,14 +196,14 @@ def _is_wanted(told: RequestsFound, key: tuple[str, str], question: Wanted) -> b
         return False
     if question.cluster and (output is None or output.cluster != question.cluster):
         return False
-    took = told.took[key]
+    took = recorded.took[key]
     texts = (key[1], took.name, took.host, *((output.cluster, output.cause) if output is not None else ()))
     return not question.like or any(question.like.casefold() in each.casefold() for each in texts)
 
 
-def _order(told: RequestsFound, sort: str) -> Callable[[tuple[str, str]], tuple[float, float, str]]:
+def _order(recorded: RequestsFound, sort: str) -> Callable[[tuple[str, str]], tuple[float, float, str]]:
     def order(key: tuple[str, str]) -> tuple[float, float, str]:
-        took, output = told.took[key], told.outputs.get(key)
+        took, output = recorded.took[key], recorded.outputs.get(key)
         if sort == "newest":
             return -took.ts, 0.0, key[1]
         score = 0.0 if output is None or sort == "slowest" else output.score

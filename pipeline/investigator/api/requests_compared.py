@@ -113,16 +113,18 @@ class Cluster(Asked, frozen=True):
 def plane(reading: Reading, question: OfService) -> Plane:
     """Return the requests of a service on a plane."""
     begin, end = stretch(question, reading.clock())
-    told, keys = reading.requests.of(question.service, begin, end)
+    recorded, keys = reading.requests.of(question.service, begin, end)
     about = question.service, question.begin, question.end
-    found, pending = reading.requests.planes.plane(about, told, keys)
+    found, pending = reading.requests.planes.plane(about, recorded, keys)
     # A plane from some seconds ago may have requests that are gone by now.
     there = [
-        (key, told.took[key], place.tolist())
+        (key, recorded.took[key], place.tolist())
         for key, place in zip(found.drawn.keys, found.places, strict=True)
-        if key in told.took
+        if key in recorded.took
     ]
-    clusters = sorted({output.cluster for key, _, _ in there if (output := told.outputs.get(key)) and output.cluster})
+    clusters = sorted(
+        {output.cluster for key, _, _ in there if (output := recorded.outputs.get(key)) and output.cluster}
+    )
     places = {cluster: number for number, cluster in enumerate(clusters)}
 
     def of(output: RequestOutput | None) -> int:
@@ -140,7 +142,7 @@ def plane(reading: Reading, question: OfService) -> Plane:
         [round(took.duration_s, DIGITS) for _, took, _ in there],
         [round(place[0], DIGITS) for _, _, place in there],
         [round(place[1], DIGITS) for _, _, place in there],
-        [of(told.outputs.get(key)) for key, _, _ in there],
+        [of(recorded.outputs.get(key)) for key, _, _ in there],
         clusters,
     )
 
@@ -148,26 +150,26 @@ def plane(reading: Reading, question: OfService) -> Plane:
 def cluster(reading: Reading, question: Member) -> Cluster:
     """Return a cluster of outlying requests."""
     begin, end = stretch(question, reading.clock())
-    told, keys = reading.requests.of(question.service, begin, end)
-    members = [key for key in keys if (output := told.outputs.get(key)) and output.cluster == question.cluster]
+    recorded, keys = reading.requests.of(question.service, begin, end)
+    members = [key for key in keys if (output := recorded.outputs.get(key)) and output.cluster == question.cluster]
     if not members:
-        known = ", ".join(sorted({told.outputs[key].cluster for key in keys if key in told.outputs})[:EXAMPLES])
+        known = ", ".join(sorted({recorded.outputs[key].cluster for key in keys if key in recorded.outputs})[:EXAMPLES])
         error = f"no request of cluster {question.cluster[:100]!a} began in this time"
         raise RequestError(404, error, f"one of {known}" if known else "another stretch of time")
-    members.sort(key=lambda key: told.took[key].ts)
-    outputs = [told.outputs[key] for key in members]
-    normal = sorted((key for key in keys if key not in told.outputs), key=lambda key: told.took[key].ts)
+    members.sort(key=lambda key: recorded.took[key].ts)
+    outputs = [recorded.outputs[key] for key in members]
+    normal = sorted((key for key in keys if key not in recorded.outputs), key=lambda key: recorded.took[key].ts)
 
-    def whole(some: Sequence[tuple[str, str]]) -> list[Traced]:
+    def traced_requests(some: Sequence[tuple[str, str]]) -> list[Traced]:
         found = reading.requests.stored.requests(question.service, [key[1] for key in some], begin, end)
         return [traced(each) for each in found]
 
     requests, about = reading.requests, (question.service, question.begin, question.end)
-    usual, beside = requests.moments(about, lambda: whole(normal[-MOST_NORMAL:]))
+    usual, beside = requests.moments(about, lambda: traced_requests(normal[-MOST_NORMAL:]))
     these = members[-MOST_MEMBERS:]
-    its, looked_at = requests.moments((*about, these[0], these[-1], len(these)), lambda: whole(these))
+    its, looked_at = requests.moments((*about, these[0], these[-1], len(these)), lambda: traced_requests(these))
     evidence = requests.analysis_functions.evidence(its, usual) if looked_at and beside else None
-    slowest = sorted(members, key=lambda key: -told.took[key].duration_s)[:EXAMPLES]
+    slowest = sorted(members, key=lambda key: -recorded.took[key].duration_s)[:EXAMPLES]
     return Cluster(
         begin,
         end,
@@ -181,12 +183,12 @@ def cluster(reading: Reading, question: Member) -> Cluster:
         _states_of_outputs(outputs) if evidence is None else _states(evidence),
         _apart(evidence, "ngram"),
         _apart(evidence, "spent"),
-        rows(told, slowest),
+        rows(recorded, slowest),
     )
 
 
-def _states(found: Evidence) -> list[StateBeside]:
-    return _beside(found.times_s, found.usual_s, found.counts, found.usual_counts)
+def _states(evidence: Evidence) -> list[StateBeside]:
+    return _beside(evidence.times_s, evidence.usual_s, evidence.counts, evidence.usual_counts)
 
 
 def _states_of_outputs(outputs: Sequence[RequestOutput]) -> list[StateBeside]:
@@ -227,17 +229,17 @@ def _apart(evidence: Evidence | None, kind: str) -> list[Distinction]:
     return [_distinction(each) for each in found if each.kind == kind and abs(each.statistic) > CHANCE][:MOST_APART]
 
 
-def _distinction(found: Difference) -> Distinction:
+def _distinction(difference: Difference) -> Distinction:
     return Distinction(
-        difference_text(found),
-        list(found.what),
-        found.count,
-        found.usual_count,
-        found.time_s,
-        found.usual_time_s,
-        found.share,
-        found.usual_share,
-        found.statistic,
+        difference_text(difference),
+        list(difference.what),
+        difference.count,
+        difference.usual_count,
+        difference.time_s,
+        difference.usual_time_s,
+        difference.share,
+        difference.usual_share,
+        difference.statistic,
     )
 
 

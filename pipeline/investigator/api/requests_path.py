@@ -125,21 +125,21 @@ class RequestPath(Asked, frozen=True):
 def path(reading: Reading, question: Which) -> RequestPath:
     """Return where the time of a request went."""
     begin, end = stretch(question, reading.clock())
-    told = reading.requests.stored.between(begin, end, question.service)
-    found = _known(reading, question, told, begin, end) or _searched(reading, question)
+    recorded = reading.requests.stored.between(begin, end, question.service)
+    found = _known(reading, question, recorded, begin, end) or _searched(reading, question)
     request, output = found
-    if (request.service, request.request) not in told.took:
+    if (request.service, request.request) not in recorded.took:
         begin, end = max(request.ts - ROUND_S, 0.0), request.ts + ROUND_S
-        told = reading.requests.stored.between(begin, end, request.service)
+        recorded = reading.requests.stored.between(begin, end, request.service)
     lanes = lanes_of(request) if request.path else None
     others: list[RequestRow] = []
     if output is not None and output.cluster:
         keys = [
             key
-            for key in told.within(begin, end, request.service)
-            if key[1] != request.request and key in told.outputs and told.outputs[key].cluster == output.cluster
+            for key in recorded.within(begin, end, request.service)
+            if key[1] != request.request and key in recorded.outputs and recorded.outputs[key].cluster == output.cluster
         ]
-        others = rows(told, sorted(keys, key=lambda key: abs(told.took[key].ts - request.ts))[:MOST_OTHERS])
+        others = rows(recorded, sorted(keys, key=lambda key: abs(recorded.took[key].ts - request.ts))[:MOST_OTHERS])
     return RequestPath(
         begin,
         end,
@@ -163,12 +163,12 @@ def path(reading: Reading, question: Which) -> RequestPath:
     )
 
 
-def _known(reading: Reading, question: Which, told: RequestsFound, begin: float, end: float) -> Found | None:
+def _known(reading: Reading, question: Which, recorded: RequestsFound, begin: float, end: float) -> Found | None:
     """Return the queried request if it is in the queried time range."""
     key = question.service, question.request
-    if key not in told.took:
+    if key not in recorded.took:
         return None
-    output = told.outputs.get(key)
+    output = recorded.outputs.get(key)
     requests = reading.requests.stored.requests(question.service, [question.request], begin, end)
     if requests:
         return Found(requests[0], output)
@@ -180,13 +180,13 @@ def _searched(reading: Reading, question: Which) -> Found:
     found = find(reading.bus, reading.topics, question.request, question.service, at=question.at, most=MOST_SEARCHED)
     if len(found) == 1:
         return found[0]
-    asked = question.request[:100]
+    prefix = question.request[:100]
     if found:
-        error = f"{len(found):,} requests of {question.service[:100]!a} have an id that begins with {asked!a}"
+        error = f"{len(found):,} requests of {question.service[:100]!a} have an id that begins with {prefix!a}"
         raise RequestError(404, error, "more of the id")
     newest = [each for each in lately(reading.bus, reading.topics) if each.service == question.service][:LISTED]
     expected = f"one such as {', '.join(listed(newest))}" if newest else "a service that requests are recorded of"
-    raise RequestError(404, f"no request of {question.service[:100]!a} with the id {asked!a} is recorded", expected)
+    raise RequestError(404, f"no request of {question.service[:100]!a} with the id {prefix!a} is recorded", expected)
 
 
 def _states(found: Found) -> list[StateOf]:
@@ -219,9 +219,9 @@ def _path_times(request: Request) -> tuple[dict[str, float], dict[str, str]]:
 
 def _spent(each: Spent) -> SpentOn:
     rest = each.state == REST
-    told = "all else" if rest else use_text(each)
+    text = "all else" if rest else use_text(each)
     return SpentOn(
-        told,
+        text,
         "" if rest else each.state,
         "" if rest else label(each.state),
         each.syscall,

@@ -111,11 +111,11 @@ def series(reading: Reading, question: SeriesQuestion) -> Series:
     """Return a counter over time."""
     host = reading.choose_host(question.host)
     with reading.columns.waiting():
-        judged = _moment(reading, host, question.at)
+        analyzed = _moment(reading, host, question.at)
     row = question.row
-    if question.scope == HOST and row == HOST and judged is not None and judged.why.host_frame is not None:
-        row = judged.why.host_frame.layout.rows[0]
-    newest = reading.columns.bounds(host)[1] if judged is None else judged.why.frame.ts
+    if question.scope == HOST and row == HOST and analyzed is not None and analyzed.why.host_frame is not None:
+        row = analyzed.why.host_frame.layout.rows[0]
+    newest = reading.columns.bounds(host)[1] if analyzed is None else analyzed.why.frame.ts
     moment = newest if question.at is None else question.at
     begin = moment - CONTEXT_S if question.begin is None else question.begin
     end = moment + AFTER_S if question.end is None else question.end
@@ -130,11 +130,11 @@ def series(reading: Reading, question: SeriesQuestion) -> Series:
             f"to {end!r}",
             "a row, and a feature of it, that /row has",
         )
-    usual = None if judged is None else judged.usual(question.scope, row, question.feature)
-    told = None
+    usual = None if analyzed is None else analyzed.usual(question.scope, row, question.feature)
+    baseline = None
     band = None
     if usual is not None:
-        told = Usual(_number(usual.mean), _number(usual.standard_deviation), _number(usual.score))
+        baseline = Usual(_number(usual.mean), _number(usual.standard_deviation), _number(usual.score))
         if math.isfinite(usual.mean) and math.isfinite(usual.standard_deviation):
             band = Band(usual.mean - usual.standard_deviation, usual.mean + usual.standard_deviation)
     return Series(
@@ -144,7 +144,7 @@ def series(reading: Reading, question: SeriesQuestion) -> Series:
         feature=question.feature,
         begin=begin,
         end=end,
-        moment=moment if judged is None else judged.why.frame.ts,
+        moment=moment if analyzed is None else analyzed.why.frame.ts,
         ts=found.ts,
         values=found.values,
         low=found.low,
@@ -152,7 +152,7 @@ def series(reading: Reading, question: SeriesQuestion) -> Series:
         tick_s=found.tick_s,
         step_s=found.step_s,
         complete=found.complete,
-        usual=told,
+        usual=baseline,
         band=band,
         marks=reading.events.marks(host, begin, end),
         incidents=reading.events.incidents(host, begin, end),
