@@ -290,10 +290,10 @@ class Following:
         assert self._stage is not None
         return Followed(self._bus, self._topics, self._stage, application, wanted, anew=anew)
 
-    def _advance(self, found: Followed, stop: int) -> None:
-        others = [each for each in self._followed if each is not found and not _covers(found, each, stop)]
-        self._followed = [*others[1 - MOST_FOLLOWED :], found]  # ordered by their last query
-        found.advance(stop)
+    def _advance(self, followed: Followed, stop: int) -> None:
+        others = [each for each in self._followed if each is not followed and not _covers(followed, each, stop)]
+        self._followed = [*others[1 - MOST_FOLLOWED :], followed]  # ordered by their last query
+        followed.advance(stop)
 
     def _topic(self) -> str:
         if self._stage is None:

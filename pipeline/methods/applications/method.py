@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def served(settings: Settings) -> Served | None:
     """Return the assignment of hosts to applications by the settings; None without any."""
     own = settings[ApplicationsSettings]
-    hosts = {name: str(said) for name, said in own.hosts.items()}
+    hosts = {name: str(patterns) for name, patterns in own.hosts.items()}
     return ServedBySettings(hosts, own.pattern) if hosts or own.pattern else None
 
 

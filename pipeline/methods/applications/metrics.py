@@ -106,9 +106,9 @@ class Places:
         else:
             self._layouts.move_to_end(layout.packed)
         if places.size and places.min() < 0:
-            kept = places >= 0
-            self.left_out += int(places.size - kept.sum())
-            return places[kept], values[kept]
+            has_place = places >= 0
+            self.left_out += int(places.size - has_place.sum())
+            return places[has_place], values[has_place]
         return places, values
 
     def _place_of(self, metric: str) -> int:
@@ -129,9 +129,9 @@ class Places:
         metrics = self.metrics
         self._count += 1
         if self._count % LOOKED_INTERVALS == 0 and (self._unseen >= FORGOTTEN_INTERVALS).any():
-            kept = self._unseen < FORGOTTEN_INTERVALS
-            ids = [metric for metric, keep in zip(metrics.ids, kept.tolist(), strict=True) if keep]
-            self._name(ids, self._unseen[kept])
+            retained = self._unseen < FORGOTTEN_INTERVALS
+            ids = [metric for metric, keep in zip(metrics.ids, retained.tolist(), strict=True) if keep]
+            self._name(ids, self._unseen[retained])
         return metrics
 
     def _name(self, ids: list[str], unseen: NDArray[np.int32]) -> None:

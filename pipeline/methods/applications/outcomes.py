@@ -45,7 +45,7 @@ class Outcomes:
         identity = frame_id(self._name, interval.frame)
         blame = judged.blame()
         ranking = judged.ranking(ANOMALY_ROWS, ANOMALY_FEATURES)
-        told = Anomaly(
+        anomaly = Anomaly(
             id=identity,
             operator=self._name,
             parameters=self._parameters,
@@ -61,20 +61,20 @@ class Outcomes:
             scope=PERFORMANCE,
             blame=blame,
         )
-        self._outputs.append(told)
-        one.courses = (*one.courses, opening(told))
+        self._outputs.append(anomaly)
+        one.courses = (*one.courses, opening(anomaly))
         one.anomalies = one.anomalies.opening(OpenAnomaly(identity, interval.ts, interval.live).blaming(blame))
 
     def follow(self, key: str, one: Application, judged: ScoredInterval) -> None:
         """Publish the progress of the anomalies that opened before this interval."""
 
-        def look() -> tuple[Ranking, Blame | None]:
+        def rank() -> tuple[Ranking, Blame | None]:
             return judged.ranking(ANOMALY_ROWS, ANOMALY_FEATURES), judged.blame()
 
         open_now = one.anomalies.of_score
         going_on = "" if open_now is None else open_now.id
-        one.courses, told = followed(one.courses, judged.ts, judged.score, going_on, look, calm_s=OVER_S)
-        for each in told:
+        one.courses, updates = followed(one.courses, judged.ts, judged.score, going_on, rank, calm_s=OVER_S)
+        for each in updates:
             if each.change == "ended":
                 one.close(each.course.id)
             self._progress(each, key, judged.ts, "" if each.ranking is None else judged.sentence())
@@ -88,19 +88,19 @@ class Outcomes:
     def excuse(self, key: str, one: Application, tolerance: Tolerance) -> None:
         """Publish the end of the anomalies that a person excused."""
         one.courses, ended = end_excused(one.courses, tolerance, one.scored_ts)
-        ids = {told.course.id for told in ended}
+        ids = {update.course.id for update in ended}
         one.tolerance = tolerance.grown([each for each in one.anomalies.open if each.id in ids])
-        for told in ended:
-            self._progress(told, key, one.scored_ts)
+        for update in ended:
+            self._progress(update, key, one.scored_ts)
         for identity in ids:
             one.close(identity)
 
     def _progress(
-        self, told: Update, key: str, ts: float, sentence: str = "", *, silent_since_ts: float = math.nan
+        self, update: Update, key: str, ts: float, sentence: str = "", *, silent_since_ts: float = math.nan
     ) -> None:
         self._outputs.append(
             progress(
-                told,
+                update,
                 self._name,
                 self._parameters,
                 key=key,

@@ -80,11 +80,11 @@ def past_models(bus: Bus, topics: Topics, since: float, application: str | None 
         for record in Reader(bus, partition, application).newest(MOST_RECORDS):
             if (performance := _performance(record.value)) is None:
                 continue
-            kept = values[record.key, performance]
-            kept.append((record.ts, record.value))
+            recent = values[record.key, performance]
+            recent.append((record.ts, record.value))
             lately[record.key, performance] += record.ts >= since
-            if len(kept) > 2 and (application is None or kept[-3][0] < since):
-                del kept[-3]
+            if len(recent) > 2 and (application is None or recent[-3][0] < since):
+                del recent[-3]
     courses = []
     for which in sorted(values):
         models = [model for _, value in reversed(values[which]) if (model := _read(value, topic)) is not None]

@@ -122,8 +122,8 @@ def model_lines(model: ModelOutput, before: ModelOutput | None, now: float) -> I
     yield Text(f"      {_quality(model)}", "dim")
     yield Text(f"      {_origin(model, now)}", "dim")
     if before is not None:
-        said = changed(model, before)
-        yield Text(f"      {said[0].upper()}{said[1:]}.", "dim")
+        change = changed(model, before)
+        yield Text(f"      {change[0].upper()}{change[1:]}.", "dim")
 
 
 def equation_with_units(model: ModelOutput) -> str:
@@ -134,12 +134,12 @@ def equation_with_units(model: ModelOutput) -> str:
     if model.type != "linear":
         return printable(model.equation)
     unit = unit_of(model.performance).symbol
-    told = f"{printable(model.performance)} = {_amount(model.intercept, unit)}"
+    text = f"{printable(model.performance)} = {_amount(model.intercept, unit)}"
     for term in model.terms:
         sign = "-" if term.coefficient < 0.0 else "+"
         per = _per(unit, unit_of(term.metric.feature).symbol)
-        told += f" {sign} {_amount(abs(term.coefficient), per)} * {printable(metric_of(term.metric))}"
-    return told
+        text += f" {sign} {_amount(abs(term.coefficient), per)} * {printable(metric_of(term.metric))}"
+    return text
 
 
 def _per(unit: str, other: str) -> str:
@@ -158,14 +158,14 @@ def _term_lines(model: ModelOutput, term: TermOutput) -> Iterator[Text]:
     metric = term.metric
     line = Text(f"      {printable(metric_of(metric))}", "cyan")
     yield line.append(f"  {RESOURCES[metric.resource]} of {printable(metric.host)}", "default")
-    told = effect(model, term)
-    yield Text(f"          {metric.description}{'; ' if told else ''}{told}")
+    effect_text = effect(model, term)
+    yield Text(f"          {metric.description}{'; ' if effect_text else ''}{effect_text}")
     if term.family:
         others = ", ".join(map(printable, term.family[:SHOWN_FAMILY]))
         left_out = ", ..." if len(term.family) > SHOWN_FAMILY else ""
-        say = "says" if len(term.family) == 1 else "say"
+        verb = "says" if len(term.family) == 1 else "say"
         yield Text(
-            f"          and {counted(len(term.family), 'metric')} that {say} the same: {others}{left_out}", "dim"
+            f"          and {counted(len(term.family), 'metric')} that {verb} the same: {others}{left_out}", "dim"
         )
 
 
@@ -187,20 +187,20 @@ def _quality(model: ModelOutput) -> str:
 def _origin(model: ModelOutput, now: float) -> str:
     """Return the sentence on the time and the reason of the building of a model."""
     ago = readable_duration(max(now - model.ts, 0.0))
-    told = f"Built {moment(model.ts)} ({ago} ago), for {reason_text(model)}."
-    return told if model.live else f"{told} It was learned from recorded data."
+    text = f"Built {moment(model.ts)} ({ago} ago), for {reason_text(model)}."
+    return text if model.live else f"{text} It was learned from recorded data."
 
 
 def changed(model: ModelOutput, before: ModelOutput) -> str:
     """Return the differences from the model before, as a part of a sentence."""
     new, old = (dict.fromkeys(metric_of(term.metric) for term in one.terms) for one in (model, before))
     added, gone = [each for each in new if each not in old], [each for each in old if each not in new]
-    told = []
+    parts = []
     if added:
-        told.append(f"added: {', '.join(map(printable, added))}")
+        parts.append(f"added: {', '.join(map(printable, added))}")
     if gone:
-        told.append(f"removed: {', '.join(map(printable, gone))}")
-    return "; ".join([*(told or ["the same metrics"]), f"R2 was {before.r2:.2f}"])
+        parts.append(f"removed: {', '.join(map(printable, gone))}")
+    return "; ".join([*(parts or ["the same metrics"]), f"R2 was {before.r2:.2f}"])
 
 
 # One application.
@@ -280,16 +280,16 @@ def what_if_lines(
     """Return the predictions for another value of a metric; `newest` is its present value."""
     feature = metric_parts(metric).feature.partition("{")[0]
     for each in found:
-        told = f"The {named(each.performance)} of {printable(application)} "
+        sentence = f"The {named(each.performance)} of {printable(application)} "
         difference = each.then - each.now
         if math.isnan(each.then):
-            told += "is unknown: a metric of its model has no value"
+            sentence += "is unknown: a metric of its model has no value"
         else:
-            told += f"would be {readable(each.performance, each.then)}"
+            sentence += f"would be {readable(each.performance, each.then)}"
         if math.isfinite(difference):
             by = readable(each.performance, abs(difference))
-            told += f", {by} {'less' if difference < 0.0 else 'more'} than by its model now"
-        yield Text(f"{told}.", "bold")
+            sentence += f", {by} {'less' if difference < 0.0 else 'more'} than by its model now"
+        yield Text(f"{sentence}.", "bold")
     is_, would_be = readable(feature, newest), readable(feature, value)
     yield Text(f"{printable(metric)} is {is_}; this is for {would_be}, all other metrics as they are.", "dim")
     yield Text("A model knows correlations, and only near the values that it has learned.", "dim")

@@ -55,8 +55,8 @@ class ServedBySettings:
 
     def __init__(self, hosts: Mapping[str, str], pattern: str = "") -> None:
         self._hosts = {
-            application: tuple(re.compile(fnmatch.translate(each)) for each in said.split())
-            for application, said in hosts.items()
+            application: tuple(re.compile(fnmatch.translate(each)) for each in patterns.split())
+            for application, patterns in hosts.items()
         }
         self._pattern = re.compile(pattern) if pattern else None
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def _check_applications(hosts: Mapping[str, object]) -> None:
-    for application, said in hosts.items():
-        if not isinstance(said, str) or not said.split():
+    for application, patterns in hosts.items():
+        if not isinstance(patterns, str) or not patterns.split():
             raise ValueError(f"for {application!r} hosts, or patterns such as web-*, separated by blanks")
         check_key(application, "applications")
 

@@ -139,8 +139,8 @@ class RegressionTask(Observed, RecordTask):
         one = self.states.open(frame.key, self.position)
         newest = one.intervals.measured_ts
         live = self._is_live(record)
-        judged = one.intervals.measure(frame, live=live)
-        match judged:
+        outcome = one.intervals.measure(frame, live=live)
+        match outcome:
             case "duplicate":
                 self._counts.duplicates += 1
                 return
@@ -235,19 +235,19 @@ class RegressionTask(Observed, RecordTask):
             one.fall_silent()
         one.scored_ts = interval.ts
         one.fulfil(interval.ts)
-        asked = interval.ts, interval.metrics, interval.values, interval.performance
+        sample = interval.ts, interval.metrics, interval.values, interval.performance
         try:
-            judged = ScoredInterval(interval.ts, key, one.operator.score(*asked))
-            score = judged.score
-            if score > 1.0 and not one.anomalies.open and one.tolerance.excused(judged.blame(), interval.ts):
+            scored = ScoredInterval(interval.ts, key, one.operator.score(*sample))
+            score = scored.score
+            if score > 1.0 and not one.anomalies.open and one.tolerance.excused(scored.blame(), interval.ts):
                 score = 1.0
             fires, one.trigger = one.trigger.after(interval.ts, score, QUIET_S)
         except Exception as error:  # noqa: BLE001 - an operator's error on one interval must not stop the partition
             self._refuse_interval(interval, f"not scored: {error_text(error)}")
         else:
-            self._publish(key, one, interval, judged, fires=fires)
+            self._publish(key, one, interval, scored, fires=fires)
         try:
-            models = one.operator.learn(*asked)
+            models = one.operator.learn(*sample)
         except Exception as error:  # noqa: BLE001 - see above
             self._refuse_interval(interval, f"not learned: {error_text(error)}")
             return
@@ -258,21 +258,21 @@ class RegressionTask(Observed, RecordTask):
             )
         self._observe(key, lambda observer: observer.modelled(key, one.operator.models, models))
 
-    def _publish(self, key: str, one: Application, interval: Interval, judged: ScoredInterval, *, fires: bool) -> None:
+    def _publish(self, key: str, one: Application, interval: Interval, scored: ScoredInterval, *, fires: bool) -> None:
         if one.anomalies.open:
             one.anomalies = one.anomalies.after(interval.frame, over=one.trigger.armed)
         if one.courses:
-            self._outcomes.follow(key, one, judged)
+            self._outcomes.follow(key, one, scored)
         if fires:
-            self._outcomes.open(key, one, interval, judged)
+            self._outcomes.open(key, one, interval, scored)
             self._counts.anomalies += 1
         if not self._observers:
             return
         name = self._stage.name
-        self._observe(key, lambda observer: observer.scored(name, interval.frame, judged, one.anomalies))
-        for each in judged.judgement.predictions:
-            told = prediction_output(each, ts=interval.ts, operator=name, application=key)
-            self._observe(key, lambda observer, told=told: observer.predicted(told))  # type: ignore[misc]
+        self._observe(key, lambda observer: observer.scored(name, interval.frame, scored, one.anomalies))
+        for each in scored.judgement.predictions:
+            output = prediction_output(each, ts=interval.ts, operator=name, application=key)
+            self._observe(key, lambda observer, output=output: observer.predicted(output))  # type: ignore[misc]
 
     def _refuse_interval(self, interval: Interval, reason: str) -> None:
         frame = interval.frame

@@ -88,30 +88,30 @@ class ScoredInterval:
 
     def sentence(self) -> str:
         """Return the sentence on an anomaly: how slow the application is, and the scarce resource of a host."""
-        told = [how_slow(self.application, self.judgement)]
+        sentences = [how_slow(self.application, self.judgement)]
         if self.judgement.suspects:
-            told += _short(self.judgement.suspects)
+            sentences += _short(self.judgement.suspects)
         else:
-            told.append("No resource of its hosts stands out.")
+            sentences.append("No resource of its hosts stands out.")
         if self.judgement.young:
-            told.append("Its models are young.")
-        return " ".join(told)
+            sentences.append("Its models are young.")
+        return " ".join(sentences)
 
 
 def how_slow(application: str, judgement: SampleScores) -> str:
     """Return a sentence on the present performance of an application, against the usual or the predicted one."""
-    said = [each for each in judgement.predictions if math.isfinite(each.value)]
-    if not said:
+    measured = [each for each in judgement.predictions if math.isfinite(each.value)]
+    if not measured:
         return f"The performance of {printable(application)} has changed."
-    first = said[0]
+    first = measured[0]
     value = readable(first.performance, first.value)
-    told = f"The {named(first.performance)} of {printable(application)} is {value}"
+    text = f"The {named(first.performance)} of {printable(application)} is {value}"
     if first.value > judgement.usual > 0.0:
         usual = readable(first.performance, judgement.usual)
-        told += f", {first.value / judgement.usual:.1f} times the usual {usual}"
+        text += f", {first.value / judgement.usual:.1f} times the usual {usual}"
     elif math.isfinite(first.predicted):
-        told += f", by its model {readable(first.performance, first.predicted)}"
-    return f"{told}."
+        text += f", by its model {readable(first.performance, first.predicted)}"
+    return f"{text}."
 
 
 def _short(suspects: Sequence[Suspect]) -> list[str]:
@@ -119,23 +119,23 @@ def _short(suspects: Sequence[Suspect]) -> list[str]:
     first = suspects[0]
     parts, resource = metric_parts(first.metric), resource_of(first.metric)
     host = printable(parts.host)
-    told = [
+    sentences = [
         f"Most likely {host} is short of {LACKED[resource]}:" if resource else f"The most likely culprit is {host}:"
     ]
-    told.append(f"{_valued(first)}.")
+    sentences.append(f"{_valued(first)}.")
     other = next((each for each in suspects[1:] if metric_parts(each.metric).host != parts.host), None)
     if other is not None:
-        told.append(f"Next: {_valued(other)}.")
-    return told
+        sentences.append(f"Next: {_valued(other)}.")
+    return sentences
 
 
 def _valued(suspect: Suspect) -> str:
     """Return a metric with its value and baseline: ``time that `nginx` on web-1 waited ...: 62 %, usually 2 ± 1 %``."""
     feature = metric_parts(suspect.metric).feature
-    told = f"{described(suspect.metric)}: {readable(feature, suspect.value)}"
+    text = f"{described(suspect.metric)}: {readable(feature, suspect.value)}"
     if not math.isfinite(suspect.mean):
-        return told
-    return f"{told}, usually {readable_usual(feature, suspect.mean, suspect.standard_deviation)}"
+        return text
+    return f"{text}, usually {readable_usual(feature, suspect.mean, suspect.standard_deviation)}"
 
 
 def named(performance: str) -> str:
@@ -153,11 +153,11 @@ def equation(model: Model) -> str:
     if model.kind != "linear":
         metrics = ", ".join(printable(each.metric) for each in model.terms)
         return f"{model.performance} by {kind_named(model.kind)} in {metrics}"
-    told = f"{model.performance} = {_number(model.intercept)}"
+    text = f"{model.performance} = {_number(model.intercept)}"
     for each in model.terms:
         sign = "-" if each.coefficient < 0.0 else "+"
-        told += f" {sign} {_number(abs(each.coefficient))} * {printable(each.metric)}"
-    return told
+        text += f" {sign} {_number(abs(each.coefficient))} * {printable(each.metric)}"
+    return text
 
 
 def kind_named(kind: str) -> str:

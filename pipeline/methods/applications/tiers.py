@@ -40,8 +40,8 @@ hosts=('cache-1',))]
     """
     found: dict[str, list[str]] = {_unnumbered(pattern): [] for pattern in patterns}
     for host in sorted(hosts):
-        said = next((pattern for pattern in patterns if fnmatch.fnmatchcase(host, pattern)), host)
-        found.setdefault(_unnumbered(said), []).append(host)
+        matched = next((pattern for pattern in patterns if fnmatch.fnmatchcase(host, pattern)), host)
+        found.setdefault(_unnumbered(matched), []).append(host)
     return [Tier(name, tuple(those)) for name, those in found.items() if those]
 
 

@@ -143,8 +143,8 @@ class Diagnosing:
         """Return the seconds until the next step is due."""
         if self._checked_ns is None:
             return 0.0
-        look_s = self._check_s - (self._clock.monotonic() - self._checked_ns) / 1e9
-        return max(0.0, min(look_s, self._samplings.delay_s()))
+        check_s = self._check_s - (self._clock.monotonic() - self._checked_ns) / 1e9
+        return max(0.0, min(check_s, self._samplings.delay_s()))
 
     def let_go(self, note: str) -> None:
         """Close all sessions early; their diagnoses have the note."""

@@ -173,8 +173,8 @@ def widest(placed: Sequence[Placed], most: int) -> list[Placed]:
     if len(placed) <= most:
         return list(placed)
     # Of equal ones the first: the box below is at least as wide, and comes before.
-    kept = heapq.nsmallest(most, enumerate(placed), key=lambda each: (-each[1].width, each[0]))
-    return [each for _, each in sorted(kept, key=lambda each: each[0])]
+    largest = heapq.nsmallest(most, enumerate(placed), key=lambda each: (-each[1].width, each[0]))
+    return [each for _, each in sorted(largest, key=lambda each: each[0])]
 
 
 class Occupied(NamedTuple):

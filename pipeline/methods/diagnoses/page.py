@@ -198,8 +198,8 @@ def _spots(spots: Sequence[Spot], page: Page, shown: Shown) -> Iterator[Text]:
 
 def _spot(spot: Spot, page: Page) -> Text:
     line = Text(f"{percent(spot.share):>16}  ")
-    told = located(spot, "") if spot.state == "running" else blocked(spot, "")
-    line.append(shortened(told, max(page.width - line.cell_len - 1, 12)))
+    text = located(spot, "") if spot.state == "running" else blocked(spot, "")
+    line.append(shortened(text, max(page.width - line.cell_len - 1, 12)))
     callers = "".join(f" < {each}" for each in chain(spot)[:CALLERS])
     room = page.width - line.cell_len - 1
     return line.append(shortened(callers, room), "dim") if callers and room >= 12 else line

@@ -105,7 +105,7 @@ class Samplings:
 
     def delay_s(self) -> float:
         """Return the seconds until the next sample is due; infinite without any process."""
-        return min((look.session.delay_s() for look in self._each.values()), default=math.inf)
+        return min((sampling.session.delay_s() for sampling in self._each.values()), default=math.inf)
 
     def follow(
         self, changes: Sequence[Change], events: Mapping[Key, Event], used: Callable[[], Mapping[int, float]]
@@ -138,24 +138,24 @@ class Samplings:
 
     def _turn(self, key: Key, *, high: bool) -> None:
         """Follow an event into a dip, or back from one."""
-        for pid, look in list(self._each.items()):
-            if key in look.high:
-                look.high[key] = high
-                self._phase(pid, look)
+        for pid, sampling in list(self._each.items()):
+            if key in sampling.high:
+                sampling.high[key] = high
+                self._phase(pid, sampling)
 
-    def _phase(self, pid: int, look: Sampling) -> None:
+    def _phase(self, pid: int, sampling: Sampling) -> None:
         """Set the phase of a session: high use if any of its events is in high use, otherwise a dip."""
-        self._with(pid, partial(look.session.phase, high=any(look.high.values())))
+        self._with(pid, partial(sampling.session.phase, high=any(sampling.high.values())))
 
     def _end(self, key: Key) -> None:
         """End an event, and each session without another one."""
-        for pid, look in list(self._each.items()):
-            if look.high.pop(key, None) is None:
+        for pid, sampling in list(self._each.items()):
+            if sampling.high.pop(key, None) is None:
                 continue
-            if look.high:
-                self._phase(pid, look)
+            if sampling.high:
+                self._phase(pid, sampling)
                 continue
-            self._with(pid, look.session.sample)  # for the last use, and to notice the end of the process
+            self._with(pid, sampling.session.sample)  # for the last use, and to notice the end of the process
             if pid in self._each:
                 self._close(pid)
 
@@ -175,7 +175,7 @@ class Samplings:
                 self._each[pid].high[key] = True
                 self._phase(pid, self._each[pid])
             else:
-                suspects = sum(all(each[0] in RESOURCES for each in look.high) for look in self._each.values())
+                suspects = sum(all(each[0] in RESOURCES for each in sampling.high) for sampling in self._each.values())
                 if len(self._each) >= MAX_SESSIONS or (is_suspect and suspects >= MAX_SUSPECTS):
                     continue
                 self._guarded(f"starting to profile process {pid}", partial(self._begin, pid, key, events[key]))
@@ -207,12 +207,12 @@ class Samplings:
     def publish_due(self) -> None:
         """Publish the records that are due, and close sessions that have ended."""
         now = self._clock.monotonic()
-        for pid, look in list(self._each.items()):
-            if look.session.ended:
+        for pid, sampling in list(self._each.items()):
+            if sampling.session.ended:
                 self._close(pid)
-            elif now >= look.next_ns:
-                look.next_ns = now + max(round(PUBLISHED_EVERY_S * 1e9), now - look.begun_ns)
-                self._publish_record(look, "extended" if look.published else "opened")
+            elif now >= sampling.next_ns:
+                sampling.next_ns = now + max(round(PUBLISHED_EVERY_S * 1e9), now - sampling.begun_ns)
+                self._publish_record(sampling, "extended" if sampling.published else "opened")
 
     def _with(self, pid: int, action: Callable[[], object]) -> None:
         """Run an action on a session, and close the session if the action fails."""
@@ -221,17 +221,17 @@ class Samplings:
 
     def _close(self, pid: int, note: str = "") -> None:
         """Close a session, and publish its diagnosis."""
-        look = self._each.pop(pid)
-        self._guarded(f"releasing process {pid}", look.session.close)
-        self._publish_record(look, "closed", note)
+        sampling = self._each.pop(pid)
+        self._guarded(f"releasing process {pid}", sampling.session.close)
+        self._publish_record(sampling, "closed", note)
 
-    def _publish_record(self, look: Sampling, progress: Progress, note: str = "") -> None:
-        def tell() -> None:
-            diagnosis = look.session.diagnosis(progress)
-            look.published = True
+    def _publish_record(self, sampling: Sampling, progress: Progress, note: str = "") -> None:
+        def publish() -> None:
+            diagnosis = sampling.session.diagnosis(progress)
+            sampling.published = True
             self._publish(ended_early(diagnosis, note) if note else diagnosis)
 
-        self._guarded(f"publishing the diagnosis of {look.session.target.row}", tell)
+        self._guarded(f"publishing the diagnosis of {sampling.session.target.row}", publish)
 
 
 def ended_early(diagnosis: Diagnosis, note: str) -> Diagnosis:

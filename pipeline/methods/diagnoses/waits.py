@@ -40,7 +40,9 @@ _FOR: Final[Mapping[str, tuple[str, ...]]] = {
 
 def waits_for(wait_channel: str) -> str:
     """Return the reason for a thread's wait: `for the disk`; empty if unknown."""
-    return next((told for told, names in _FOR.items() if wait_channel.startswith(names)), "") if wait_channel else ""
+    return (
+        next((reason for reason, names in _FOR.items() if wait_channel.startswith(names)), "") if wait_channel else ""
+    )
 
 
 def suffers(wait_channel: str) -> bool:

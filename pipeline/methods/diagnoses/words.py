@@ -52,11 +52,11 @@ def sentence(diagnosis: Diagnosis) -> str:
     seen = [phase for phase in diagnosis.phases if phase.threads]
     if not seen:
         return f"What {subject(diagnosis)} did is unknown: there are no samples."
-    told = ""
+    when = ""
     most = max(seen, key=lambda phase: sum(map(cpu_s, phase.threads)))
     if len(diagnosis.phases) > 1:
-        told = f"From {clock(most.begin_ts)} to {clock(most.end_ts)} "
-    return f"{told}{subject(diagnosis)} {did(most)}."
+        when = f"From {clock(most.begin_ts)} to {clock(most.end_ts)} "
+    return f"{when}{subject(diagnosis)} {did(most)}."
 
 
 def subject(diagnosis: Diagnosis) -> str:
@@ -69,55 +69,55 @@ def did(phase: Phase) -> str:
     """Return the activity in a phase: ``used 97 % of one core, 92 % of it in `compute` (hot.py:12)``."""
     threads = uses(phase)
     used = sum(each.share for each in threads)
-    told = f"used {percent(used)} of one core" if math.isfinite(used) else "was seen for a moment"
+    text = f"used {percent(used)} of one core" if math.isfinite(used) else "was seen for a moment"
     hot = together((phase,))
     if used >= IDLE and hot:
         part = percent(hot[0].share) if percent(hot[0].share) != percent(1.0) else "all"
-        told += f", {part} of it in {located(hot[0])}"
+        text += f", {part} of it in {located(hot[0])}"
         if len(threads) > 1:
             first = threads[0]
             most = "nearly all of it" if first.share >= ALONE * used else f"most, {percent(first.share)}"
-            told += f"; of {len(threads) + phase.left_out:,} threads {thread(first.thread)} used {most}"
-        return told
+            text += f"; of {len(threads) + phase.left_out:,} threads {thread(first.thread)} used {most}"
+        return text
     waiting = [(spot.share * each.thread.samples, each, spot) for each in threads for spot in each.spots if waits(spot)]
     if not waiting:
-        return told
+        return text
     _, who, spot = max(waiting, key=lambda each: (suffers(each[2].wait_channel), each[0]))
-    told += f"; {thread(who.thread) if len(threads) > 1 else 'it'} was {blocked(spot)}"
-    return f"{told}, in {percent(spot.share)} of its samples"
+    text += f"; {thread(who.thread) if len(threads) > 1 else 'it'} was {blocked(spot)}"
+    return f"{text}, in {percent(spot.share)} of its samples"
 
 
 def looked(diagnosis: Diagnosis) -> str:
     """Return the time and number of samples, the methods, and the reason, as a sentence."""
     phases = diagnosis.phases
-    told = f"Profiled at {moment(diagnosis.ts)}"
+    text = f"Profiled at {moment(diagnosis.ts)}"
     if phases:
         begin, end = phases[0].begin_ts, phases[-1].end_ts
-        told = f"Profiled from {moment(begin)} to {clock(end)} ({lasted(end - begin)})"
-    told += f", {times(sum(phase.samples for phase in phases))}"
+        text = f"Profiled from {moment(begin)} to {clock(end)} ({lasted(end - begin)})"
+    text += f", {times(sum(phase.samples for phase in phases))}"
     if diagnosis.methods:
-        told += f", with {', '.join(map(printable, diagnosis.methods))}"
+        text += f", with {', '.join(map(printable, diagnosis.methods))}"
     if diagnosis.reason != ASKED:
         known = REASONS.get(diagnosis.reason)
         why = known.replace("{}", percent(diagnosis.value)) if known else f"of {printable(diagnosis.reason)}"
-        told += f", because {why}"
+        text += f", because {why}"
         if math.isfinite(diagnosis.threshold):
-            told += f" (profiled from {percent(diagnosis.threshold)} on)"
+            text += f" (profiled from {percent(diagnosis.threshold)} on)"
     if diagnosis.progress != "closed":
-        told += "; it goes on"
+        text += "; it goes on"
     elif not diagnosis.complete and diagnosis.reason != ASKED:
-        told += "; cut short"
-    return f"{told}."
+        text += "; cut short"
+    return f"{text}."
 
 
 def cost(diagnosis: Diagnosis) -> str:
     """Return the cost of sampling as a sentence."""
-    told = f"Profiling took {readable('cpu_s', diagnosis.sampler_cpu_s)} of CPU time"
+    text = f"Profiling took {readable('cpu_s', diagnosis.sampler_cpu_s)} of CPU time"
     length_s = diagnosis.phases[-1].end_ts - diagnosis.phases[0].begin_ts if diagnosis.phases else 0.0
     if length_s > 0.0:
-        told += f", {percent(diagnosis.sampler_cpu_s / length_s)} of one core"
+        text += f", {percent(diagnosis.sampler_cpu_s / length_s)} of one core"
     stopped = readable("stopped_s", diagnosis.stopped_s)
-    return f"{told}; the process was {f'stopped for {stopped} in all' if diagnosis.stopped_s else 'never stopped'}."
+    return f"{text}; the process was {f'stopped for {stopped} in all' if diagnosis.stopped_s else 'never stopped'}."
 
 
 def thread(used: ThreadUse) -> str:
@@ -129,10 +129,10 @@ def located(spot: Spot, quote: str = "`") -> str:
     """Return the running function: `` `compute` (hot.py:12) ``, `` `libm.so.6+0x1d7b` and 4 other places there ``."""
     if spot.location is None:
         return UNKNOWN_FUNCTIONS
-    told = function(spot.location, quote)
+    text = function(spot.location, quote)
     if not spot.location.function and spot.places > 1:
-        told += f" and {spot.places - 1:,} other {'place' if spot.places == 2 else 'places'} there"
-    return told
+        text += f" and {spot.places - 1:,} other {'place' if spot.places == 2 else 'places'} there"
+    return text
 
 
 def function(location: Location, quote: str = "`") -> str:
@@ -155,10 +155,10 @@ def blocked(spot: Spot, quote: str = "`") -> str:
     inside = spot.wait_channel.partition(".")[0] or spot.system_call
     if not inside:
         return "blocked" if spot.location is None else f"blocked in {function(spot.location, quote)}"
-    told = f"blocked in {quote}{printable(inside)}{quote}"
+    text = f"blocked in {quote}{printable(inside)}{quote}"
     if spot.system_call and spot.system_call != inside:
-        told += f" ({printable(spot.system_call)})"
-    return f"{told}, waiting {what}" if (what := waits_for(spot.wait_channel)) else told
+        text += f" ({printable(spot.system_call)})"
+    return f"{text}, waiting {what}" if (what := waits_for(spot.wait_channel)) else text
 
 
 def chain(spot: Spot) -> list[str]:

@@ -61,7 +61,7 @@ def account(bus: Bus, topics: Topics, incident: Incident) -> Account:
     partition = bus.partition_of(topics.name(ANOMALIES), incident.key)
     begin = min([incident.opened_ts, *(each.opened_ts for each in incident.evidence)]) - BEFORE_S
     start, end = bus.offset_at(partition, begin), bus.bounds(partition)[1]
-    told: list[Anomaly | Progress] = []
+    records: list[Anomaly | Progress] = []
     newest: dict[str, Found] = {}
     marks: list[RankingOutput] = []
     for output in _outputs(Reader(bus, partition, incident.key), start, min(end, start + MOST_RECORDS), incident):
@@ -69,12 +69,12 @@ def account(bus: Bus, topics: Topics, incident: Incident) -> Account:
             if incident.keyed_by == "host" and not output.ts > incident.until_ts + AFTER_S:
                 marks.append(output)
         else:
-            told.append(output)
+            records.append(output)
             if output.ranking.rows:
                 newest[output.id] = output
-    told.sort(key=lambda each: (each.ts, each.number if isinstance(each, Progress) else 0))
+    records.sort(key=lambda each: (each.ts, each.number if isinstance(each, Progress) else 0))
     marks.sort(key=lambda each: each.ts)
-    return Account(told[:MOST_RETURNED], max(len(told) - MOST_RETURNED, 0), newest, marks)
+    return Account(records[:MOST_RETURNED], max(len(records) - MOST_RETURNED, 0), newest, marks)
 
 
 def _outputs(reader: Reader, start: int, stop: int, incident: Incident) -> Iterator[Anomaly | Progress | RankingOutput]:

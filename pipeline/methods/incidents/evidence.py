@@ -39,10 +39,10 @@ def evidence_of(found: Anomaly | Progress) -> Evidence:
     )
 
 
-def _began(found: Anomaly | Progress) -> float:
-    if not math.isnan(found.onset_ts):
-        return found.onset_ts
-    return found.opened_ts if isinstance(found, Progress) else found.ts
+def _began(record: Anomaly | Progress) -> float:
+    if not math.isnan(record.onset_ts):
+        return record.onset_ts
+    return record.opened_ts if isinstance(record, Progress) else record.ts
 
 
 def read_score(score: float) -> float:

@@ -99,93 +99,93 @@ class Joiner:
 
     def take(self, found: Anomaly | Progress) -> list[Incident]:
         """Process the next record of an operator, and return the records of incidents to publish."""
-        told = self._end_silent(found)
+        records = self._end_silent(found)
         known = next((each for each in self._open if found.id in each.last_records), None)
         if isinstance(found, Progress) and found.change == "ended":
             if known is None:
-                return told
+                return records
             why = {"silent_since_ts": found.silent_since_ts, "accepted": found.accepted, "feedback": found.feedback}
-            return [*told, *self._end(known, found.id, found.until_ts, found.ts, **why)]
+            return [*records, *self._end(known, found.id, found.until_ts, found.ts, **why)]
         if known is None:
-            return [*told, *self._place(found)]
+            return [*records, *self._place(found)]
         # A repeated anomaly, as after the reset of an operator, changes nothing.
-        return [*told, *self._extend(known, found)] if isinstance(found, Progress) else told
+        return [*records, *self._extend(known, found)] if isinstance(found, Progress) else records
 
     def give_up(self) -> list[Incident]:
         """Close all open incidents, since the state of the key is dropped."""
-        told = []
+        records = []
         for each in tuple(self._open):
-            for anomaly, heard in tuple(each.last_records.items()):
-                told += self._end(each, anomaly, heard.until_ts, each.record.ts, silent_since_ts=heard.ts)
-        return told
+            for anomaly, last in tuple(each.last_records.items()):
+                records += self._end(each, anomaly, last.until_ts, each.record.ts, silent_since_ts=last.ts)
+        return records
 
     # New and changed anomalies.
 
-    def _place(self, found: Anomaly | Progress) -> list[Incident]:
+    def _place(self, record: Anomaly | Progress) -> list[Incident]:
         """Find the incident of a new anomaly."""
-        seen = evidence_of(found)
+        seen = evidence_of(record)
         program = program_of(seen)
         sure = [each for each in self._open if program is not None and each.same(program, seen.scope)]
         if not sure and (perhaps := self._perhaps(seen)) is not None:
             sure = [perhaps]
         if not sure:
-            return [self._begin(found, seen)]
-        return self._join(sure, found, seen)
+            return [self._begin(record, seen)]
+        return self._join(sure, record, seen)
 
     def _perhaps(self, seen: Evidence) -> Open | None:
         """Return the incident of an anomaly that has no program and no resource in common with any."""
         program = program_of(seen)
         if program is not None and resources_of(program):
-            felt = (each for each in self._open if not each.blames())
-            return next((each for each in felt if seen.opened_ts <= each.record.opened_ts + FELT_S), None)
-        taken = set(resources_of(seen.blame))
-        return min(self._open, key=lambda each: each.resources().isdisjoint(taken), default=None)
+            unblamed = (each for each in self._open if not each.blames())
+            return next((each for each in unblamed if seen.opened_ts <= each.record.opened_ts + FELT_S), None)
+        resources = set(resources_of(seen.blame))
+        return min(self._open, key=lambda each: each.resources().isdisjoint(resources), default=None)
 
-    def _begin(self, found: Anomaly | Progress, seen: Evidence) -> Incident:
+    def _begin(self, record: Anomaly | Progress, seen: Evidence) -> Incident:
         names = names_of(seen)
         opened_ts = self._closed.after(seen.opened_ts, names)
         incident = Incident(
             # An anomaly that goes on after it counted as ended may have opened an incident of its own id before.
-            id=incident_id(f"{found.id} {found.number}" if isinstance(found, Progress) else found.id),
+            id=incident_id(f"{record.id} {record.number}" if isinstance(record, Progress) else record.id),
             number=0,
             change="opened",
-            ts=max(found.ts, opened_ts),
+            ts=max(record.ts, opened_ts),
             opened_ts=opened_ts,
             until_ts=math.nan,
-            keyed_by=found.keyed_by,
-            key=found.key,
-            operator=found.operator,
+            keyed_by=record.keyed_by,
+            key=record.key,
+            operator=record.operator,
             score=seen.score,
             blame=seen.blame,
-            ranking=found.ranking,
+            ranking=record.ranking,
             sentence="",
-            model_age_s=found.model_age_s,
-            young=found.young,
-            live=found.live,
+            model_age_s=record.model_age_s,
+            young=record.young,
+            live=record.live,
             evidence=(seen,),
         )
-        opened = Open(incident, {found.id: last_record(found)}, names)
+        opened = Open(incident, {record.id: last_record(record)}, names)
         self._open.append(opened)
-        return opened.publish("opened", found.ts)
+        return opened.publish("opened", record.ts)
 
-    def _take_in(self, known: Open, found: Anomaly | Progress, seen: Evidence, evidence: Sequence[Evidence]) -> None:
+    def _take_in(self, known: Open, record: Anomaly | Progress, seen: Evidence, evidence: Sequence[Evidence]) -> None:
         """Add evidence to an incident, which begins with the earliest of its anomalies."""
-        known.take_in(found, seen, evidence)
+        known.take_in(record, seen, evidence)
         if seen.opened_ts < known.record.opened_ts:
             opened_ts = min(self._closed.after(seen.opened_ts, known.names), known.record.opened_ts)
             known.record = replace(known.record, opened_ts=opened_ts)
 
-    def _join(self, incidents: list[Open], found: Anomaly | Progress, seen: Evidence) -> list[Incident]:
+    def _join(self, incidents: list[Open], record: Anomaly | Progress, seen: Evidence) -> list[Incident]:
         """Add an anomaly to the oldest of these incidents, and merge the others into it."""
         into = incidents[0]
-        self._take_in(into, found, seen, [*into.record.evidence, seen])
-        return [*self._merge(into, incidents[1:], found.ts), into.publish("extended", found.ts)]
+        self._take_in(into, record, seen, [*into.record.evidence, seen])
+        return [*self._merge(into, incidents[1:], record.ts), into.publish("extended", record.ts)]
 
-    def _extend(self, known: Open, found: Progress) -> list[Incident]:
+    def _extend(self, known: Open, record: Progress) -> list[Incident]:
         """Follow a known anomaly that is worse, blames another row, or goes on."""
-        seen = evidence_of(found)
-        evidence = [seen if each.anomaly == found.id else each for each in known.record.evidence]
-        self._take_in(known, found, seen, evidence)
+        seen = evidence_of(record)
+        evidence = [seen if each.anomaly == record.id else each for each in known.record.evidence]
+        self._take_in(known, record, seen, evidence)
         program = program_of(seen)
         named = program is not None and seen.scope == "host"
         same = [
@@ -194,16 +194,16 @@ class Joiner:
             if each is known
             or (program is not None and (program.name in each.names if named else each.same(program, seen.scope)))
         ]
-        return [*self._merge(same[0], same[1:], found.ts), same[0].publish("extended", found.ts)]
+        return [*self._merge(same[0], same[1:], record.ts), same[0].publish("extended", record.ts)]
 
     def _merge(self, into: Open, others: Sequence[Open], ts: float) -> list[Incident]:
         """Merge incidents, and return the closings of the others."""
-        told = []
+        records = []
         for other in others:
             self._open.remove(other)
             into.absorb(other)
-            told.append(other.publish("closed", ts, merged_into=into.record.id))
-        return told
+            records.append(other.publish("closed", ts, merged_into=into.record.id))
+        return records
 
     # Ended anomalies.
 
@@ -215,19 +215,19 @@ class Joiner:
         self._open.remove(known)
         until_ts = max(known.record.opened_ts, *(each.until_ts for each in known.record.evidence))
         known.record = replace(known.record, until_ts=until_ts, **why)
-        told = known.publish("closed", ts)
-        self._closed.add(told.ts, known.names)
-        return [told]
+        closing = known.publish("closed", ts)
+        self._closed.add(closing.ts, known.names)
+        return [closing]
 
-    def _end_silent(self, found: Anomaly | Progress) -> list[Incident]:
+    def _end_silent(self, record: Anomaly | Progress) -> list[Incident]:
         """End the anomalies of operators that no longer run, by the records of others."""
-        told = []
+        records = []
         for each in tuple(self._open):
             for seen in tuple(each.going_on()):
-                heard = each.last_records[seen.anomaly]
-                if seen.anomaly != found.id and found.ts > _next_record_ts(seen.opened_ts, heard.ts) + SILENT_S:
-                    told += self._end(each, seen.anomaly, heard.until_ts, found.ts, silent_since_ts=heard.ts)
-        return told
+                last = each.last_records[seen.anomaly]
+                if seen.anomaly != record.id and record.ts > _next_record_ts(seen.opened_ts, last.ts) + SILENT_S:
+                    records += self._end(each, seen.anomaly, last.until_ts, record.ts, silent_since_ts=last.ts)
+        return records
 
     # State.
 
@@ -245,9 +245,9 @@ class Joiner:
         self._closed = _ClosedIncidents(closed)
 
 
-def _next_record_ts(opened_ts: float, heard_ts: float) -> float:
+def _next_record_ts(opened_ts: float, last_ts: float) -> float:
     """Return the time of the next record of an anomaly if it goes on."""
     after_s = GOES_ON_S
-    while opened_ts + after_s <= heard_ts:
+    while opened_ts + after_s <= last_ts:
         after_s *= 2.0
     return opened_ts + after_s

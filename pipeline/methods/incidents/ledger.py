@@ -64,12 +64,12 @@ class _Read:
 
     def forget(self) -> None:
         """Forget all records except for the newest ones."""
-        kept = sorted(
+        cached = sorted(
             (each for each in self.last.values() if each.fields.value), key=lambda each: -each.fields.opened_ts
         )
-        for each in kept[MOST_CACHED:]:
+        for each in cached[MOST_CACHED:]:
             self.last[each.fields.id] = each._replace(fields=each.fields._replace(value=b""))
-        self.cached = min(len(kept), MOST_CACHED)
+        self.cached = min(len(cached), MOST_CACHED)
 
 
 class Ledger:
@@ -144,11 +144,11 @@ class Ledger:
                     begins = since - REACH_S if first is None else first.ts
                 read = self._reads[partition] = _Read(start, start, begins, since)
             read.since = min(since, read.since)
-        for record, told in tellings(Reader(self._bus, partition), read.stop, end):
-            before = read.last.get(told.id)
-            if before is None or told.number > before.fields.number:
+        for record, fields in tellings(Reader(self._bus, partition), read.stop, end):
+            before = read.last.get(fields.id)
+            if before is None or fields.number > before.fields.number:
                 read.cached += before is None or not before.fields.value
-                read.last[told.id] = Entry(told, record.key, partition, record.offset)
+                read.last[fields.id] = Entry(fields, record.key, partition, record.offset)
                 if read.cached > 2 * MOST_CACHED:
                     read.forget()
         read.stop = end

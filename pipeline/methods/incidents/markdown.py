@@ -105,8 +105,8 @@ def _seen(evidence: Evidence, account: Account) -> Iterator[str]:
         for feature in row.features[:TOLD_FEATURES]:
             usual = readable_usual(feature.feature, feature.mean, feature.standard_deviation)
             beside = "above" if row.basis == "threshold" else "usually"
-            told = f", {beside} {usual}" if math.isfinite(feature.mean) else ""
-            yield f"  - {code(feature.feature)}: {readable(feature.feature, feature.scored)}{told}"
+            comparison = f", {beside} {usual}" if math.isfinite(feature.mean) else ""
+            yield f"  - {code(feature.feature)}: {readable(feature.feature, feature.scored)}{comparison}"
 
 
 def _rows(account: Account, evidence: Evidence) -> list[RowScore]:

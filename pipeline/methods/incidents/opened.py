@@ -115,16 +115,16 @@ class Open:
 
     def publish(self, change: Change, ts: float, merged_into: str = "") -> Incident:
         """Return the next record."""
-        told = replace(
+        record = replace(
             self._bounded(),
             number=self.record.number + 1,
             change=change,
             ts=max(self.record.ts, ts),
             merged_into=merged_into,
         )
-        leading = leading_of(tuple(self.going_on()) or told.evidence)
-        told = replace(told, blame=leading.blame)
-        self.record = replace(told, sentence=incident_sentence(told, leading))
+        leading = leading_of(tuple(self.going_on()) or record.evidence)
+        record = replace(record, blame=leading.blame)
+        self.record = replace(record, sentence=incident_sentence(record, leading))
         return self.record
 
     def _bounded(self) -> Incident:
@@ -146,20 +146,20 @@ class Open:
         """Return a copy of the state as plain data."""
         return {
             "told": write_output(self.record),
-            "heard": {anomaly: list(heard) for anomaly, heard in self.last_records.items()},
+            "heard": {anomaly: list(last) for anomaly, last in self.last_records.items()},
             "names": list(self.names),
         }
 
 
 def restored(state: dict[str, Any]) -> Open:
     """Read a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
-    told = read_output(state["told"], "incident")
-    if not isinstance(told, Incident):
-        raise ValueError(f"incident: expected one, got {told.kind}")  # noqa: TRY004 - a state that does not fit
-    evidence = tuple(replace(each, score=read_score(each.score)) for each in told.evidence)
-    told = replace(told, score=read_score(told.score), evidence=evidence)
-    heard = {anomaly: LastRecord(*map(float, each)) for anomaly, each in state["heard"].items()}
-    return Open(told, heard, [str(name) for name in state["names"]])
+    incident = read_output(state["told"], "incident")
+    if not isinstance(incident, Incident):
+        raise ValueError(f"incident: expected one, got {incident.kind}")  # noqa: TRY004 - a state that does not fit
+    evidence = tuple(replace(each, score=read_score(each.score)) for each in incident.evidence)
+    incident = replace(incident, score=read_score(incident.score), evidence=evidence)
+    last_records = {anomaly: LastRecord(*map(float, each)) for anomaly, each in state["heard"].items()}
+    return Open(incident, last_records, [str(name) for name in state["names"]])
 
 
 def last_record(found: Anomaly | Progress) -> LastRecord:

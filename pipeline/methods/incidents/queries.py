@@ -84,10 +84,10 @@ class Past:
 def folded(tellings: Iterable[IncidentFields]) -> list[IncidentFields]:
     """Return the last record of each incident, for records in any order; the incident that opened last is first."""
     last: dict[str, IncidentFields] = {}
-    for telling in tellings:
-        if telling.id not in last or telling.number > last[telling.id].number:
-            last[telling.id] = telling
-    return sorted(last.values(), key=lambda telling: (-telling.opened_ts, telling.id))
+    for fields in tellings:
+        if fields.id not in last or fields.number > last[fields.id].number:
+            last[fields.id] = fields
+    return sorted(last.values(), key=lambda fields: (-fields.opened_ts, fields.id))
 
 
 def lasted_s(incident: Incident, now: float) -> float:
@@ -134,9 +134,9 @@ def past_incidents(bus: Bus, topics: Topics, since: float, *, key: str | None = 
             first = next(Reader(bus, partition).stored(start, end), None)
             begins = max(begins, since - REACH_S if first is None else first.ts)
         # By partition, so that only the last record of each is in memory.
-        told = (telling for _, telling in tellings(reader, start, end, identity.encode()))
+        in_partition = (fields for _, fields in tellings(reader, start, end, identity.encode()))
         # Of an incident that ended before, only the end matters.
-        found += folded(each if each.until_ts >= since else each._replace(value=b"") for each in told)
+        found += folded(each if each.until_ts >= since else each._replace(value=b"") for each in in_partition)
     wanted = [
         each
         for each in folded(found)
@@ -159,8 +159,8 @@ def past_notices(bus: Bus, topics: Topics, since: float, *, key: str | None = No
     ended: dict[str, Notice] = {}
     for found in _live(bus, topics, since - NOTICE_REACH_S, key, Notice):
         (opened if found.change == "opened" else ended)[found.id] = found
-    told = [PastNotice(each, ended.get(each.id)) for each in opened.values()]
-    wanted = [each for each in told if each.ended is None or each.ended.until_ts >= since]
+    notices = [PastNotice(each, ended.get(each.id)) for each in opened.values()]
+    wanted = [each for each in notices if each.ended is None or each.ended.until_ts >= since]
     return sorted(wanted, key=lambda each: (-each.opened.ts, each.opened.id))
 
 
@@ -177,16 +177,16 @@ class PastFeedback(NamedTuple):
 
 def past_feedback(bus: Bus, topics: Topics, since: float, *, key: str | None = None) -> list[PastFeedback]:
     """Return the feedback since a time that operators have processed, the newest first; see `past_incidents`."""
-    said: dict[tuple[str, str], Feedback] = {}
+    feedback: dict[tuple[str, str], Feedback] = {}
     withdrawn: dict[tuple[str, str], float] = {}
     for found in _live(bus, topics, since, key, FeedbackOutput):
         each = found.feedback
         if each.says == "withdrawn":
             withdrawn[each.key, each.id] = each.ts
         else:
-            said[each.key, each.id] = each
-    told = [PastFeedback(each, withdrawn.get(which, math.nan)) for which, each in said.items()]
-    return sorted(told, key=lambda each: (-each.feedback.ts, each.feedback.id))
+            feedback[each.key, each.id] = each
+    entries = [PastFeedback(each, withdrawn.get(which, math.nan)) for which, each in feedback.items()]
+    return sorted(entries, key=lambda each: (-each.feedback.ts, each.feedback.id))
 
 
 def _live(bus: Bus, topics: Topics, since: float, key: str | None, kind: type[_Kind]) -> Iterator[_Kind]:
@@ -214,8 +214,8 @@ def tellings(reader: Reader, start: int, end: int, identity: bytes = b"") -> Ite
     for record in reader.stored(start, end):
         if _TYPE not in record.headers or identity not in record.value:
             continue
-        if (telling := _fields_of(record)) is not None:
-            yield record, telling
+        if (fields := _fields_of(record)) is not None:
+            yield record, fields
 
 
 def _fields_of(record: Incoming) -> IncidentFields | None:

@@ -43,8 +43,8 @@ def table_lines(incidents: Sequence[Incident], silent: Mapping[str, float], now:
     for one, row in zip(incidents, rows, strict=True):
         yield Text(_aligned(row, widths), "" if one.change == "closed" else "bold red")
         yield Text(f"{'':{widths[0] + 2}}{printable(one.sentence)}")
-        if said := silence(one, silent, now):
-            yield Text(f"{'':{widths[0] + 2}}{said}", "yellow")
+        if warning := silence(one, silent, now):
+            yield Text(f"{'':{widths[0] + 2}}{warning}", "yellow")
 
 
 def silence(incident: Incident, silent: Mapping[str, float], now: float) -> str:
@@ -52,8 +52,8 @@ def silence(incident: Incident, silent: Mapping[str, float], now: float) -> str:
     if incident.change == "closed" or incident.keyed_by != "host" or incident.key not in silent:
         return ""
     since = silent[incident.key]
-    told = "for long" if math.isnan(since) else f"since {moment(since)}, for {readable_duration(now - since)}"
-    return f"{printable(incident.key)} has been silent {told}: whether this goes on is unknown."
+    how_long = "for long" if math.isnan(since) else f"since {moment(since)}, for {readable_duration(now - since)}"
+    return f"{printable(incident.key)} has been silent {how_long}: whether this goes on is unknown."
 
 
 def _row(incident: Incident, now: float) -> tuple[str, ...]:
@@ -98,8 +98,8 @@ def incident_lines(incident: Incident, page: Page, silent: Mapping[str, float], 
     yield Text(f"{whose(incident)} from {moment(incident.opened_ts)} {until}, {lasted}: {incident.id}", "dim")
     yield Text()
     yield Text(printable(incident.sentence), "bold" if is_open else "")
-    if said := silence(incident, silent, now):
-        yield Text(said, "yellow")
+    if warning := silence(incident, silent, now):
+        yield Text(warning, "yellow")
     if not incident.live:
         yield Text("It comes from a replayed recording.", "dim")
     yield Text()

@@ -60,5 +60,5 @@ def _silent_since(bus: Bus, topics: Topics, host: str, now: float) -> float | No
         if isinstance(found, Frame):
             tick_s = found.ts - newest.get(found.scope, found.ts)
             newest[found.scope] = found.ts
-    heard = max(newest.values(), default=math.nan)
-    return None if now - heard <= max(JOINED_S, SILENT_TICKS * tick_s) else heard
+    newest_ts = max(newest.values(), default=math.nan)
+    return None if now - newest_ts <= max(JOINED_S, SILENT_TICKS * tick_s) else newest_ts

@@ -140,13 +140,13 @@ class JoiningTask(Observed, StageTask):
         self.states.counted += _is_joined(record)
 
     def _process(self, record: Incoming) -> bool:
-        made = _is_joined(record) and self._take(record)
+        is_timed = _is_joined(record) and self._take(record)
         self.states.save_silent(self.position)
         for key, keyed in self.states.take_gone():
             with self._setting_aside(key):
                 for (keyed_by, _), joiner in keyed.joiners.items():
                     self._publish(keyed_by, key, joiner.give_up(), ())
-        return made
+        return is_timed
 
     def _take(self, record: Incoming) -> bool:
         """Process an anomaly, a record of its progress, or feedback. Return whether it is live, and no feedback."""
@@ -165,21 +165,21 @@ class JoiningTask(Observed, StageTask):
             return False
         if found.scope:  # otherwise an older version wrote it, and no record will end it
             keyed = self.states.open(found.key, self.position)
-            told = keyed.joiners[found.keyed_by, found.live].take(found)
+            records = keyed.joiners[found.keyed_by, found.live].take(found)
             keyed.ts = found.ts
             self.states.note(found.key, record.offset)
-            self._publish(found.keyed_by, found.key, told, keyed.open(found.keyed_by))
+            self._publish(found.keyed_by, found.key, records, keyed.open(found.keyed_by))
         return found.live
 
-    def _dismiss(self, record: Incoming, said: Feedback, *, live: bool) -> None:
+    def _dismiss(self, record: Incoming, feedback: Feedback, *, live: bool) -> None:
         """Count an incident that feedback calls false, once."""
-        if not (live and said.says == "usual" and said.incident and said.key == record.key):
+        if not (live and feedback.says == "usual" and feedback.incident and feedback.key == record.key):
             return
-        known = self.states.get(said.key)
-        if known is not None and said.incident not in known.dismissed:
-            known.dismissed.append(said.incident)
-            self.states.note(said.key, record.offset)
-            self._observe(said.key, lambda observer: observer.dismissed(said.keyed_by, said.key))
+        known = self.states.get(feedback.key)
+        if known is not None and feedback.incident not in known.dismissed:
+            known.dismissed.append(feedback.incident)
+            self.states.note(feedback.key, record.offset)
+            self._observe(feedback.key, lambda observer: observer.dismissed(feedback.keyed_by, feedback.key))
 
     def _publish(
         self, keyed_by: KeyedBy, key: str, incidents: Sequence[Incident], still_open: Sequence[Incident]

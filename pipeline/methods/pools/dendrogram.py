@@ -125,12 +125,12 @@ def _unfolded(level: LevelOutput, unfolded: set[int], stands_for: Sequence[Leaf]
     leaves = len(level.leaves)
     joined = [cluster - leaves for cluster in sorted(unfolded)]
     parts = {part for number in joined for part in level.merges[number][:2]} or {len(stands_for) - 1}
-    kept = sorted(parts - unfolded)
-    numbers = {cluster: number for number, cluster in enumerate((*kept, *sorted(unfolded)))}
+    remaining = sorted(parts - unfolded)
+    numbers = {cluster: number for number, cluster in enumerate((*remaining, *sorted(unfolded)))}
     merges = (level.merges[number] for number in joined)
     return LevelOutput(
         level.path,
-        tuple(stands_for[cluster] for cluster in kept),
+        tuple(stands_for[cluster] for cluster in remaining),
         tuple(each._replace(first=numbers[each.first], second=numbers[each.second]) for each in merges),
         tuple(level.p_values[number] for number in joined),
     )

@@ -139,11 +139,11 @@ class _Drawn:
                 for part in (merge.first, merge.second)
             ]
             (x1, y1), (x2, y2) = feet
-            told = f"height {merge.height:.3g}"
+            tooltip = f"height {merge.height:.3g}"
             if not math.isnan(p_value):
-                told += f", au p-value {p_value:.1f} %"
+                tooltip += f", au p-value {p_value:.1f} %"
                 labels.append((merge.height, xs[number], y, p_value))
-            yield (f'<g><title>{told}</title><path class="m" d="M{x1:.1f} {y1:.1f}V{y:.1f}H{x2:.1f}V{y2:.1f}"/></g>')
+            yield (f'<g><title>{tooltip}</title><path class="m" d="M{x1:.1f} {y1:.1f}V{y:.1f}H{x2:.1f}V{y2:.1f}"/></g>')
         for number in self._order:
             yield from self._leaf(number, xs[number], self._y(above[number]))
         yield from _p_values(labels)
@@ -197,11 +197,11 @@ class _Drawn:
 
 def _p_values(labels: list[tuple[float, float, float, float]]) -> Iterator[str]:
     """Return the p-values of merges, given by height, place and value: the highest merge first, without overlaps."""
-    taken: list[tuple[float, float]] = []
+    drawn: list[tuple[float, float]] = []
     across, down = _P_VALUE
     for _, x, y, p_value in sorted(labels, reverse=True):
-        if all(abs(x - other_x) >= across or abs(y - other_y) >= down for other_x, other_y in taken):
-            taken.append((x, y))
+        if all(abs(x - other_x) >= across or abs(y - other_y) >= down for other_x, other_y in drawn):
+            drawn.append((x, y))
             yield f'<text class="p" x="{x - 3:.1f}" y="{y - 3:.1f}" text-anchor="end">{p_value:.0f}</text>'
 
 

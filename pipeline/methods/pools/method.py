@@ -48,4 +48,4 @@ def stages(settings: Settings) -> tuple[Stage, ...]:
     """Return the comparing stage, after the one that re-keys hosts and processes to pools if settings define some."""
     if not (patterns := settings[PoolsSettings].members):
         return (pool_stage(settings),)
-    return Pooling(Members({pool: str(said) for pool, said in patterns.items()})), pool_stage(settings)
+    return Pooling(Members({pool: str(pattern) for pool, pattern in patterns.items()})), pool_stage(settings)

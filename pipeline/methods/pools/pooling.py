@@ -48,7 +48,7 @@ class Members:
     """
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
-        self._pools = {pool: tuple(map(_read, said.split())) for pool, said in patterns.items()}
+        self._pools = {pool: tuple(map(_read, text.split())) for pool, text in patterns.items()}
 
     def of(self, host: str, scope: str) -> Iterator[tuple[str, tuple[re.Pattern[str], ...]]]:
         """Return the pools that may have members in such frames of a host, with patterns for the names of processes."""
@@ -58,8 +58,8 @@ class Members:
                 yield pool, tuple(each.process for each in found if each.process is not None)
 
 
-def _read(said: str) -> _Pattern:
-    host, _, process = said.partition(LEVEL)
+def _read(pattern: str) -> _Pattern:
+    host, _, process = pattern.partition(LEVEL)
     return _Pattern(_compiled(host), _compiled(process) if process else None)
 
 

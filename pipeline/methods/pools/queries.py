@@ -61,14 +61,14 @@ def standings(bus: Bus, topics: Topics, ts: float | None = None) -> list[Standin
     counted: dict[str, tuple[float, int]] = {}
     for partition in bus.partitions(topics.name(POOLS)):
         counted |= _counted(_newest(bus, partition, LATELY, ts))
-    told: dict[str, PoolOutput] = {}
+    outputs: dict[str, PoolOutput] = {}
     for partition in bus.partitions(topics.name(ANOMALIES)):
-        told |= _last_outputs(_newest(bus, partition, MOST_RECORDS, ts), partition.topic)
-    names = {*counted, *told, *(bus.keys(topics.name(POOLS)) if bus.knows_keys and ts is None else ())}
+        outputs |= _last_outputs(_newest(bus, partition, MOST_RECORDS, ts), partition.topic)
+    names = {*counted, *outputs, *(bus.keys(topics.name(POOLS)) if bus.knows_keys and ts is None else ())}
     found = []
     for pool in names:
         newest_ts, members = counted.get(pool, (math.nan, None))
-        found.append(Standing(pool, newest_ts, members, told[pool].ranking if pool in told else ()))
+        found.append(Standing(pool, newest_ts, members, outputs[pool].ranking if pool in outputs else ()))
     return by_worst(found)
 
 

@@ -187,6 +187,6 @@ def _legend(levels: Sequence[LevelOutput]) -> Iterator[str]:
 def pool_svg(output: PoolOutput) -> str:
     """Return the dendrograms of a pool as one SVG, from the top down."""
     title = f"{output.pool} at {moment(output.ts)}: {counted(output.members, 'member')}"
-    told = [each.sentence for each in output.ranking] or [NOBODY]
+    sentences = [each.sentence for each in output.ranking] or [NOBODY]
     pictures = [Picture(level_heading(level), folded(level, MOST_PICTURED)) for level in output.levels if level.merges]
-    return dendrogram_svg(title, " ".join(told), pictures)
+    return dendrogram_svg(title, " ".join(sentences), pictures)

@@ -119,9 +119,9 @@ def read_means(bus: Bus, topic: str, pool: str, feature: str, span: tuple[float,
         np.add.at(sums, cells, np.where(there, values, 0.0))
         np.add.at(counts, cells, there)
     means = _divided(sums, counts)
-    told = counts.any(axis=1)
+    measured = counts.any(axis=1)
     ts: Floats = (first + np.arange(len(sums), dtype=np.float64) + 0.5) * BIN_S
-    return Means(ts[told], tuple(places), means[told])
+    return Means(ts[measured], tuple(places), means[measured])
 
 
 def beside(means: Means, level: str, compared: Sequence[str], chosen: Sequence[str] | None) -> Beside:
@@ -138,19 +138,19 @@ def beside(means: Means, level: str, compared: Sequence[str], chosen: Sequence[s
     columns = _columns(means, level, compared)
     values = np.column_stack([_mean(means.values[:, list(each)]) for each in columns.values()] or [means.values])
     labels = list(columns)
-    asked = [at for at, label in enumerate(labels) if chosen is None or label in set(chosen)]
-    everybody = len(asked) == len(labels)
-    rest = [at for at in range(len(labels)) if everybody or at not in set(asked)]
+    requested = [at for at, label in enumerate(labels) if chosen is None or label in set(chosen)]
+    everybody = len(requested) == len(labels)
+    rest = [at for at in range(len(labels)) if everybody or at not in set(requested)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # none of the others was there in some bin
         low, median, high = (np.nanquantile(values[:, rest], share, axis=1) for share in (0.25, 0.5, 0.75))
         apart = np.nanmean(np.abs(values - median[:, None]), axis=0)
-    told = sorted(asked, key=lambda at: (-np.nan_to_num(apart[at], nan=-1.0), labels[at]))[:DRAWN]
+    drawn = sorted(requested, key=lambda at: (-np.nan_to_num(apart[at], nan=-1.0), labels[at]))[:DRAWN]
     return Beside(
         means.ts,
-        tuple(labels[at] for at in told),
-        values[:, told],
-        len(asked),
+        tuple(labels[at] for at in drawn),
+        values[:, drawn],
+        len(requested),
         everybody,
         len(rest),
         median,

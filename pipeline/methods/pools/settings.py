@@ -19,8 +19,8 @@ _NAME_BYTES = 15  # the part of a process name that the kernel keeps
 
 
 def _check_members(pools: Mapping[str, object]) -> None:
-    for pool, said in pools.items():
-        patterns = said.split() if isinstance(said, str) else []
+    for pool, value in pools.items():
+        patterns = value.split() if isinstance(value, str) else []
         if not patterns or not all(all(each.partition("/")[::2]) for each in patterns if "/" in each):
             raise ValueError(f"for {pool!r} patterns HOST/PROCESS, or HOST for hosts, separated by blanks")
         check_key(pool, "pools")

@@ -114,8 +114,8 @@ class Pool(Keyed):
         One that has just ended still counts for a while, so that a score around 1 does not cause an output each time.
         """
         now = {(each.kind, *each.rows): ts for each in deviations}
-        kept = {each: seen_ts for each, seen_ts in self.ranked.items() if ts - seen_ts < OVER_S}
-        if now.keys() <= self.ranked.keys() and (kept | now).keys() == self.ranked.keys():
+        recent = {each: seen_ts for each, seen_ts in self.ranked.items() if ts - seen_ts < OVER_S}
+        if now.keys() <= self.ranked.keys() and (recent | now).keys() == self.ranked.keys():
             self.ranked = self.ranked | now
             return False
         self.ranked = now
@@ -182,17 +182,17 @@ class CovarianceTask(Task):
             return
         pool = cast("Pool", self.states.open(frame.key, self.position))
         live = self._is_live(record)
-        judged = pool.ticks.take(frame, live=live)
-        if judged == "set_back":
+        outcome = pool.ticks.take(frame, live=live)
+        if outcome == "set_back":
             stream = pool.streams[MEMBER]
             self._report_set_back(frame.key, frame.scope, stream.ts - frame.ts)
             self._outcomes.end(frame.key, MEMBER, stream)
             pool.begin_anew(MEMBER, self.wired.make())
-            judged = pool.ticks.take(frame, live=live)
-        if judged == "duplicate":
+            outcome = pool.ticks.take(frame, live=live)
+        if outcome == "duplicate":
             self._counts.duplicates += 1
             return
-        if judged == "late":
+        if outcome == "late":
             self._refuse_late(record, late(frame.ts, pool.ticks.earliest_ts(frame), pool.ticks.set_back.count))
         for tick in pool.ticks.closed():
             self._tick(frame.key, pool, tick)
@@ -221,7 +221,7 @@ class CovarianceTask(Task):
             worst = deviating(found)
             if pool.others(worst, frame.ts):
                 ranking = scores.ranking(rows=1, features=1)
-                told = moment_output(
+                output = moment_output(
                     worst,
                     operator=self.wired.name,
                     pool=frame.key,
@@ -231,7 +231,7 @@ class CovarianceTask(Task):
                     young=ranking.young,
                     live=self._is_live(record),
                 )
-                self.outputs.append(told)
+                self.outputs.append(output)
         except Exception as error:  # noqa: BLE001 - an operator's error on one tick must not stop the partition
             self._refuse_frame(record, frame, f"a ranking that cannot be reported: {error_text(error)}")
             return
@@ -247,8 +247,8 @@ class CovarianceTask(Task):
             stream = pool.streams[MEMBER]
             record, frame = Incoming(self.partition, self.position - 1, key, b"", stream.ts), stream.frame
             try:
-                if (told := self.whole(key)) is not None:
-                    self.outputs.append(told)
+                if (output := self.whole(key)) is not None:
+                    self.outputs.append(output)
             except Exception as error:  # noqa: BLE001 - as above
                 assert frame is not None
                 self._refuse_frame(record, frame, f"a whole that cannot be reported: {error_text(error)}")

@@ -66,27 +66,27 @@ def deviation_sentence(deviation: Deviation, ts: float) -> str:
     name = f"`{printable(deviation.name)}`"
     who = f"{name}{_identity(deviation)}" if one else f"all {len(deviation.rows):,} members of {name}"
     has = "had" if math.isfinite(deviation.end_ts) else "has" if one else "have"
-    told = (_ONE if one else _MANY)[deviation.kind].format(has=has, spike=_spike(deviation))
+    text = (_ONE if one else _MANY)[deviation.kind].format(has=has, spike=_spike(deviation))
     when = _when(deviation, ts)
     if deviation.kind in _WITHOUT_VALUES or not deviation.features:
-        return f"{_capital(who)} {told}{when}."
+        return f"{_capital(who)} {text}{when}."
     if deviation.kind == "spike":
-        return f"{_capital(who)} {told}{when}: {_peak(deviation.features[0])}."
-    joint = ";" if ":" in told else ":"
-    return f"{_capital(who)} {told}{joint} {_values(deviation.features, one=one)}{',' if when else ''}{when}."
+        return f"{_capital(who)} {text}{when}: {_peak(deviation.features[0])}."
+    joint = ";" if ":" in text else ":"
+    return f"{_capital(who)} {text}{joint} {_values(deviation.features, one=one)}{',' if when else ''}{when}."
 
 
 def pool_sentence(deviations: Sequence[Deviation], ts: float, *, young: bool) -> str:
     """Describe the deviations of a pool, worst first; see `deviation_sentence`."""
-    told = [deviation_sentence(each, ts) for each in deviations[:NAMED]]
+    sentences = [deviation_sentence(each, ts) for each in deviations[:NAMED]]
     if len(deviations) > NAMED:
         left = len(deviations) - NAMED
-        told.append(f"So {'does 1 more' if left == 1 else f'do {left:,} more'}.")
-    if not told:
-        told.append(NOBODY)
+        sentences.append(f"So {'does 1 more' if left == 1 else f'do {left:,} more'}.")
+    if not sentences:
+        sentences.append(NOBODY)
     if young:
-        told.append("The comparison is young.")
-    return " ".join(told)
+        sentences.append("The comparison is young.")
+    return " ".join(sentences)
 
 
 def blamed(deviations: Sequence[Deviation]) -> Blame | None:
@@ -143,9 +143,9 @@ def moment_output(
     live: bool,
 ) -> PoolOutput:
     """Return the output on a pool at a tick."""
-    told = tuple(ranked(each, ts) for each in deviations[:MAX_RANKED])
+    ranking = tuple(ranked(each, ts) for each in deviations[:MAX_RANKED])
     identity = pool_id(operator, pool, repr(ts))
-    return PoolOutput(ts, identity, operator, pool, members, age_s, young, False, told, (), live)
+    return PoolOutput(ts, identity, operator, pool, members, age_s, young, False, ranking, (), live)
 
 
 def whole_output(report: Report, *, operator: str, pool: str, live: bool) -> PoolOutput:
@@ -204,11 +204,11 @@ def _peak(feature: FeatureScore) -> str:
 def _values(features: Sequence[FeatureScore], *, one: bool) -> str:
     """Return the text on the worst feature, and on the next one of another kind if that is about as bad."""
     worst = features[0]
-    told = [worst]
+    selected = [worst]
     other = next((each for each in features[1:] if _word(each) != _word(worst)), None)
     if other is not None and other.score >= ALIKE * worst.score:
-        told.append(other)
-    return "; and ".join(_value(each, one=one) for each in told)
+        selected.append(other)
+    return "; and ".join(_value(each, one=one) for each in selected)
 
 
 def _value(feature: FeatureScore, *, one: bool) -> str:
@@ -233,10 +233,10 @@ def _when(deviation: Deviation, ts: float) -> str:
     return f" since {began} UTC ({readable_duration(ts - begin_ts)})"
 
 
-def _moment(ts: float, told_ts: float) -> str:
+def _moment(ts: float, sentence_ts: float) -> str:
     """Return the time of day, with the date if it is another day."""
-    when, told = (datetime.fromtimestamp(each, UTC) for each in (ts, told_ts))
-    return when.strftime("%H:%M:%S" if when.date() == told.date() else "%Y-%m-%d %H:%M:%S")
+    when, reference = (datetime.fromtimestamp(each, UTC) for each in (ts, sentence_ts))
+    return when.strftime("%H:%M:%S" if when.date() == reference.date() else "%Y-%m-%d %H:%M:%S")
 
 
 def _word(feature: FeatureScore) -> str:

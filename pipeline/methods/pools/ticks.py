@@ -199,26 +199,26 @@ class Ticks:
     def _close(self) -> Tick:
         there = {key: each for key, each in self._sources.items() if each.waiting}
         ts = self._closed_ts = max(each.waiting[0].ts for each in there.values())
-        taken = [self._taken(each, ts) for each in there.values()]
+        ticks = [self._taken(each, ts) for each in there.values()]
         self._unready |= {key: None for key, each in there.items() if not each.is_ready}
         for key in [key for key, each in self._sources.items() if each.newest_ts < ts - FORGOTTEN_S]:
             self._forget(key)
         return Tick(
             ts,
-            all(each.live for each in taken),
-            tuple(part for each in taken for part in each.parts),
+            all(each.live for each in ticks),
+            tuple(part for each in ticks for part in each.parts),
         )
 
     def _taken(self, source: Source, ts: float) -> Tick:
         """Remove and return the newest waiting tick up to a time, of which there is at least one; drop older ones."""
         while True:
-            told = source.waiting.popleft()
-            self._held_cells -= sum(map(_cells, told.parts))
+            tick = source.waiting.popleft()
+            self._held_cells -= sum(map(_cells, tick.parts))
             if not source.waiting or source.waiting[0].ts > ts:
-                return told
+                return tick
 
     def _forget(self, key: tuple[str, ...]) -> None:
-        self._held_cells -= sum(_cells(part) for told in self._sources.pop(key).waiting for part in told.parts)
+        self._held_cells -= sum(_cells(part) for tick in self._sources.pop(key).waiting for part in tick.parts)
         self._unready.pop(key, None)
 
     # State.
@@ -227,9 +227,9 @@ class Ticks:
         """Return a copy of the state as plain data."""
         layouts: dict[bytes, int] = {}
 
-        def packed(told: Tick) -> list[Any]:
-            parts = [[layouts.setdefault(part.layout.packed, len(layouts)), part.values] for part in told.parts]
-            return [told.ts, told.live, parts]
+        def packed(tick: Tick) -> list[Any]:
+            parts = [[layouts.setdefault(part.layout.packed, len(layouts)), part.values] for part in tick.parts]
+            return [tick.ts, tick.live, parts]
 
         sources = [
             {
@@ -237,7 +237,7 @@ class Ticks:
                 "heard_ts": each.newest_ts,
                 "tick_s": each.tick_s,
                 "single": each.single,
-                "waiting": [packed(told) for told in each.waiting],
+                "waiting": [packed(tick) for tick in each.waiting],
                 "seen": each.seen.snapshot(),
             }
             for hosts, each in self._sources.items()
@@ -253,7 +253,7 @@ class Ticks:
         """Restore a `snapshot`. Raises `ValueError` or `KeyError` that names the part that does not fit."""
         layouts = [read_layout(packed, place) for packed in state["layouts"]]
 
-        def told(found: list[Any]) -> Tick:
+        def unpacked(found: list[Any]) -> Tick:
             ts, live, parts = found
             return Tick(float(ts), bool(live), tuple(Part(layouts[at], values) for at, values in parts))
 
@@ -262,12 +262,12 @@ class Ticks:
                 float(each["heard_ts"]),
                 float(each["tick_s"]),
                 int(each["single"]),
-                deque(map(told, each["waiting"])),
+                deque(map(unpacked, each["waiting"])),
                 Seen(each["seen"]),
             )
             for each in state["sources"]
         }
-        waiting = (told for each in self._sources.values() for told in each.waiting)
+        waiting = (tick for each in self._sources.values() for tick in each.waiting)
         self._held_cells = sum(_cells(part) for each in waiting for part in each.parts)
         self._unready = {key: None for key, each in self._sources.items() if not each.is_ready}
         self._heard_ts = max((each.newest_ts for each in self._sources.values()), default=-math.inf)

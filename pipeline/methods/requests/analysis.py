@@ -161,11 +161,11 @@ class Planes:
 
         """
         with self._lock:
-            made = self._made.pop(about, None)
-            if made is not None:
-                self._made[about] = made
-                if made.plane.drawn[1:] == _summed(told, keys) or self._clock() - made.at_s < EVERY_S:
-                    return made.plane, False
+            cached = self._made.pop(about, None)
+            if cached is not None:
+                self._made[about] = cached
+                if cached.plane.drawn[1:] == _summed(told, keys) or self._clock() - cached.at_s < EVERY_S:
+                    return cached.plane, False
         drawn = choose(told, keys)
         if not drawn.keys:
             return Plane(drawn, np.zeros((0, 2)), "isomap"), False
@@ -176,8 +176,8 @@ class Planes:
                     target=self._make, args=(about, drawn, where), name="requests-plane", daemon=True
                 )
                 self._worker.start()
-        if made is not None:
-            return made.plane, True
+        if cached is not None:
+            return cached.plane, True
         return Plane(drawn, self._looking.principal(where), "principal"), True
 
     def _make(self, about: Hashable, drawn: Drawn, where: Floats) -> None:
@@ -196,9 +196,9 @@ class Planes:
             self._worker = None
 
 
-def _summed(told: RequestsFound, keys: Sequence[Key]) -> tuple[int, int, float]:
-    outlying = sum(key in told.outputs for key in keys)
-    return len(keys) - outlying, outlying, max((told.took[key].ts for key in keys), default=math.nan)
+def _summed(recorded: RequestsFound, keys: Sequence[Key]) -> tuple[int, int, float]:
+    outlying = sum(key in recorded.outputs for key in keys)
+    return len(keys) - outlying, outlying, max((recorded.took[key].ts for key in keys), default=math.nan)
 
 
 class Histogram(NamedTuple):

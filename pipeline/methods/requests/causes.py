@@ -61,10 +61,10 @@ def cause(evidence: Evidence) -> str:
     if math.isnan(evidence.usual_duration_s):
         return "the baseline is not known yet" + (f"; most of its time: {most.clause}" if most else "")
     takers = "it takes" if evidence.requests == 1 else "they take"
-    told = f"nothing sets {_these(evidence)} apart from normal requests but that {takers} longer: {takes}"
+    text = f"nothing sets {_these(evidence)} apart from normal requests but that {takers} longer: {takes}"
     if most and most.lost_s >= (evidence.duration_s - evidence.usual_duration_s) / 2.0:
-        told += f"; most of that: {most.clause}"
-    return told
+        text += f"; most of that: {most.clause}"
+    return text
 
 
 def title(evidence: Evidence) -> str:
@@ -98,16 +98,16 @@ def _findings(evidence: Evidence) -> Sequence[Finding]:
     """Return the reported causes of slow requests, the main one first."""
     found = troubles(evidence)
     lost_s = evidence.duration_s - known(evidence.usual_duration_s)
-    told = [each for place, each in enumerate(found) if not place or each.lost_s >= LESSER * lost_s][:MOST_CAUSES]
-    others = [each for each in found if each.repeated and each not in told]
-    calls = _repeated_calls(evidence, {each.syscall for each in (*told, *others)})
-    if calls and any(each.vague for each in told):
+    reported = [each for place, each in enumerate(found) if not place or each.lost_s >= LESSER * lost_s][:MOST_CAUSES]
+    others = [each for each in found if each.repeated and each not in reported]
+    calls = _repeated_calls(evidence, {each.syscall for each in (*reported, *others)})
+    if calls and any(each.vague for each in reported):
         others.append(calls)
-    told = [*told[: MOST_CAUSES - len(others[:1])], *others[:1]]
-    return sorted(told, key=lambda each: not each.repeated) if told and told[0].vague else told
+    reported = [*reported[: MOST_CAUSES - len(others[:1])], *others[:1]]
+    return sorted(reported, key=lambda each: not each.repeated) if reported and reported[0].vague else reported
 
 
-def _repeated_calls(evidence: Evidence, told: Set[str] = frozenset()) -> Finding | None:
+def _repeated_calls(evidence: Evidence, reported: Set[str] = frozenset()) -> Finding | None:
     """Return the repeated system call that is most clearly beyond chance, other than these; None without one.
 
     Single calls with a known purpose come before calls in a row.
@@ -118,24 +118,24 @@ def _repeated_calls(evidence: Evidence, told: Set[str] = frozenset()) -> Finding
         if each.kind == "ngram"
         and each.statistic > CLEAR
         and more_often(each.count, each.usual_count)
-        and not told & set(each.what)
+        and not reported & set(each.what)
     ]
     if not found:
         return None
     worst = max(found, key=lambda each: (len(each.what) == 1, each.what[0] in SYSCALLS, each.statistic))
     often = times(evidence, worst.count, worst.usual_count)
-    said, name = f"repeats {_calls(worst)} {often}", f"{worst.what[0]} repeated"
-    return Finding(0.0, said, name, repeated=True, syscall=worst.what[0])
+    text, name = f"repeats {_calls(worst)} {often}", f"{worst.what[0]} repeated"
+    return Finding(0.0, text, name, repeated=True, syscall=worst.what[0])
 
 
-def _calls(found: Difference) -> str:
+def _calls(difference: Difference) -> str:
     """Return system calls in a row, or a single one with its purpose."""
-    names = dict.fromkeys(found.what)
-    told = ", ".join(map(quoted, names))
-    if len(found.what) > 1:
-        return f"{told} in a row"
-    does = SYSCALLS.get(found.what[0])
-    return f"{told} ({does})" if does else told
+    names = dict.fromkeys(difference.what)
+    text = ", ".join(map(quoted, names))
+    if len(difference.what) > 1:
+        return f"{text} in a row"
+    does = SYSCALLS.get(difference.what[0])
+    return f"{text} ({does})" if does else text
 
 
 def _oddities(evidence: Evidence) -> Sequence[Finding]:
@@ -145,14 +145,14 @@ def _oddities(evidence: Evidence) -> Sequence[Finding]:
     short = calls < usual / 2.0
     if short:
         what = "operations" if SPANS.keys() & evidence.times_s.keys() else "system calls"
-        told = f"makes only {readable('', calls)} {what}, usually {readable('', usual)}"
-        found.insert(0, Finding(0.0, told, "ends early"))
+        text = f"makes only {readable('', calls)} {what}, usually {readable('', usual)}"
+        found.insert(0, Finding(0.0, text, "ends early"))
     single = (each for each in evidence.differences if each.kind == "ngram" and len(each.what) == 1)
     for each in sorted(single, key=lambda each: -abs(each.statistic)):
         rarely = each.count < min(0.5, each.usual_count / 2.0) and not short
         if abs(each.statistic) > CHANCE and (rarely or each.usual_count < min(0.5, each.count / 2.0)):
             often = times(evidence, each.count, each.usual_count)
-            told = f"makes no {_calls(each)}, {often.partition(', ')[2]}" if rarely else f"makes {_calls(each)} {often}"
-            found.append(Finding(0.0, told, f"{'no ' if rarely else ''}{each.what[0]}", syscall=each.what[0]))
+            text = f"makes no {_calls(each)}, {often.partition(', ')[2]}" if rarely else f"makes {_calls(each)} {often}"
+            found.append(Finding(0.0, text, f"{'no ' if rarely else ''}{each.what[0]}", syscall=each.what[0]))
     first = {each.syscall or each.clause: each for each in reversed(found)}
     return [each for each in found if first[each.syscall or each.clause] is each][:MOST_CAUSES]

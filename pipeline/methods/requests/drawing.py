@@ -219,10 +219,10 @@ class _Canvas:
 
     def axis(self) -> Iterator[str]:
         """Yield a line with ticks, and then the milliseconds."""
-        whole, line = ("┴", "─") if self._unicode else ("+", "-")
+        tick, line = ("┴", "─") if self._unicode else ("+", "-")
         most = max(self._width // _TICK_EVERY, 4)
         places = {self._column(each / 1e3): f"{each:,.10g}" for each in ticks(self._lanes.duration_s * 1e3, most)}
-        yield "".join(whole if column in places else line for column in range(self._width))
+        yield "".join(tick if column in places else line for column in range(self._width))
         numbers = ""
         for column, text in places.items():
             if len(numbers) <= column <= self._width - len(text):

@@ -145,8 +145,8 @@ class _Drawn:
         took = readable("duration_s", piece.end_s - piece.begin_s)
         detail = f", {piece.detail}" if piece.detail else ""
         begins = readable("duration_s", piece.begin_s)
-        said = f"{self._lanes.names[piece.thread]} {label(piece.state)}{detail}: {took}, from {begins} on"
-        yield f"<g><title>{_text(said)}</title>"
+        tooltip = f"{self._lanes.names[piece.thread]} {label(piece.state)}{detail}: {took}, from {begins} on"
+        yield f"<g><title>{_text(tooltip)}</title>"
         yield (
             f'<rect x="{begin:.1f}" y="{y}" width="{width:.1f}" height="{BAR}" fill="{self._colours[piece.state]}"/>'
         )
@@ -165,17 +165,17 @@ class _Drawn:
         source, target = self._ends(link)
         x = self._x(link.at_s)
         names = self._lanes.names
-        said = f"{readable('duration_s', link.at_s)}: from {names[link.source]} to {names[link.target]}"
-        return f'<g><title>{_text(said)}</title><path class="w" d="M{x:.1f} {source}V{target}"/></g>'
+        tooltip = f"{readable('duration_s', link.at_s)}: from {names[link.source]} to {names[link.target]}"
+        return f'<g><title>{_text(tooltip)}</title><path class="w" d="M{x:.1f} {source}V{target}"/></g>'
 
     def _heads(self) -> Iterator[str]:
         """Yield the heads of arrows, without those that would overlap the one before."""
-        taken: dict[int, float] = {}  # the place of the last head at each height
+        drawn: dict[int, float] = {}  # the place of the last head at each height
         for link in self._lanes.links:
             _, target = self._ends(link)
             x, back = self._x(link.at_s), 6 if link.target < link.source else -6
-            if x - taken.get(target, -math.inf) >= 2 * _ARROW:
-                taken[target] = x
+            if x - drawn.get(target, -math.inf) >= 2 * _ARROW:
+                drawn[target] = x
                 yield f'<path class="h" d="M{x:.1f} {target}L{x - _ARROW:.1f} {target + back}H{x + _ARROW:.1f}Z"/>'
 
     def _ends(self, link: Link) -> tuple[int, int]:

@@ -93,24 +93,24 @@ def lanes_of(request: Request) -> Lanes:
 
 def heading(request: Request) -> str:
     """Return a request in one line: name, id, service, time, host and duration."""
-    asked = f"{request.name} ({request.request})" if request.name else request.request
+    identity = f"{request.name} ({request.request})" if request.name else request.request
     on = f" on {request.host}" if request.host else ""
     fraction = f"{request.ts % 1:.3f}"[1:]
     took = readable("duration_s", request.duration_s)
-    return printable(f"{asked} of {request.service} at {moment(request.ts)}{fraction}{on}: {took}")
+    return printable(f"{identity} of {request.service} at {moment(request.ts)}{fraction}{on}: {took}")
 
 
 def description(lanes: Lanes) -> str:
     """Return the drawing as text, for people who cannot see it."""
     by_state = times_on(lanes)
-    told = [
+    durations = [
         f"{label(state)} {readable('duration_s', time_s)}"
         for state, time_s in sorted(by_state.items(), key=lambda each: -each[1])
     ]
     way = [lanes.names[0], *(lanes.names[link.target] for link in lanes.links)]
     shown = way if len(way) <= 12 else [*way[:11], "..."]
     of = f"{counted(len(lanes.pieces), 'piece')} on {counted(len(lanes.names), 'thread')}"
-    return f"The critical path: {of}, {' then '.join(shown)}. In sum: {', '.join(told)}."
+    return f"The critical path: {of}, {' then '.join(shown)}. In sum: {', '.join(durations)}."
 
 
 def times_on(lanes: Lanes) -> dict[str, float]:

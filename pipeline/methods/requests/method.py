@@ -38,8 +38,8 @@ def requests_stage(settings: Settings, *, recorded: bool = False) -> RequestsSta
     eps_s = None if own.eps == "auto" else duration(own.eps)
     minimum_points, reference = own.minimum_points, own.reference
     if minimum_points > reference:
-        told = f"requests.minimum_points is {minimum_points}: expected at most requests.reference, {reference}"
-        raise SettingError([f"{settings.place(RequestsSettings.minimum_points)}: {told}"])
+        problem = f"requests.minimum_points is {minimum_points}: expected at most requests.reference, {reference}"
+        raise SettingError([f"{settings.place(RequestsSettings.minimum_points)}: {problem}"])
     at_the_end = recorded and own.method == "published"
     return RequestsStage(
         "requests",

@@ -172,9 +172,9 @@ def summaries(told: RequestsFound, begin: float = -math.inf, end: float = math.i
     return sorted(found, key=lambda each: (-each.outlying.requests, each.service))
 
 
-def _summary(service: str, keys: Sequence[tuple[str, str]], told: RequestsFound) -> Summary:
-    outputs = sorted((told.outputs[key] for key in keys if key in told.outputs), key=lambda each: each.ts)
-    began = [told.took[key].ts for key in keys]
+def _summary(service: str, keys: Sequence[tuple[str, str]], recorded: RequestsFound) -> Summary:
+    outputs = sorted((recorded.outputs[key] for key in keys if key in recorded.outputs), key=lambda each: each.ts)
+    began = [recorded.took[key].ts for key in keys]
     clusters: dict[str, list[RequestOutput]] = defaultdict(list)
     for each in outputs:
         clusters[each.cluster].append(each)
@@ -186,13 +186,13 @@ def _summary(service: str, keys: Sequence[tuple[str, str]], told: RequestsFound)
         service,
         min(began),
         max(began),
-        _durations([told.took[key].duration_s for key in keys]),
-        _durations([told.took[key].duration_s for key in keys if key not in told.outputs]),
+        _durations([recorded.took[key].duration_s for key in keys]),
+        _durations([recorded.took[key].duration_s for key in keys if key not in recorded.outputs]),
         _durations([each.duration_s for each in outputs]),
         math.fsum(newest.usual_s.values()) if newest is not None and newest.usual_s else math.nan,
         tuple(ranked),
         newest is not None and newest.young,
-        service in told.cut,
+        service in recorded.cut,
     )
 
 

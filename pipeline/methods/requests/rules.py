@@ -86,8 +86,8 @@ def _lock(alike: Alike) -> Words:
 
 
 def _lock_tried(alike: Alike) -> Words:
-    told = f"tries in vain to take a lock ({_call(alike)}){_tries(alike)}: {alike.figures}"
-    return Words(told, _about("lock", alike))
+    text = f"tries in vain to take a lock ({_call(alike)}){_tries(alike)}: {alike.figures}"
+    return Words(text, _about("lock", alike))
 
 
 def _fails(each: Spending) -> str | None:
@@ -180,13 +180,13 @@ def _answer(alike: Alike) -> Words:
 
 
 def _computes(alike: Alike) -> Words:
-    told = f"computes: {seconds(alike.time_s)} of {seconds(alike.evidence.duration_s)} in user mode{alike.usually}"
+    text = f"computes: {seconds(alike.time_s)} of {seconds(alike.evidence.duration_s)} in user mode{alike.usually}"
     calls, usual = alike.evidence.syscalls, alike.evidence.usual_syscalls
     if usual > 0.0:
         how = "fewer" if calls < 0.8 * usual else "more" if calls > 1.25 * usual else ""
         figures = f"({readable('', calls)}, usually {readable('', usual)})"
-        told += f", with {how} system calls {figures}" if how else ", with about as many system calls"
-    return Words(told, "user mode")
+        text += f", with {how} system calls {figures}" if how else ", with about as many system calls"
+    return Words(text, "user mode")
 
 
 def _kernel(alike: Alike) -> Words:
@@ -219,8 +219,8 @@ def _lock_words(alike: Alike) -> Words:
     call = f" in {_call(alike)}" if alike.syscall else ""
     if not alike.who:
         return Words(f"waits{call} for another process or thread: {alike.figures}", STATES["BT"].title)
-    told = f"waits{call} for {alike.who}, which likely holds what it needs: {alike.figures}"
-    return Words(told, f"waits for {_first(alike)}")
+    text = f"waits{call} for {alike.who}, which likely holds what it needs: {alike.figures}"
+    return Words(text, f"waits for {_first(alike)}")
 
 
 def _first(alike: Alike) -> str:
@@ -258,16 +258,16 @@ def _failing_span(alike: Alike) -> Words:
     call = alike.parts[0]
     to = f" to {alike.where or alike.who}" if alike.where or alike.who else ""
     verb = "repeats" if alike.repeated else "makes"
-    told = f"{verb} {quoted(call.syscall)}{to} that fails ({shown(call.result)}){alike.often}: {alike.figures}"
-    return Words(told, f"{shown(call.syscall)} fails")
+    text = f"{verb} {quoted(call.syscall)}{to} that fails ({shown(call.result)}){alike.often}: {alike.figures}"
+    return Words(text, f"{shown(call.syscall)} fails")
 
 
 def _called(alike: Alike) -> Words:
     of = alike.where or alike.who or "another service"
     who = _who(alike) if alike.where else ""
     call = f", {quoted(alike.syscall)}" if alike.syscall else ""
-    told = f"waits for the answer of {of}{who}{call}{alike.often}: {alike.figures}"
-    return Words(told, f"answer of {alike.where or _first(alike) or 'a service'}")
+    text = f"waits for the answer of {of}{who}{call}{alike.often}: {alike.figures}"
+    return Words(text, f"answer of {alike.where or _first(alike) or 'a service'}")
 
 
 def _handed_over(alike: Alike) -> Words:

@@ -105,11 +105,11 @@ class Alike:
     @property
     def figures(self) -> str:
         """The time, the whole duration and the usual time: `480 ms of 510 ms, usually 0`."""
-        told = f"{seconds(self.time_s)} of {seconds(self.evidence.duration_s)}{self.usually}"
+        text = f"{seconds(self.time_s)} of {seconds(self.evidence.duration_s)}{self.usually}"
         share = min(sum(each.found.share for each in self.parts), 1.0) if self.parts else 1.0
         if self.evidence.requests > 1 and share < MOST:
-            told += f" (in {readable('_ratio', round(share, 2))} of these requests)"
-        return told
+            text += f" (in {readable('_ratio', round(share, 2))} of these requests)"
+        return text
 
     @property
     def usually(self) -> str:
@@ -189,16 +189,16 @@ def seconds(time_s: float) -> str:
 
 def times(evidence: Evidence, count: float, usual_count: float) -> str:
     """Return a count as text: `57 times a request, usually 12`, `once, usually never`."""
-    told = _often(count)
-    often = told if told in {"never", "once"} else f"{told} times"
-    if evidence.requests > 1 and told != "never":
+    number = _often(count)
+    often = number if number in {"never", "once"} else f"{number} times"
+    if evidence.requests > 1 and number != "never":
         often += " a request"
     return often if math.isnan(evidence.usual_duration_s) else f"{often}, usually {_often(known(usual_count))}"
 
 
 def _often(count: float) -> str:
-    told = readable("", round(count, 2))
-    return {"0": "never", "1": "once"}.get(told, told)
+    number = readable("", round(count, 2))
+    return {"0": "never", "1": "once"}.get(number, number)
 
 
 def quoted(name: str) -> str:

@@ -286,24 +286,24 @@ class RequestsTask(Task):
         live = self._is_live(record)
         found, cluster = traced(request), ""
         try:
-            judged = service.detector.score(found)
+            scored = service.detector.score(found)
         except Exception as error:  # noqa: BLE001 - an operator's error on one request must not stop the partition
             self._refuse(record, f"{self._place(record)}: not scored: {error_text(error)}")
             return
         try:
-            service.detector.learn(found, judged)
+            service.detector.learn(found, scored)
         except Exception as error:  # noqa: BLE001 - see above
             self._refuse(record, f"{self._place(record)}: not learned: {error_text(error)}")
-        if judged.outlier:
+        if scored.outlier:
             try:
-                cluster = service.name_of(judged)
-                told = request_output(request, judged, cluster, operator=self.wired.name, live=live)
-                self.outputs.append(told)
+                cluster = service.name_of(scored)
+                output = request_output(request, scored, cluster, operator=self.wired.name, live=live)
+                self.outputs.append(output)
             except Exception as error:  # noqa: BLE001 - see above
                 self._refuse(record, f"{self._place(record)}: an outlier that cannot be reported: {error_text(error)}")
-        lost = lost_s(request, judged) if judged.outlier else 0.0
-        service.ticks.count(live=live, cluster=judged.cluster, lost_s=lost)
-        self._observe(request.service, lambda observer: observer.requested(self.wired.name, request, judged, cluster))
+        lost = lost_s(request, scored) if scored.outlier else 0.0
+        service.ticks.count(live=live, cluster=scored.cluster, lost_s=lost)
+        self._observe(request.service, lambda observer: observer.requested(self.wired.name, request, scored, cluster))
 
     # Ticks.
 
@@ -325,18 +325,18 @@ class RequestsTask(Task):
             service = self.service(key)
             assert service is not None
             self._rest(key, service)
-        for kept in (self._kept or {}).values():
-            self._publish_whole(kept)
+        for encoded in (self._kept or {}).values():
+            self._publish_outliers(encoded)
 
-    def _publish_whole(self, kept: EncodedRequests) -> None:
+    def _publish_outliers(self, encoded: EncodedRequests) -> None:
         """Publish the outliers among all requests of a service."""
         assert self._stage.whole is not None
-        found = self._stage.whole(lambda: map(traced, kept.requests()))
+        found = self._stage.whole(lambda: map(traced, encoded.requests()))
         names: dict[int, str] = {}
         for each in found.clusters:
             name = title(each.evidence)
             names[each.number] = f"{name} ({each.number})" if name in names.values() else name
-        for at, request in enumerate(kept.requests()):
-            if (judged := found.outliers.get(at)) is not None:
-                cluster, name = names[judged.cluster], self.wired.name
-                self.outputs.append(request_output(request, judged, cluster, operator=name, live=False))
+        for at, request in enumerate(encoded.requests()):
+            if (outlier := found.outliers.get(at)) is not None:
+                cluster, name = names[outlier.cluster], self.wired.name
+                self.outputs.append(request_output(request, outlier, cluster, operator=name, live=False))

@@ -85,7 +85,7 @@ class Stored:
 
     def between(self, begin: float, end: float, service: str = "") -> RequestsFound:
         """Return the requests that began from `begin` to `end`, with their outputs, of one service or of all."""
-        told, cut = RequestsFound(), set()
+        recorded, cut = RequestsFound(), set()
         with self._lock:
             for partition in partitions_of(self._bus, self._topics, REQUESTS, service):
                 records, more = self._between(partition, begin, end)
@@ -94,15 +94,15 @@ class Stored:
                 for _, record in records:
                     if isinstance(record, _Brief):
                         what = Took(record.ts, record.duration_s, record.name, record.host, record.times_s)
-                        told.put(record.service, record.request, what)
+                        recorded.put(record.service, record.request, what)
             for partition in partitions_of(self._bus, self._topics, ANOMALIES, service):
                 for _, record in self._between(partition, begin, end)[0]:
                     if isinstance(record, RequestOutput):
-                        told.add(record)
+                        recorded.add(record)
         # Records of another service in the partition may have displaced all normal ones of a service.
         name = self._topics.name(REQUESTS)
-        told.cut = {each for each in {key[0] for key in told.took} if self._bus.partition_of(name, each) in cut}
-        return told
+        recorded.cut = {each for each in {key[0] for key in recorded.took} if self._bus.partition_of(name, each) in cut}
+        return recorded
 
     def requests(self, service: str, identities: Iterable[str], begin: float, end: float) -> list[Request]:
         """Return the whole records of some requests of a service that began from `begin` to `end`.
@@ -138,34 +138,34 @@ class Stored:
         stop = newest if math.isinf(end) else bus.offset_at(partition, end + LONGEST_REQUEST_S)
         more = stop - start > MOST_REQUESTS
         start = max(start, stop - MOST_REQUESTS)
-        kept = self._read(partition, start, stop)
-        within = (each for each in kept.records if start <= each[0] < stop)
+        cache = self._read(partition, start, stop)
+        within = (each for each in cache.records if start <= each[0] < stop)
         return within, more
 
     def _read(self, partition: Partition, start: int, stop: int) -> _Cache:
         """Return the cache of a partition after reading the missing part of a range of offsets."""
-        kept = self._kept.pop(partition, None)
-        if kept is None or start > kept.stop or stop < kept.start:
-            kept = _Cache(start, start)
-        if start < kept.start:
-            kept.records.extendleft(reversed(list(self._records(partition, start, kept.start))))
-            kept.start = start
-        if stop > kept.stop:
-            kept.records.extend(self._records(partition, kept.stop, stop))
-            kept.stop = stop
-        while kept.stop - kept.start > 2 * MOST_REQUESTS:
-            if kept.start < start:  # drop records outside the range
-                kept.start = start
-                while kept.records and kept.records[0][0] < start:
-                    kept.records.popleft()
+        cache = self._kept.pop(partition, None)
+        if cache is None or start > cache.stop or stop < cache.start:
+            cache = _Cache(start, start)
+        if start < cache.start:
+            cache.records.extendleft(reversed(list(self._records(partition, start, cache.start))))
+            cache.start = start
+        if stop > cache.stop:
+            cache.records.extend(self._records(partition, cache.stop, stop))
+            cache.stop = stop
+        while cache.stop - cache.start > 2 * MOST_REQUESTS:
+            if cache.start < start:  # drop records outside the range
+                cache.start = start
+                while cache.records and cache.records[0][0] < start:
+                    cache.records.popleft()
             else:
-                kept.stop = stop
-                while kept.records and kept.records[-1][0] >= stop:
-                    kept.records.pop()
-        self._kept[partition] = kept
+                cache.stop = stop
+                while cache.records and cache.records[-1][0] >= stop:
+                    cache.records.pop()
+        self._kept[partition] = cache
         while len(self._kept) > 1 and sum(len(each.records) for each in self._kept.values()) > MOST_CACHED:
             del self._kept[next(iter(self._kept))]
-        return kept
+        return cache
 
     def _records(self, partition: Partition, start: int, stop: int) -> Iterator[tuple[int, _Brief | RequestOutput]]:
         of_requests = partition.topic == self._topics.name(REQUESTS)

@@ -88,15 +88,15 @@ def rates_sentence(rows: Sequence[RowScore], cluster: Callable[[str], Cluster | 
 
     """
     worst = [each for each in rows if each.score > 1.0] or list(rows[:1])
-    told = [_row_sentence(each, cluster(each.row), first=not place) for place, each in enumerate(worst[:NAMED])]
+    sentences = [_row_sentence(each, cluster(each.row), first=not place) for place, each in enumerate(worst[:NAMED])]
     if len(worst) > NAMED:
         left = len(worst) - NAMED
-        told.append(f"So {'is 1 more cluster' if left == 1 else f'are {left:,} more clusters'}.")
-    if not told:
-        told.append("There are no more outliers than usual.")
+        sentences.append(f"So {'is 1 more cluster' if left == 1 else f'are {left:,} more clusters'}.")
+    if not sentences:
+        sentences.append("There are no more outliers than usual.")
     if young:
-        told.append("Too few requests were seen to be sure.")
-    return " ".join(told)
+        sentences.append("Too few requests were seen to be sure.")
+    return " ".join(sentences)
 
 
 def _row_sentence(row: RowScore, cluster: Cluster | None, *, first: bool) -> str:

@@ -52,21 +52,21 @@ def troubles(evidence: Evidence) -> list[Finding]:
 
     """
     left = {state: (time_s, known(evidence.usual_s.get(state, 0.0))) for state, time_s in evidence.times_s.items()}
-    found, whole = [], {}
+    found, state_parts = [], {}
     for rule, parts, sleeps in _grouped(evidence):
         if rule.state in left:
-            whole[rule.state] = parts
+            state_parts[rule.state] = parts
             continue
-        told = [*parts, *sleeps]
-        time_s, usual_s = sum(each.found.time_s for each in told), sum(each.usual_s for each in told)
+        all_parts = [*parts, *sleeps]
+        time_s, usual_s = sum(each.found.time_s for each in all_parts), sum(each.usual_s for each in all_parts)
         found.append(_finding(rule, Alike(evidence, parts, time_s, usual_s, sleeps)))
-        for each in told:
+        for each in all_parts:
             if each.state in left:
                 time_s, usual_s = left[each.state]
                 left[each.state] = time_s - each.found.time_s, max(usual_s - each.usual_s, 0.0)
     for state, (time_s, usual_s) in left.items():
         of_all = next((each for each in RULES if each.state == state), None)
-        alike = Alike(evidence, whole.get(state, ()), time_s, usual_s)
+        alike = Alike(evidence, state_parts.get(state, ()), time_s, usual_s)
         found.append(_of_state(state, alike) if of_all is None else _finding(of_all, alike))
     return sorted(
         (each for each in found if each.lost_s > 0.0 or each.repeated), key=attrgetter("lost_s"), reverse=True
@@ -105,13 +105,13 @@ def _more(parts: Sequence[Spending]) -> float:
 
 
 def _finding(rule: Rule, alike: Alike) -> Finding:
-    told, title = rule.describe(alike)
+    text, title = rule.describe(alike)
     vague = bool(rule.state) and rule.state != "BP"
     repeated = rule.vain and alike.repeated
-    return Finding(alike.lost_s, told, title, vague=vague, repeated=repeated, syscall=alike.syscall)
+    return Finding(alike.lost_s, text, title, vague=vague, repeated=repeated, syscall=alike.syscall)
 
 
 def _of_state(state: str, alike: Alike) -> Finding:
     words = STATES.get(state) or SPANS.get(state)
-    told, title = (f"is in the state {quoted(state)}", state) if words is None else (words.does, words.title)
-    return Finding(alike.lost_s, f"{told}: {alike.figures}", title, vague=True, bare=True)
+    text, title = (f"is in the state {quoted(state)}", state) if words is None else (words.does, words.title)
+    return Finding(alike.lost_s, f"{text}: {alike.figures}", title, vague=True, bare=True)

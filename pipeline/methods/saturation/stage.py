@@ -89,7 +89,7 @@ class SaturationNarrator(Narrator):
         return None if keyed is None else cast("Users | None", keyed.streams[PROCESS].scores())
 
 
-def _about(scores: contract.Scores, found: Ranking) -> tuple[Reading, Resource]:
+def _about(scores: contract.Scores, ranking: Ranking) -> tuple[Reading, Resource]:
     """Return the reading and the state of the resource of a ranking."""
-    of_host, id_ = cast("Scores", scores), found.rows[0].name.removeprefix(FORECAST)
+    of_host, id_ = cast("Scores", scores), ranking.rows[0].name.removeprefix(FORECAST)
     return of_host.readings[id_], of_host.resources[id_]

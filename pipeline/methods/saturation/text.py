@@ -109,18 +109,18 @@ def saturation_sentence(
         a_minute = readable("_ratio", 60.0 * resource.rate)
         if not math.isnan(reading.unused) and reading.value < 1.0:
             a_minute = readable("_bytes", 60.0 * resource.rate * reading.unused / (1.0 - reading.value))
-        told = (
+        text = (
             f"{_FILLING[condition.name].replace('{name}', name)} in about {readable_duration(resource.full_s)} at the "
             f"present rate of {a_minute} a minute: {readable('_ratio', reading.value)} is in use{left}."
         )
     else:
         # A moment says little about the time for which tasks wait.
         share = readable("_ratio", reading.value if condition.fills else resource.mean)
-        told = _SATURATED[condition.name].replace("{}", share).replace("{name}", name)
-        told += f"{left}. It has been so for {readable_duration(lasted_s)}."
+        text = _SATURATED[condition.name].replace("{}", share).replace("{name}", name)
+        text += f"{left}. It has been so for {readable_duration(lasted_s)}."
     if reading.is_limit:  # the use by all programs of the host does not explain a limit
-        return told + _holder(reading)
-    return told if users is None else told + _used(condition.use, users)
+        return text + _holder(reading)
+    return text if users is None else text + _used(condition.use, users)
 
 
 def _name(reading: Reading) -> str:
@@ -161,10 +161,10 @@ def blamed_holder(reading: Reading, users: Users | None) -> Blame:
     if not reading.holder:
         return Blame(reading.row, reading.id.partition(" ")[2], reading.feature, reading.value, resources=resources)
     name = _program(reading.holder)
-    held = math.nan if users is None else users.used_by(name, use)
-    if not held > 0.0:
+    used = math.nan if users is None else users.used_by(name, use)
+    if not used > 0.0:
         return Blame(reading.holder, name, reading.feature, reading.value, resources=resources)
-    return Blame(reading.holder, name, _MOST[use].feature, held, resources=resources)
+    return Blame(reading.holder, name, _MOST[use].feature, used, resources=resources)
 
 
 def _holder(reading: Reading) -> str:
@@ -174,8 +174,8 @@ def _holder(reading: Reading) -> str:
         return ""
     if reading.condition.name == "process_descriptors":
         return "" if pid is None else f" Its pid is {pid}."
-    telling = _MOST[reading.condition.use]
-    return f" {telling.begin} `{_process(reading.holder)}`" + ("." if pid is None else f" (pid {pid}).")
+    phrase = _MOST[reading.condition.use]
+    return f" {phrase.begin} `{_process(reading.holder)}`" + ("." if pid is None else f" (pid {pid}).")
 
 
 def _used(use: Use, users: Users) -> str:
@@ -183,10 +183,10 @@ def _used(use: Use, users: Users) -> str:
     found = [each for each in users.using(use) if each.now >= 0.05 * users.total(use)]
     if not found:
         return ""
-    telling = _MOST[use]
-    told = [_user(each, telling.unit) for each in found]
-    listed = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
-    return f" {telling.begin} {listed}."
+    phrase = _MOST[use]
+    consumers = [_user(each, phrase.unit) for each in found]
+    listed = consumers[0] if len(consumers) == 1 else f"{', '.join(consumers[:-1])} and {consumers[-1]}"
+    return f" {phrase.begin} {listed}."
 
 
 def _user(user: User, unit: str) -> str:
