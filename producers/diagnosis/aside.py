@@ -75,8 +75,8 @@ class Aside:
         return answers
 
     def _answer(self) -> None:
-        while (asked := self._questions.get()) is not None:
-            question, answers = asked
+        while (item := self._questions.get()) is not None:
+            question, answers = item
             begun = thread_time()
             answer: object
             try:

@@ -156,7 +156,7 @@ class EuStack:
         self.stopped_s += took_s  # an upper bound: before it attached, and after it detached, the process ran
         self._due_ns = max(self._due_ns, begin_ns + round(took_s / STOPPED_SHARE * 1e9))
         code = child.returncode or 0
-        text, said = child.output(), child.error()
+        text, message = child.output(), child.error()
         child.close()
         if code < 0 or code >= _ENDED:
             with contextlib.suppress(OSError):  # as the supervisor does, unless it was killed itself
@@ -169,7 +169,7 @@ class EuStack:
             for tid, stack in self._stacks(text)
         ]
         if not samples and code and Path(self._path).exists():
-            raise ProfilerError(f"eu-stack: cannot sample process {self._pid}: {said or f'exit code {code}'}")
+            raise ProfilerError(f"eu-stack: cannot sample process {self._pid}: {message or f'exit code {code}'}")
         self.covered_s += (self._due_ns - begin_ns) / 1e9
         return samples
 

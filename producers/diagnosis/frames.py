@@ -280,7 +280,7 @@ class _Row(NamedTuple):
 def _run(common: _Common, reader: _Reader, begin: int, address: int) -> Rule:
     """Run the program of a function up to an instruction."""
     first = row = _Row(-1, 0, {})
-    kept: list[_Row] = []
+    remembered: list[_Row] = []
     at = begin
     for part in (common.reader, reader):
         while part.at < len(part.text) and at <= address:
@@ -289,9 +289,9 @@ def _run(common: _Common, reader: _Reader, begin: int, address: int) -> Rule:
                 case 0x40 | 0x02 | 0x03 | 0x04:  # advance_loc: the next instructions apply from there on
                     at += given[0] * common.code
                 case 0x0A:  # remember_state
-                    kept.append(row)
+                    remembered.append(row)
                 case 0x0B:  # restore_state
-                    row = kept.pop()
+                    row = remembered.pop()
                 case _:
                     row = _saved(_counted(row, code, given, common.data), first, code, given, common.data)
         if part is common.reader:

@@ -146,21 +146,21 @@ class Helper:
             HelperError: there is no answer.
 
         """
-        answer, unasked = self._asked(question, descriptor, most, patience_s, cpu_s)
+        answer, unasked = self._exchange(question, descriptor, most, patience_s, cpu_s)
         if unasked >= 0:
             os.close(unasked)
         return answer
 
     def ask_descriptor(self, *question: object, patience_s: float = ANSWER_S) -> tuple[object, int]:
         """Return the answer likewise, and the descriptor that came with it, which the caller owns; -1 for none."""
-        return self._asked(question, -1, ANSWER_BYTES, patience_s, ANSWER_CPU_S)
+        return self._exchange(question, -1, ANSWER_BYTES, patience_s, ANSWER_CPU_S)
 
     def close(self) -> None:
         """Kill it after the present answer."""
         with self._turn:
             self._close()
 
-    def _asked(
+    def _exchange(
         self, question: tuple[object, ...], descriptor: int, most: int, patience_s: float, cpu_s: float
     ) -> tuple[object, int]:
         text = json.dumps(question, separators=(",", ":")).encode()
@@ -183,9 +183,9 @@ class Helper:
             if not self.alive:
                 raise HelperGoneError(self._cause or self._child.refused or "the helper has ended")
             with self._counted() as begun_s:
-                said, _ = self._answer(ANSWER_BYTES, START_S, begun_s + START_S)
-            if said != READY:
-                raise self._failed(printable(str(said)[:_LONGEST_CAUSE]))
+                greeting, _ = self._answer(ANSWER_BYTES, START_S, begun_s + START_S)
+            if greeting != READY:
+                raise self._failed(printable(str(greeting)[:_LONGEST_CAUSE]))
             self._ready = True
 
     @contextlib.contextmanager

@@ -205,12 +205,12 @@ class Jcmd:
 
     def _was_there(self, path: str, mode: int, uid: int) -> str:
         """Return what a map that was there already means, in words."""
-        told = f"jcmd: {self._path}/root{path} already exists, so the virtual machine was not asked to write it"
+        text = f"jcmd: {self._path}/root{path} already exists, so the virtual machine was not asked to write it"
         # As in `CodeMap`: any user may have put a file there.
         if stat.S_ISREG(mode) and uid in {credentials(self._path)[0], 0}:
-            return f"{told}; methods that were compiled later have no names"
+            return f"{text}; methods that were compiled later have no names"
         what = f"belongs to user {uid}" if stat.S_ISREG(mode) else "is not a regular file"
-        return f"{told}; it {what}, so compiled methods have no names; remove it and profile again"
+        return f"{text}; it {what}, so compiled methods have no names; remove it and profile again"
 
     def _dump(self) -> list[Sample]:
         begin_ns = self._clock.monotonic()

@@ -124,8 +124,8 @@ class Jvm:
             raise ProfilerError(f"jcmd: process {self._pid} did not answer to {command!r}: {error}") from error
         code, _, rest = bytes(answer[: ANSWER_BYTES + 1]).partition(b"\n")
         if code != b"0":
-            said = _message(rest.strip().partition(b"\n")[0]) or "no message; an old Java accepts only its own user"
-            raise ProfilerError(f"jcmd: process {self._pid} answered to {command!r} with {_message(code)!r}: {said}")
+            message = _message(rest.strip().partition(b"\n")[0]) or "no message; an old Java accepts only its own user"
+            raise ProfilerError(f"jcmd: process {self._pid} answered to {command!r} with {_message(code)!r}: {message}")
         return Answer(rest[:ANSWER_BYTES], len(answer) > ANSWER_BYTES)
 
     def found(self, name: str) -> tuple[int, int] | None:
@@ -152,13 +152,13 @@ class Jvm:
     def _connected(self) -> socket.socket:
         """Return a connection to this process, and not to another one that listens there. Raises `OSError`."""
         try:
-            told, descriptor = self._reached(
+            answer, descriptor = self._reached(
                 lambda child: child.ask_descriptor("connect", f".java_pid{self.inner_pid}")
             )
         except HelperError as error:
             raise OSError(str(error)) from error
         if descriptor < 0:
-            raise OSError(_why(told))
+            raise OSError(_why(answer))
         try:
             connection = socket.socket(fileno=descriptor)
         except OSError:
@@ -194,13 +194,13 @@ class Jvm:
 
     def _did(self, *question: str) -> object:
         try:
-            told = self._reached(lambda child: child.ask(*question, patience_s=max(1.0, WAIT_S)))
+            answer = self._reached(lambda child: child.ask(*question, patience_s=max(1.0, WAIT_S)))
         except HelperError as error:
             raise ProfilerError(f"jcmd: cannot use the folder /tmp of process {self._pid}: {error}") from error
-        match told:
+        match answer:
             case [True, what]:
                 return what
-        raise ProfilerError(f"jcmd: in the folder /tmp of process {self._pid}: {' '.join(question)}: {_why(told)}")
+        raise ProfilerError(f"jcmd: in the folder /tmp of process {self._pid}: {' '.join(question)}: {_why(answer)}")
 
     def _listens(self) -> bool:
         found = self.found(f".java_pid{self.inner_pid}")
@@ -212,7 +212,7 @@ class Jvm:
             return
         wish = f".attach_pid{self.inner_pid}"
         # There may be a file of another program that asks at this moment, or has asked in vain.
-        made = self._did("wish", wish)
+        created = self._did("wish", wish)
         try:
             self._signal()
             until = time.monotonic() + WAIT_S
@@ -221,7 +221,7 @@ class Jvm:
                     raise ProfilerError(f"jcmd: process {self._pid} did not start to listen within {WAIT_S:g} s")
                 time.sleep(0.01)
         finally:
-            if made:
+            if created:
                 with contextlib.suppress(ProfilerError):  # it has ended
                     self._did("remove", wish)
 
@@ -253,9 +253,9 @@ def _message(text: bytes) -> str:
     return printable(text[:_LONGEST_ERROR].decode("utf-8", "replace"))
 
 
-def _why(told: object) -> str:
+def _why(answer: object) -> str:
     """Return why the child did not do its task, in its words."""
-    match told:
+    match answer:
         case [False, str(why)]:
             return printable(why[:_LONGEST_ERROR])
     return "unexpected answer"

@@ -136,14 +136,22 @@ class PySpy:
         self._duration_s = duration_s = CHUNKS_S[min(self._runs, len(CHUNKS_S) - 1)]
         self._runs += 1
         self._late_ns = self._clock.monotonic() + round((duration_s + LATE_S) * 1e9)
-        looks = ("--rate", str(FREQUENCY_HZ), "--duration", str(duration_s))
-        self._run("record", "--threads", *looks, "--format", "speedscope", output_option="--output")
+        options = ("--rate", str(FREQUENCY_HZ), "--duration", str(duration_s))
+        self._run("record", "--threads", *options, "--format", "speedscope", output_option="--output")
 
     def _run(self, command: str, *arguments: str, output_option: str = "") -> None:
         self._begin_ns = self._clock.wall()
-        whole = (self._program, command, "--nonblocking", "--full-filenames", "--pid", str(self._pid), *arguments)
+        command_line = (
+            self._program,
+            command,
+            "--nonblocking",
+            "--full-filenames",
+            "--pid",
+            str(self._pid),
+            *arguments,
+        )
         try:
-            self._child = Child(whole, output_option=output_option)
+            self._child = Child(command_line, output_option=output_option)
         except OSError as error:
             self._child = None
             raise ProfilerError(f"py-spy: cannot start {self._program}: {error.strerror}") from error

@@ -246,7 +246,7 @@ class Session:
         if process is None or threads is None:
             return
         try:
-            looked = self._sample(process, threads)
+            sampled = self._sample(process, threads)
         except OSError as error:
             if not out_of_descriptors(error):
                 self._end(why_ended(error))
@@ -260,7 +260,7 @@ class Session:
             self._end(why_ended(error))
             return
         else:
-            may_stop = any(thread.ran for thread in looked) and not any(thread.uninterruptible for thread in looked)
+            may_stop = any(thread.ran for thread in sampled) and not any(thread.uninterruptible for thread in sampled)
             self._profile(may_stop=may_stop)
         elapsed_s = (self._clock.monotonic() - self._begun_ns) / 1e9
         if self._samples >= self._limits.samples:
@@ -272,16 +272,16 @@ class Session:
         """Sample the threads, and return the sampled ones."""
         begin_ts = self._timeline.now()
         process.check()
-        looked, ended = threads.sample()
+        sampled, ended = threads.sample()
         self._samples += 1
-        self._phase.add((begin_ts + self._timeline.now()) / 2.0, looked, ended)
+        self._phase.add((begin_ts + self._timeline.now()) / 2.0, sampled, ended)
         if "syscall" in threads.denied and "denied" not in self._notes:
             self._notes["denied"] = (
                 f"cannot read what its blocked threads wait for: it belongs to user {process.user()}, and laggard runs"
                 f" as user {os.geteuid()} without CAP_SYS_PTRACE"
             )
         self._notes |= _gaps(process.stat.state, threads, self._limits.threads)
-        return looked
+        return sampled
 
     def _profile(self, *, may_stop: bool) -> None:
         """Let a profiler run, within half of the share; each time it uses little more than a burst."""

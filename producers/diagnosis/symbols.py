@@ -243,18 +243,18 @@ class SymbolFiles:
         self.close()
 
 
-def _text(found: object) -> str:
-    return printable(found[:LONGEST_NAME]) if isinstance(found, str) else ""
+def _text(value: object) -> str:
+    return printable(value[:LONGEST_NAME]) if isinstance(value, str) else ""
 
 
-def _number(found: object, most: int = 1 << 63) -> bool:
-    return isinstance(found, int) and -most <= found < most
+def _number(value: object, most: int = 1 << 63) -> bool:
+    return isinstance(value, int) and -most <= value < most
 
 
-def _rule(found: object) -> Rule | None:
-    if not isinstance(found, list) or len(found) != len(Rule._fields):
+def _rule(value: object) -> Rule | None:
+    if not isinstance(value, list) or len(value) != len(Rule._fields):
         return None
-    rule = Rule(*found)
+    rule = Rule(*value)
     numbers = rule.begin, rule.register, rule.offset, rule.kept
     others = rule.returns, rule.returns_in, rule.frame
     if all(map(_number, numbers)) and all(each is None or _number(each) for each in others):
@@ -262,21 +262,21 @@ def _rule(found: object) -> Rule | None:
     return None
 
 
-def _stacks(found: object) -> list[tuple[int, tuple[Location, ...]]]:
+def _stacks(answer: object) -> list[tuple[int, tuple[Location, ...]]]:
     stacks = []
-    for thread in found if isinstance(found, list) else ():
+    for thread in answer if isinstance(answer, list) else ():
         match thread:
             case [int(nid), list(frames)]:
-                told = [
+                locations = [
                     Location(_text(function), _text(file), -1, line)
                     for function, file, line in (frame for frame in frames[:FRAMES] if _is_frame(frame))
                 ]
-                stacks.append((nid, tuple(told)))
+                stacks.append((nid, tuple(locations)))
     return stacks
 
 
-def _is_frame(found: object) -> bool:
-    match found:
+def _is_frame(frame: object) -> bool:
+    match frame:
         case [str(), str(), int(line)]:
             return 0 <= line < 1 << 31
     return False

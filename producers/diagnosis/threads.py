@@ -167,14 +167,14 @@ class _Places:
 
     def _called(self, thread: Thread, blocked: Blocked) -> Sequence[Location]:
         """Return the callers of the function in which it is blocked: read now, or at an earlier sample of the place."""
-        place, callers, told = thread.called
-        if place != blocked.place or told >= _READ_AGAIN:
+        place, callers, uses = thread.called
+        if place != blocked.place or uses >= _READ_AGAIN:
             thread.unread = not self.to_read
             if thread.unread:
                 return ()
-            callers, told = self._callers(blocked), 0
+            callers, uses = self._callers(blocked), 0
             self.to_read -= 1
-        thread.called = blocked.place, callers, told + 1
+        thread.called = blocked.place, callers, uses + 1
         return callers
 
     def _kernel_stack(self, place: str) -> tuple[Location, ...]:
@@ -254,11 +254,11 @@ class Threads:
         ended = self._list()
         if len(self._threads) > self._limit and self._round % _FIND_ROUNDS == 1:
             self._find_busy()
-        looked = []
+        sampled = []
         for thread in self._chosen():
             try:
                 if self._read(thread):
-                    looked.append(thread)
+                    sampled.append(thread)
                     continue
             except (FileNotFoundError, ProcessLookupError):
                 pass
@@ -268,7 +268,7 @@ class Threads:
                 self._shed()
                 continue
             ended.append(self._remove(thread.tid))
-        return looked, [thread for thread in ended if thread.seen]
+        return sampled, [thread for thread in ended if thread.seen]
 
     def mark(self, tids: set[int]) -> None:
         """Mark these threads as having run, as a profiler has found."""

@@ -89,7 +89,7 @@ class ThreadRecord:
     @property
     def found(self) -> bool:
         """Whether a profiler has found where it ran."""
-        return any(look.state == "running" and look.locations for look in self._profiled)
+        return any(sample.state == "running" and sample.locations for sample in self._profiled)
 
     def add(self, thread: Thread, ts: float) -> None:
         """Add a sample. The use since the sample before belongs to the phase, too."""
@@ -112,8 +112,8 @@ class ThreadRecord:
     def entry(self) -> Location:
         """Return where it began, by most of its complete stacks."""
         entries: Counter[Location] = Counter()
-        for look, count in chain(self._profiled.items(), self._looks.items()):
-            entries[entry(look.locations)] += count
+        for sample, count in chain(self._profiled.items(), self._looks.items()):
+            entries[entry(sample.locations)] += count
         del entries[Location()]
         return entries.most_common(1)[0][0] if entries else Location()
 
@@ -123,25 +123,25 @@ class ThreadRecord:
         Our samples and those of a profiler have different rates. For each state only the finer ones count: those of the
         profiler, if there are any.
         """
-        finer = {look.state for look in self._profiled}
-        told = Counter({look: count for look, count in self._looks.items() if look.state not in finer})
-        told.update(self._profiled)
+        finer = {sample.state for sample in self._profiled}
+        counts = Counter({sample: count for sample, count in self._looks.items() if sample.state not in finer})
+        counts.update(self._profiled)
         return [
-            Stack(look.locations, count, look.state, look.wait_channel, look.system_call)
-            for look, count in told.most_common()
+            Stack(sample.locations, count, sample.state, sample.wait_channel, sample.system_call)
+            for sample, count in counts.most_common()
         ]
 
 
 def _bound(counts: Counter[ThreadSample]) -> None:
     if len(counts) <= STACKS:
         return
-    kept = dict(counts.most_common(STACKS // 2))
-    for look, count in counts.items():
-        if look not in kept:
-            rest = ThreadSample((), look.state)
-            kept[rest] = kept.get(rest, 0) + count
+    frequent = dict(counts.most_common(STACKS // 2))
+    for sample, count in counts.items():
+        if sample not in frequent:
+            rest = ThreadSample((), sample.state)
+            frequent[rest] = frequent.get(rest, 0) + count
     counts.clear()
-    counts.update(kept)
+    counts.update(frequent)
 
 
 class PhaseRecord:
@@ -246,11 +246,11 @@ class _Cut:
         self.size_bytes = 0
 
 
-def _cut(stacks: list[Stack], size_bytes: int, told: set[Location]) -> _Cut:
+def _cut(stacks: list[Stack], size_bytes: int, recorded: set[Location]) -> _Cut:
     cut = _Cut()
     rest: Counter[str] = Counter()
     for stack in stacks:
-        new = {location for location in stack.locations if location not in told and location not in cut.locations}
+        new = {location for location in stack.locations if location not in recorded and location not in cut.locations}
         size = (
             _STACK_BYTES
             + _REFERENCE_BYTES * len(stack.locations)
@@ -279,10 +279,10 @@ def _text_bytes(text: str) -> int:
 def phases(records: Sequence[PhaseRecord], size_bytes: int) -> tuple[Phase, ...]:
     """Return all phases, within about this many bytes as JSON: each has an equal part of what the earlier ones left."""
     left = size_bytes - _RECORD_BYTES
-    told: set[Location] = set()
+    locations: set[Location] = set()
     found = []
     for number, record in enumerate(records):
-        phase, size = record.phase(left // (len(records) - number), told)
+        phase, size = record.phase(left // (len(records) - number), locations)
         left -= size
         found.append(phase)
     return tuple(found)

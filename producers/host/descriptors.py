@@ -56,8 +56,8 @@ class Descriptors:
 
         """
         if sized:
-            held = self._held[0]
-            count = os.fstat(held).st_size if held >= 0 else self._files.size(self._held, 0, self._folder)
+            descriptor = self._held[0]
+            count = os.fstat(descriptor).st_size if descriptor >= 0 else self._files.size(self._held, 0, self._folder)
             if count == self.count and not retry:
                 return
             self.count = count

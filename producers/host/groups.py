@@ -57,14 +57,14 @@ def all_members(group: str) -> list[int]:
 def some_members(group: str, most: int) -> tuple[list[int], int]:
     """Return processes of a group and of those below it, and the number of groups and processes read: about `most`."""
     found: list[int] = []
-    looked = 0
+    read = 0
     for each, _ in below(group):
-        own = members(each)[: max(most - looked, 0)]
+        own = members(each)[: max(most - read, 0)]
         found += own
-        looked += 1 + len(own)
-        if looked >= most:
+        read += 1 + len(own)
+        if read >= most:
             break
-    return found, looked
+    return found, read
 
 
 def unified(root: str) -> str:

@@ -195,9 +195,11 @@ class Limits:
         ids, holders = tuple(each.id for each in rows), tuple(each.holder for each in rows)
         if self._layout is None or (self._layout.rows, self._layout.names) != (ids, holders):
             self._layout = make_layout(ids, holders, FEATURES)
-        told = np.array([(each.used, each.unused_bytes) for each in rows], np.float64).reshape(len(rows), len(FEATURES))
-        told.setflags(write=False)
-        return self._layout, told
+        usage = np.array([(each.used, each.unused_bytes) for each in rows], np.float64).reshape(
+            len(rows), len(FEATURES)
+        )
+        usage.setflags(write=False)
+        return self._layout, usage
 
     def _is_known_as_calm(self, now_ns: int) -> bool:
         """Return whether the last frame was empty and is newer than `SEARCH_S`."""
@@ -264,13 +266,13 @@ class Limits:
             if limit.files >= SMALLEST["descriptors"] and (used := opened / limit.files) >= LEAST_REPORTED:
                 rows.append(_Row(id_, row, used, np.nan, opened))
         by_name, counts = dict(zip(layout.rows, layout.names, strict=True)), Counter[str]()
-        kept = []
+        reported = []
         for each in sorted(rows, key=lambda each: -each.used):
             name = by_name[each.holder]
             counts[name] += 1
             if counts[name] <= MAX_OF_NAME:
-                kept.append(each)
-        return kept
+                reported.append(each)
+        return reported
 
     def _of_group(self, group: _Group) -> _Row | None:
         used, holds_memory = _number(f"{group.path}/{group.controller.used}"), group.controller.kind == "memory"
@@ -297,7 +299,7 @@ class Limits:
         """Return the rows by id with their top consumers; of many groups the farthest follow at later ticks."""
         places = {row: place for place, row in enumerate(layout.rows)}
         pids = {process.pid: place for place, process in enumerate(self._table.processes)}
-        left, told = MAX_LOOKED, []
+        left, resolved = MAX_LOOKED, []
         for row in rows:
             holder, known = row.holder, self._holders.get(row.id)
             if row.group is not None:
@@ -305,37 +307,39 @@ class Limits:
                 if known is not None and is_known and now_ns - known.at_ns < SEARCH_S * 1e9:
                     holder = known.what
                 elif left > 0:
-                    members, looked = some_members(row.group.path, left)
-                    left -= looked
-                    held = [pids[pid] for pid in members if pid in pids]
-                    holder = _holder(row, held, layout, values) or row.id
+                    members, read = some_members(row.group.path, left)
+                    left -= read
+                    users = [pids[pid] for pid in members if pid in pids]
+                    holder = _holder(row, users, layout, values) or row.id
                     self._holders[row.id] = _Known(holder, now_ns)
                 elif known is not None and is_known:
                     holder = known.what
-            told.append(row._replace(holder=holder))
-        return sorted(told, key=lambda each: each.id)
+            resolved.append(row._replace(holder=holder))
+        return sorted(resolved, key=lambda each: each.id)
 
 
 def _nearest(rows: list[_Row]) -> list[_Row]:
     """Return the rows of the frame, the nearest to its limit first."""
-    counts, kept = Counter[str](), []
+    counts, nearest = Counter[str](), []
     for each in sorted(rows, key=lambda each: -each.used):
         counts[each.kind] += 1
         if counts[each.kind] <= MAX_OF_KIND:
-            kept.append(each)
-    return kept[:MAX_ROWS]
+            nearest.append(each)
+    return nearest[:MAX_ROWS]
 
 
-def _holder(row: _Row, held: list[int], layout: Layout, values: Values) -> str:
+def _holder(row: _Row, users: list[int], layout: Layout, values: Values) -> str:
     """Return the row of the top consumer; empty if no program holds `SHARE` of the use."""
-    of_each = np.nan_to_num(values[held, _USE_OF[row.kind]])
+    of_each = np.nan_to_num(values[users, _USE_OF[row.kind]])
     amounts: dict[str, float] = {}
-    for place, amount in zip(held, of_each.tolist(), strict=True):
+    for place, amount in zip(users, of_each.tolist(), strict=True):
         amounts[layout.names[place]] = amounts.get(layout.names[place], 0.0) + amount
     name = max(amounts, key=lambda each: amounts[each], default="")
     if not amounts or amounts[name] <= 0.0 or amounts[name] < SHARE * row.amount:
         return ""
-    own = [(amount, place) for amount, place in zip(of_each.tolist(), held, strict=True) if layout.names[place] == name]
+    own = [
+        (amount, place) for amount, place in zip(of_each.tolist(), users, strict=True) if layout.names[place] == name
+    ]
     return layout.rows[max(own, key=lambda each: each[0])[1]]
 
 
@@ -368,15 +372,15 @@ def cache_bytes(stat: bytes) -> int:
     database that reads its files is full of cache without a fault. Memory of tmpfs is not counted: it cannot be
     reclaimed.
     """
-    told = {
+    fields = {
         name: int(number)
         for line in stat.splitlines()
         for name, _, number in [line.partition(b" ")]
         if number.isdigit()
     }
     # Version 1 also reports the group alone: its lines with `total_` include all groups below.
-    is_first = any(name.startswith(b"total_") for name in told)
-    return sum(told.get(name, 0) for name in _CACHE[b"total_" if is_first else b""])
+    is_first = any(name.startswith(b"total_") for name in fields)
+    return sum(fields.get(name, 0) for name in _CACHE[b"total_" if is_first else b""])
 
 
 def _number(path: str) -> int | None:

@@ -148,10 +148,10 @@ class Pressures:
             if resource in self._stalled_us:
                 stalled_us[source >= 0] = self._stalled_us[resource][source[source >= 0]]
             self._stalled_us[resource] = stalled_us
-            kept = [descriptors[place] if place >= 0 else -1 for place in source.tolist()]
+            rearranged = [descriptors[place] if place >= 0 else -1 for place in source.tolist()]
             for place in set(range(len(descriptors))) - set(source.tolist()):
                 self._files.release_one(descriptors, place)
-            self._descriptors[resource] = kept
+            self._descriptors[resource] = rearranged
         self._groups, self._places = tuple(found), np.arange(len(found))
         took_ns = self._clock.cpu() - begun
         self._sought_ns, self._seek_ns = now, now + max(round(SOON_S * 1e9), round(took_ns / SEEK_RATIO))

@@ -139,13 +139,13 @@ class Reader:
         """Release half of the held files for good if descriptors have run out; return whether they have."""
         if not out_of_descriptors(error):
             return False
-        held = self._files, self._thread_files
-        for files in held:
+        open_files = self._files, self._thread_files
+        for files in open_files:
             files.limit = files.held // 2
         for process in (*self._processes.values(), *self._new):
             if str(process.pid) in self._hanging:
                 continue
-            if all(files.held <= files.limit for files in held):
+            if all(files.held <= files.limit for files in open_files):
                 break
             process.release()
         return True

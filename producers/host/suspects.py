@@ -48,8 +48,8 @@ class Suspects:
         listed = [int(entry) for entry in names(self._root) if entry.isdecimal()]
         self._patience.late()
         self._left = MAX_TASKS
-        looks = zip(listed, self._patience.each(listed, self._sample_one), strict=True)
-        self._processes = {pid: process for pid, process in looks if isinstance(process, _Process)}
+        results = zip(listed, self._patience.each(listed, self._sample_one), strict=True)
+        self._processes = {pid: process for pid, process in results if isinstance(process, _Process)}
 
     def _sample_one(self, pid: int) -> _Process | None:
         """Return the sample of a process; None for a kernel thread. Raises `ProcError` for one that is gone."""

@@ -187,8 +187,8 @@ class JsonLines:
         try:
             self._saved = load_positions(self._state)
         except ValueError as error:
-            told = f"{error}; lines written to {self._path} since the last read are skipped"
-            self._troubles.append(Trouble(str(self._state), told, lasting=False))
+            problem = f"{error}; lines written to {self._path} since the last read are skipped"
+            self._troubles.append(Trouble(str(self._state), problem, lasting=False))
         files, known = ((), ()) if self._saved is None else (self._saved.files, self._saved.paths)
         self._tail = Tail((self._path,), files, known)
 
@@ -201,8 +201,8 @@ class JsonLines:
             save_positions(self._state, positions)
             self._saved = positions
         except OSError as error:
-            told = f"cannot be written: {error.strerror or error}; lines may be published twice after a restart"
-            self._troubles.append(Trouble(str(self._state), told))
+            problem = f"cannot be written: {error.strerror or error}; lines may be published twice after a restart"
+            self._troubles.append(Trouble(str(self._state), problem))
 
     def _frame(self, line: bytes, place: str) -> Frame:
         record = read_line(line, place)
@@ -258,7 +258,7 @@ class Pipe:
                 break
             parts.append(part)
             size += len(part)
-        text, too_long = self._whole(b"".join(parts))
+        text, too_long = self._complete_lines(b"".join(parts))
         first, self._number = self._number, self._number + text.count(b"\n") + too_long
         # A skipped line stands before the lines that follow it.
         troubles = [
@@ -272,7 +272,7 @@ class Pipe:
         if not self._ends:
             os.close(self._descriptor)
 
-    def _whole(self, text: bytes) -> tuple[bytes, int]:
+    def _complete_lines(self, text: bytes) -> tuple[bytes, int]:
         """Return the whole lines, and the number of lines that were too long; the rest is stored."""
         too_long = 0
         if self._passing_over:

@@ -170,8 +170,8 @@ class SourceRun:
             taken = self.source.parse(self.source.read(ts))
         except Exception as error:
             _logger.debug("%s failed", self.place, exc_info=True)
-            told = f"reading failed with {type(error).__name__}: {error}"
-            taken = Taken(troubles=[Trouble(self.place, told)], places=0)
+            problem = f"reading failed with {type(error).__name__}: {error}"
+            taken = Taken(troubles=[Trouble(self.place, problem)], places=0)
         self._failures += max(0, taken.expected - taken.places)
         self._unusable += taken.unusable
         self.failing = taken.places < taken.expected
@@ -228,11 +228,11 @@ class Troubles:
         for place in self._lasting.keys() - lasting.keys():
             _logger.warning("%s: recovered", place)
             del self._lasting[place]
-        for place, told in lasting.items():
-            before, said_ns = self._lasting.get(place, ("", 0))
-            if told != before or now - said_ns >= LOG_AGAIN_S * 1e9:
-                self._lasting[place] = told, now
-                _logger.warning("%s: %s", place, told)
+        for place, text in lasting.items():
+            before, logged_ns = self._lasting.get(place, ("", 0))
+            if text != before or now - logged_ns >= LOG_AGAIN_S * 1e9:
+                self._lasting[place] = text, now
+                _logger.warning("%s: %s", place, text)
         if now - self._parts_since >= LOG_AGAIN_S * 1e9:
             self._parts.clear()
             self._parts_since = now

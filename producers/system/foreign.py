@@ -186,8 +186,8 @@ def _openat2(folder: int, path: str, resolve: int, kind: int = 0) -> int:
     found = _syscall(_OPENAT2, folder, os.fsencode(path.lstrip("/")), ctypes.byref(how), ctypes.sizeof(how))
     if found < 0:
         number = ctypes.get_errno()
-        told = "the kernel has no openat2(2), or a sandbox forbids it" if number in _MISSING else os.strerror(number)
-        raise OSError(number, told, path)
+        reason = "the kernel has no openat2(2), or a sandbox forbids it" if number in _MISSING else os.strerror(number)
+        raise OSError(number, reason, path)
     return int(found)
 
 

@@ -68,13 +68,13 @@ class Patience:
 
         """
         if not self._left:
-            return self._asked(items, ask)
+            return self._call_each(items, ask)
         hangs = [item in self._left for item in items]
-        asked = self._asked([item for item, left in zip(items, hangs, strict=True) if not left], ask)
-        answers = iter(asked)
+        results = self._call_each([item for item, left in zip(items, hangs, strict=True) if not left], ask)
+        answers = iter(results)
         return [HangingError("it still does not respond") if left else next(answers) for left in hangs]
 
-    def _asked(self, items: Sequence[Item], ask: Callable[[Item], Answer]) -> list[Answer | Exception]:
+    def _call_each(self, items: Sequence[Item], ask: Callable[[Item], Answer]) -> list[Answer | Exception]:
         answers: list[Answer | Exception] = []
         while len(answers) < len(items):
             if self._worker is None:

@@ -166,20 +166,20 @@ class Redactor:
         return "".join(parts)
 
 
-def _value(text: str, found: re.Match[str]) -> re.Match[str] | None:
+def _value(text: str, match: re.Match[str]) -> re.Match[str] | None:
     """Return the value of a name that was found; None if it has none."""
-    name, start, end = found["name"], found.start(), found.end()
+    name, start, end = match["name"], match.start(), match.end()
     before = text[max(0, start - _LONGEST_NAME) : start]
     prefix = len(before) - len(before.rstrip(_NAME_CHARACTERS))
     apart = not before[-1:].isalnum() or (before[-1].islower() and text[start].isupper())
     if len(name) <= _SHORT and not apart:
         return None
     begin = start - prefix
-    if found["given"] is None:
+    if match["given"] is None:
         if not text.startswith("-", begin):
             return _QUOTED.match(text, end)
         # Before the next option, this one has no value, or prompts for it.
-        by = _ARGUMENT if found["apart"] == "\0" else _WORD
+        by = _ARGUMENT if match["apart"] == "\0" else _WORD
         return None if text.startswith("--", end) else by.match(text, end)
     around = text[begin - 1] if begin else ""
     if around == "\0" or (around and around in "?&#"):

@@ -72,22 +72,22 @@ class Report:
     @property
     def warnings(self) -> tuple[str, ...]:
         """The problems in words; none for a complete trace."""
-        told = [f"requests discarded, since {_REASONS[reason]}: {count:,}" for reason, count in self.discarded.items()]
+        lines = [f"requests discarded, since {_REASONS[reason]}: {count:,}" for reason, count in self.discarded.items()]
         if self.lost:
-            told.append(f"gaps with missing events: {self.lost:,}")
+            lines.append(f"gaps with missing events: {self.lost:,}")
         if self.backward:
-            told.append(
+            lines.append(
                 f"events older than the one before, by up to {self.backward_ns / 1e3:,.1f} us, moved to its time:"
                 f" {self.backward:,}"
             )
         if self.out_of_step:
-            told.append(
+            lines.append(
                 "runs of a thread without a recorded switch to it, so that its earlier state is unknown:"
                 f" {self.out_of_step:,}"
             )
         if self.strays:
-            told.append(f"ends of requests without a begin, such as requests from before the trace: {self.strays:,}")
-        return tuple(told)
+            lines.append(f"ends of requests without a begin, such as requests from before the trace: {self.strays:,}")
+        return tuple(lines)
 
 
 _REASONS: Final = {
@@ -146,20 +146,20 @@ class Analysis:
         gaps = events[events["kind"] == Kind.LOST]
         self._gaps += zip(gaps["a"].tolist(), gaps["b"].tolist(), strict=True)
         self.report.lost += len(gaps)
-        told = self._whole_requests()
+        requests = self._complete_requests()
         times = self._in_order(events["ts"])
         for at in range(0, len(events), SLICE):
             self._take(events[at : at + SLICE], times[at : at + SLICE])
             self._tidy()
-        return told
+        return requests
 
     def finish(self) -> list[Request]:
         """Return the remaining requests; open ones are counted as discarded."""
-        told = self._whole_requests()
+        requests = self._complete_requests()
         for one in list(self._board.open):
             self._board.discard(one, serving.STILL_OPEN)
         self._account()
-        return told
+        return requests
 
     def _in_order(self, times: NDArray[np.int64]) -> list[int]:
         highest = np.maximum(np.maximum.accumulate(times), self._now)
@@ -249,20 +249,20 @@ class Analysis:
         if len(syscalls) > MAX_SYSCALLS:
             yield f"only the first {MAX_SYSCALLS:,} of {len(syscalls):,} system calls are listed"
 
-    def _whole_requests(self) -> list[Request]:
+    def _complete_requests(self) -> list[Request]:
         """Return the delayed requests, except those that overlap a gap."""
-        told = []
+        requests = []
         for begin, end, request in self._held:
             if any(begin <= until and since <= end for since, until in self._gaps):
                 self._board.discarded[serving.LOST_EVENTS] += 1
             else:
-                told.append(request)
+                requests.append(request)
         oldest = min(self._board.oldest(), self._now)
         self._gaps = [gap for gap in self._gaps if gap[1] >= oldest]
         self._held.clear()
-        self.report.requests += len(told)
+        self.report.requests += len(requests)
         self._account()
-        return told
+        return requests
 
     def _tidy(self) -> None:
         """Drop data that no open request needs, and discard a request that needs too much."""
@@ -272,8 +272,8 @@ class Analysis:
                 self._board.discard(next(iter(self._board.open)), serving.TOO_LONG)
                 continue
             before = min(oldest, self._now)
-            kept = sum(machine.forget(before) for machine in self._machines.values())
-            if kept <= self._kept or oldest == FOREVER:
+            remaining = sum(machine.forget(before) for machine in self._machines.values())
+            if remaining <= self._kept or oldest == FOREVER:
                 return
             self._board.discard(next(iter(self._board.open)), serving.TOO_LONG)
 
@@ -314,12 +314,12 @@ def _system_calls(thread: Thread, begin: int, critical: Iterable[Piece], texts: 
     An open system call of the thread is left out: it reported the end of the request.
     """
     calls = thread.calls
-    made = [(call[1], call[2]) for call in calls[bisect_left(calls, (begin,)) :] if call[1] >= begin]
+    selected = [(call[1], call[2]) for call in calls[bisect_left(calls, (begin,)) :] if call[1] >= begin]
     others = [
         (piece[1], piece[4][2])
         for piece in critical
         if piece[0] is not thread and piece[4] is not None and piece[4][1] == piece[1]
     ]
     if others:
-        made = sorted(made + others)
-    return [texts[name] for _, name in made]
+        selected = sorted(selected + others)
+    return [texts[name] for _, name in selected]

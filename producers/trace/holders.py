@@ -31,9 +31,9 @@ class Holders:
 
     def forget(self, thread: Thread | None = None) -> None:
         """Forget the locks of a thread, or of all threads."""
-        kept = {} if thread is None else {on: holder for on, holder in self._locks.items() if holder is not thread}
-        if len(kept) < len(self._locks):
-            self._locks = kept
+        remaining = {} if thread is None else {on: holder for on, holder in self._locks.items() if holder is not thread}
+        if len(remaining) < len(self._locks):
+            self._locks = remaining
 
     def changed(self, thread: Thread, result: int) -> None:
         """Follow the return from a system call that opens, closes, connects, locks or unlocks."""

@@ -122,14 +122,16 @@ class Hosts:
                     best = known, name, found
         return best
 
-    def _apply(self, known: str, name: str, found: Difference) -> None:
-        if not np.isfinite(found.error_ns):
+    def _apply(self, known: str, name: str, estimate: Difference) -> None:
+        if not np.isfinite(estimate.error_ns):
             self._warnings.append(
                 f"{name}: packets between it and {known} were recorded in one direction only: the error of its clock is"
                 " the travel time of a packet"
             )
-        elif found.error_ns > 1e6:
-            self._warnings.append(f"{name}: its clock is aligned with {known}'s to {found.error_ns / 1e6:,.1f} ms only")
+        elif estimate.error_ns > 1e6:
+            self._warnings.append(
+                f"{name}: its clock is aligned with {known}'s to {estimate.error_ns / 1e6:,.1f} ms only"
+            )
 
 
 class _Table:

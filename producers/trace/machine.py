@@ -93,8 +93,8 @@ class Machine:
 
     def wake(self, row: Row) -> None:
         """Make a waiting thread runnable."""
-        ts, cpu, flags, tid, whom, _, _, text = row
-        woken = self.threads.get(whom) or self.tasks.add(whom, ts)
+        ts, cpu, flags, tid, target, _, _, text = row
+        woken = self.threads.get(target) or self.tasks.add(target, ts)
         state = woken.state
         if state in {RUNNING, BP}:
             # If it seems to wait for a CPU, its switch to a CPU was missed.

@@ -21,4 +21,4 @@ _BEGINNINGS: Final = {
 
 def other_format(begin: bytes) -> str:
     """Return the name of a known format by its beginning, with advice; empty for others."""
-    return next((told for beginning, told in _BEGINNINGS.items() if begin.startswith(beginning)), "")
+    return next((description for beginning, description in _BEGINNINGS.items() if begin.startswith(beginning)), "")

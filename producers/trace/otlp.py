@@ -95,13 +95,13 @@ _LARGE: Final = f"a message of more than {MAX_MESSAGE >> 20} MiB: skipped"
 _DEEP: Final = "a message has a value that is too deep or too long: skipped"
 
 
-def _json(begin: bytes, file: IO[bytes], path: Path, told: Problems) -> Iterator[Span]:
+def _json(begin: bytes, file: IO[bytes], path: Path, problems: Problems) -> Iterator[Span]:
     number = known = 0
     lines = _lines(begin, file)
     for line in lines:
         number += 1
         if line is None:
-            told.count(_LARGE, f"{path}:{number}")
+            problems.count(_LARGE, f"{path}:{number}")
             continue
         if not line.strip():
             continue
@@ -110,21 +110,21 @@ def _json(begin: bytes, file: IO[bytes], path: Path, told: Problems) -> Iterator
         except (json.JSONDecodeError, UnicodeDecodeError):
             if number == 1:
                 # One message on many lines.
-                yield from _whole(line, lines, path, told)
+                yield from _one_message(line, lines, path, problems)
                 return
-            told.count("a line is not JSON: skipped", f"{path}:{number}")
+            problems.count("a line is not JSON: skipped", f"{path}:{number}")
             continue
         except (ValueError, RecursionError):
             known += 1
-            told.count(_DEEP, f"{path}:{number}")
+            problems.count(_DEEP, f"{path}:{number}")
             continue
         if isinstance(message, dict) and "resourceSpans" in message:
             known += 1
-            yield from _from_json(message, f"{path}:{number}", told)
+            yield from _from_json(message, f"{path}:{number}", problems)
         elif isinstance(message, dict) and message.keys() & {"resourceLogs", "resourceMetrics"}:
             known += 1
         else:
-            told.count("a line is not OTLP (expected `resourceSpans`): skipped", f"{path}:{number}")
+            problems.count("a line is not OTLP (expected `resourceSpans`): skipped", f"{path}:{number}")
     if not known:
         raise TraceError(path, "expected OTLP JSON with `resourceSpans`, got other JSON")
 
@@ -157,7 +157,7 @@ def _host(shared: Mapping[str, str]) -> str:
     return next((shared[name] for name in _HOSTS if shared.get(name)), "")
 
 
-def _whole(first: bytes, lines: Iterator[bytes | None], path: Path, told: Problems) -> Iterator[Span]:
+def _one_message(first: bytes, lines: Iterator[bytes | None], path: Path, problems: Problems) -> Iterator[Span]:
     parts, size = [first], len(first)
     for line in lines:
         size += MAX_MESSAGE if line is None else len(line) + 1
@@ -170,13 +170,13 @@ def _whole(first: bytes, lines: Iterator[bytes | None], path: Path, told: Proble
         raise TraceError(path, f"expected OTLP JSON, got something else: {error}") from None
     if not isinstance(message, dict) or "resourceSpans" not in message:
         raise TraceError(path, "expected OTLP JSON with `resourceSpans`, got other JSON")
-    yield from _from_json(message, str(path), told)
+    yield from _from_json(message, str(path), problems)
 
 
 _WRONG: Final = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
-def _from_json(message: dict[str, Any], place: str, told: Problems) -> Iterator[Span]:
+def _from_json(message: dict[str, Any], place: str, problems: Problems) -> Iterator[Span]:
     try:
         for resource in message["resourceSpans"]:
             shared = _attributes_of_json(resource.get("resource", {}).get("attributes", ()))
@@ -185,11 +185,11 @@ def _from_json(message: dict[str, Any], place: str, told: Problems) -> Iterator[
                     try:
                         found = _span_of_json(span, shared)
                     except _WRONG as error:
-                        told.count(f"an invalid span ({_what(error)}): skipped", place)
+                        problems.count(f"an invalid span ({_what(error)}): skipped", place)
                     else:
                         yield found
     except _WRONG as error:
-        told.count(f"an invalid message ({_what(error)}): its rest is skipped", place)
+        problems.count(f"an invalid message ({_what(error)}): its rest is skipped", place)
 
 
 def _what(error: Exception) -> str:
@@ -246,7 +246,7 @@ def _attributes_of_json(attributes: Any) -> dict[str, str]:
 # Protobuf
 
 
-def _protobuf(begin: bytes, file: IO[bytes], path: Path, told: Problems) -> Iterator[Span]:
+def _protobuf(begin: bytes, file: IO[bytes], path: Path, problems: Problems) -> Iterator[Span]:
     try:
         from google.protobuf.message import DecodeError  # noqa: PLC0415 - an extra
         from opentelemetry.proto.trace.v1.trace_pb2 import TracesData  # noqa: PLC0415
@@ -257,12 +257,12 @@ def _protobuf(begin: bytes, file: IO[bytes], path: Path, told: Problems) -> Iter
             "pip install 'laggard[spans]'",
         ) from error
     known = 0
-    for message in _messages(begin, file, path, told):
+    for message in _messages(begin, file, path, problems):
         data = TracesData()
         try:
             data.ParseFromString(message)
         except DecodeError:
-            told.count("a message is not OTLP: skipped", path)
+            problems.count("a message is not OTLP: skipped", path)
             continue
         known += 1
         for resource in data.resource_spans:
@@ -272,14 +272,14 @@ def _protobuf(begin: bytes, file: IO[bytes], path: Path, told: Problems) -> Iter
                     try:
                         found = _span_of(span, shared)
                     except ValueError:
-                        told.count("an invalid span (ValueError): skipped", path)
+                        problems.count("an invalid span (ValueError): skipped", path)
                     else:
                         yield found
     if not known:
         raise TraceError(path, _NONE)
 
 
-def _messages(begin: bytes, file: IO[bytes], path: Path, told: Problems) -> Iterator[bytes]:
+def _messages(begin: bytes, file: IO[bytes], path: Path, problems: Problems) -> Iterator[bytes]:
     if begin[0] == _FIELD_ONE and len(begin) > 1:
         # A single message: its only field is the first one.
         yield begin + file.read(MAX_MESSAGE)
@@ -292,11 +292,11 @@ def _messages(begin: bytes, file: IO[bytes], path: Path, told: Problems) -> Iter
             return
         size, used = (int.from_bytes(rest[:4], "big"), 4) if fixed else _varint(rest)
         if not used or size > MAX_MESSAGE:
-            told.count("expected the length of a message, got something else: the rest is skipped", path)
+            problems.count("expected the length of a message, got something else: the rest is skipped", path)
             return
         message = rest[used:] + file.read(max(0, size - len(rest) + used))
         if len(message) < size:
-            told.count("the file ends within a message", path)
+            problems.count("the file ends within a message", path)
             return
         rest = message[size:]
         yield message[:size]
@@ -343,7 +343,7 @@ def _attributes_of(attributes: Any) -> dict[str, str]:
 
 def _why(attributes: Mapping[str, str], events: list[dict[str, str]]) -> str:
     """Return the reason for a failure, in a word that is stable across requests."""
-    told = [attributes, *events]
+    sources = [attributes, *events]
     for name in (
         "error.type",
         "exception.type",
@@ -351,7 +351,7 @@ def _why(attributes: Mapping[str, str], events: list[dict[str, str]]) -> str:
         "http.response.status_code",
         "http.status_code",
     ):
-        for each in told:
+        for each in sources:
             if each.get(name):
                 return redact(each[name])
     return "error"

@@ -59,8 +59,8 @@ def _merged(pieces: Sequence[Piece]) -> Iterable[_Part]:
         return [(piece, piece[1], piece[2]) for piece in pieces]
     lengths = np.array([piece[2] - piece[1] for piece in pieces])
     ranked = np.sort(lengths)[::-1]
-    for kept in _LONGEST_PIECES:
-        stands = lengths >= ranked[kept - 1]
+    for count in _LONGEST_PIECES:
+        stands = lengths >= ranked[count - 1]
         if _parts(stands) <= MAX_SEGMENTS:
             break
     else:

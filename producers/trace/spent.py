@@ -173,14 +173,14 @@ def _longest(sums: dict[Key, _Sum]) -> tuple[Spent, ...]:
     rest: list[_Sum] = []
     if len(ranked) > MAX_SPENT:
         failed = sorted((each for each in ranked if each[0][4]), key=lambda each: (-each[1].times, each[0]))
-        kept = {key for key, _ in failed[:MOST_FAILED]}
+        shown = {key for key, _ in failed[:MOST_FAILED]}
         for key, _ in ranked:
-            if len(kept) == MAX_SPENT - 1:
+            if len(shown) == MAX_SPENT - 1:
                 break
-            kept.add(key)
-        rest = [entry for key, entry in ranked if key not in kept]
-        ranked = [each for each in ranked if each[0] in kept]
-    told = [
+            shown.add(key)
+        rest = [entry for key, entry in ranked if key not in shown]
+        ranked = [each for each in ranked if each[0] in shown]
+    entries = [
         Spent(
             NAMES[key[0]],
             *key[1:4],
@@ -193,5 +193,5 @@ def _longest(sums: dict[Key, _Sum]) -> tuple[Spent, ...]:
     ]
     if rest:
         ns = sum(each.ns for each in rest)
-        told.append(Spent(REST, "", "", "", 0, "", sum(each.times for each in rest), ns / 1e9))
-    return tuple(told)
+        entries.append(Spent(REST, "", "", "", 0, "", sum(each.times for each in rest), ns / 1e9))
+    return tuple(entries)

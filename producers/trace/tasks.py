@@ -42,13 +42,13 @@ class Tasks:
 
     def fork(self, row: Row) -> None:
         """Add a new thread, and end an older one with its id."""
-        ts, _, _, tid, whom, pid, _, text = row
+        ts, _, _, tid, child, pid, _, text = row
         parent = self._threads.get(tid)
-        before = self._threads.get(whom)
+        before = self._threads.get(child)
         if before is not None:
             self.end(before)
-        process = self._forked(parent, whom, pid)
-        thread = self._threads[whom] = Thread(self._machine, whom, process, ts)
+        process = self._forked(parent, child, pid)
+        thread = self._threads[child] = Thread(self._machine, child, process, ts)
         thread.state = BP
         thread.born = ts
         thread.parent = parent
@@ -73,10 +73,10 @@ class Tasks:
 
     def named(self, row: Row) -> None:
         """Learn the process and the name of a thread from another source."""
-        ts, _, _, _, whom, pid, _, text = row
-        if whom <= 0:
+        ts, _, _, _, tid, pid, _, text = row
+        if tid <= 0:
             return
-        thread = self._threads.get(whom) or self.add(whom, ts)
+        thread = self._threads.get(tid) or self.add(tid, ts)
         if pid > 0 and pid != thread.process.pid:
             thread.process = self._process(pid)
         if text >= 0:

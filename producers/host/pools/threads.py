@@ -109,9 +109,9 @@ class ThreadPools:
         before = np.full((len(threads), len(RATES)), np.nan)
         before_s = np.zeros(len(threads))
         now[new], before[new], before_s[new] = self._now[old], self._before[old], self._before_s[old]
-        looks = [0] * len(threads)
+        read_counts = [0] * len(threads)
         for here, there in known:
-            looks[here] = self._looks[there]
+            read_counts[here] = self._looks[there]
         if self._last is not None:
             last_s, last_boot_s = self._last
             begun = [
@@ -120,15 +120,15 @@ class ThreadPools:
                 if thread not in places and thread.start_ticks * tick_s >= last_boot_s - _START_SLACK_S
             ]
             before[begun], before_s[begun] = 0.0, last_s
-        self._threads, self._looks = threads, looks
+        self._threads, self._looks = threads, read_counts
         self._now, self._before, self._before_s = now, before, before_s
 
     def _rates(self, now_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        looks = [thread.looks for thread in self._threads]
-        if looks != self._looks:  # the others did not run
-            ran = [place for place, (new, old) in enumerate(zip(looks, self._looks, strict=True)) if new != old]
+        read_counts = [thread.looks for thread in self._threads]
+        if read_counts != self._looks:  # the others did not run
+            ran = [place for place, (new, old) in enumerate(zip(read_counts, self._looks, strict=True)) if new != old]
             self._now[ran] = np.array([self._threads[place].counters for place in ran])
-            self._looks = looks
+            self._looks = read_counts
         now, rates = self._now, len(RATES)
         values = np.empty_like(now)
         values[:, rates:] = now[:, rates:]

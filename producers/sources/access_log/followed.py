@@ -64,8 +64,8 @@ class Followed:
 
     def position(self, until: float) -> Position:
         """Return its position, given the end of the last published interval."""
-        kept = digest(self.head)
-        return Position(self.path, *self.identity, self.safe_offset(until), self.offset, len(self.head), kept)
+        head_digest = digest(self.head)
+        return Position(self.path, *self.identity, self.safe_offset(until), self.offset, len(self.head), head_digest)
 
     def close(self) -> None:
         """Close it."""

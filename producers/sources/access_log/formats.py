@@ -139,19 +139,19 @@ def text_format(said: str, zone: Zone | None = None) -> TextFormat:
     return _compiled(_joined(tokens), said, zone)
 
 
-def _nginx_tokens(said: str) -> Iterator[str | Field]:
-    if directive := _NGINX_DIRECTIVE.fullmatch(said):
+def _nginx_tokens(log_format: str) -> Iterator[str | Field]:
+    if directive := _NGINX_DIRECTIVE.fullmatch(log_format):
         # nginx joins the strings of a directive, and removes a backslash before a quotation mark or itself.
         strings = ("".join(one) for one in _NGINX_STRING.findall(directive[2]))
-        said = re.sub(r"\\([\\'\"])", r"\1", "".join(strings))
+        log_format = re.sub(r"\\([\\'\"])", r"\1", "".join(strings))
     end = 0
-    for variable in _NGINX_VARIABLE.finditer(said):
+    for variable in _NGINX_VARIABLE.finditer(log_format):
         if variable.start() > end:
-            yield said[end : variable.start()]
+            yield log_format[end : variable.start()]
         yield _NGINX_FIELDS.get(variable[1] or variable[2], Field())
         end = variable.end()
-    if said[end:].rstrip("\n"):
-        yield said[end:].rstrip("\n")
+    if log_format[end:].rstrip("\n"):
+        yield log_format[end:].rstrip("\n")
 
 
 _NGINX_FIELDS: Final = {
@@ -164,20 +164,20 @@ _NGINX_FIELDS: Final = {
 }
 
 
-def _apache_tokens(said: str) -> Iterator[str | Field]:
-    if directive := _APACHE_DIRECTIVE.fullmatch(said):
-        said = directive[1]
-    for escape, meant in (('\\"', '"'), ("\\t", "\t"), ("\\n", "\n")):
-        said = said.replace(escape, meant)
-    said = said.rstrip("\n")
+def _apache_tokens(log_format: str) -> Iterator[str | Field]:
+    if directive := _APACHE_DIRECTIVE.fullmatch(log_format):
+        log_format = directive[1]
+    for escape, character in (('\\"', '"'), ("\\t", "\t"), ("\\n", "\n")):
+        log_format = log_format.replace(escape, character)
+    log_format = log_format.rstrip("\n")
     end = 0
-    for found in _APACHE_FIELD.finditer(said):
+    for found in _APACHE_FIELD.finditer(log_format):
         if found.start() > end:
-            yield said[end : found.start()]
+            yield log_format[end : found.start()]
         end = found.end()
         yield "%" if found["field"] == "%" else _apache_field(found["field"], found["name"], found["which"])
-    if said[end:]:
-        yield said[end:]
+    if log_format[end:]:
+        yield log_format[end:]
 
 
 def _apache_field(field: str, name: str | None, which: str) -> Field:
@@ -229,11 +229,11 @@ def _joined(tokens: Iterable[str | Field]) -> list[str | Field]:
     return joined
 
 
-def _compiled(tokens: Sequence[str | Field], said: str, zone: Zone | None) -> TextFormat:
+def _compiled(tokens: Sequence[str | Field], log_format: str, zone: Zone | None) -> TextFormat:
     fields = {index: token for index, token in enumerate(tokens) if isinstance(token, Field)}
     times = _time_of(fields)
     if len({fields[index].ends for index in times}) > 1:
-        raise ValueError(f"expected the time of the begin or of the end, got parts of both in {said!r}")
+        raise ValueError(f"expected the time of the begin or of the end, got parts of both in {log_format!r}")
     dates = [index for index in times if fields[index].kind == "date"]
     reader = StrftimeReader([fields[index].form for index in dates], zone) if dates else None
     duration, status = _best(fields, "duration", "times"), _best(fields, "status")
@@ -264,7 +264,7 @@ def _compiled(tokens: Sequence[str | Field], said: str, zone: Zone | None) -> Te
         if duration is None
         else Duration(group[duration], fields[duration].unit_s, _NUMBERS[fields[duration].kind]),
         None if status is None else group[status],
-        said,
+        log_format,
     )
 
 

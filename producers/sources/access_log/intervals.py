@@ -108,8 +108,8 @@ class Durations:
         """
         if not self.count:
             return dict.fromkeys((MEAN, STANDARD_DEVIATION, *QUANTILES), math.nan)
-        kept = self._kept if self._kept is not None else np.concatenate(self._pieces)
-        quantiles = np.quantile(kept, list(QUANTILES.values()))
+        reservoir = self._kept if self._kept is not None else np.concatenate(self._pieces)
+        quantiles = np.quantile(reservoir, list(QUANTILES.values()))
         return {
             MEAN: self._mean,
             STANDARD_DEVIATION: math.sqrt(self._squares / self.count),
@@ -124,11 +124,11 @@ class Durations:
         self._kept = values[: self._bound].copy()
         self._replace(self._kept, values[self._bound :], self._bound)
 
-    def _replace(self, kept: NDArray[np.float64], values: NDArray[np.float64], before: int) -> None:
+    def _replace(self, reservoir: NDArray[np.float64], values: NDArray[np.float64], before: int) -> None:
         """Put the n-th value in a random place with the probability bound / n."""
         places = self._random.integers(0, np.arange(before + 1, before + len(values) + 1))
         taken = places < self._bound
-        kept[places[taken]] = values[taken]  # of two values for one place, the later one remains
+        reservoir[places[taken]] = values[taken]  # of two values for one place, the later one remains
 
 
 class _Open:

@@ -133,15 +133,15 @@ class JsonParser:
         expected = " or ".join(dict.fromkeys(f"{each.time!r} with {each.duration!r}" for each in self._all))
         raise ValueError(f"expected the fields {expected}")
 
-    def _ts(self, found: Any, name: str) -> float:
+    def _ts(self, value: Any, name: str) -> float:
         try:
-            if type(found) in {int, float}:
-                return since_epoch(found)
-            if isinstance(found, str):
-                return read_time(found, self._zone)
+            if type(value) in {int, float}:
+                return since_epoch(value)
+            if isinstance(value, str):
+                return read_time(value, self._zone)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
-        raise ValueError(f"{name}: expected a time, got {found!r}"[:120])
+        raise ValueError(f"{name}: expected a time, got {value!r}"[:120])
 
 
 def _at(line: Mapping[str, Any], path: str) -> Any:
@@ -155,35 +155,35 @@ def _at(line: Mapping[str, Any], path: str) -> Any:
     return found
 
 
-def _duration_s(found: Any, fields: JsonFields) -> float:
+def _duration_s(value: Any, fields: JsonFields) -> float:
     """Return a duration in seconds; NaN if the server has none."""
-    if type(found) is float and 0 <= found < math.inf:
-        return found * UNITS_S[fields.unit]
-    if found is None or found in ("", "-"):
+    if type(value) is float and 0 <= value < math.inf:
+        return value * UNITS_S[fields.unit]
+    if value is None or value in ("", "-"):
         return math.nan
     try:
-        if type(found) in {int, float, str}:
-            seconds = float(found) * UNITS_S[fields.unit]
+        if type(value) in {int, float, str}:
+            seconds = float(value) * UNITS_S[fields.unit]
             if 0 <= seconds < math.inf:
                 return seconds
     except (ValueError, OverflowError):
-        pieces = _GO_PIECE.findall(found) if isinstance(found, str) and len(found) <= _LONGEST_DURATION else []
-        if pieces and "".join(number + unit for number, unit in pieces) == found:
+        pieces = _GO_PIECE.findall(value) if isinstance(value, str) and len(value) <= _LONGEST_DURATION else []
+        if pieces and "".join(number + unit for number, unit in pieces) == value:
             return sum(float(number) * _GO_UNITS_S[unit] for number, unit in pieces)
-    raise ValueError(f"{fields.duration}: expected a non-negative duration, got {found!r}"[:120])
+    raise ValueError(f"{fields.duration}: expected a non-negative duration, got {value!r}"[:120])
 
 
-def _status(found: Any, name: str) -> int:
-    if type(found) is int and 0 <= found <= 999:
-        return found
-    if found is _NONE or found is None or found in ("", "-"):
+def _status(value: Any, name: str) -> int:
+    if type(value) is int and 0 <= value <= 999:
+        return value
+    if value is _NONE or value is None or value in ("", "-"):
         return 0
     try:
-        if type(found) is str and 0 <= int(found) <= 999:
-            return int(found)
+        if type(value) is str and 0 <= int(value) <= 999:
+            return int(value)
     except ValueError:
         pass
-    raise ValueError(f"{name}: expected an HTTP status, got {found!r}"[:120])
+    raise ValueError(f"{name}: expected an HTTP status, got {value!r}"[:120])
 
 
 def _reason(error: Exception) -> str:

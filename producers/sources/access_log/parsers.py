@@ -39,14 +39,14 @@ def parser_of(said: str, fields: Mapping[str, object], time_zone: str = "") -> P
     return JsonParser(_json_fields(fields) if fields else None, zone)
 
 
-def _json_fields(said: Mapping[str, object]) -> JsonFields:
+def _json_fields(table: Mapping[str, object]) -> JsonFields:
     names = [each.name for each in fields_of(JsonFields)]
-    if unknown := said.keys() - names:
+    if unknown := table.keys() - names:
         raise ValueError(f"expected only {', '.join(names)} in fields, got {min(unknown)!r}")
-    if missing := {"time", "duration", "status"} - said.keys():
+    if missing := {"time", "duration", "status"} - table.keys():
         raise ValueError(f"expected the field {min(missing)!r}, too")
-    begins = said.get("begins", False)
-    texts = {name: value for name, value in said.items() if name != "begins"}
+    begins = table.get("begins", False)
+    texts = {name: value for name, value in table.items() if name != "begins"}
     if not isinstance(begins, bool) or not all(isinstance(value, str) and value for value in texts.values()):
         raise ValueError("expected names of fields, and begins = true or false")
     return JsonFields(**{name: str(value) for name, value in texts.items()}, begins=begins)

@@ -93,11 +93,11 @@ def save_positions(path: Path, positions: Positions) -> None:
     beside.replace(path)
 
 
-def _positions(found: Any) -> Positions:
-    if found["version"] != VERSION:
-        raise ValueError(f"version {found['version']!r}")
-    files = tuple(Position(**each) for each in found["files"])
+def _positions(value: Any) -> Positions:
+    if value["version"] != VERSION:
+        raise ValueError(f"version {value['version']!r}")
+    files = tuple(Position(**each) for each in value["files"])
     for each in files:
         if not 0 <= each.offset <= each.read or not 0 <= each.head_bytes <= HEAD_BYTES:
             raise ValueError(f"{each.path}: {each.offset} of {each.read}")
-    return Positions(tuple(map(str, found["paths"])), float(found["until"]), files)
+    return Positions(tuple(map(str, value["paths"])), float(value["until"]), files)

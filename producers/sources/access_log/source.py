@@ -125,10 +125,10 @@ class AccessLog:
             self._intervals.skip(read.ts)  # without a file nothing is known of the requests
         closed = list(self._intervals.close(self._watermark(read.ts)))
         if sampled := sum(each.sampled for each in closed):
-            told = (
+            problem = (
                 f"more than {EXACT:,} requests in each of {sampled} intervals; quantiles are those of a random sample"
             )
-            troubles.append(Trouble(self._paths[0], told, lasting=False))
+            troubles.append(Trouble(self._paths[0], problem, lasting=False))
         return Taken(
             [self._frame(each) for each in closed],
             troubles,
@@ -163,8 +163,8 @@ class AccessLog:
         try:
             self._saved = load_positions(self._state)
         except ValueError as error:
-            told = f"{error}; lines written to {', '.join(self._paths)} since the last read are skipped"
-            self._troubles.append(Trouble(str(self._state), told, lasting=False))
+            problem = f"{error}; lines written to {', '.join(self._paths)} since the last read are skipped"
+            self._troubles.append(Trouble(str(self._state), problem, lasting=False))
         if self._saved is None:
             self._tail = Tail(self._paths)
         else:
@@ -188,13 +188,15 @@ class AccessLog:
         usable = requests.ts[requests.ts <= ts + AHEAD_S]
         if len(usable):
             file.last_ts = max(float(usable.max()), file.last_ts or 0.0)
-        told = self._unreadable(block, requests, ts)
+        new_troubles = self._unreadable(block, requests, ts)
         if added.ahead:
-            told.append(Trouble(file.path, f"{added.ahead:,} requests end over a minute in the future", lasting=False))
+            new_troubles.append(
+                Trouble(file.path, f"{added.ahead:,} requests end over a minute in the future", lasting=False)
+            )
         late = 0 if block.known else added.late
         if late:
-            told.append(Trouble(file.path, self._late(late), lasting=False))
-        troubles.extend(told)
+            new_troubles.append(Trouble(file.path, self._late(late), lasting=False))
+        troubles.extend(new_troubles)
         return len(requests.ts) + requests.unreadable, requests.unreadable + added.ahead + late
 
     def _unreadable(self, block: Block, requests: Requests, ts: float) -> list[Trouble]:
@@ -204,10 +206,10 @@ class AccessLog:
         first = requests.reported[: max(0, MOST_REPORTED - self._told)]
         self._told += len(first)
         path = block.file.path
-        told = [Trouble(f"{path}:{block.offset + each.offset}", each.reason, lasting=False) for each in first]
+        troubles = [Trouble(f"{path}:{block.offset + each.offset}", each.reason, lasting=False) for each in first]
         if requests.unreadable > len(first):
-            told.append(Trouble(path, f"{requests.unreadable - len(first):,} more unreadable lines", lasting=False))
-        return told
+            troubles.append(Trouble(path, f"{requests.unreadable - len(first):,} more unreadable lines", lasting=False))
+        return troubles
 
     def _late(self, late: int) -> str:
         expected = f"expected within {self._grace_s:g} s of its end"
@@ -233,8 +235,8 @@ class AccessLog:
             save_positions(self._state, positions)
             self._saved = positions
         except OSError as error:
-            told = f"cannot be written: {error.strerror or error}; requests may count twice after a restart"
-            self._troubles.append(Trouble(str(self._state), told))
+            problem = f"cannot be written: {error.strerror or error}; requests may count twice after a restart"
+            self._troubles.append(Trouble(str(self._state), problem))
 
     def _check_file(self, name: str) -> Sequence[Trouble]:
         try:

@@ -135,10 +135,10 @@ class Tail:
     def _check(self, file: Followed) -> None:
         """Detect that it was truncated, or that another file was written over it."""
         now = os.fstat(file.descriptor)
-        looked = now.st_size, now.st_mtime_ns
-        if looked == file.looked:
+        state = now.st_size, now.st_mtime_ns
+        if state == file.looked:
             return
-        file.looked, file.still_since = looked, None
+        file.looked, file.still_since = state, None
         head = os.pread(file.descriptor, HEAD_BYTES, 0)
         if now.st_size >= file.offset and head.startswith(file.head):
             file.head = head

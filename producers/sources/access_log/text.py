@@ -42,12 +42,12 @@ class TextParser:
                 pass  # one of them is invalid, and `_each` finds it
         return self._each(block)
 
-    def _all(self, found: Sequence[tuple[bytes, ...]]) -> Requests:
-        form, columns = self._form, list(zip(*found, strict=True))
+    def _all(self, matches: Sequence[tuple[bytes, ...]]) -> Requests:
+        form, columns = self._form, list(zip(*matches, strict=True))
         if not columns:
             return Gathered().requests()
         ts = self._times(columns)
-        duration_s = np.full(len(found), np.nan)
+        duration_s = np.full(len(matches), np.nan)
         if form.duration is not None:
             read = form.duration.number
             texts = columns[form.duration.group]
@@ -61,7 +61,7 @@ class TextParser:
             raise ValueError("expected a time between 1970 and 9999")
         if form.begins:
             ts += np.where(np.isnan(duration_s), 0.0, duration_s)
-        status = np.zeros(len(found), dtype=np.int16)
+        status = np.zeros(len(matches), dtype=np.int16)
         if form.status is not None:
             texts = columns[form.status]
             codes = {text: 0 if text == _NO_STATUS else int(text) for text in set(texts)}

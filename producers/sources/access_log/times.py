@@ -119,9 +119,9 @@ class StrftimeReader:
         self._zone = zone
         self._remembered: dict[tuple[bytes, ...], float] = {}
         fields = {name for form in self._forms for name in form.groupindex}
-        if not _says_moment(fields):
-            said = " ".join(forms)
-            raise ValueError(f"expected a time with its year, month, day, hour, minute and second, got {said!r}")
+        if not _has_moment(fields):
+            got = " ".join(forms)
+            raise ValueError(f"expected a time with its year, month, day, hour, minute and second, got {got!r}")
         if zone is None and not fields & {"z", "s"}:
             raise ValueError(
                 'expected time_zone for times without an offset from UTC: "UTC", "Europe/Paris" or "local"'
@@ -170,7 +170,7 @@ def since_epoch(number: float) -> float:
     raise ValueError(f"expected seconds since the epoch, got {number!r}"[:120])
 
 
-def _says_moment(fields: set[str]) -> bool:
+def _has_moment(fields: set[str]) -> bool:
     if "s" in fields:
         return True
     day = "j" in fields or (fields & {"m", "b"} and fields & {"d", "e"})

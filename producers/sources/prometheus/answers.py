@@ -106,8 +106,8 @@ def _result(content: bytes, *kinds: str) -> Any:
     except (ValueError, RecursionError):
         raise AnswerError(f"expected an answer in JSON, got {content[:_SHOWN]!r}") from None
     if not isinstance(answer, dict) or answer.get("status") != "success":
-        said = answer.get("error") if isinstance(answer, dict) else None
-        raise AnswerError(f"expected the status success, got {said or answer!r:.{_SHOWN}}")
+        error = answer.get("error") if isinstance(answer, dict) else None
+        raise AnswerError(f"expected the status success, got {error or answer!r:.{_SHOWN}}")
     data = answer.get("data")
     if not isinstance(data, dict) or data.get("resultType") not in kinds or not isinstance(data.get("result"), list):
         got = data.get("resultType") if isinstance(data, dict) else data
@@ -117,16 +117,16 @@ def _result(content: bytes, *kinds: str) -> Any:
     return data["result"]
 
 
-def _labels(found: Mapping[str, Any]) -> tuple[dict[str, str], str]:
-    metric = found.get("metric")
+def _labels(labels: Mapping[str, Any]) -> tuple[dict[str, str], str]:
+    metric = labels.get("metric")
     if not isinstance(metric, dict) or not all(isinstance(value, str) for value in metric.values()):
         raise AnswerError(f"expected the labels of a series, got {metric!r:.{_SHOWN}}")
     return {label: value for label, value in metric.items() if label != NAME}, metric.get(NAME, "")
 
 
-def _point(found: Any, name: str) -> tuple[float, float]:
+def _point(point: Any, name: str) -> tuple[float, float]:
     try:
-        at, number = found
+        at, number = point
         return float(at), float(number)
     except (TypeError, ValueError):
-        raise AnswerError(f"expected a time and a number of {name}, got {found!r:.{_SHOWN}}") from None
+        raise AnswerError(f"expected a time and a number of {name}, got {point!r:.{_SHOWN}}") from None

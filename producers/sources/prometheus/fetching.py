@@ -99,8 +99,8 @@ class Access:
         if self.token:
             return {"Authorization": f"Bearer {self.token.read()}"}
         if self.username:
-            said = f"{self.username}:{self.password.read()}".encode()
-            return {"Authorization": f"Basic {base64.b64encode(said).decode()}"}
+            credentials = f"{self.username}:{self.password.read()}".encode()
+            return {"Authorization": f"Basic {base64.b64encode(credentials).decode()}"}
         return {}
 
     def context(self) -> ssl.SSLContext:
@@ -112,8 +112,8 @@ class Access:
                 context.load_cert_chain(str(self.certificate_file), key, password="")
         except (OSError, ValueError) as error:  # an SSLError is an OSError
             files = ", ".join(str(each) for each in (self.ca_file, self.certificate_file, self.key_file) if each)
-            said = getattr(error, "strerror", None) or str(error)
-            raise FetchError(f"expected certificates as PEM in {files}: {said}") from None
+            reason = getattr(error, "strerror", None) or str(error)
+            raise FetchError(f"expected certificates as PEM in {files}: {reason}") from None
         return context
 
 
@@ -134,19 +134,19 @@ class Fetched:
 def fetch(url: str, access: Access, headers: Mapping[str, str], form: Mapping[str, str] | None = None) -> Fetched:
     """Get a page, or post a form and return the answer. Raises `FetchError`."""
     parts = urllib.parse.urlsplit(url)
-    asked = {"User-Agent": AGENT, "Accept-Encoding": "gzip", **headers, **access.headers()}
+    request_headers = {"User-Agent": AGENT, "Accept-Encoding": "gzip", **headers, **access.headers()}
     body = None
     if form is not None:
         body = urllib.parse.urlencode(form).encode()
-        asked["Content-Type"] = "application/x-www-form-urlencoded"
-    made: http.client.HTTPConnection
+        request_headers["Content-Type"] = "application/x-www-form-urlencoded"
+    client: http.client.HTTPConnection
     assert parts.hostname is not None
     if parts.scheme == "https":
-        made = http.client.HTTPSConnection(
+        client = http.client.HTTPSConnection(
             parts.hostname, parts.port, timeout=access.timeout_s, context=access.context()
         )
     else:
-        made = http.client.HTTPConnection(parts.hostname, parts.port, timeout=access.timeout_s)
+        client = http.client.HTTPConnection(parts.hostname, parts.port, timeout=access.timeout_s)
     path = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
     in_time = f"expected the whole page within {access.timeout_s:g} s"
     late = threading.Event()
@@ -156,18 +156,18 @@ def fetch(url: str, access: Access, headers: Mapping[str, str], form: Mapping[st
     def end() -> None:
         # The timeout of a socket applies to each part of a page: one byte per second would last forever.
         late.set()
-        for held in (*connected, *filter(None, (made.sock,))):
+        for connection in (*connected, *filter(None, (client.sock,))):
             with suppress(OSError):  # it is closed already
-                socket.socket.shutdown(held, socket.SHUT_RDWR)
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
     watchdog = threading.Timer(access.timeout_s, end)
     watchdog.daemon = True
     watchdog.start()
     try:
-        made.connect()
-        connected.append(made.sock)  # the connection forgets the socket once the answer has begun
-        made.request("GET" if body is None else "POST", path, body, asked)
-        answer = made.getresponse()
+        client.connect()
+        connected.append(client.sock)  # the connection forgets the socket once the answer has begun
+        client.request("GET" if body is None else "POST", path, body, request_headers)
+        answer = client.getresponse()
         content = _content(answer, access.max_bytes)
         if late.is_set() or time.monotonic() > until:
             raise TimeoutError
@@ -182,7 +182,7 @@ def fetch(url: str, access: Access, headers: Mapping[str, str], form: Mapping[st
         raise FetchError(_message(error)) from None
     finally:
         watchdog.cancel()
-        made.close()
+        client.close()
 
 
 def _content(answer: http.client.HTTPResponse, max_bytes: int) -> bytes:
@@ -212,26 +212,26 @@ def _content(answer: http.client.HTTPResponse, max_bytes: int) -> bytes:
 
 
 def _refusal(answer: http.client.HTTPResponse, content: bytes) -> str:
-    said = f"expected 200 OK, got {answer.status} {answer.reason}".rstrip()
+    problem = f"expected 200 OK, got {answer.status} {answer.reason}".rstrip()
     if location := answer.getheader("Location"):
-        return f"{said} to {location[:_QUOTED]!r}; use that address instead"
+        return f"{problem} to {location[:_QUOTED]!r}; use that address instead"
     if answer.status in {http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN}:
-        return f"{said}; check username and password_file, or token_file"
+        return f"{problem}; check username and password_file, or token_file"
     first = content[:_QUOTED].decode(errors="replace").partition("\n")[0]
-    return f"{said}: {first}" if first.isprintable() and first.strip() else said
+    return f"{problem}: {first}" if first.isprintable() and first.strip() else problem
 
 
 def _message(error: Exception) -> str:
-    told = f"cannot be reached: {getattr(error, 'strerror', None) or str(error) or type(error).__name__}"
+    message = f"cannot be reached: {getattr(error, 'strerror', None) or str(error) or type(error).__name__}"
     match error:
         case ssl.SSLCertVerificationError():
-            told = f"its certificate is not trusted: {error.verify_message}; check ca_file"
+            message = f"its certificate is not trusted: {error.verify_message}; check ca_file"
         case ssl.SSLError():
-            told = f"TLS failed: {error.reason or error}"
+            message = f"TLS failed: {error.reason or error}"
         case http.client.IncompleteRead():
-            told = "the page is truncated"
+            message = "the page is truncated"
         case http.client.HTTPException() | ValueError():
-            told = f"expected an HTTP response: {type(error).__name__} {str(error)[:_QUOTED]!r}"
+            message = f"expected an HTTP response: {type(error).__name__} {str(error)[:_QUOTED]!r}"
         case zlib.error():
-            told = f"expected gzip data, as the page declares: {error}"
-    return told
+            message = f"expected gzip data, as the page declares: {error}"
+    return message

@@ -58,12 +58,12 @@ def summed(parts: Sequence[Mapping[float, float]]) -> Histogram | None:
     without a bound counts there as if its observations were uniform within its bucket, so that none appears or gets
     lost. Observations beyond its finite bounds count as infinite.
     """
-    whole = [part for part in parts if math.inf in part and len(part) > 1]
-    if not whole:
+    complete = [part for part in parts if math.inf in part and len(part) > 1]
+    if not complete:
         return None
-    bounds = np.array(sorted(set().union(*whole)), np.float64)
+    bounds = np.array(sorted(set().union(*complete)), np.float64)
     counts = np.zeros(len(bounds))
-    for part in whole:
+    for part in complete:
         own = np.array(sorted(part), np.float64)
         heights = np.maximum.accumulate(np.array([part[bound] for bound in own.tolist()], np.float64))
         if own[0] > 0:  # where the first bucket begins

@@ -108,7 +108,7 @@ def instance_frames(
 
     """
     rows: dict[str, dict[str, float]] = {}
-    unusable, told = 0, ""
+    unusable, reason = 0, ""
     series = [(one, value, False) for one, value in gauges.items()]
     series += [(one, value, True) for one, value in rates.items()]
     used = 0
@@ -129,19 +129,19 @@ def instance_frames(
         elif used >= max_series or len(row) >= _MAX_FEATURES:
             wrong = f"expected at most {max_series:,} series (max_series), and {_MAX_FEATURES:,} of one host"
         if wrong:
-            told = told or f"{feature[:120]}: {wrong}"
+            reason = reason or f"{feature[:120]}: {wrong}"
             unusable += 1
             continue
         rows.setdefault(instance, {})[feature] = value if math.isfinite(value) else math.nan
         used += 1
     if keyed_by == "application":
-        return InstanceFrames(tuple(_frame(key, ts, row, rows[row]) for row in sorted(rows)), unusable, told)
+        return InstanceFrames(tuple(_frame(key, ts, row, rows[row]) for row in sorted(rows)), unusable, reason)
     if not rows:
-        return InstanceFrames((), unusable, told)
+        return InstanceFrames((), unusable, reason)
     frame, left_out = _pool_frame(key, ts, rows)
     if left_out:
-        told = told or f"all instances together: expected at most {_MAX_FEATURES:,} features"
-    return InstanceFrames((frame,), unusable + left_out, told)
+        reason = reason or f"all instances together: expected at most {_MAX_FEATURES:,} features"
+    return InstanceFrames((frame,), unusable + left_out, reason)
 
 
 def _pool_frame(pool: str, ts: float, rows: Mapping[str, Mapping[str, float]]) -> tuple[Frame, int]:

@@ -83,11 +83,11 @@ def parse_page(content: bytes, content_type: str, wanted: Callable[[str], bool])
     if text and not is_open and not text.endswith("\n"):
         raise PageError("the page is truncated: expected a line break at its end")
     lines, counters = _wanted_lines(text, wanted, keep_types=is_open)
-    kept = "".join(f"{line}\n" for _, line in lines)
+    wanted_text = "".join(f"{line}\n" for _, line in lines)
     samples: dict[Series, float] = {}
     duplicates = 0
     try:
-        for family in _families(kept, is_open=is_open):
+        for family in _families(wanted_text, is_open=is_open):
             for sample in family.samples:
                 if not wanted(sample.name) or sample.value is None:  # a native histogram has none
                     continue

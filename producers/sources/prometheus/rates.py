@@ -50,8 +50,8 @@ def increases(before: Mapping[Series, float], now: Mapping[Series, float]) -> In
         impossible += wrong
         if wrong or any(one not in before or not _possible(one, before[one]) for one in members):
             continue
-        telling = [one for one in members if not one.name.endswith("_sum")] or members
-        begun_anew = any(now[one] < before[one] for one in telling)
+        monotonic = [one for one in members if not one.name.endswith("_sum")] or members
+        begun_anew = any(now[one] < before[one] for one in monotonic)
         for one in members:
             found[one] = now[one] if begun_anew else now[one] - before[one]
     return Increases(found, impossible)

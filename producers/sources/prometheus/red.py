@@ -214,9 +214,9 @@ class Red:
             return found | {name: histogram.quantile(q) * unit_s for name, q in QUANTILES.items()}
         quantiles = self._part(now, "")
         for name, q in QUANTILES.items():
-            told = [value for one, value in quantiles.items() if _number(one.label("quantile")) == q]
-            if told and len(sums) == 1:
-                found[name] = told[0] * unit_s if count > 0 else math.nan
+            values = [value for one, value in quantiles.items() if _number(one.label("quantile")) == q]
+            if values and len(sums) == 1:
+                found[name] = values[0] * unit_s if count > 0 else math.nan
         return found
 
 

@@ -90,11 +90,11 @@ class Selector:
 
     def query(self, names: Iterable[str] = ()) -> str:
         """Return the selector in PromQL, with these names instead of its own if some are given."""
-        told = [f"{each.label}{each.operator}{json.dumps(each.value, ensure_ascii=False)}" for each in self.matchers]
+        terms = [f"{each.label}{each.operator}{json.dumps(each.value, ensure_ascii=False)}" for each in self.matchers]
         if names := tuple(names):
-            told = [f"{NAME}=~{json.dumps('|'.join(names))}", *(each for each in told if not each.startswith(NAME))]
-            return "{" + ",".join(told) + "}"
-        return self.name + ("{" + ",".join(told) + "}" if told else "")
+            terms = [f"{NAME}=~{json.dumps('|'.join(names))}", *(each for each in terms if not each.startswith(NAME))]
+            return "{" + ",".join(terms) + "}"
+        return self.name + ("{" + ",".join(terms) + "}" if terms else "")
 
 
 def _unquoted(text: str) -> str:

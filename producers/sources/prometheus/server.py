@@ -129,8 +129,8 @@ class Server:
             frames += found.frames
             unusable += found.unusable
             if found.unusable:
-                told = f"{found.unusable} series: {found.reason}"
-                troubles.append(Trouble(f"{self._url}, {self.key}, {self.name}", told, lasting=False))
+                problem = f"{found.unusable} series: {found.reason}"
+                troubles.append(Trouble(f"{self._url}, {self.key}, {self.name}", problem, lasting=False))
         failed = any(isinstance(answer, str) for answer in read.by.values())
         return Taken(frames, troubles, 1, int(not failed), samples, unusable)
 
@@ -180,8 +180,8 @@ class Server:
             found |= series
             samples += count
             if not series and expression in self._of_metrics():
-                told = f"expected series of {expression.removesuffix(self._range)}, got none"
-                troubles.append(Trouble(f"{self._url}, {self.key}, metrics", told))
+                problem = f"expected series of {expression.removesuffix(self._range)}, got none"
+                troubles.append(Trouble(f"{self._url}, {self.key}, metrics", problem))
         return found, samples
 
     def _number(self, read: Answers, feature: str, expression: str, troubles: list[Trouble]) -> float | None:
@@ -199,11 +199,11 @@ class Server:
         return answer
 
 
-def _rates(found: Mapping[Series, Points], begin: float, end: float) -> dict[Series, float]:
+def _rates(series: Mapping[Series, Points], begin: float, end: float) -> dict[Series, float]:
     """Return the known rates."""
-    rates = ((one, points.rate(begin, end)) for one, points in found.items() if not one.label("quantile"))
+    rates = ((one, points.rate(begin, end)) for one, points in series.items() if not one.label("quantile"))
     return {one: rate for one, rate in rates if not math.isnan(rate)}
 
 
-def _gauges(found: Mapping[Series, Points], begin: float, end: float) -> dict[Series, float]:
-    return {one: points.mean(begin, end) for one, points in found.items()}
+def _gauges(series: Mapping[Series, Points], begin: float, end: float) -> dict[Series, float]:
+    return {one: points.mean(begin, end) for one, points in series.items()}

@@ -129,8 +129,8 @@ class Targets:
             if self._pending[url].done():
                 scrapes.append(self._pending.pop(url).result())
             else:
-                told = f"no answer within {self._access.timeout_s:g} s, or its name cannot be resolved"
-                scrapes.append(Scrape(url, self._monotonic(), told))
+                problem = f"no answer within {self._access.timeout_s:g} s, or its name cannot be resolved"
+                scrapes.append(Scrape(url, self._monotonic(), problem))
         return Scrapes(ts, scrapes)
 
     def parse(self, read: Scrapes) -> Taken:
@@ -139,7 +139,7 @@ class Targets:
         rates: dict[Series, float] = {}
         gauges: dict[Series, float] = {}
         metric_rates: dict[Series, float] = {}
-        samples = unusable = places = looked_twice = 0
+        samples = unusable = places = with_rates = 0
         for scrape in read.scrapes:
             page = self._page(scrape, troubles)
             if page is None:
@@ -155,27 +155,27 @@ class Targets:
             elapsed_s = scrape.at_s - (before.at_s if before else scrape.at_s)
             if before is None or not 0 < elapsed_s <= self._stale_s:
                 continue
-            looked_twice += 1
+            with_rates += 1
             grown = increases(before.counters, counters)
             if grown.impossible:
                 unusable += len(grown.impossible)
                 one = grown.impossible[0]
-                told = f"{one.name}: expected a counter, of at least 0, got {counters[one]!r}"
-                troubles.append(Trouble(scrape.url, told, False))
+                problem = f"{one.name}: expected a counter, of at least 0, got {counters[one]!r}"
+                troubles.append(Trouble(scrape.url, problem, False))
             of_target = {one: grown.by[one] / elapsed_s for one in grown.by}
             place = _place(scrape.url)
             rates |= {_at(one, place): rate for one, rate in of_target.items() if one.name in self._needed}
             gauges |= {_at(one, place): value for one, value in page.samples.items() if one not in counters}
             metric_rates |= {_at(one, place): of_target.get(one, float("nan")) for one in counters}
         frames: list[Frame] = []
-        if self._red is not None and looked_twice:
+        if self._red is not None and with_rates:
             features = self._red.features(rates, gauges)
             if features:
                 frames.append(performance_frame(self.key, read.ts, features))
             else:
                 place = self._urls[0] if len(self._urls) == 1 else f"{len(self._urls)} targets"
                 troubles.append(Trouble(f"{self.key}, {place}", f"expected {self._red.expected}"))
-        if self._metrics is not None and looked_twice:
+        if self._metrics is not None and with_rates:
             found = instance_frames(
                 self.key,
                 read.ts,
@@ -208,9 +208,9 @@ class Targets:
     def _scrape(self, url: str) -> Scrape:
         at_s = self._monotonic()
         # Prometheus announces its timeout, too, for servers that respect it.
-        asked = {"Accept": ACCEPT, "X-Prometheus-Scrape-Timeout-Seconds": f"{self._access.timeout_s:g}"}
+        headers = {"Accept": ACCEPT, "X-Prometheus-Scrape-Timeout-Seconds": f"{self._access.timeout_s:g}"}
         try:
-            return Scrape(url, at_s, fetch(url, self._access, asked))
+            return Scrape(url, at_s, fetch(url, self._access, headers))
         except FetchError as error:
             return Scrape(url, at_s, str(error))
         except Exception as error:

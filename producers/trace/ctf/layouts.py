@@ -221,7 +221,7 @@ def _integer(name: str, kind: Integer) -> Walk:
     if size % 8 == 0 and kind.align % 8 == 0:
         length, order = size >> 3, "little" if kind.little else "big"
 
-        def whole(data: bytes, bit: int, scope: Scope) -> int:
+        def whole_bytes(data: bytes, bit: int, scope: Scope) -> int:
             bit = (bit + up) & mask
             at = bit >> 3
             part = data[at : at + length]
@@ -230,7 +230,7 @@ def _integer(name: str, kind: Integer) -> Walk:
             scope[name] = int.from_bytes(part, order, signed=signed)  # type: ignore[arg-type]
             return bit + size
 
-        return whole
+        return whole_bytes
 
     def bits(data: bytes, bit: int, scope: Scope) -> int:
         bit = (bit + up) & mask

@@ -211,15 +211,15 @@ class Stream:
             self._ends(f"cannot read a packet's header, the rest is skipped: {why}")
             return None
         rest = (self._size - self._at) * 8
-        whole = int(scope.get("packet_size", rest))
-        content = int(scope.get("content_size", whole))
-        if not bit <= content <= whole or whole % 8:
+        packet_bits = int(scope.get("packet_size", rest))
+        content = int(scope.get("content_size", packet_bits))
+        if not bit <= content <= packet_bits or packet_bits % 8:
             # LTTng leaves such a packet if the machine stops while it is being written.
             self._ends("a packet is incomplete: the rest is skipped")
             return None
         self._clock_of(stream)
         first = self._at + ((bit + 7) >> 3)
-        return _Head(stream, scope, self._at, first, self._at + content // 8, self._at + whole // 8)
+        return _Head(stream, scope, self._at, first, self._at + content // 8, self._at + packet_bits // 8)
 
     def _ends(self, problem: str) -> None:
         """Report that the rest of this file is unreadable, and skip it."""

@@ -110,7 +110,7 @@ class CtfTrace:
         heapq.heapify(queue)
         waiting: list[NDArray[np.void]] = []
         size = 0
-        told_ns = -(1 << 62)
+        last_ns = -(1 << 62)
         while queue:
             _, index = heapq.heappop(queue)
             stream, ahead = self._parts[index]
@@ -125,10 +125,10 @@ class CtfTrace:
                 batch, waiting = _taken(waiting, until)
                 size = sum(len(each) for each in waiting)
                 if len(batch):
-                    if batch["ts"][0] < told_ns:
+                    if batch["ts"][0] < last_ns:
                         self._told.count("a packet begins after its first events: these are moved to a later time")
-                        batch["ts"] = np.maximum(batch["ts"], told_ns)
-                    told_ns = int(batch["ts"][-1])
+                        batch["ts"] = np.maximum(batch["ts"], last_ns)
+                    last_ns = int(batch["ts"][-1])
                     running.fill(batch)
                     yield Events(batch, self._texts)
 
@@ -148,8 +148,8 @@ class CtfTrace:
             rows, more = self._translation.events(columns, ts[group.at], packet.cpu)
             every[group.at] = rows
             extras += [(group.at[which], found) for which, found in more]
-        kept = np.flatnonzero(every["kind"])
-        places, parts = [kept * 2], [every[kept]]
+        valid = np.flatnonzero(every["kind"])
+        places, parts = [valid * 2], [every[valid]]
         for at, found in extras:
             places.append(at * 2 + 1)
             parts.append(found)

@@ -131,8 +131,8 @@ class Translation:
         if rule is None:
             return rows, ()
         # A program's own number of its thread may be valid in its container only.
-        told = ("context.tid", "perf_tid", "common_pid", *(("context.vtid",) if ":" in columns.name else ()))
-        tid = columns.integers(*told)
+        fields = ("context.tid", "perf_tid", "common_pid", *(("context.vtid",) if ":" in columns.name else ()))
+        tid = columns.integers(*fields)
         if tid is not None:
             rows["tid"] = tid
         flags = columns.integers("common_flags")
@@ -336,8 +336,8 @@ def _raw_call(kind: Kind) -> Rule:
 def _begin(service: str) -> Rule:
     def rule(_: Translation, columns: Columns, rows: NDArray[np.void]) -> Sequence[Extra]:
         rows["kind"] = Kind.BEGIN
-        asked, methods = columns.bytes(*_ASKED), columns.bytes("method")
-        names = [b""] * len(rows) if asked is None else asked
+        requests, methods = columns.bytes(*_ASKED), columns.bytes("method")
+        names = [b""] * len(rows) if requests is None else requests
         for index, name in enumerate(names):
             full = (methods[index] + b" " + name if methods else name).decode(errors="replace")
             rows["text"][index] = columns.table.place(f"{service}\t{asked_for(full)}")

@@ -165,9 +165,9 @@ def attach(program: Program, tracepoint: str) -> tuple[int, int]:
     try:
         loaded = _bpf(_PROG_LOAD, loading, "a program")
     except BpfError as error:
-        told = log.value.decode(errors="replace").strip().splitlines()
-        if told:
-            raise BpfError(error.errno, f"{error.strerror}: {told[-2:]}") from None
+        log_lines = log.value.decode(errors="replace").strip().splitlines()
+        if log_lines:
+            raise BpfError(error.errno, f"{error.strerror}: {log_lines[-2:]}") from None
         raise
     name = ctypes.create_string_buffer(tracepoint.encode())
     try:

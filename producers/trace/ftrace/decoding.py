@@ -202,11 +202,11 @@ class Decoder:
         lost = self._lost(located, cpus)
         words = located.words
         number = (words[located.at] & 0xFFFF).astype(np.int64)
-        whole = (located.length >= self._sizes[number]) & (located.ts >= 0) & (located.ts <= LATEST_NS)
+        complete = (located.length >= self._sizes[number]) & (located.ts >= 0) & (located.ts <= LATEST_NS)
         order = np.argsort(located.ts, kind="stable")
-        if not whole.all():
-            self.damaged += int((~whole).sum())
-            order = order[whole[order]]
+        if not complete.all():
+            self.damaged += int((~complete).sum())
+            order = order[complete[order]]
         at, number = located.at[order], number[order]
         first = words[at]
         rows = np.zeros(len(at), EVENT)

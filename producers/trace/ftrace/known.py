@@ -148,12 +148,12 @@ def _sockets(folder: str, *, own: bool) -> Mapping[int, str]:
 
 def _unix_peers() -> dict[int, int]:
     """Return the peers of connected Unix sockets by inode, from sock_diag(7): those of clients have no path."""
-    asked = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, 0xFFFFFFFF, 0, _SHOW_PEER, 0xFFFFFFFF, 0xFFFFFFFF)
-    header = struct.pack("=IHHII", _HEADER_BYTES + len(asked), _BY_FAMILY, _REQUEST | _DUMP, 0, 0)
+    request = struct.pack("=BBHIIIII", socket.AF_UNIX, 0, 0, 0xFFFFFFFF, 0, _SHOW_PEER, 0xFFFFFFFF, 0xFFFFFFFF)
+    header = struct.pack("=IHHII", _HEADER_BYTES + len(request), _BY_FAMILY, _REQUEST | _DUMP, 0, 0)
     peers: dict[int, int] = {}
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
         kernel.settimeout(1.0)
-        kernel.send(header + asked)
+        kernel.send(header + request)
         while parse_unix_peers(kernel.recv(1 << 16), peers):
             pass
     return peers

@@ -176,24 +176,24 @@ class Live:
     def _drain(self) -> int:
         """Move the content of the buffers to the waiting events, and return how many there were."""
         assert self._decoder is not None
-        taken = [(pages.copy(), cpus) for pages, cpus in self._session.take()]
+        batches = [(pages.copy(), cpus) for pages, cpus in self._session.take()]
         parts = [self._waiting]
-        came = 0
-        if taken:
-            pages, cpus = (np.concatenate(each) for each in zip(*taken, strict=True))
+        count = 0
+        if batches:
+            pages, cpus = (np.concatenate(each) for each in zip(*batches, strict=True))
             rows = self._decoder.decode(pages, cpus)
             lost = int((rows["kind"] == Kind.LOST).sum())
             if lost:
                 # The pages themselves have the number only if there is room for it.
                 self._lost = self._session.instance.overruns()
-            came = len(rows) - lost
+            count = len(rows) - lost
             parts.append(rows)
         names = self._session.take_names()
         if names:
             parts.append(name_rows(names, self._texts))
         self._waiting = merged(parts)
-        self._events += came
-        return came
+        self._events += count
+        return count
 
     def _switch(self, *, on: bool) -> None:
         """Pause or resume; the pause is reported as a gap."""

@@ -160,8 +160,8 @@ def name_rows(raw: bytes | memoryview, texts: Texts) -> NDArray[np.void]:
     opening = np.isin(records["number"], _numbers(_OPENING)) & (records["result"] >= 0)
     opened = rows[opening]
     opened["kind"], opened["a"] = Kind.OPENED, records["result"][opening]
-    told = merged([rows, opened])
-    return merged([told[told["text"] != NO_TEXT], failed])
+    events = merged([rows, opened])
+    return merged([events[events["text"] != NO_TEXT], failed])
 
 
 def with_failures(rows: NDArray[np.void]) -> NDArray[np.void]:
@@ -171,17 +171,17 @@ def with_failures(rows: NDArray[np.void]) -> NDArray[np.void]:
         rows: all events, in the order of time; changed in place.
 
     """
-    told = np.flatnonzero(rows["kind"] == FAILED)
-    if not len(told):
+    failures = np.flatnonzero(rows["kind"] == FAILED)
+    if not len(failures):
         return rows
     calls = np.flatnonzero(np.isin(rows["kind"], (Kind.SYSCALL_ENTER, Kind.SYSCALL_EXIT)))
     calls = calls[np.argsort(rows["tid"][calls], kind="stable")]
     # The next event of a call of the same thread is the end of this one. Otherwise that is missing.
-    after = np.searchsorted(_place_of(rows, calls), _place_of(rows, told))
+    after = np.searchsorted(_place_of(rows, calls), _place_of(rows, failures))
     there = after < len(calls)
-    told, ends = told[there], calls[after[there]]
-    own = (rows["tid"][ends] == rows["tid"][told]) & (rows["kind"][ends] == Kind.SYSCALL_EXIT)
-    rows["b"][ends[own]] = rows["a"][told[own]]
+    failures, ends = failures[there], calls[after[there]]
+    own = (rows["tid"][ends] == rows["tid"][failures]) & (rows["kind"][ends] == Kind.SYSCALL_EXIT)
+    rows["b"][ends[own]] = rows["a"][failures[own]]
     found: NDArray[np.void] = rows[rows["kind"] != FAILED]
     return found
 

@@ -147,9 +147,9 @@ def _walk(
         else:
             ts = ts + delta
         cursor_next = cursor + 1 + behind
-        whole = (cursor_next <= end) & (behind > 0)
-        whole |= (kind == _PADDING) & (cursor_next == end)
-        event = (kind < _PADDING) & whole
+        complete = (cursor_next <= end) & (behind > 0)
+        complete |= (kind == _PADDING) & (cursor_next == end)
+        event = (kind < _PADDING) & complete
         own_length = kind == 0
         if event.all():
             walked.at.append(cursor + 1 + own_length)
@@ -161,9 +161,9 @@ def _walk(
             walked.length.append(((behind - own_length) * 4)[event])
             walked.ts.append(ts[event])
             walked.page.append(page[event])
-        if not whole.all():
-            walked.damaged.extend(page[~whole].tolist())
-        on = whole & (cursor_next < end)
+        if not complete.all():
+            walked.damaged.extend(page[~complete].tolist())
+        on = complete & (cursor_next < end)
         if on.all():
             cursor = cursor_next
         else:

@@ -39,14 +39,14 @@ class Processes:
         some, known = rows[chosen], self._known
         columns = (some[name].tolist() for name in ("kind", "tid", "a", "b"))
         processes = []
-        for kind, thread, told, process in zip(*columns, strict=True):
+        for kind, thread, subject, process in zip(*columns, strict=True):
             if kind == _EXIT:
                 known.pop(thread, None)
             else:
                 # A new thread belongs to the process of its creator.
-                process = process or known.get(thread if kind == _FORK else told, 0)  # noqa: PLW2901 - where it is 0
+                process = process or known.get(thread if kind == _FORK else subject, 0)  # noqa: PLW2901 - where it is 0
                 if process:
-                    known[told] = process
+                    known[subject] = process
             processes.append(process)
         rows["b"][chosen] = processes
 
