@@ -233,9 +233,9 @@ class Calibration:
         self._counts[: self._reached + 1] += self._waiting_s / LASTING_S
         # A young stream forgets its first ticks.
         self._age_s += self._waiting_s
-        kept = math.exp(-self._waiting_s / min(self.memory_s, max(self._age_s, YOUNG_S)))
-        self._counts *= kept
-        self._seen_s = (self._seen_s + self._waiting_s) * kept
+        decay = math.exp(-self._waiting_s / min(self.memory_s, max(self._age_s, YOUNG_S)))
+        self._counts *= decay
+        self._seen_s = (self._seen_s + self._waiting_s) * decay
         self._waiting_s = 0.0
 
     def _fit(self) -> tuple[float, Level]:

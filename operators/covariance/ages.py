@@ -47,25 +47,25 @@ def groups_by_age(pool: Pool) -> dict[str, tuple[str, ...]]:
 
 def rank_groups(pool: Pool, parent: str, names: Sequence[str], inside: dict[str, list[Deviation]]) -> None:
     """Rank groups by how their courses differ at the same age, and by the members that deviate inside."""
-    told = {each.rows[0]: each for each in inside.get(parent, [])}
+    deviations = {each.rows[0]: each for each in inside.get(parent, [])}
     begins = np.array([pool.courses.begin_ts(name) for name in names])
     untils = np.array([pool.courses.until_ts(name) for name in names])
     together = float(np.ptp(begins)) <= 0.1 * float(np.median(untils - begins))
     if not together:
         for each in _compare_courses(pool, parent, names):
-            if each.rows[0] not in told or told[each.rows[0]].score < each.score:
-                told[each.rows[0]] = each
+            if each.rows[0] not in deviations or deviations[each.rows[0]].score < each.score:
+                deviations[each.rows[0]] = each
     for name, begin, until in zip(names, begins, untils, strict=True):
         members = [each for each in inside.get(name, []) if each.score > 1.0]
         if len(members) < 2:
             continue
         worst = max(members, key=lambda each: each.score)
-        if name not in told:
-            told[name] = replace(worst, rows=(name,), name=name, level=parent, age_s=float(until - begin))
-        elif told[name].score < worst.score:
-            told[name] = replace(told[name], score=worst.score)
-    if told:
-        inside[parent] = list(told.values())
+        if name not in deviations:
+            deviations[name] = replace(worst, rows=(name,), name=name, level=parent, age_s=float(until - begin))
+        elif deviations[name].score < worst.score:
+            deviations[name] = replace(deviations[name], score=worst.score)
+    if deviations:
+        inside[parent] = list(deviations.values())
 
 
 def _compare_courses(pool: Pool, parent: str, names: Sequence[str]) -> list[Deviation]:
@@ -119,11 +119,11 @@ def features_of_life(
     """Return the deviating features of a member's life, their signs, the best window, and the time of the worst one."""
     p = bank.metrics
     differences = bank.differences(np.array([slot]))
-    told: list[tuple[FeatureScore, Sign]] = []
+    scored: list[tuple[FeatureScore, Sign]] = []
     shape: list[Sign] = []
     order = np.argsort(-peaks, kind="stable")
     for metric in order:
-        if peaks[metric] < (REPORTED_SHARE * max(float(peaks.max()), 1.0) if told else LEAST_REPORTED_SHARE):
+        if peaks[metric] < (REPORTED_SHARE * max(float(peaks.max()), 1.0) if scored else LEAST_REPORTED_SHARE):
             break
         _, _, direction, value, usual, spread, _ = worst[:, metric]
         above = direction == 0.0
@@ -133,12 +133,12 @@ def features_of_life(
         means = differences[:, metric, 0] * (1.0 if above else -1.0)
         still = bool(means[0] > 0.5 * abs(value - usual))
         feature, score = pool.features[metric], float(peaks[metric])
-        told.append(
+        scored.append(
             (
                 FeatureScore(feature, float(value), float(usual), float(spread), score),
                 Sign(feature, above, score, float(value), float(usual), is_rising(means), still),
             )
         )
     at = int(order[0])
-    features, signs = reported(told, shape)
+    features, signs = reported(scored, shape)
     return features, signs, int(bank.window_of[int(worst[1, at])]), float(worst[6, at])

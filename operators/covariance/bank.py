@@ -137,7 +137,7 @@ class Bank:
             limit: the evidence with a score of 1, see `Extremes.evidence_limit`.
 
         """
-        kept = self._arrays
+        arrays = self._arrays
         x = values.T
         medians = np.empty_like(x)
         order = [np.flatnonzero(groups == group) for group in np.unique(groups)]
@@ -147,15 +147,15 @@ class Bank:
         difference = np.concatenate([difference, self._correlations.relation @ difference])
         there = np.isfinite(difference)
         decay = self._decay[:, None, None]
-        sums = kept["sums"][..., slots] * decay + np.where(there, difference, 0.0)
-        references = kept["references"][..., slots] * decay + np.where(there[: self.metrics], medians, 0.0)
-        weights = kept["weights"][..., slots] * decay + there
+        sums = arrays["sums"][..., slots] * decay + np.where(there, difference, 0.0)
+        references = arrays["references"][..., slots] * decay + np.where(there[: self.metrics], medians, 0.0)
+        weights = arrays["weights"][..., slots] * decay + there
         raw = self._levels_and_changes(sums, weights)
         statistics = np.full((self.columns, len(slots)), np.nan)
         spreads = np.full((self.columns, len(slots)), np.nan)
         floor = self._noticeable[self.metric_of[: len(raw)]]
         statistics[: len(raw)], spreads[: len(raw)], variance = self._spread.compare(raw, order, floor)
-        statistics[len(raw) :] = kept["shape"][:, slots]
+        statistics[len(raw) :] = arrays["shape"][:, slots]
         statistics[:, self.extremes.ticks(slots) < self.settled] = np.nan
         evidence = self.extremes.evidence(np.stack([statistics, -statistics]))
         alone = self.extremes.alone(evidence, limit)
@@ -190,9 +190,9 @@ class Bank:
 
     def take(self, tick: Tick, values: Floats) -> None:
         """Learn a tick that was compared, with the same `values`."""
-        kept, slots = self._arrays, tick.slots
+        arrays, slots = self._arrays, tick.slots
         for name, part in (("sums", tick.sums), ("weights", tick.weights), ("references", tick.references)):
-            kept[name][..., slots] = part
+            arrays[name][..., slots] = part
         self._spread.learn(tick.variance)
         if len(slots):
             level = np.nan_to_num(np.abs(median(values.T)))

@@ -92,13 +92,13 @@ def published_ranking(pool: Pool, replicates: int) -> tuple[tuple[Level, ...], t
     highest = max((float(tree.merges[-1, 2]) for tree in trees.values() if tree is not None), default=0.0)
     shown, ranking = [], []
     for level, tree in trees.items():
-        told = []
+        deviations = []
         if tree is not None and highest > 0.0:
             for cluster in rank(tree.merges, tree.p_values, max_height=highest):
                 height = float(tree.merges[cluster.merge, 2]) if cluster.merge >= 0 else math.nan
                 p_value = float(tree.p_values[cluster.merge]) if cluster.merge >= 0 else math.nan
                 rows = tuple(tree.labels[leaf] for leaf in cluster.leaves)
-                told.append(
+                deviations.append(
                     Deviation(
                         rows,
                         ", ".join(rows),
@@ -114,9 +114,9 @@ def published_ranking(pool: Pool, replicates: int) -> tuple[tuple[Level, ...], t
                         math.nan,
                     )
                 )
-        if told or not level:
-            shown.append(Level(level, tree, tuple(told)))
-        ranking += told
+        if deviations or not level:
+            shown.append(Level(level, tree, tuple(deviations)))
+        ranking += deviations
     return tuple(shown[:MOST_LEVELS]), tuple(ranking)
 
 
@@ -128,8 +128,8 @@ def _scaled(data: Floats) -> Floats:
 
 def _clustered(labels: tuple[str, ...], data: Floats, replicates: int) -> Dendrogram:
     merges = ward(data)
-    asked = replicates > 0 and len(labels) <= MOST_LEAVES  # they need minutes for hundreds of members
-    p_values = au_p_values(data, merges, replicates=replicates) if asked else np.full(len(merges), np.nan)
+    with_p_values = replicates > 0 and len(labels) <= MOST_LEAVES  # they need minutes for hundreds of members
+    p_values = au_p_values(data, merges, replicates=replicates) if with_p_values else np.full(len(merges), np.nan)
     return Dendrogram(labels, merges, p_values)
 
 

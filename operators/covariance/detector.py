@@ -113,17 +113,17 @@ class Covariance:
         """Score a tick. `values` has the shape (rows, features). The state does not change."""
         check_shape(layout, values)
         pool = self.pool
-        looks = compare(pool, self._places, ts, layout, values)
-        if looks:
-            self._looked = ts, layout, values, looks
+        comparisons = compare(pool, self._places, ts, layout, values)
+        if comparisons:
+            self._looked = ts, layout, values, comparisons
         age_s = ts - pool.first_ts if pool.ticks else 0.0
-        members = sum(int(look.leaves.sum()) for look in looks)
+        members = sum(int(comparison.leaves.sum()) for comparison in comparisons)
         found: list[Deviation] = []
         rows: list[Candidate] = []
         if self.method == "adaptive":
-            for depth, look in zip(pool.depths, looks, strict=False):
-                found += deviations_now(pool, depth, look)
-                rows += candidates(pool, depth, look)
+            for depth, comparison in zip(pool.depths, comparisons, strict=False):
+                found += deviations_now(pool, depth, comparison)
+                rows += candidates(pool, depth, comparison)
         rows.sort(key=lambda row: -row.score)
         found += left(pool)
         found.sort(key=lambda each: -each.score)
@@ -136,11 +136,11 @@ class Covariance:
         if (features := self._widened(layout)) != pool.features:
             pool.begin_anew(features)
             self._places, self._looked = Places(features), None
-        looked, self._looked = self._looked, None
-        if looked is not None and looked[0] == ts and looked[1] is layout and looked[2] is values:
-            looks = looked[3]
+        cached, self._looked = self._looked, None
+        if cached is not None and cached[0] == ts and cached[1] is layout and cached[2] is values:
+            comparisons = cached[3]
         else:
-            looks = compare(pool, self._places, ts, layout, values)
+            comparisons = compare(pool, self._places, ts, layout, values)
         if pool.ticks:
             step = ts - pool.ts
             usual = pool.interval_s
@@ -148,15 +148,15 @@ class Covariance:
                 pool.interval_s = step if math.isnan(usual) else usual + 0.1 * (min(step, 2.0 * usual) - usual)
         else:
             pool.first_ts = ts
-        calibrate(pool, ts, looks)
+        calibrate(pool, ts, comparisons)
         pool.refused = 0
-        for at, look in enumerate(looks):
+        for at, comparison in enumerate(comparisons):
             if at == len(pool.depths):
                 pool.depths.append(Depth(pool.bank()))
-            learn_depth(pool, pool.depths[at], look, ts)
-        for depth in pool.depths[len(looks) :]:
+            learn_depth(pool, pool.depths[at], comparison, ts)
+        for depth in pool.depths[len(comparisons) :]:
             learn_nobody(pool, depth, ts)
-        pool.members = sum(int(look.leaves.sum()) for look in looks)
+        pool.members = sum(int(comparison.leaves.sum()) for comparison in comparisons)
         pool.ts = ts
         pool.ticks += 1
 

@@ -80,42 +80,42 @@ class Extremes:
 
     def learn(self, tick: Tick) -> None:
         """Learn the statistics of a tick."""
-        kept, slots = self.arrays, tick.slots
+        arrays, slots = self.arrays, tick.slots
         # Excused deviations do not count in the life either.
         both = np.where(np.isnan(tick.evidence), -np.inf, np.stack([tick.statistics, -tick.statistics]))
-        highest = np.maximum(kept["highest"][..., slots], both)
-        kept["highest"][..., slots] = highest
-        kept["peak"][..., slots] = np.maximum(kept["peak"][..., slots], both)
-        kept["ticks"][slots] += 1.0
-        full = kept["ticks"][slots] % self.block == 0.0
+        highest = np.maximum(arrays["highest"][..., slots], both)
+        arrays["highest"][..., slots] = highest
+        arrays["peak"][..., slots] = np.maximum(arrays["peak"][..., slots], both)
+        arrays["ticks"][slots] += 1.0
+        full = arrays["ticks"][slots] % self.block == 0.0
         if full.any():
             done, highest = slots[full], highest[..., full]
             known = np.isfinite(highest)
-            kept["blocks"][done] += 1.0
+            arrays["blocks"][done] += 1.0
             # Blocks without any statistic count as normal ones.
             highest = np.where(known, highest, PRIOR_MEAN)
-            mean = kept["block_mean"][..., done]
-            weight = 1.0 / np.minimum(kept["blocks"][done], LONGEST_LIFE / self.block)
+            mean = arrays["block_mean"][..., done]
+            weight = 1.0 / np.minimum(arrays["blocks"][done], LONGEST_LIFE / self.block)
             step = (highest - mean) * weight
-            kept["block_mean"][..., done] = mean + step
-            square = kept["block_square"][..., done]
-            kept["block_square"][..., done] = (1.0 - weight) * (square + step * (highest - mean))
-            kept["highest"][..., done] = -np.inf
+            arrays["block_mean"][..., done] = mean + step
+            square = arrays["block_square"][..., done]
+            arrays["block_square"][..., done] = (1.0 - weight) * (square + step * (highest - mean))
+            arrays["highest"][..., done] = -np.inf
             self._limits = self._reference()
 
     def _reference(self) -> Floats:
         """Return location and scale of the highest statistics of blocks, shape (2, directions, columns)."""
-        kept = self.arrays
-        some = kept["blocks"] >= 1.0
+        arrays = self.arrays
+        some = arrays["blocks"] >= 1.0
         self._is_known = int(some.sum()) >= FEWEST
         mean = np.full((2, self.columns), PRIOR_MEAN)
         variance = np.full((2, self.columns), PRIOR_DEVIATION**2)
         if some.any():
-            means, squares = kept["block_mean"][..., some], kept["block_square"][..., some]
+            means, squares = arrays["block_mean"][..., some], arrays["block_square"][..., some]
             members = means.shape[-1]
             found = median(means)
             between = deviation_of(means - found[..., None], members) ** 2
-            blocks = float(np.median(kept["blocks"][some]))
+            blocks = float(np.median(arrays["blocks"][some]))
             independent = np.full(self.columns, float(members))
             independent[self.levels : self.levels + self.changes] *= blocks
             share = independent / (independent + PRIOR_WEIGHT)

@@ -78,17 +78,17 @@ def kind_of(  # noqa: PLR0911 - a decision list
         age_share: the age of the member as a share of the others'.
 
     """
-    told = [sign for sign in signs if sign.feature]
-    if not told:
+    metrics = [sign for sign in signs if sign.feature]
+    if not metrics:
         return "different"
-    if any(_is_idle(sign) for sign in told if sign.evidence > 1.0):
+    if any(_is_idle(sign) for sign in metrics if sign.evidence > 1.0):
         return "stuck"
     # A smaller stock means little if there is another deviation.
-    worst = next((sign for sign in told if sign.above or nature(sign.feature) != "stock"), told[0])
+    worst = next((sign for sign in metrics if sign.above or nature(sign.feature) != "stock"), metrics[0])
     if nature(worst.feature) == "wait":
         # A member that computes more waits for the CPU, and one that gets less done waits less: their use decides.
-        computes = [sign for sign in told if sign.above and "cpu" in sign.feature and nature(sign.feature) == "use"]
-        less = [sign for sign in told if not sign.above and nature(sign.feature) == "use"]
+        computes = [sign for sign in metrics if sign.above and "cpu" in sign.feature and nature(sign.feature) == "use"]
+        less = [sign for sign in metrics if not sign.above and nature(sign.feature) == "use"]
         if not computes and (worst.above or less):
             return "slower"
         worst = computes[0] if computes else worst
@@ -102,7 +102,7 @@ def kind_of(  # noqa: PLR0911 - a decision list
             return "slower"
         return "spike" if short else "busy"
     if worst.above:
-        if any(not sign.above and nature(sign.feature) == "use" and sign.evidence > 1.0 for sign in told):
+        if any(not sign.above and nature(sign.feature) == "use" and sign.evidence > 1.0 for sign in metrics):
             return "slower"  # it holds more because it gets less done
         if worst.lasting:
             return "leak" if worst.rising or short else "different"

@@ -41,7 +41,7 @@ class Largest:
 
     def learn(self, tick: Tick) -> None:
         """Record the tick of the largest deviation of each metric."""
-        kept, slots = self.arrays, tick.slots
+        arrays, slots = self.arrays, tick.slots
         p, n = self.metrics, len(slots)
         if not n:
             return
@@ -53,7 +53,7 @@ class Largest:
         by_metric = best[: self.levels + self.changes].reshape(2 * (2 * windows - 1), p, n)
         of_metrics = by_metric.argmax(axis=0)
         found = np.take_along_axis(by_metric, of_metrics[None], axis=0)[0]
-        better = found > kept["worst"][0, :p, slots].T
+        better = found > arrays["worst"][0, :p, slots].T
         if better.any():
             metric, member = np.nonzero(better)
             column = of_metrics[metric, member] * p + metric
@@ -70,15 +70,15 @@ class Largest:
                 tick.spreads[np.where(column % q >= p, column - p, column), member],
                 np.full(len(metric), tick.ts),
             )
-            kept["worst"][:, metric, slots[member]] = figures
+            arrays["worst"][:, metric, slots[member]] = figures
         shape = best[self.levels + self.changes :]
         at = shape.argmax(axis=0)
         found = shape.max(axis=0)
-        better = found > kept["worst"][0, p, slots]
+        better = found > arrays["worst"][0, p, slots]
         nothing = np.full(n, np.nan)
         column = (self.levels + self.changes + at).astype(np.float64)
         rows = np.stack([found, column, np.zeros(n), nothing, nothing, nothing, np.full(n, tick.ts)])
-        kept["worst"][:, p, slots[better]] = rows[:, better]
+        arrays["worst"][:, p, slots[better]] = rows[:, better]
 
     def worst(self, slots: Slots) -> Floats:
         """Return the largest deviation of each metric, shape (7, metrics + 1, n).

@@ -29,11 +29,11 @@ LONGEST_STEADY: Final = 720
 def calibrate(pool: Pool, ts: float, looks: Sequence[Compared]) -> None:
     """Learn how often members slightly exceed 1: a pool in which that is usual has a higher limit."""
     raised, worst = max(pool.calibration.limit / STEPS, 1.0), 0.0
-    for depth, look in zip(pool.depths, looks, strict=False):
-        if len(look.tick.slots):
-            quiet = look.tick.scores <= 1.0
-            worst = max(worst, float(look.tick.scores[quiet].max(initial=0.0)))
-            over = depth.bank.over(look.tick)
+    for depth, comparison in zip(pool.depths, looks, strict=False):
+        if len(comparison.tick.slots):
+            quiet = comparison.tick.scores <= 1.0
+            worst = max(worst, float(comparison.tick.scores[quiet].max(initial=0.0)))
+            over = depth.bank.over(comparison.tick)
             # Relative to the limit before it was raised, or each deviation would make the next one doubtful.
             worst = max(worst, float(over[over * raised < CLEAR].max(initial=0.0)))
     pool.calibration.learn(ts, worst * raised * STEPS)
@@ -79,7 +79,7 @@ def learn_nobody(pool: Pool, depth: Depth, ts: float) -> None:
     learn_depth(pool, depth, Compared((), (), nothing, values, nobody, tick, 1.0, {}, tick.scores), ts)
 
 
-def _claim(pool: Pool, depth: Depth, look: Compared, new: Sequence[int], ts: float) -> None:
+def _claim(pool: Pool, depth: Depth, comparison: Compared, new: Sequence[int], ts: float) -> None:
     room = pool.limit - len(depth.nodes)
     if room < len(new):
         ended = sorted((node for node in depth.nodes.values() if not node.alive), key=lambda node: node.until_ts)
@@ -88,22 +88,22 @@ def _claim(pool: Pool, depth: Depth, look: Compared, new: Sequence[int], ts: flo
     pool.refused += max(len(new) - room, 0)
     new = new[:room]
     for at, slot in zip(new, depth.bank.claim(len(new)).tolist(), strict=True):
-        depth.claim(look.paths[at], look.names[at], slot, ts, pool.ticks, leaf=bool(look.leaves[at]))
+        depth.claim(comparison.paths[at], comparison.names[at], slot, ts, pool.ticks, leaf=bool(comparison.leaves[at]))
 
 
-def _keep_courses(pool: Pool, depth: Depth, look: Compared, ts: float) -> None:
+def _keep_courses(pool: Pool, depth: Depth, comparison: Compared, ts: float) -> None:
     """Learn the courses of groups by their age."""
-    inner = np.flatnonzero(~look.leaves)
+    inner = np.flatnonzero(~comparison.leaves)
     for at in inner:
-        pool.courses.add(ts, "/".join(look.paths[at]), look.values[at])
+        pool.courses.add(ts, "/".join(comparison.paths[at]), comparison.values[at])
     waves: dict[tuple[Path, int], list[int]] = {}
-    for place in look.known[look.leaves[look.known]]:
-        node = depth.nodes.get(look.paths[place])
+    for place in comparison.known[comparison.leaves[comparison.known]]:
+        node = depth.nodes.get(comparison.paths[place])
         if node is not None and depth.waves[node.path[:-1]].number > 0:
             waves.setdefault((node.path[:-1], node.wave), []).append(int(place))
     for (parent, wave), places in waves.items():
         if len(places) >= FEWEST:
-            values = look.values[places]
+            values = comparison.values[places]
             known = np.isfinite(values)
             count = known.sum(axis=0)
             means = np.where(known, values, 0.0).sum(axis=0) / np.where(count, count, np.nan)

@@ -55,13 +55,13 @@ class Moments:
 
     def add(self, sample: Floats, there: Flags) -> None:
         """Add a sample, shape (metrics, slots), of the members that have one."""
-        kept = self.arrays
-        counts, means, squares, peaks = kept["counts"], kept["means"], kept["squares"], kept["peaks"]
+        arrays = self.arrays
+        counts, means, squares, peaks = arrays["counts"], arrays["means"], arrays["squares"], arrays["peaks"]
         first = there & (counts == 0.0)
         if first.any():
-            np.copyto(kept["origins"], sample, where=first[:, None])
+            np.copyto(arrays["origins"], sample, where=first[:, None])
         counts += there
-        deviation = np.where(there, sample - kept["origins"] - means, 0.0)
+        deviation = np.where(there, sample - arrays["origins"] - means, 0.0)
         step = deviation / np.maximum(counts, 1.0)[:, None]
         means += step
         rest = deviation - step
@@ -109,9 +109,9 @@ class Moments:
 
     def mean(self, window: int) -> Floats:
         """Return the mean of each slot, shape (slots, metrics); NaN without samples."""
-        kept = self.arrays
-        means = kept["origins"][window] + kept["means"][window]
-        return np.where(kept["counts"][window] >= 1.0, means, np.nan).T.copy()
+        arrays = self.arrays
+        means = arrays["origins"][window] + arrays["means"][window]
+        return np.where(arrays["counts"][window] >= 1.0, means, np.nan).T.copy()
 
     def covariance(self, window: int) -> Floats:
         """Return the unbiased covariance of each slot, shape (slots, metrics, metrics); NaN below two samples."""

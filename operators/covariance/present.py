@@ -136,16 +136,16 @@ def deviations_now(pool: Pool, depth: Depth, look: Compared) -> list[Deviation]:
     return found
 
 
-def _kind_now(pool: Pool, depth: Depth, look: Compared, at: int) -> tuple[tuple[FeatureScore, ...], Kind]:
+def _kind_now(pool: Pool, depth: Depth, comparison: Compared, at: int) -> tuple[tuple[FeatureScore, ...], Kind]:
     """Return the deviating metrics of a member at a tick, and the kind by this tick alone."""
-    node = depth.nodes[look.paths[look.known[at]]]
-    features, signs = _features_now(pool, depth.bank, look.tick, at, look.limit)
-    begin = float(depth.bank.runs.begun(look.tick.slots[at : at + 1])[0])
+    node = depth.nodes[comparison.paths[comparison.known[at]]]
+    features, signs = _features_now(pool, depth.bank, comparison.tick, at, comparison.limit)
+    begin = float(depth.bank.runs.begun(comparison.tick.slots[at : at + 1])[0])
     kind = kind_of(
         signs,
-        duration_s=look.tick.ts - begin if math.isfinite(begin) else 0.0,
+        duration_s=comparison.tick.ts - begin if math.isfinite(begin) else 0.0,
         interval_s=pool.interval_s,
-        age_share=(look.tick.ts - node.begin_ts) / max(depth.median_age_s(look.tick.ts), 1e-9),
+        age_share=(comparison.tick.ts - node.begin_ts) / max(depth.median_age_s(comparison.tick.ts), 1e-9),
     )
     return features, kind
 
@@ -165,10 +165,10 @@ def _features_now(
     p, q = bank.metrics, bank.traces
     best = np.zeros(p + 1)
     np.maximum.at(best, bank.metric_of, evidence.max(axis=0))
-    told: list[tuple[FeatureScore, Sign]] = []
+    scored: list[tuple[FeatureScore, Sign]] = []
     shape: list[Sign] = []
     for metric in np.argsort(-best, kind="stable"):
-        if best[metric] < (REPORTED_SHARE * max(float(best.max()), 1.0) if told else LEAST_REPORTED_SHARE):
+        if best[metric] < (REPORTED_SHARE * max(float(best.max()), 1.0) if scored else LEAST_REPORTED_SHARE):
             break
         if metric == p:
             shape.append(Sign("", True, float(best[p]), math.nan, math.nan, False, True))
@@ -184,8 +184,8 @@ def _features_now(
         feature = pool.features[metric]
         score = FeatureScore(feature, value, float(usual), spread, float(best[metric]))
         rising = is_rising(means if above else -means)
-        told.append((score, Sign(feature, above, float(best[metric]), value, float(usual), rising, True)))
-    return reported(told, shape)
+        scored.append((score, Sign(feature, above, float(best[metric]), value, float(usual), rising, True)))
+    return reported(scored, shape)
 
 
 def candidates(pool: Pool, depth: Depth, look: Compared) -> list[Candidate]:
@@ -201,8 +201,8 @@ def candidates(pool: Pool, depth: Depth, look: Compared) -> list[Candidate]:
     return found
 
 
-def _features_at(pool: Pool, bank: Bank, look: Compared, at: int) -> tuple[FeatureScore, ...]:
-    return _features_now(pool, bank, look.tick, at, look.limit)[0]
+def _features_at(pool: Pool, bank: Bank, comparison: Compared, at: int) -> tuple[FeatureScore, ...]:
+    return _features_now(pool, bank, comparison.tick, at, comparison.limit)[0]
 
 
 def left(pool: Pool) -> list[Deviation]:
@@ -256,9 +256,9 @@ def reported(
         if (score.value > score.mean) == sign.above
         and abs(score.value - score.mean) >= SHOWN * score.standard_deviation
     ]
-    kept = shown or list(told[:1])
-    return tuple(score for score, _ in kept), sorted(
-        [*(sign for _, sign in kept), *shape], key=lambda sign: -sign.evidence
+    chosen = shown or list(told[:1])
+    return tuple(score for score, _ in chosen), sorted(
+        [*(sign for _, sign in chosen), *shape], key=lambda sign: -sign.evidence
     )
 
 

@@ -32,8 +32,8 @@ def adaptive(pool: Pool, replicates: int) -> tuple[tuple[Level, ...], tuple[Devi
     for each in left(pool):
         path = path_of(each.rows[0], "")
         level = pool.level_of(pool.depths[len(path) - 1].nodes[path])
-        told = [other for other in inside.get(level, []) if other.rows != each.rows]
-        inside[level] = [*told, each]
+        deviations = [other for other in inside.get(level, []) if other.rows != each.rows]
+        inside[level] = [*deviations, each]
     groups = groups_by_age(pool)
     members = pool.levels()
     for parent, names in groups.items():
@@ -42,13 +42,13 @@ def adaptive(pool: Pool, replicates: int) -> tuple[tuple[Level, ...], tuple[Devi
         inside[level] = sorted(found, key=lambda each: (-len(inside.get(each.rows[0], ())), -each.score))
     shown: list[Level] = []
     for level in sorted(set(members) | set(groups), key=lambda level: (level.count("/") + bool(level), level)):
-        told = inside.get(level, [])
-        if level and not told:
+        deviations = inside.get(level, [])
+        if level and not deviations:
             continue
         if len(shown) >= MOST_LEVELS:
             break
-        dendrogram = dendrogram_of(pool, members.get(level, []), groups.get(level, ()), told, replicates)
-        inside[level] = [with_height(each, dendrogram) for each in told]
+        dendrogram = dendrogram_of(pool, members.get(level, []), groups.get(level, ()), deviations, replicates)
+        inside[level] = [with_height(each, dendrogram) for each in deviations]
         shown.append(Level(level, dendrogram, tuple(inside[level])))
     return tuple(shown), tuple(_flat(inside))
 

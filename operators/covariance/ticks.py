@@ -99,7 +99,7 @@ def compare(pool: Pool, places: Places, ts: float, layout: Layout, values: Matri
     x[:, known] = values[:, places.columns[known]]
     x[~(np.abs(x) <= LARGEST)] = np.nan
     there = np.isfinite(x).any(axis=1)
-    looks = []
+    comparisons = []
     for at, rows in enumerate(places.depths):
         depth = pool.depths[at] if at < len(pool.depths) else Depth(pool.bank())
         inside = there & (rows.place >= 0)
@@ -124,7 +124,7 @@ def compare(pool: Pool, places: Places, ts: float, layout: Layout, values: Matri
         tick = _excuse_younger(pool, depth, tick, [node for node in nodes if node is not None], limit=limit)
         known_nodes = [node for node in nodes if node is not None]
         standings = _standings_after(pool, depth.bank, tick, known_nodes, limit)
-        looks.append(
+        comparisons.append(
             Compared(
                 paths,
                 tuple(rows.names[each] for each in present),
@@ -137,7 +137,7 @@ def compare(pool: Pool, places: Places, ts: float, layout: Layout, values: Matri
                 _present_scores(tick.scores, standings),
             )
         )
-    return tuple(looks)
+    return tuple(comparisons)
 
 
 def _standings_after(

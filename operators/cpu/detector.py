@@ -131,20 +131,20 @@ class Cpu:
 
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
         """Learn a frame. Raises `ValueError` if the shape of `values` does not fit the names."""
-        judged = self._score(ts, layout, values)
+        scored = self._score(ts, layout, values)
         self._scored = None
-        if judged.watched is not self._watched:
-            self._watched = judged.watched
+        if scored.watched is not self._watched:
+            self._watched = scored.watched
             self._calm = all(each.calm for each in self._watched)
-        self._cpus_seen = judged.readings.cpus_seen
+        self._cpus_seen = scored.readings.cpus_seen
         if math.isnan(self._first_ts):
             self._first_ts = ts
         self._interval_s, self._ts = ts - self._ts, ts
 
     def _score(self, ts: float, layout: Layout, values: Matrix) -> _Scored:
-        judged = self._scored
-        if judged is not None and judged.ts == ts and judged.layout is layout and judged.values is values:
-            return judged
+        cached = self._scored
+        if cached is not None and cached.ts == ts and cached.layout is layout and cached.values is values:
+            return cached
         check_shape(layout, values)
         if self._columns is None or self._columns[0] is not layout:
             self._columns = layout, Columns.of(layout)

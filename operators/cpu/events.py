@@ -239,6 +239,6 @@ def _bounded(phases: tuple[Open, ...]) -> tuple[Open, ...]:
     return (joined, *others)
 
 
-def _restored(told: Sequence[Any]) -> Open:
-    high, begin_ts, end_ts, known_s, sum_s, dips = told
+def _restored(state: Sequence[Any]) -> Open:
+    high, begin_ts, end_ts, known_s, sum_s, dips = state
     return Open(bool(high), float(begin_ts), float(end_ts), float(known_s), float(sum_s), int(dips))

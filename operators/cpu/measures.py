@@ -123,8 +123,8 @@ class Readings:
             if self._columns.cpus < 0:
                 self._cpus = max(1.0, math.ceil(self.cpus_seen - SPARE_CPU))
             else:
-                said = map(float, self._values[:, self._columns.cpus])
-                self._cpus = next((each for each in said if 1.0 <= each <= LARGEST), math.nan)
+                counts = map(float, self._values[:, self._columns.cpus])
+                self._cpus = next((each for each in counts if 1.0 <= each <= LARGEST), math.nan)
         return self._cpus
 
     @property

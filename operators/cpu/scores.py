@@ -74,8 +74,8 @@ class Scores:
         places = {self.layout.rows[place]: place for place in np.argsort(-nearest, kind="stable").tolist()}
         order = sorted(by_row, key=lambda row: -max(map(self._score, by_row[row].values())))
         order += [row for row, place in places.items() if row not in by_row and math.isfinite(nearest[place])]
-        told = [self._row(row, places.get(row), by_row.get(row, {}), measured, features) for row in order[:rows]]
-        return Ranking(self.ts, self.score, tuple(told), self.age_s, young=False)
+        ranked = [self._row(row, places.get(row), by_row.get(row, {}), measured, features) for row in order[:rows]]
+        return Ranking(self.ts, self.score, tuple(ranked), self.age_s, young=False)
 
     def _score(self, event: Event) -> float:
         if event.state == State.HIGH:
@@ -92,7 +92,7 @@ class Scores:
     ) -> RowScore:
         # Equal ones stay in the order of conditions.
         order = sorted(events, key=lambda condition: -self._score(events[condition]))
-        told = [
+        ranked = [
             FeatureScore(
                 feature=CONDITIONS[condition].name_in(self.layout),
                 value=events[condition].value,
@@ -109,7 +109,7 @@ class Scores:
                 for condition, reading in measured.items()
                 if condition not in events and math.isfinite(reading[place])
             }
-            told += [
+            ranked += [
                 FeatureScore(
                     feature=CONDITIONS[condition].name_in(self.layout),
                     value=normal[condition],
@@ -124,8 +124,8 @@ class Scores:
         return RowScore(
             row=row,
             name=name,
-            score=told[0].score,
-            features=tuple(told[:features]),
+            score=ranked[0].score,
+            features=tuple(ranked[:features]),
             age_s=self.age_s if worst is None else max(self.ts - worst.begin_ts, 0.0),
             basis="threshold",
             gone_s=0.0 if worst is None else max(self.ts - worst.seen_ts, 0.0),

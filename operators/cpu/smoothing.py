@@ -77,10 +77,10 @@ class Smoothing:
         newest = np.where(known, readings, np.nan)
         # Earlier readings stay if they begin within the window.
         ages_s = passed_s + np.cumsum(self._spans_s[::-1])[::-1]
-        kept = ages_s <= self.window_s * (1.0 + 1e-9)
-        kept[: max(len(kept) + 1 - MOST_READINGS, 0)] = False
-        self._past = np.concatenate([self._past[kept], newest[np.newaxis]])
-        self._spans_s = np.append(self._spans_s[kept], passed_s)
+        recent = ages_s <= self.window_s * (1.0 + 1e-9)
+        recent[: max(len(recent) + 1 - MOST_READINGS, 0)] = False
+        self._past = np.concatenate([self._past[recent], newest[np.newaxis]])
+        self._spans_s = np.append(self._spans_s[recent], passed_s)
         counted = np.isfinite(self._past)
         if self.kind == "trimmed":
             counted &= ~_outlying(self._past, counted)

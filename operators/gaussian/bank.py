@@ -217,8 +217,8 @@ def _order(
         latest = sorted(others, key=lambda position: (-seen[position], position))[:spare]
         others = sorted(latest)
     positions = found + others
-    kept = tuple(want) + tuple(have[position] for position in others)
-    return kept, np.array(positions, dtype=np.intp)
+    names = tuple(want) + tuple(have[position] for position in others)
+    return names, np.array(positions, dtype=np.intp)
 
 
 def _moved(vector: Vector, source: NDArray[np.intp], fill: float) -> Vector:

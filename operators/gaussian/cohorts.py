@@ -194,9 +194,9 @@ class Cohorts:
             return followed
         grown = stage >= len(STAGES_S)
         if grown.any():
-            kept = np.flatnonzero(~grown)
-            young = young.picked(kept)
-            columns = columns[kept]
+            still_young = np.flatnonzero(~grown)
+            young = young.picked(still_young)
+            columns = columns[still_young]
         self.young = young
         return Followed(followed.features, young, columns, _none(len(followed.features)))
 
@@ -212,9 +212,9 @@ class Cohorts:
             if known is None:
                 known = self._known[key] = np.zeros((len(STAGES_S), 3, len(peak)))
             weight, mean, squares = known[stage]
-            kept = np.where(there & (weight >= INSTANCES), (INSTANCES - 1.0) / INSTANCES, 1.0)
-            weight *= kept
-            squares *= kept
+            decay = np.where(there & (weight >= INSTANCES), (INSTANCES - 1.0) / INSTANCES, 1.0)
+            weight *= decay
+            squares *= decay
             weight += there
             deviation = np.where(there, peak - mean, 0.0)
             step = deviation / np.maximum(weight, 1.0)
@@ -241,10 +241,10 @@ class Cohorts:
         cached: dict[tuple[tuple[str, ...], int, str], tuple[Matrix, Basis]] = {}
         for place, number in enumerate(unsure):
             column, keys, stage = int(followed.columns[number]), followed.young.keys[number], int(stages[number])
-            asked = (keys, stage, bank.names[column])
-            if asked not in cached:
-                cached[asked] = self._past(keys, stage, bank.names[column], namesakes, followed.features)
-            past, basis = cached[asked]
+            key = (keys, stage, bank.names[column])
+            if key not in cached:
+                cached[key] = self._past(keys, stage, bank.names[column], namesakes, followed.features)
+            past, basis = cached[key]
             found[:, :, place] = past
             bases.append(basis)
         fading = 1.0 - own[unsure] / OWN_VALUES

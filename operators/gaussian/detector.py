@@ -177,9 +177,9 @@ class Gaussian(Calibrated):
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """Score a frame. `values` has the shape (rows, features). The state does not change."""
         check_shape(layout, values)
-        judged = self._scored
-        if judged is not None and judged.ts == ts and judged.layout is layout and judged.values is values:
-            return judged.scores
+        cached = self._scored
+        if cached is not None and cached.ts == ts and cached.layout is layout and cached.values is values:
+            return cached.scores
         self._align(layout, ts)
         rows, features = values.shape
         reference = self._baselines.reference(ts, (features, rows))
@@ -236,8 +236,8 @@ class Gaussian(Calibrated):
 
         """
         scores = self.score(ts, layout, values)
-        judged, self._scored = self._scored, None
-        assert judged is not None
+        scored, self._scored = self._scored, None
+        assert scored is not None
         self._align(layout, ts)
         if self._prospects is not None:
             self._suspects, self._prospects = self._prospects, None
@@ -246,9 +246,9 @@ class Gaussian(Calibrated):
         self._baselines.learn(
             ts,
             layout,
-            judged.clean,
-            evidence=judged.evidence,
-            whole=judged.whole,
+            scored.clean,
+            evidence=scored.evidence,
+            whole=scored.whole,
             frozen=frozen,
             accepted=accepted,
         )

@@ -269,10 +269,10 @@ def paper(values: Matrix, reference: Reference) -> Matrix:
     deviation = values - reference.mean
     rest = deviation * (weight / (weight + 1.0))
     variance = (reference.squares + deviation * rest) / np.maximum(weight, 1.0)
-    judged = (variance > 0.0) & (weight >= 1.0)
-    variance[~judged] = 1.0
+    valid = (variance > 0.0) & (weight >= 1.0)
+    variance[~valid] = 1.0
     surprise = 0.5 * np.log(2.0 * np.pi * variance) + 0.5 * rest * rest / variance
-    surprise[~judged] = np.nan
+    surprise[~valid] = np.nan
     return surprise
 
 

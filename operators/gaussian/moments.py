@@ -73,14 +73,14 @@ class Moments:
         even = bool(self.even and other.even)
         if not even:
             before, added = self.weight, other.weight
-        kept = before * decay
-        weight = kept + added
+        faded = before * decay
+        weight = faded + added
         share = added / (weight + TINY)
         if deviation is None:
             deviation = other.mean - self.mean
         step = share * deviation
         deviation *= step
-        deviation *= kept
+        deviation *= faded
         squares = self.squares * decay
         squares += other.squares
         squares += deviation

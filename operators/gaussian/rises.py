@@ -152,17 +152,20 @@ class Rises:
         steps = np.where(now > self.level, np.minimum(self.steps + 1.0, MOST), self.steps - DOWN)
         lasts = there & (steps >= 0.0) & ((now > self.mean) | (now == -np.inf))
         ended = there & (self.steps >= STEADY) & ~(lasts & (steps >= STEADY))
-        kept = np.flatnonzero(lasts & ~ended)
-        begun[lines[kept], columns[kept]] = False
+        continuing = np.flatnonzero(lasts & ~ended)
+        begun[lines[continuing], columns[continuing]] = False
         fresh = np.nonzero(begun)
         fresh_rows, fresh_features = fresh[1].tolist(), stocks[fresh[0]].tolist()
         return Rises(
-            (*(self.rows[number] for number in kept), *(layout.rows[number] for number in fresh_rows)),
-            (*(self.features[number] for number in kept), *(layout.features[number] for number in fresh_features)),
-            np.concatenate([self.mean[kept], mean[fresh]]),
-            np.concatenate([self.variance[kept], variance[fresh]]),
-            np.concatenate([np.maximum(now, self.level)[kept], level[fresh]]),
-            np.concatenate([steps[kept], np.zeros(len(fresh[0]))]),
+            (*(self.rows[number] for number in continuing), *(layout.rows[number] for number in fresh_rows)),
+            (
+                *(self.features[number] for number in continuing),
+                *(layout.features[number] for number in fresh_features),
+            ),
+            np.concatenate([self.mean[continuing], mean[fresh]]),
+            np.concatenate([self.variance[continuing], variance[fresh]]),
+            np.concatenate([np.maximum(now, self.level)[continuing], level[fresh]]),
+            np.concatenate([steps[continuing], np.zeros(len(fresh[0]))]),
         ), self._cells(np.flatnonzero(ended))
 
     def snapshot(self) -> dict[str, Any]:

@@ -92,8 +92,8 @@ class Scores:
     @property
     def surprise(self) -> Matrix:
         """The raw score of each feature, shape (rows, features), NaN for a missing value; computed on each access."""
-        judge = scale_free if self.likelihood == "scale_free" else paper
-        return judge(self.evidence.T, self.reference).T
+        surprise_of = scale_free if self.likelihood == "scale_free" else paper
+        return surprise_of(self.evidence.T, self.reference).T
 
     @property
     def young(self) -> bool:
@@ -141,10 +141,10 @@ class Scores:
         """Return for each row whether its worst feature, regardless of weights, shows how long it waits."""
         if not blame.size:
             return np.zeros(len(blame), bool)
-        told = np.array([feature in self.waits for feature in self.layout.features], bool)
+        is_wait = np.array([feature in self.waits for feature in self.layout.features], bool)
         plain = np.nan_to_num(blame, nan=-np.inf) / np.maximum(self.reference.weights.each[:, 0], np.finfo(float).tiny)
         most = plain.argmax(axis=1)
-        waits: NDArray[np.bool_] = (plain[np.arange(len(most)), most] > 0.0) & told[most]
+        waits: NDArray[np.bool_] = (plain[np.arange(len(most)), most] > 0.0) & is_wait[most]
         return waits
 
     def _ranked(
@@ -167,8 +167,8 @@ class Scores:
                 name=self.layout.names[row],
                 score=float(scores[row]),
                 features=tuple(
-                    FeatureScore(names[feature], *told)
-                    for feature, *told in zip(*(column[place][: counts[place]] for column in cells), strict=True)
+                    FeatureScore(names[feature], *figures)
+                    for feature, *figures in zip(*(column[place][: counts[place]] for column in cells), strict=True)
                 ),
                 age_s=max(self.ts - float(self.first_ts[row]), 0.0),
                 basis=self.bases.get(row, "itself"),

@@ -51,13 +51,13 @@ def anomaly_of(  # noqa: PLR0917 - the parts of an anomaly
     excess = 0.5 * (second + highest) if brief else second
     places = sums.places[unit] if unit < units.present else [layout.rows.index(row)] if is_row else []
     level = quantities.levels[quantities.level(quantity)]
-    taken = np.zeros(len(places))
+    amounts = np.zeros(len(places))
     if level in layout.features:
-        taken = np.nan_to_num(values[list(places), layout.features.index(level)])
+        amounts = np.nan_to_num(values[list(places), layout.features.index(level)])
     if unit < units.present:
-        row = layout.rows[places[int(taken.argmax())]]
+        row = layout.rows[places[int(amounts.argmax())]]
     # It may be a burst that has ended. The growth at a single tick does not show that.
-    ended = brief and quantity < len(quantities.levels) and float(taken.sum()) - baseline < LASTING_SHARE * excess
+    ended = brief and quantity < len(quantities.levels) and float(amounts.sum()) - baseline < LASTING_SHARE * excess
     calm = np.flatnonzero(~(parts[::-1] - baseline >= LASTING_SHARE * (highest if brief else excess)))
     part_s = BLOCKS[number] * max(SCALES[0].part_s, state.interval_s)
     return Anomaly(

@@ -236,7 +236,7 @@ class Lasting:
 
     def _hold(self, state: State) -> None:
         """Follow the anomalies, and end those that are over."""
-        kept = []
+        still_open = []
         places = places_of(state)
         for before in state.anomalies:
             anomaly, place = before, places[before.unit, before.is_row]
@@ -246,14 +246,14 @@ class Lasting:
             lasted_s, reported_s = state.last_ts - anomaly.onset_ts, state.last_ts - anomaly.opened_ts
             accepted = lasted_s >= self._accepted_after_s and reported_s >= CALM_S
             if not accepted and not state.last_ts - anomaly.calm_since >= CALM_S:
-                kept.append(anomaly)
+                still_open.append(anomaly)
                 continue
             levels: Sequence[Matrix | None] = [None] * len(SCALES)
             if accepted:
                 levels = levels_of([each.ring[..., place] for each in state.evidence], lasted_s)
                 state.accepted += (anomaly,)
             state.evidence = released(state, anomaly, place, levels)
-        state.anomalies = tuple(kept)
+        state.anomalies = tuple(still_open)
 
     def adopt(self, anomaly: str) -> None:
         """Treat an anomaly as normal: its peaks enter the record at once, and its unit is learned again.

@@ -128,14 +128,14 @@ class Evidence:
             m' = m + a (x - m),  d' = d + a (|x - m'| - d)
         """
         oldest = self.ring[0]
-        taken = np.isfinite(oldest)
+        valid = np.isfinite(oldest)
         if learned is not None:
-            taken &= learned
+            valid &= learned
         share = 1.0 / (self.weight + 1.0)
         np.maximum(share, np.float32(-math.expm1(-scale.part_s / scale.baseline_s)), out=share)
-        if not taken.all():
-            share *= taken
-            oldest = np.where(taken, oldest, np.float32(0.0))
+        if not valid.all():
+            share *= valid
+            oldest = np.where(valid, oldest, np.float32(0.0))
         step = oldest - self.mean
         step *= share
         mean = self.mean + step
@@ -160,7 +160,7 @@ class Evidence:
             last=level.copy(),
             total=np.zeros_like(self.total),
             count=np.zeros_like(self.count),
-            weight=self.weight + taken,
+            weight=self.weight + valid,
             mean=mean,
             deviation=np.add(self.deviation, step, out=step),
             peak=self.peak,

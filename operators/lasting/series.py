@@ -201,8 +201,8 @@ class Series:
             groups += (_Group(new, self._resolution, self._accepted_after_s),)
         here = dict(zip(layout.rows, layout.names, strict=True))
         absent = [row for row in self._rows if row not in here]
-        kept = {*here, *sorted(absent, key=lambda row: -self._rows[row][1])[:SPARE_ROWS]}
-        rows = {row: each for row, each in self._rows.items() if row in kept}
+        retained = {*here, *sorted(absent, key=lambda row: -self._rows[row][1])[:SPARE_ROWS]}
+        rows = {row: each for row, each in self._rows.items() if row in retained}
         rows |= {row: (name, rows[row][1] if row in rows else -np.inf) for row, name in here.items()}
         at = {row: place for place, row in enumerate(rows)}
         there = {feature: column for column, feature in enumerate(layout.features)}
@@ -304,8 +304,8 @@ class SeriesScores:
         found = [each.ranking() for each in self.groups]
         worst = sorted((row for each in found for row in each.rows), key=lambda row: -row.score)
         age_s = max((each.age_s for each in found), default=0.0)
-        told = tuple(self._undirected(row, features) for row in worst[:rows])
-        return Ranking(self.ts, self.score, told, age_s, all(each.young for each in found))
+        ranked = tuple(self._undirected(row, features) for row in worst[:rows])
+        return Ranking(self.ts, self.score, ranked, age_s, all(each.young for each in found))
 
     def row(self, anomaly: str, features: int | None = None) -> RowScore:
         """Return the row of an anomaly, with its worst features. Raises `KeyError` if no anomaly has this id."""

@@ -140,8 +140,8 @@ class Adaptive(Follower):
             return 0.0
         usual = self.usual
         score = min(self._lateness.score(deviation), value / (SLOW * usual)) if usual > 0.0 else 0.0
-        is_held = self._slow and value - usual >= LASTING_SHARE * self._excess > 0.0
-        return max(score, LASTING_SCORE) if is_held else score
+        is_lasting = self._slow and value - usual >= LASTING_SHARE * self._excess > 0.0
+        return max(score, LASTING_SCORE) if is_lasting else score
 
     def _deviation(self, value: float) -> float:
         """Return the excess of a response time over its baseline, in spreads; NaN if unknown."""
@@ -224,9 +224,9 @@ class Adaptive(Follower):
         since = min(max(self._slow_for, age), size) if self._slow else age
         samples = every.after(0 if self._first else max(size - since - 2 * length, 0))
         traits.follow(samples.ids)
-        kept = None
+        resource = None
         if self.model is not None and self.model.terms and reason == "grown":
-            kept = traits.resource(self.model.terms[0].metric)
+            resource = traits.resource(self.model.terms[0].metric)
         found = Diagnosis(
             samples.values,
             samples.target,
@@ -236,7 +236,7 @@ class Adaptive(Follower):
             banned=samples.numbers(wishes.banned),
             candidates=self._options.candidates,
             purpose=BOTTLENECK if self._explained else WORK,
-            kept=kept,
+            kept=resource,
         )
         settled = since >= SETTLING
         if settled and self._options.kind != "linear":

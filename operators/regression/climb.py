@@ -94,26 +94,26 @@ class LinearClimb:
 
         """
         variance = self._variances()[:, :-1]
-        tells = variance > COLLINEAR * self._size[:, :-1]
+        independent = variance > COLLINEAR * self._size[:, :-1]
         target = self._columns[:, :, -1]
         products = np.einsum("kn,kn,knc->kc", self._train, target, self._columns[:, :, :-1])
-        b = np.divide(products, variance, out=np.zeros_like(products), where=tells)
+        b = np.divide(products, variance, out=np.zeros_like(products), where=independent)
         errors = np.where(self._test[:, :, None], target[:, :, None] - b[:, None, :] * self._columns[:, :, :-1], 0.0)
         r2 = (
             1.0 - np.einsum("knc,knc->c", errors, errors) / self._of_target
             if self._of_target
             else np.full(b.shape[1], -np.inf)
         )
-        r2[~self._free | ~tells.any(axis=0)] = -np.inf
+        r2[~self._free | ~independent.any(axis=0)] = -np.inf
         return r2, np.sign(products.sum(axis=0))
 
     def add(self, column: int) -> None:
         """Add a candidate to the model."""
         x = self._columns[:, :, column].copy()
         size = np.einsum("kn,kn,kn->k", self._train, x, x)
-        tells = size > COLLINEAR * self._size[:, column]
+        independent = size > COLLINEAR * self._size[:, column]
         products = np.einsum("kn,kn,knc->kc", self._train, x, self._columns)
-        g = np.divide(products, size[:, None], out=np.zeros_like(products), where=tells[:, None])
+        g = np.divide(products, size[:, None], out=np.zeros_like(products), where=independent[:, None])
         self._columns -= x[:, :, None] * g[:, None, :]
         self._free[column] = False
 

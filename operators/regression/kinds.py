@@ -203,12 +203,12 @@ def estimator(kind: Kind, samples: int) -> Any:
     from sklearn.neighbors import KNeighborsRegressor  # noqa: PLC0415
     from sklearn.tree import DecisionTreeRegressor  # noqa: PLC0415
 
-    made: dict[Kind, Callable[[], Any]] = {
+    factories: dict[Kind, Callable[[], Any]] = {
         "neighbours": lambda: KNeighborsRegressor(min(NEIGHBOURS, max(samples - 1, 1)), weights="distance"),
         "tree": lambda: DecisionTreeRegressor(min_samples_leaf=LEAF, random_state=SEED),
         "boosting": lambda: GradientBoostingRegressor(n_estimators=STAGES, max_depth=DEPTH, random_state=SEED),
     }
-    return made[kind]()
+    return factories[kind]()
 
 
 def cross_predicted(kind: Kind, values: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:

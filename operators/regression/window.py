@@ -91,12 +91,12 @@ class Window:
         """Drop the columns of metrics that are in no sample, if they are many or there is no room for others."""
         there = set(metrics.ids)
         seen = np.isfinite(self._rows()).sum(axis=0) > 0
-        kept = [at for at, name in enumerate(self.ids) if seen[at] or name in there]
-        full = len(self.ids) + len(there) > self._limit and len(kept) < len(self.ids)
-        if not full and len(kept) >= (1.0 - GONE_SHARE) * len(self.ids):
+        remaining = [at for at, name in enumerate(self.ids) if seen[at] or name in there]
+        full = len(self.ids) + len(there) > self._limit and len(remaining) < len(self.ids)
+        if not full and len(remaining) >= (1.0 - GONE_SHARE) * len(self.ids):
             return False
-        self._values = self._values[:, kept].copy()
-        self.ids = [self.ids[at] for at in kept]
+        self._values = self._values[:, remaining].copy()
+        self.ids = [self.ids[at] for at in remaining]
         self._columns = {name: at for at, name in enumerate(self.ids)}
         return True
 

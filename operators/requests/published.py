@@ -86,8 +86,8 @@ def published(
 
     """
     if not len(times_s) == len(counts) == len(syscalls.lengths):
-        told = f"{len(times_s)} rows of times, {len(counts)} of counts, {len(syscalls.lengths)} sequences"
-        raise ValueError(f"{told}: expected as many of each")
+        got = f"{len(times_s)} rows of times, {len(counts)} of counts, {len(syscalls.lengths)} sequences"
+        raise ValueError(f"{got}: expected as many of each")
     if eps_s is None:
         eps_s = estimated_eps(times_s, minimum_points)
     outlying = noise(times_s, eps_s, minimum_points)

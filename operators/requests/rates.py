@@ -95,10 +95,10 @@ class TickScores:
 
     def ranking(self, rows: int, features: int) -> Ranking:
         """Rank the clusters, the worst first."""
-        told = tuple(
+        ranked = tuple(
             RowScore(each.row, each.name, each.score, each.features[:features], each.age_s) for each in self.rows[:rows]
         )
-        return Ranking(self.ts, self.score, told, self.age_s, self.young)
+        return Ranking(self.ts, self.score, ranked, self.age_s, self.young)
 
 
 class Rates:
@@ -136,7 +136,7 @@ class Rates:
         """Score a tick. The state does not change."""
         requests, counted = _read(layout, values)
         age_s = 0.0 if math.isnan(self._first_ts) else ts - self._first_ts
-        told, most = [], 0.0
+        rows, most = [], 0.0
         # An anomaly with few requests continues at a tick without any.
         out = {row: (each.name, 0.0, 0.0) for row, each in self._rows.items() if not math.isnan(each.out_since_ts)}
         for row, (name, outliers, lost_s) in (out | counted).items():
@@ -147,11 +147,11 @@ class Rates:
             score = self._calibration.score(raw)
             if row in out and score >= LASTING_SHARE:
                 score = max(score, LASTING_SCORE)
-            told.append(RowScore(row, name, score, features, row_age_s))
-        told.sort(key=lambda each: (-each.score, each.row))
+            rows.append(RowScore(row, name, score, features, row_age_s))
+        rows.sort(key=lambda each: (-each.score, each.row))
         young = age_s < _YOUNG_S or self._requests < _YOUNG_REQUESTS
-        score = max(self._calibration.score(most), told[0].score if told else 0.0)
-        return TickScores(ts, score, tuple(told), most, age_s, young)
+        score = max(self._calibration.score(most), rows[0].score if rows else 0.0)
+        return TickScores(ts, score, tuple(rows), most, age_s, young)
 
     def _raw_score(
         self, known: _Row | None, requests: float, outliers: float, lost_s: float
@@ -199,19 +199,19 @@ class Rates:
 
     def learn(self, ts: float, layout: Layout, values: Matrix) -> None:
         """Learn a tick: of the outliers of a cluster little more than expected, and no more during an anomaly."""
-        judged = self.score(ts, layout, values)
+        scored = self.score(ts, layout, values)
         requests, counted = _read(layout, values)
         if math.isnan(self._first_ts):
             self._first_ts = ts
         elif (step := ts - self._ts) > 0.0:
-            kept = math.exp(-step / MEMORY_S)
-            self._requests *= kept
+            decay = math.exp(-step / MEMORY_S)
+            self._requests *= decay
             for row in self._rows.values():
-                row.outliers, row.lost_s = row.outliers * kept, row.lost_s * kept
+                row.outliers, row.lost_s = row.outliers * decay, row.lost_s * decay
         self._ts = ts
         for key in counted.keys() - self._rows.keys():
             self._rows[key] = _Row(counted[key][0], ts)
-        out = {each.row for each in judged.rows if each.score > 1.0}
+        out = {each.row for each in scored.rows if each.score > 1.0}
         for key, row in self._rows.items():
             row.calm = 0 if key in out else row.calm + 1
             if row.calm >= CALM:
@@ -230,9 +230,9 @@ class Rates:
         self._requests += requests
         self._recent.append(requests)
         if len(self._rows) > MOST_ROWS:
-            kept_rows = sorted(self._rows, key=lambda key: self._rows[key].outliers)[-MOST_ROWS // 2 :]
-            self._rows = {key: row for key, row in self._rows.items() if key in kept_rows}
-        self._calibration.learn(ts, judged.raw)
+            retained = sorted(self._rows, key=lambda key: self._rows[key].outliers)[-MOST_ROWS // 2 :]
+            self._rows = {key: row for key, row in self._rows.items() if key in retained}
+        self._calibration.learn(ts, scored.raw)
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of the state as plain data."""

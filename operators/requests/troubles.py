@@ -136,8 +136,8 @@ class Trouble:
 
     def cluster(self, usual: Moments) -> Cluster:
         """Return the cluster with its evidence."""
-        told = evidence(self.moments, usual)
-        return Cluster(self.number, self.requests, self.began_ts, self.newest_ts, self.example, told)
+        found = evidence(self.moments, usual)
+        return Cluster(self.number, self.requests, self.began_ts, self.newest_ts, self.example, found)
 
 
 class Troubles:
@@ -207,13 +207,13 @@ class Troubles:
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
         self._given, self.found = int(state["given"]), []
-        for told in state["found"]:
-            trouble = Trouble(int(told["number"]), float(told["began_ts"]))
-            trouble.requests, trouble.newest_ts = int(told["requests"]), float(told["newest_ts"])
-            trouble.example = str(told["example"])
+        for fields in state["found"]:
+            trouble = Trouble(int(fields["number"]), float(fields["began_ts"]))
+            trouble.requests, trouble.newest_ts = int(fields["requests"]), float(fields["newest_ts"])
+            trouble.example = str(fields["example"])
             trouble.centre = {
                 str(name): {tuple(key): float(value) for key, value in zip(keys, values, strict=True)}
-                for name, keys, values in told["centre"]
+                for name, keys, values in fields["centre"]
             }
-            trouble.moments.restore(told["moments"])
+            trouble.moments.restore(fields["moments"])
             self.found.append(trouble)

@@ -118,8 +118,8 @@ class Moments:
             )
         if len(sums) > MOST_KEYS:
             # Among equally rare things n-grams go first: one long request has more of them than are kept.
-            kept = sorted(sums, key=lambda key: (sums[key].present, key[0] != "ngram"), reverse=True)[: MOST_KEYS // 2]
-            self._sums = {key: sums[key] for key in kept}
+            top = sorted(sums, key=lambda key: (sums[key].present, key[0] != "ngram"), reverse=True)[: MOST_KEYS // 2]
+            self._sums = {key: sums[key] for key in top}
 
     def _halve(self) -> None:
         self.weight, self.duration_s, self.syscalls = self.weight / 2, self.duration_s / 2, self.syscalls / 2
@@ -248,31 +248,35 @@ def _difference(key: Key, some: Moments, weight: float, usual: Moments, usual_we
     )
 
 
-def _worth(found: Difference, lost_s: float) -> float:
+def _worth(difference: Difference, lost_s: float) -> float:
     """Return the rank of a difference, comparable between times and counts."""
-    surprise = min(math.log1p(abs(found.statistic)) / math.log1p(_UTMOST), 1.0)
-    of_count = 0.5 * surprise * max(found.share, found.usual_share)
-    if found.kind == "ngram" or lost_s <= 0.0:
+    surprise = min(math.log1p(abs(difference.statistic)) / math.log1p(_UTMOST), 1.0)
+    of_count = 0.5 * surprise * max(difference.share, difference.usual_share)
+    if difference.kind == "ngram" or lost_s <= 0.0:
         return of_count
-    share = (found.time_s - found.usual_time_s) / lost_s
-    of_time = min(max(share, 0.0), 1.0) * abs(found.statistic) / (abs(found.statistic) + APART)
-    return max(of_time, of_count) if _failed((found.kind, *found.what)) else of_time
+    share = (difference.time_s - difference.usual_time_s) / lost_s
+    of_time = min(max(share, 0.0), 1.0) * abs(difference.statistic) / (abs(difference.statistic) + APART)
+    return max(of_time, of_count) if _failed((difference.kind, *difference.what)) else of_time
 
 
-def _explains(found: Difference, lost_s: float, requests: float) -> bool:
+def _explains(difference: Difference, lost_s: float, requests: float) -> bool:
     """Return whether a difference is a cause: in most requests, beyond chance, and not a state alone."""
-    if found.statistic <= APART or found.kind == "state":
+    if difference.statistic <= APART or difference.kind == "state":
         return False
-    if found.kind == "spent" and lost_s > 0.0 and found.time_s - found.usual_time_s >= _EXPLAINS * lost_s:
+    if (
+        difference.kind == "spent"
+        and lost_s > 0.0
+        and difference.time_s - difference.usual_time_s >= _EXPLAINS * lost_s
+    ):
         return True
-    much_more = found.count >= _MANIFOLD * found.usual_count and found.share >= _MOST_HAVE
-    return much_more and found.statistic > max(APART, ALONE / requests)
+    much_more = difference.count >= _MANIFOLD * difference.usual_count and difference.share >= _MOST_HAVE
+    return much_more and difference.statistic > max(APART, ALONE / requests)
 
 
-def _explain_together(found: Iterable[Difference], lost_s: float) -> bool:
+def _explain_together(differences: Iterable[Difference], lost_s: float) -> bool:
     """Return whether waits of one kind for the files of one folder are the cause, one file per request."""
     pooled: dict[tuple[str, ...], tuple[float, float]] = {}
-    for each in found:
+    for each in differences:
         if each.kind == "spent" and each.time_s > each.usual_time_s:
             state, call, on, _, _ = each.what
             key = state, call, on.rpartition("/")[0]

@@ -98,7 +98,7 @@ def _matrices(requests: Iterable[Traced]) -> tuple[Floats, Floats]:
 def _result(
     outliers: dict[int, Traced], labels: NDArray[np.intp], scores: Floats, usual: Moments, eps_s: float
 ) -> Whole:
-    judged, clusters, usual_s = {}, [], usual.mean_s()
+    outlier_scores, clusters, usual_s = {}, [], usual.mean_s()
     for number in range(1, int(labels.max()) + 1):
         members = [place for place in outliers if labels[place] == number]
         alike = Moments(len(members))
@@ -107,8 +107,10 @@ def _result(
             found, alone = profile(request), Moments(1)
             alike.add(request, found)
             alone.add(request, found)
-            told = evidence(alone, usual)
-            judged[place] = RequestScore(float(scores[place]), False, number, told, usual_s, eps_s, young=False)
+            own_evidence = evidence(alone, usual)
+            outlier_scores[place] = RequestScore(
+                float(scores[place]), False, number, own_evidence, usual_s, eps_s, young=False
+            )
         first, last = (outliers[place] for place in (members[0], members[-1]))
         clusters.append(Cluster(number, len(members), first.ts, last.ts, last.request, evidence(alike, usual)))
-    return Whole(dict(sorted(judged.items())), tuple(clusters))
+    return Whole(dict(sorted(outlier_scores.items())), tuple(clusters))

@@ -70,12 +70,12 @@ class RowScorer:
         if not self._known:
             return found
         (x,) = self._inputs(layout, rises[None, :])
-        whole = self._blueprint.score(self._detector, x)
+        full_score = self._blueprint.score(self._detector, x)
         for at, feature in enumerate(layout.features):
             if not np.isnan(rises[at]):
                 # A feature at its baseline contributes nothing.
-                without = self._blueprint.score(self._detector, {**x, feature: 0.0}) if x.get(feature) else whole
-                found[at] = max(whole - without, 0.0)
+                without = self._blueprint.score(self._detector, {**x, feature: 0.0}) if x.get(feature) else full_score
+                found[at] = max(full_score - without, 0.0)
         return found
 
     def learn(self, ts: float, layout: Layout, rises: Matrix) -> None:  # noqa: ARG002 - it has no rows to forget

@@ -185,8 +185,8 @@ def _engine(window_size: Parameter) -> Any:
 
 def _check_trees(trees: Any, height: Any) -> None:
     if trees * 2.0 ** (height + 1) > MOST_NODES:
-        said = f"{trees} trees of height {height}"
-        raise ValueError(f"n_trees, height: expected at most {MOST_NODES:,} nodes, got {said}")
+        got = f"{trees} trees of height {height}"
+        raise ValueError(f"n_trees, height: expected at most {MOST_NODES:,} nodes, got {got}")
 
 
 def _supervised(cls: Any) -> bool:

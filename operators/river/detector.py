@@ -113,9 +113,9 @@ class River(Calibrated):
 
     def score(self, ts: float, layout: Layout, values: Matrix) -> Scores:
         """Score a frame. `values` has the shape (rows, features). The state does not change."""
-        judged = self._judged
-        if judged is not None and judged[0] == ts and judged[1] is layout and judged[2] is values:
-            return judged[3]
+        cached = self._judged
+        if cached is not None and cached[0] == ts and cached[1] is layout and cached[2] is values:
+            return cached[3]
         usual = self._usual.score(ts, layout, values)
         rises = _rises(usual)
         raw = self._scorer.rows(layout, rises)

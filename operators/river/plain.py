@@ -215,41 +215,41 @@ class _Making:
         match group["kind"]:
             case "mapping":
                 cls = MAPPINGS[head[0]]
-                made: Any = defaultdict(self.value(head[1])) if cls is defaultdict else cls()
-                self._made[place] = made
+                result: Any = defaultdict(self.value(head[1])) if cls is defaultdict else cls()
+                self._made[place] = result
                 for key, value in zip(group["keys"], row, strict=True):
-                    made[key] = self.value(value)
+                    result[key] = self.value(value)
             case "deque":
-                made = self._made[place] = deque(maxlen=head)
-                made.extend(map(self.value, row))
+                result = self._made[place] = deque(maxlen=head)
+                result.extend(map(self.value, row))
             case "sequence" if head == "list":
-                made = self._made[place] = []
-                made.extend(map(self.value, row))
+                result = self._made[place] = []
+                result.extend(map(self.value, row))
             case "sequence":
-                made = SEQUENCES[head](map(self.value, row))
+                result = SEQUENCES[head](map(self.value, row))
             case "array":
                 dtype, shape, of = map(self.value, row)
-                made = np.array(of, dtype=np.dtype(dtype)).reshape(shape)
+                result = np.array(of, dtype=np.dtype(dtype)).reshape(shape)
             case "name":
-                made = self._parts.known(head)
+                result = self._parts.known(head)
             case "method":
-                made = getattr(self.value(row[0]), head)
+                result = getattr(self.value(row[0]), head)
             case "partial":
                 func, args, keywords = map(self.value, row)
-                made = partial(func, *args, **keywords)
+                result = partial(func, *args, **keywords)
             case "generator":
-                made = self._parts.known(head)()
-                made.setstate(self.value(row[0]))
+                result = self._parts.known(head)()
+                result.setstate(self.value(row[0]))
             case "call":
-                made = self._parts.known(head)(*map(self.value, row))
+                result = self._parts.known(head)(*map(self.value, row))
             case "object":
                 cls = self._parts.known(head)
-                made = self._made[place] = cls.__new__(cls)
+                result = self._made[place] = cls.__new__(cls)
                 for key, value in zip(group["keys"], row, strict=True):
-                    object.__setattr__(made, key, self.value(value))
+                    object.__setattr__(result, key, self.value(value))
             case kind:
                 raise ValueError(f"expected a kind of part, got {kind!r}")
-        return made
+        return result
 
 
 def _is_generator(each: Any) -> bool:

@@ -116,8 +116,8 @@ class Rows:
 
     def read(self, values: Matrix) -> list[Reading]:
         """Return the readings. `values` has the shape (rows, features)."""
-        found, told = [], known(values[:, self._features])
-        for id_, called, of_row in zip(self.layout.rows, self.layout.names, told, strict=True):
+        found, figures = [], known(values[:, self._features])
+        for id_, called, of_row in zip(self.layout.rows, self.layout.names, figures, strict=True):
             name = BY_LIMIT.get(id_.partition(" ")[0])
             if name is not None:
                 used, unused = of_row.tolist()
