@@ -1,6 +1,7 @@
 """The minimal rights of each role at Kafka's brokers, in one place.
 
-`laggard topics acls` prints these rules, deploy/kafka.md shows them, and a test runs each role under exactly them.
+`laggard topics acls` prints these rules, deploy/docs/reference/kafka.md shows them, and a test runs each role under
+exactly them.
 """
 
 from __future__ import annotations

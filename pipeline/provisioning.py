@@ -53,7 +53,7 @@ class TopicReport:
     differences: tuple[Difference, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report for a program; documented in deploy/kafka.md."""
+        """Return the report for a program; documented in deploy/docs/reference/kafka.md."""
         spec, found = self.wanted.spec, self.found
         return {
             "name": spec.name,

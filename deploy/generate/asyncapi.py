@@ -65,9 +65,9 @@ laggard finds what is slow on a machine, and what causes it. Agents publish the 
 them, and publish anomalies.
 
 The topics of anomalies, models and diagnoses are public: other tools may subscribe to them (see `anomalies.md`,
-`models.md` and `diagnoses.md`). Their records are JSON and CloudEvents 1.0 in the binary content mode of the Kafka
-protocol binding. Readers use the isolation level `read_committed`. Other programs may publish frames, marks, requests
-and wishes too. The other topics are internal: their content may change with any version.
+`models.md` and `diagnoses.md` in `docs/reference`). Their records are JSON and CloudEvents 1.0 in the binary content
+mode of the Kafka protocol binding. Readers use the isolation level `read_committed`. Other programs may publish
+frames, marks, requests and wishes too. The other topics are internal: their content may change with any version.
 
 Frames, marks, requests and wishes are one MessagePack map each, of version {RECORD_VERSION[0]}.{RECORD_VERSION[1]};
 their schemas here describe the map, with `format: binary` for a MessagePack byte string. Readers ignore unknown fields.

@@ -1,4 +1,4 @@
-"""Generate `deploy/kafka.md`, the page about Kafka, from the tables of topics, settings and permissions."""
+"""Generate `deploy/docs/reference/kafka.md`, the page about Kafka, from the tables of topics and permissions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HEAD = """\
 # laggard on Kafka
 
 Run `laggard topics create` once, `laggard agent` on each machine, and `laggard work` anywhere, any number of times.
-All settings are in [settings.md](settings.md); [README.md](README.md) describes how to run the parts.
+All settings are in [settings.md](settings.md); [deploying](../operations/deploying.md) describes how to run the parts.
 
     export LAGGARD_BUS_LOCATION=kafka://broker-1:9092,broker-2:9092
     laggard topics create

@@ -1,4 +1,4 @@
-"""Generate `deploy/metrics.md`, the table of all metrics, from their declarations."""
+"""Generate `deploy/docs/reference/metrics.md`, the table of all metrics, from their declarations."""
 
 from __future__ import annotations
 

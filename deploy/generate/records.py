@@ -1,4 +1,4 @@
-"""Generate `deploy/records.md`, the reference of public records, from their declarations."""
+"""Generate `deploy/docs/reference/records.md`, the reference of public records, from their declarations."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _INTRODUCTION: Final = """\
 # Records
 
 The records on the topics of [anomalies](anomalies.md), [models](models.md) and [diagnoses](diagnoses.md), and in the
-output of `laggard replay --json`. Each is a JSON object of a `kind`. Their JSON Schemas are in [schemas](schemas). This
-page is generated from the same declarations.
+output of `laggard replay --json`. Each is a JSON object of a `kind`. Their JSON Schemas are in
+[schemas](../../schemas). This page is generated from the same declarations.
 
 Unknown numbers, and those that JSON cannot represent, are null. A member marked with * may be absent: an older version
 did not write it, or it does not apply.

@@ -1,4 +1,4 @@
-"""Generate `deploy/settings.md` and the sample `deploy/laggard.toml` from the declared settings."""
+"""Generate `deploy/docs/reference/settings.md` and the sample `deploy/laggard.toml` from the declared settings."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def settings_page() -> str:
         "",
         f"1. The configuration file: the one named by `--config` or `${CONFIG_VARIABLE}`, otherwise the first existing",
         "   one of `./laggard.toml`, `~/.config/laggard/laggard.toml` and `/etc/laggard/laggard.toml`",
-        "   ([a sample](laggard.toml)). The part of a name before the point is the TOML table.",
+        "   ([a sample](../../laggard.toml)). The part of a name before the point is the TOML table.",
         "2. The environment: `gaussian.context` is `LAGGARD_GAUSSIAN_CONTEXT`.",
         "3. The command line: `--set gaussian.context=4h`, and the flags of a command such as `--bus`.",
         "",

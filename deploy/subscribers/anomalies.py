@@ -67,7 +67,7 @@ class Event:
         id: `ce_id`: with the source, the same whenever this event comes again.
         time: `ce_time`: what it is about, in ISO 8601.
         subject: the host, application, pool or service that it is about.
-        value: the record's JSON object: see deploy/anomalies.md.
+        value: the record's JSON object: see deploy/docs/reference/anomalies.md.
         record: as kafka-python brought it.
 
     """

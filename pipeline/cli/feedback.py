@@ -62,7 +62,7 @@ def show(settings: Settings, *, host: str | None, as_json: bool) -> None:
     """List the feedback of the last 30 days, and whether it holds.
 
     --json prints the feedback as it was given, and whether it `holds`. Its subject is `keyed_by` and `key`;
-    deploy/records.md explains the other fields at `feedback`.
+    deploy/docs/reference/records.md explains the other fields at `feedback`.
     """
     now = time.time()
     with existing_bus(settings) as bus:

@@ -88,9 +88,9 @@ def incidents(
 
     An incident joins the anomalies of one host, application, pool or service that may have one cause.
 
-    --json prints records of the kind `incident`; deploy/anomalies.md explains their fields. The exit code is 0 whether
-    or not there is an incident. It is 3 if nothing is recorded, if no or several incidents have the ID, or if the host,
-    application, pool or service is unknown. `laggard --help` lists all exit codes.
+    --json prints records of the kind `incident`; deploy/docs/reference/anomalies.md explains their fields.
+    The exit code is 0 whether or not there is an incident. It is 3 if nothing is recorded, if no or several incidents
+    have the ID, or if the host, application, pool or service is unknown. `laggard --help` lists all exit codes.
     """
     given = (host, "host"), (application, "application"), (pool, "pool"), (service, "service")
     filters = [(key, keyed_by) for key, keyed_by in given if key is not None]

@@ -43,7 +43,7 @@ def measure(settings: Settings, duration_s: float | None, supervised: bool) -> N
     if not settings.sources:
         raise CommandError(
             f"{settings.place(GeneralSettings.sources)}: there are no sources; expected tables "
-            "[[sources]] in the configuration file, see deploy/settings.md",
+            "[[sources]] in the configuration file, see deploy/docs/reference/settings.md",
             USAGE,
         )
     if supervised:

@@ -90,7 +90,7 @@ def show(settings: Settings, *, application: str, since_s: float, path: str | No
     """Show the present models: those of APP in full, otherwise those of all applications.
 
     --json prints records of the kind `model`: the present ones and, with APP, also earlier ones, the newest first.
-    deploy/models.md explains their fields. The exit code is 3 if there is no model.
+    deploy/docs/reference/models.md explains their fields. The exit code is 3 if there is no model.
     """
     now = time.time()
     if path is not None:

@@ -68,8 +68,8 @@ def pools(settings: Settings, *, pool: str, at: str | None, path: str | None, sv
     that deviate. The numbers at merges are approximately unbiased p-values in percent.
 
     FILE of --svg may be `-` for standard output, instead of the page. --json prints a record of the kind `pool`, whose
-    fields deploy/anomalies.md explains; without POOL one per pool, with only `pool`, `ts`, `members` and `ranking`. The
-    exit code is 3 if nothing is recorded of the pool or the moment.
+    fields deploy/docs/reference/anomalies.md explains; without POOL one per pool, with only `pool`, `ts`, `members` and
+    `ranking`. The exit code is 3 if nothing is recorded of the pool or the moment.
     """
     _check(pool, svg, as_json=as_json)
     now = time.time()

@@ -94,8 +94,9 @@ def why(
     slow.
 
     --json prints a record of the kind `ranking`, with the `status` of the host and the recorded `diagnoses` of its
-    processes at that time; deploy/anomalies.md explains the fields. The exit code is 0 whether or not there is an
-    outlier, and 3 if nothing is recorded of the host or the moment; `laggard --help` lists all exit codes.
+    processes at that time; deploy/docs/reference/anomalies.md explains the fields. The exit code is 0 whether
+    or not there is an outlier, and 3 if nothing is recorded of the host or the moment; `laggard --help` lists all exit
+    codes.
     """
     if sum((at is not None, wanted is not None, listing)) > 1:
         raise click.UsageError("--at, --mark and --marks exclude each other")

@@ -1,4 +1,4 @@
-"""Every metric, declared once: for the exporter, and for `deploy/metrics.md`."""
+"""Every metric, declared once: for the exporter, and for `deploy/docs/reference/metrics.md`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Takes pictures of the page: `python -m tests.browser.pictures`, which takes a minute.
 
-Of every view, light and dark, 1280 pixels wide, and of some 390 wide as well, into `deploy/pictures`. What is shown is
-the world of `tests.browser.world` at times of its own, so that they change with the page alone.
+Of every view, light and dark, 1280 pixels wide, and of some 390 wide as well, into `deploy/docs/pictures`. What is
+shown is the world of `tests.browser.world` at times of its own, so that they change with the page alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.browser.conftest import NARROW, WIDE, WITHIN_MS
 from tests.browser.looks import looks
 from tests.browser.world import ENDS, make_world, served_world
 
-PICTURES: Final = Path(__file__).resolve().parents[2] / "deploy/pictures"
+PICTURES: Final = Path(__file__).resolve().parents[2] / "deploy/docs/pictures"
 
 NARROW_TOO: Final = ("now", "incidents", "incident")
 

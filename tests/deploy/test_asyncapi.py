@@ -207,7 +207,7 @@ def test_a_dead_letter_has_the_headers_that_are_told() -> None:
 
 
 def page(name: str) -> str:
-    return (ROOT / f"deploy/{name}.md").read_text()
+    return (ROOT / f"deploy/docs/reference/{name}.md").read_text()
 
 
 def example(page: str, sent: Outgoing) -> None:
@@ -232,7 +232,7 @@ def test_the_example_is_what_would_be_sent() -> None:
 
 
 def test_the_reference_of_records_is_current(golden: Callable[[Path, str], None]) -> None:
-    golden(ROOT / "deploy/records.md", records_page())
+    golden(ROOT / "deploy/docs/reference/records.md", records_page())
 
 
 def test_the_example_of_a_diagnosis_is_what_would_be_sent() -> None:

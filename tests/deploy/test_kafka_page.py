@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_is_current(golden: Callable[[Path, str], None]) -> None:
-    golden(ROOT / "deploy/kafka.md", kafka_page())
+    golden(ROOT / "deploy/docs/reference/kafka.md", kafka_page())
 
 
 def test_every_setting_of_a_topic_says_what_it_is_for() -> None:

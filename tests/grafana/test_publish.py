@@ -502,7 +502,7 @@ def test_every_rule_and_dashboard_fits_the_documents(grafana: StandIn) -> None:
 
 
 def test_the_page_names_every_right_and_every_command() -> None:
-    page = (Path(__file__).parents[2] / "deploy/grafana/publishing.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "deploy/docs/tasks/grafana.md").read_text(encoding="utf-8")
     assert [right for rights in RIGHTS.values() for right in rights[:1] if f"`{right}`" not in page] == []
     assert [name for name in commands.commands if f"`laggard grafana {name}`" not in page] == []
     assert all(name.partition(".")[0] in page for name in VERSIONS)

@@ -324,7 +324,7 @@ def test_names_are_one_to_one_with_variables_and_fit_toml() -> None:
 
 
 def test_the_documents_are_current(golden: Callable[[Path, str], None]) -> None:
-    golden(ROOT / "deploy/settings.md", settings_page())
+    golden(ROOT / "deploy/docs/reference/settings.md", settings_page())
     golden(ROOT / "deploy/laggard.toml", sample_file())
 
 

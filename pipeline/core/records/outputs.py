@@ -1,8 +1,9 @@
 """The public records: JSON objects, each with its `kind`.
 
-The declarations are a promise, see `deploy/anomalies.md`. `deploy/schemas/` and the AsyncAPI document are generated
-from them. A minor version of laggard may add fields and kinds, so an object may have members that its schema does not
-name. Incompatible changes need a new major version, which the schema's id and the header `ce_dataschema` name.
+The declarations are a promise, see `deploy/docs/reference/anomalies.md`. `deploy/schemas/` and the AsyncAPI document
+are generated from them. A minor version of laggard may add fields and kinds, so an object may have members that its
+schema does not name. Incompatible changes need a new major version, which the schema's id and the header
+`ce_dataschema` name.
 """
 
 import json

@@ -283,7 +283,7 @@ def test_the_page_is_what_it_was(golden: Callable[[Path, str], None]) -> None:
 
 
 def test_the_document_is_current(golden: Callable[[Path, str], None]) -> None:
-    golden(ROOT / "deploy/metrics.md", document())
+    golden(ROOT / "deploy/docs/reference/metrics.md", document())
 
 
 def promtool_says(page: str) -> tuple[int, str]:

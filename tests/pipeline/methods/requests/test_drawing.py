@@ -62,7 +62,7 @@ def test_in_a_terminal(name: str, request_: Request, width: int, golden: Callabl
         (GOLDEN / "figure-2.svg", FIGURE_2),
         (GOLDEN / "contended.svg", contended()),
         (GOLDEN / "spans.svg", SPANS),
-        (Path(__file__).parents[4] / "deploy/path.svg", RECORDED),  # in the documentation
+        (Path(__file__).parents[4] / "deploy/docs/pictures/path.svg", RECORDED),  # in the documentation
     ],
     ids=lambda given: given.name if isinstance(given, Path) else "",
 )
