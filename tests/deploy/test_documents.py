@@ -1,9 +1,11 @@
-"""The documents: their links lead somewhere, and their commands exist with these options."""
+"""The documents: their links lead somewhere, their commands exist with these options, and they are a site."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
+from deploy.generate.site import anchor, indented, relinked
 from laggard.pipeline.cli import laggard
 from tests.deploy.files import ROOT
 
@@ -68,6 +71,43 @@ def test_a_wrong_command_is_found(command: str, problem: str) -> None:
         check_command(wrong)
 
 
+# The site.
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    command = ("mkdocs", "build", "--strict", "--config-file", ROOT / "deploy/mkdocs.yml", "--site-dir", tmp_path)
+    built = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    page = (tmp_path / "tasks/page.html").read_text()
+    assert 'href="../reference/metrics.html"' in page
+    assert "compare-light.png" in page
+    assert 'href="../deploying.html"' in (tmp_path / "operations/runbooks/LaggardLagGrowing.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("link", "repository", "wanted"),
+    [
+        ("[runbooks](../../runbooks/LaggardDown.md#silence)", None, "[runbooks](runbooks/LaggardDown.md#silence)"),
+        ("[page](../tasks/page.md)", None, "[page](../tasks/page.md)"),
+        ("[rules](../../prometheus/laggard.rules.yaml)", None, "rules (`deploy/prometheus/laggard.rules.yaml`)"),
+        ("[laggard.rules.yaml](../../prometheus/laggard.rules.yaml)", None, "laggard.rules.yaml"),
+        ("[units](../../systemd)", "https://a.test/b", "[units](https://a.test/b/blob/main/deploy/systemd)"),
+        ("[missing](../../nothing.md)", None, "[missing](../../nothing.md)"),
+        ("[a](https://a.test) [b](#b)", None, "[a](https://a.test) [b](#b)"),
+    ],
+)
+def test_a_link_on_the_site(link: str, repository: str | None, wanted: str) -> None:
+    source = ROOT / "deploy/docs/operations/monitoring.md"
+    assert relinked(link, source, "operations/monitoring.md", repository) == wanted
+
+
+def test_lists_are_indented_as_mkdocs_needs_it() -> None:
+    document = "1. a\n   b\n\n   ```\n   c\n   ```\n\n- d\n  - e\n\nf\n```\n- g\n  h\n```\n"
+    wanted = "1. a\n    b\n\n\n        c\n\n\n- d\n    - e\n\nf\n```\n- g\n  h\n```\n"
+    assert indented(document) == wanted
+
+
 def lines_of(path: Path) -> Iterator[tuple[str, bool]]:
     """Yield the lines of a document, and whether each is code."""
     fenced = False
@@ -89,8 +129,7 @@ def anchors(path: Path) -> frozenset[str]:
     found = set()
     for line in prose(path):
         if title := re.fullmatch(r"#+ (.*)", line):
-            text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title[1])
-            found.add(re.sub(r"[^\w\- ]", "", text.lower()).strip().replace(" ", "-"))
+            found.add(anchor(title[1]))
     return frozenset(found)
 
 
