@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from laggard.pipeline.acls import ROLES, rules
 from laggard.pipeline.core.bus.kafka.topics import WHY, configs_of
-from laggard.pipeline.core.topics import TOPICS, Topics
+from laggard.pipeline.core.topics import INCIDENTS, TOPICS, Topics
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.settings.general import DEFAULT_OPERATORS
 
@@ -21,80 +21,34 @@ _GROUP = "anomaly-readers"
 _REPLICATION = 3
 
 _HEAD = """\
-# laggard on Kafka
+# Kafka: topics and permissions
 
-Run `laggard topics create` once, `laggard agent` on each machine, and `laggard work` anywhere, any number of times.
-All settings are in [settings.md](settings.md); [deploying](../operations/deploying.md) describes how to run the parts.
-
-    export LAGGARD_BUS_LOCATION=kafka://broker-1:9092,broker-2:9092
-    laggard topics create
-    laggard doctor
+[Many machines](../operations/kafka.md) describes how to run laggard on Kafka, security, and failures. This page is
+generated from the tables of topics and permissions.
 
 ## Topics
 
 Only `laggard topics create` creates topics: the number of partitions is a decision, and agents and workers do not
-need the permission to create topics. The command creates missing topics and reports how existing ones differ; it
+need the permission to create topics. The command creates missing topics and reports how existing ones differ. It
 changes and deletes nothing. `laggard topics check` exits with 1 if a topic is missing or differs, for a pipeline that
 sets up clusters.
 
 """
 
 _PARTITIONS = """
+In the names of topics of snapshots, `N` is the version of the operator's state. A new version of laggard may need new
+topics: run `laggard topics create` before you [upgrade](../operations/upgrading.md).
+
 `topics.partitions` is the most workers that can share an operator; more partitions than workers cost little. Kafka
 assigns a key to a partition by its hash and the number of partitions. So partitions that are added later move most
-hosts to other partitions, where their operators learn anew. laggard never adds partitions by itself; `topics check`
+hosts to other partitions, where their operators learn anew. laggard never adds partitions by itself. `topics check`
 says what that would do.
 
 laggard sets these settings of its topics; all others are the brokers' defaults:
 
 """
 
-_RESET = """
-## Resetting
-
-`laggard reset` lets an operator forget what it has learned. It deletes the snapshots (by deletion markers in the
-compacted topic), and workers learn anew from all available input. It reports what will be lost and prompts; it is
-refused while the group has members. `--to` sets where publishing continues: by default at the present offset, so that
-nothing is published twice; or at `earliest`, `latest` or a time. Incidents are joined anew with it: where anomalies
-are published again, from these, starting with the incidents that were open before. Operators of one group
-(`laggard.hosts`) move together: `--operator` with one of them takes only `--to here`.
-
-## Failures
-
-- **A clock is far ahead.** Brokers of Kafka 4 reject records dated more than an hour ahead; the agent logs it and
-  skips them. Once the clock is right, it is followed at once. A frame dated more than an hour after its own record
-  becomes a dead letter, also one from a spool whose machine has lost its clock since. If frames dated ahead were
-  accepted, present ones are late: after 12 in a row that are more than an hour behind, the baseline of that host is
-  learned anew.
-- **Two machines have one `host`.** One baseline is learned from both. The worker logs it, and counts it in
-  `laggard_namesakes_total`.
-- **A record is unreadable.** It becomes a dead letter, as it was received; one above 8 MB is cut, with the header
-  `laggard-bytes`.
-- **Input is deleted before it is read.** It is logged, and counted in `laggard_missed_records_total`.
-- **The input topic is deleted and created anew.** The worker continues at its beginning, and logs it.
-- **No worker runs for a week.** Brokers forget the offsets of a group without members after
-  `offsets.retention.minutes` (7 d). A worker then begins at the oldest record, and publishes its results again, with
-  the same ids. Keep `bus.retention` below that.
-
-## Security
-
-| | settings |
-|---|---|
-| TLS | `kafka.security = "tls"`, `kafka.ca_file` unless the system trusts the authority |
-| client certificate | `kafka.certificate_file`, `kafka.key_file`, `kafka.key_password` or `..._file` |
-| SASL PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 | `kafka.sasl`, `kafka.username`, `kafka.password` or `kafka.password_file` |
-| OAUTHBEARER, a token in a file | `kafka.sasl = "oauthbearer"`, `kafka.token_file`; read for each connection |
-| OAUTHBEARER, client credentials | `kafka.token_url`, `kafka.username`, `kafka.password`, `kafka.token_scope` |
-
-Host names of brokers are always checked against their certificates. Secrets come from the configuration file, the
-environment or a file of their own, never from the command line, which all users of a machine can read: `--set
-kafka.password=...` is refused. laggard never prints them; `laggard doctor` warns if other users can read a file with
-secrets. Renewed certificates and tokens on the disk are used from the next connection on (with librdkafka,
-certificates from the next start on); new passwords from the next start on.
-
-If brokers refuse a user, a certificate or a token, `laggard work` ends with an error that names it and the setting to
-check. An agent logs it once, keeps its records in its spool, and retries.
-
+_PERMISSIONS = """
 ## Permissions
 
 The minimal permissions of each role. A test runs each role under exactly these rules, and without each single one.
@@ -133,12 +87,14 @@ Fields are added, never renamed or removed, within a major version.
 
 def kafka_page() -> str:
     """Return the page as Markdown."""
-    return _HEAD + "".join(f"{line}\n" for line in _topics()) + _PARTITIONS + _configs() + _RESET + _rights() + _JSON
+    return (
+        _HEAD + "".join(f"{line}\n" for line in _topics()) + _PARTITIONS + _configs() + _PERMISSIONS + _rights() + _JSON
+    )
 
 
 def _topics() -> Iterator[str]:
     topics = Topics()
-    every = (*TOPICS, *map(topics.snapshots, _OPERATORS))
+    every = (*TOPICS, *(topics.snapshots(f"{name}.N") for name in (*_OPERATORS, INCIDENTS)))
     yield "| topic | key | content | retention |"
     yield "|---|---|---|---|"
     for topic, spec in zip(every, topics.specs(every), strict=True):
