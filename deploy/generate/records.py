@@ -52,27 +52,27 @@ def _members(schema: Schema) -> Iterator[str]:
             continue
         marked = "" if name in schema["required"] else "*"
         described = member.get("description", "").replace("|", "\\|")
-        yield f"| `{name}`{marked} | {_type(member)} | {described} |"
+        yield f"| `{name}`{marked} | {type_of(member)} | {described} |"
     if keyed:
         names = ", ".join(f"`{each}`" for each in KEY_NAMES)
         yield f"| {names} | text | Exactly one of these: the subject of the record, and its key. |"
     yield ""
 
 
-def _type(member: Schema) -> str:
-    """Return the type of a member in words."""
+def type_of(member: Schema) -> str:
+    """Return the type of a member in words, with links to the sections on its parts."""
     match member:
         case {"const": value}:
             found = f"`{value}`"
         case {"$ref": reference}:
             name = str(reference).rpartition("/")[2]
-            found = f"[{name}](#{name})"
+            found = f"[{name}](#{name.lower()})"
         case {"anyOf": types}:
-            found = " or ".join(map(_type, types))
+            found = " or ".join(map(type_of, types))
         case {"enum": values}:
             found = ", ".join(f"`{each}`" if each else "empty" for each in values)
         case {"type": "array", "items": {"type": _} | {"$ref": _} as items}:
-            found = f"list of {_type(items)}"
+            found = f"list of {type_of(items)}"
         case {"type": list(types)}:
             found = " or ".join(_NAMES[each] for each in types)
         case _:

@@ -23,7 +23,7 @@ from tests.programs import path_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DOCUMENT = Path(__file__).parents[3] / "deploy/docs/tasks/page.md"
+DOCUMENT = Path(__file__).parents[3] / "deploy/docs/operations/access.md"
 
 CONFIGURATION = """
 daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log; user root;

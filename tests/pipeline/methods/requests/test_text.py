@@ -84,7 +84,7 @@ def test_the_cluster_is_to_blame_with_what_it_waits_for() -> None:
 
 
 def test_the_line_in_the_page_is_one_that_is_read() -> None:
-    page = (Path(__file__).parents[4] / "deploy/docs/concepts/requests.md").read_text()
+    page = (Path(__file__).parents[4] / "deploy/docs/reference/recordings.md").read_text().partition("## Requests\n")[2]
     line = page.split("```\n")[1].replace("\n", "")
     request = read_line(line, "requests.md")
     assert isinstance(request, Request)
