@@ -55,7 +55,7 @@ def commands_page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _section(command: click.Command, context: click.Context, common: set[str | None]) -> Iterator[str]:
+def _section(command: click.Command, context: click.Context, common: set[str]) -> Iterator[str]:
     """Yield the section on a command, and those on its subcommands."""
     path = context.command_path
     yield from (f"{'#' * (len(path.split()))} {path}", "")

@@ -111,7 +111,7 @@ def _forms(places: _Places) -> dict[str, Form]:
     """Return the forms of a diagnosis whose stacks refer to these places."""
     stack = shape(
         "stack",
-        "What a thread was found at.",
+        "One stack of the thread, and how often it was sampled.",
         Stack,
         locations=places.several("The innermost first, each as its place in the record's `locations`, counted from 0."),
         samples=count("The number of samples there."),

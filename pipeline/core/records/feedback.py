@@ -42,7 +42,7 @@ class Case(NamedTuple):
 
 CASE: Final[Shape[Case]] = shape(
     "case",
-    "What a person speaks of. An empty field means all.",
+    "The subject of the feedback. An empty field means all.",
     Case,
     name=text("The name of the row.", MAX_NAME),
     resources=texts("The resources that it uses: `cpu`, `disk`, `memory`, `network`.", MAX_RESOURCES, MAX_RESOURCE),
