@@ -30,6 +30,14 @@ curl -H 'Authorization: Bearer TOKEN' -H 'Content-Type: application/json' \\
     -d '{{"host": "web-1", "note": "checkout hangs"}}' https://laggard.example.com{PREFIX}/marks
 ```
 
+Bodies of other requests:
+
+| endpoint | body |
+|---|---|
+| `POST /feedback` | `{{"says": "usual", "incident": "ID"}}` |
+| `POST /feedback` | `{{"says": "expected", "host": "web-1", "until": 1795000000, "note": "load test"}}` |
+| `POST /pipeline/replays` | `{{"partition": 0, "offset": 12}}` |
+
 `{PREFIX}/live` is a stream of server-sent events, `{{"topics": ["anomalies"]}}`: the topics that have grown. A client
 should request their data again. `/-/healthy` is for probes and requires no token.
 
