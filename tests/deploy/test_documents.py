@@ -71,6 +71,14 @@ def test_a_wrong_command_is_found(command: str, problem: str) -> None:
         check_command(wrong)
 
 
+def test_every_term_of_the_glossary_has_one_line_and_is_used() -> None:
+    path = ROOT / "deploy/docs/concepts/glossary.md"
+    terms = re.findall(r"^\| (\w[^|]*?) \|", path.read_text().partition("## Status")[0], re.MULTILINE)[1:]
+    assert terms == sorted(set(terms))
+    others = " ".join(each.read_text().lower() for each in DOCUMENTS if each != path)
+    assert [term for term in terms if term not in others] == []
+
+
 # The site.
 
 
