@@ -215,8 +215,9 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
 agent.tick()
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 agent.tick()
-print(*([frame.scope for frame in frames] for frames in published))
+print(*([frame.scope for frame in frames if frame.scope != "limit"] for frames in published))
 """
+# Without the frame of limits: whether there is one depends on other processes of the machine.
 
 
 def test_it_outlives_a_machine_without_descriptors():
