@@ -101,19 +101,13 @@ def make_world(
         at_end: called when all is worked through, before the worker ends.
 
     """
-    flags = [Given(name, value, "the world") for name, value in SETTINGS.items()]
-    settings = read_settings(None, environ={}, flags=flags)
+    settings = _settings()
     fleet = Fleet(SCRIPT, SEEDS, BEGINS, interval_s)
     with EmbeddedBus(path) as bus:
         bus.create(TOPICS.specs())
 
         def begin() -> Runner:
             return Runner(bus, stages(settings), TOPICS, pace=Pace(commit_s=0.0), observers=observers)
-
-        def end(runner: Runner) -> None:
-            stopped = threading.Event()
-            stopped.set()
-            runner.run(stopped)
 
         runner = begin()
         for records in learned(fleet):
@@ -127,13 +121,22 @@ def make_world(
                 worked = happened.due
                 _work(runner, bus, settings)
             if worked >= restarted_at:
-                end(runner)
+                _end(runner)
                 runner, restarted_at = begin(), math.inf
         _work(runner, bus, settings)
         at_end()
-        end(runner)
+        _end(runner)
         diagnosis = _diagnosis()
         bus.append([Outgoing(TOPICS.name(DIAGNOSES), HOST, write_diagnosis(diagnosis).encode(), diagnosis.ts)])
+
+
+def work_on(path: Path) -> None:
+    """Let a worker take what has come since."""
+    settings = _settings()
+    with EmbeddedBus(path) as bus:
+        runner = Runner(bus, stages(settings), TOPICS, pace=Pace(commit_s=0.0))
+        _work(runner, bus, settings)
+        _end(runner)
 
 
 def shared_world(factory: pytest.TempPathFactory) -> Path:
@@ -148,6 +151,16 @@ def served_world(path: Path) -> Iterator[Served]:
     with served(path, **told) as page:
         page.reading.clock = lambda: ENDS
         yield page
+
+
+def _settings() -> Settings:
+    return read_settings(None, environ={}, flags=[Given(*each, "the world") for each in SETTINGS.items()])
+
+
+def _end(runner: Runner) -> None:
+    stopped = threading.Event()
+    stopped.set()
+    runner.run(stopped)
 
 
 def _work(runner: Runner, bus: EmbeddedBus, settings: Settings) -> None:

@@ -30,7 +30,7 @@ RESET: Final = "reset"
 
 
 def topic_of(prefix: str, operator: str) -> str:
-    """Return the topic of an operator's snapshots: `laggard.snapshots.gaussian`."""
+    """Return the topic of the snapshots of a generation of an operator: `laggard.snapshots.gaussian.5`."""
     return f"{prefix}{SNAPSHOTS}{operator}"
 
 
