@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from laggard.pipeline.settings.kinds import duration
 
-FORMS = "14:05, 14:05:30, 2026-01-02 14:05, 2026-01-02T14:05:00Z, -5m, 5m ago, now, or seconds since 1970"
+FORMS = "14:05, 14:05:30, yesterday 14:05, 2026-01-02 14:05, 2026-01-02T14:05:00Z, -5m, 5m ago, now, or seconds since 1970"
 """The forms that `parse_time` accepts, for help texts."""
 
 UNTIL_FORMS = "2h, 18:00, 2026-01-02 18:00, 2026-01-02T18:00:00Z, or seconds since 1970"
@@ -17,6 +17,7 @@ LATEST = 7_258_118_400.0
 """2200-01-01 UTC. A later time is a mistake, most likely in milliseconds."""
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
+_YESTERDAY = re.compile(r"yesterday\s+(\d{1,2}):(\d{2}(?::\d{2})?)", re.ASCII | re.IGNORECASE)
 _EPOCH = re.compile(r"@?(\d{9,}(?:\.\d+)?)", re.ASCII)
 _BEFORE = re.compile(r"-\s*(?P<minus>\S.*)|(?P<ago>\S.*?)\s+ago", re.ASCII)
 
@@ -68,6 +69,9 @@ def _parse(text: str, now: float) -> float | None:
         return now
     if clock := _CLOCK.fullmatch(text):
         return _latest(int(clock[1]), int(clock[2]), int(clock[3] or 0), now)
+    if yesterday := _YESTERDAY.fullmatch(text):
+        day = datetime.fromtimestamp(now).date() - timedelta(days=1)
+        return datetime.fromisoformat(f"{day} {yesterday[1]:0>2}:{yesterday[2]}").timestamp()
     if epoch := _EPOCH.fullmatch(text):
         return float(epoch[1])
     if before := _BEFORE.fullmatch(text):
