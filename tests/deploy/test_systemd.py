@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,8 @@ from laggard.pipeline.cli import COMMANDS
 from laggard.pipeline.cli.up import MEMORY
 from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.settings.kinds import size
+from tests.brokers.ports import free_port
+from tests.brokers.processes import start
 from tests.deploy.files import DEPLOY, check_settings
 from tests.programs import path_of
 
@@ -20,11 +25,12 @@ UNITS = DEPLOY / "systemd"
 RUNTIME = Path("/run/systemd")
 PROGRAM = "/opt/laggard/bin/laggard"
 AGENT, MEASURE, WORKER = "laggard-agent.service", "laggard-measure.service", "laggard-worker@.service"
-TRACE, SERVE = "laggard-trace.service", "laggard-serve.service"
+TRACE, SERVE, UP = "laggard-trace.service", "laggard-serve.service", "laggard.service"
 
-EXPOSURE = {AGENT: 2.2, MEASURE: 1.3, SERVE: 1.1, TRACE: 4.8, WORKER: 1.1}
+EXPOSURE = {AGENT: 2.2, MEASURE: 1.3, SERVE: 1.1, TRACE: 4.8, UP: 5.4, WORKER: 1.1}
 """Of 10, as `systemd-analyze security` counts. The agent's is for its view of all processes, that of measure for the
-group that may read logs, that of trace for root's rights over the tracer, in the host's own file system."""
+group that may read logs, that of trace for root's rights over the tracer, in the host's own file system; the unit of
+all parts has them all."""
 
 
 @pytest.fixture(params=EXPOSURE)
@@ -72,7 +78,11 @@ def test_it_says_what_laggard_understands(name: str) -> None:
     (command,) = re.findall(rf"^ExecStart={PROGRAM} (\w+)(?: run)?$", text, re.MULTILINE)
     assert command in COMMANDS
     (most,) = re.findall(r"^MemoryMax=(\w+)$", text, re.MULTILINE)
-    assert size(f"{most}iB") == read_settings(environ={}).value(MEMORY[command]), "as `laggard up` limits it"
+    limits = {part: read_settings(environ={}).value(setting) for part, setting in MEMORY.items()}
+    if command == "up":
+        assert sum(limits.values()) < size(f"{most}iB")
+    else:
+        assert size(f"{most}iB") == limits[command], "as `laggard up` limits it"
     (directory,) = re.findall(r"^StateDirectory=(.*)$", text, re.MULTILINE)
     assert f"Environment=LAGGARD_STATE=%S/{directory}\n" in text
     # What pipeline/core/notify.py speaks.
@@ -80,10 +90,31 @@ def test_it_says_what_laggard_understands(name: str) -> None:
     assert re.search(r"^WatchdogSec=\d+s$", text, re.MULTILINE)
 
 
-def test_an_agent_writes_to_no_process() -> None:
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="it takes root's capabilities")
+def test_all_parts_run_with_the_capabilities_of_their_unit(tmp_path: Path) -> None:
+    bound = " ".join(re.findall(r"^CapabilityBoundingSet=(.*)$", (UNITS / UP).read_text(), re.MULTILINE)).split()
+    names = [each.removeprefix("CAP_").lower() for each in bound]
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.bind(str(tmp_path / "notify"))
+    manager.settimeout(120.0)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("LAGGARD_")} | {
+        "NOTIFY_SOCKET": str(tmp_path / "notify"),
+        "LAGGARD_STATE": str(tmp_path / "state"),
+        "LAGGARD_SERVE_LISTEN": f"127.0.0.1:{free_port()}",
+        "LAGGARD_WEB_LISTEN": f"127.0.0.1:{free_port()}",
+    }
+    limited = ["setpriv", "--bounding-set", ",".join(["-all", *(f"+{name}" for name in names)]), "--no-new-privs"]
+    with manager, (tmp_path / "log").open("wb") as log:
+        up = start([*limited, sys.executable, "-m", "laggard.pipeline.cli", "up"], log, environ)
+        assert manager.recv(4096) == b"READY=1", (tmp_path / "log").read_text()
+        up.send_signal(signal.SIGTERM)
+        assert up.wait(90) == 0, (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize("name", [AGENT, UP])
+def test_an_agent_writes_to_no_process(name: str) -> None:
     """CAP_SYS_PTRACE would let it, and @system-service allows the call."""
-    filters = [
-        line for line in (UNITS / "laggard-agent.service").read_text().splitlines() if "SystemCallFilter" in line
-    ]
-    assert filters[-1] == "SystemCallFilter=~process_vm_writev"
+    filters = [line for line in (UNITS / name).read_text().splitlines() if "SystemCallFilter" in line]
+    assert "SystemCallFilter=~process_vm_writev" in filters[-2:]
     assert not [line for line in filters if "ptrace" in line or "@debug" in line]
