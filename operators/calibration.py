@@ -80,7 +80,7 @@ REFIT_S: Final = 60.0
 """The time between two fits of the limit, in seconds."""
 
 LASTING_S: Final = 3600.0
-"""An incident counts once more for each hour of its length. Otherwise a level that is always passed would not count."""
+"""An incident counts again for each hour of its length. Otherwise a level that is always passed would not count."""
 
 LONGEST_S: Final = 3600.0
 """A longer gap between scores, as when the machine was off, counts as this time, in seconds."""

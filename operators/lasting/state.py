@@ -91,7 +91,7 @@ class Anomaly(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class State:
-    """The learned state. Each tick makes a new one, which does not change afterwards, except for `pending`.
+    """The learned state. Each tick makes a new one, which does not change afterward, except for `pending`.
 
     Attributes:
         units: the units of evaluation.

@@ -28,7 +28,7 @@ def status_of(incidents: Iterable[Collection[str]], *, suspicious: bool, young: 
     """Return the status of a host, or of another key.
 
     Args:
-        incidents: the operators that detected each open incident, or each anomaly that will be one.
+        incidents: the operators that detected each open incident, or each anomaly that becomes one.
         suspicious: whether a notice is open.
         young: whether the model is too young for reliable scores.
 

@@ -131,7 +131,7 @@ class Plan:
         again: the number of processed records whose results are published again.
         passed: the number of unprocessed records whose results are not published.
         learns: the number of records from which it learns.
-        known: snapshots of what it has already learned from them; empty if a worker will learn it.
+        known: snapshots of what it has already learned from them; empty if a worker has yet to learn it.
 
     """
 

@@ -123,7 +123,7 @@ def parts_of(settings: Settings) -> tuple[Part, ...]:
 def _try_ports(settings: Settings) -> Token | None:
     """Raise `CommandError`, before the agent runs, if the worker or the page cannot listen.
 
-    Returns the generated token that the page will require, if any.
+    Returns the generated token that the page requires, if any.
     """
     from laggard.pipeline.investigator.access import page_listen  # noqa: PLC0415 - for a moment only
     from laggard.pipeline.investigator.tokens import token_of  # noqa: PLC0415

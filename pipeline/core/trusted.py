@@ -70,9 +70,9 @@ def check(descriptor: int, path: Path | str) -> None:
 
 
 def check_folder(path: Path | str) -> None:
-    """Check a folder for files of ours, and each folder on the way to it, including those of links.
+    """Check a folder for files of laggard, and each folder on the way to it, including those of links.
 
-    Others may write to a folder if they can replace nothing of ours (the sticky bit, as for `/tmp`). They also may if
+    Others may write to a folder if they cannot replace those files (the sticky bit, as for `/tmp`). They also may if
     root mounted it so, as Kubernetes does with an `emptyDir`: each file in it is checked when it is opened.
 
     Raises:
@@ -135,7 +135,7 @@ def _target(name: str, folder: int, links: int) -> str | None:
 
 
 def _is_shared(folder: int) -> bool:
-    """Return whether others may write to a folder: they can replace nothing of ours, or root mounted it so."""
+    """Return whether others may write to a folder: they cannot replace laggard's files, or root mounted it so."""
     found = os.fstat(folder)
     mounted = found.st_uid == 0 and os.stat("..", dir_fd=folder).st_dev != found.st_dev
     return mounted or bool(found.st_mode & stat.S_ISVTX)
@@ -178,7 +178,7 @@ def check_beside(path: Path) -> None:
 
 
 def read_trusted(path: Path, most_bytes: int) -> bytes:
-    """Read a file of ours. Raises the errors of `open_trusted`, and OSError if it is longer."""
+    """Read a file of laggard. Raises the errors of `open_trusted`, and OSError if it is longer."""
     with os.fdopen(open_trusted(path), "rb") as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
@@ -187,7 +187,7 @@ def read_trusted(path: Path, most_bytes: int) -> bytes:
 
 
 def write_trusted(path: Path, content: str) -> None:
-    """Replace a file of ours, for this user alone. Raises OSError.
+    """Replace a file of laggard, for this user alone. Raises OSError.
 
     The new one is written next to it, never into a file that another user may have put there under its name.
     """

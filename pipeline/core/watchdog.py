@@ -28,7 +28,7 @@ SILENT_S: Final = 60.0
 """A part whose loop has not turned for this time hangs. Time spent waiting for a disk or a CPU does not count."""
 
 LONGEST_SILENT_S: Final = 960.0
-"""The limit doubles up to this with each kill, so that a part whose steps really take so long is not killed forever."""
+"""The limit doubles up to this with each kill, so that a part whose steps take so long is not killed forever."""
 
 EXCUSED_S: Final = 600.0
 """The most time for which a silent part may wait for a disk or a CPU."""
@@ -72,7 +72,7 @@ class Watchdog:
         self._reset()
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._ours.setblocking(False)
-        # The variables of our own service manager are not for our parts.
+        # The variables of this process's service manager are not for its parts.
         own = {name: value for name, value in environ.items() if name != "WATCHDOG_PID"}
         return own | {
             "NOTIFY_SOCKET": f"fd:{theirs.fileno()}",

@@ -92,7 +92,7 @@ def client(options: KafkaOptions) -> Finding:
 
 
 def brokers(bus: KafkaBus) -> Finding:
-    """Report the brokers, and our user there."""
+    """Report the brokers, and laggard's user there."""
     options, cluster = bus.options, bus.topics.cluster()
     how = [options.security, *([] if options.sasl == "none" else [options.sasl])]
     several = "s" if cluster.brokers != 1 else ""

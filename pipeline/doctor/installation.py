@@ -127,7 +127,7 @@ def bus_path(settings: Settings) -> Path | None:
 
 
 def file_system(bus: Path, mounted: list[list[str]]) -> Finding:
-    """Check that the bus is in a file system that lasts, and where SQLite's locks and write-ahead log work."""
+    """Check that the bus is in a filesystem that lasts, and where SQLite's locks and write-ahead log work."""
     holding = max(
         (fields for fields in mounted if bus.is_relative_to(fields[1].replace("\\040", " "))),
         key=lambda fields: len(fields[1]),

@@ -1,4 +1,4 @@
-"""The catalogue of counters: a table without code, with one row for each counter and all its properties.
+"""The catalog of counters: a table without code, with one row for each counter and all its properties.
 
 A new counter needs a row here, and the code in `producers/` that reads it.
 """

@@ -123,7 +123,7 @@ class Columns:
         return first, last
 
     def want(self, host: str, scope: str, rows: Iterable[str]) -> None:
-        """Note rows that will probably be requested: they are cached when a block is read for another row."""
+        """Note rows that are likely to be requested: they are cached when a block is read for another row."""
         with self._lock:
             track = self._track(host, scope)
             for row in rows:

@@ -115,7 +115,7 @@ class AddressSpace:
 
     Offsets are those in the file, since they are known without reading it; `addr2line` needs the addresses that
     `readelf -lW` shows for them. Files are opened through `/proc/PID/map_files` or `/proc/PID/exe`, otherwise below the
-    process's own root. Those of network file systems are never opened, since they may hang. Names of code that was
+    process's own root. Those of network filesystems are never opened, since they may hang. Names of code that was
     compiled at run time come from `/tmp/perf-PID.map`, if its maker writes one, as for perf(1).
 
     Args:
@@ -324,7 +324,7 @@ def kernel_location(address: int) -> Location:
 
 
 def _remote_devices(path: str) -> set[str] | None:
-    """Return the devices of network file systems that a process sees, as in its maps; None if there are too many."""
+    """Return the devices of network filesystems that a process sees, as in its maps; None if there are too many."""
     text = foreign.content(f"{path}/mountinfo", MOUNTS_BYTES)
     if len(text) >= MOUNTS_BYTES - 1:
         return None

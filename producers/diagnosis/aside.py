@@ -1,7 +1,7 @@
 """Calls that may never return: they run in a thread of their own, with a short timeout.
 
 Listing the mappings of a process waits for the lock of its memory. A process may hold that for minutes while it
-thrashes or hangs on a disk. Opening a file of a broken file system may hang, too. The observer must not hang with it.
+thrashes or hangs on a disk. Opening a file of a broken filesystem may hang, too. The observer must not hang with it.
 """
 
 from __future__ import annotations

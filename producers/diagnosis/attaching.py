@@ -2,7 +2,7 @@
 
 `python -I -m laggard.producers.diagnosis.attaching PID PATH UID GID`: PATH is the path of the machine below a root of
 procfs. The child enters the machine's mount namespace and root, and becomes its user, before any access there. So
-links, pipes and sockets there lead to nothing that the machine's user could not reach without us.
+links, pipes and sockets there lead to nothing that the machine's user could not reach without laggard.
 """
 
 from __future__ import annotations

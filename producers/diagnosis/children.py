@@ -43,8 +43,8 @@ def _prepare() -> None:
 class Child:
     """A program that runs as a child process and writes its results.
 
-    Its output goes to files without a name, so that it never waits for us. It is in a session of its own: signals of a
-    terminal to laggard do not reach it.
+    Its output goes to files without a name, so that it never waits for laggard. It is in a session of its own: signals
+    of a terminal to laggard do not reach it.
 
     Args:
         command: the program and its arguments.

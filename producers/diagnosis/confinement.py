@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NOBODY: Final = 65534
 
 STRANGERS: Final = 0x7FFE0000
-"""The first of 65,536 users without other processes: programs of the user nobody could kill a child of that user."""
+"""The first of 65,536 users without other processes: programs of the user `nobody` could kill a child of that user."""
 
 PACKET_BYTES: Final = 1 << 16
 """The most bytes of a packet. Each packet of an answer begins with a byte that shows whether it is the last one."""
@@ -89,7 +89,7 @@ def bound(limits: Mapping[int, int]) -> None:
 
 
 def drop_to_stranger() -> None:
-    """Drop rights as `drop` does, to a user without other processes; to nobody, if there are no such users."""
+    """Drop rights as `drop` does, to a user without other processes; to `nobody`, if there are no such users."""
     stranger = STRANGERS + os.getpid() % (1 << 16)
     try:
         drop(stranger, stranger)
@@ -129,7 +129,7 @@ def clear_ambient() -> None:
 
 
 def leave() -> None:
-    """Give up the network and the files below the root, if that is permitted: the agent listens on loopback."""
+    """Drop access to the network and the files below the root, if that is permitted: the agent listens on loopback."""
     _library.unshare(_NEW_NETWORK | _NEW_IPC)
     with contextlib.suppress(OSError):
         os.chroot("/proc/self/fdinfo")

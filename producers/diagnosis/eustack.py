@@ -42,7 +42,7 @@ LIMIT_S = 1
 """The longest time of a sample, in seconds; after that the tracer is killed, and the process continues."""
 
 HUNG_S = 30
-"""The longest wait for a sample that cannot be killed, in seconds: it reads memory that a file system holds back."""
+"""The longest wait for a sample that cannot be killed, in seconds: it reads memory that a filesystem holds back."""
 
 FRAMES = 64
 """The most functions of a stack, the innermost ones."""
@@ -70,7 +70,7 @@ class EuStack:
     while a thread is stopped, by a signal or by another tracer.
 
     Args:
-        pid: the pid of the process in our own pid namespace.
+        pid: the pid of the process in laggard's pid namespace.
         clock: the clock.
         root: the mount point of procfs.
 
@@ -147,7 +147,7 @@ class EuStack:
         except OSError as error:
             raise ProfilerError(f"eu-stack: cannot start: {error.strerror}") from error
         if not child.ends_within(HUNG_S):
-            # We do not kill it, since that would leave the process stopped: it continues the process when it can.
+            # It is not killed, since that would leave the process stopped: it continues the process when it can.
             self._hung = child
             self._note(f"eu-stack: a sample did not end within {HUNG_S} s; sampling resumes when it does")
             return []

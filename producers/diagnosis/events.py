@@ -62,7 +62,7 @@ class Found(NamedTuple):
 
     Attributes:
         monotonic_ns: its time by CLOCK_MONOTONIC.
-        tid: the id of the thread in our own pid namespace.
+        tid: the id of the thread in laggard's pid namespace.
         kernel: addresses in the kernel, the innermost first; none if it ran in user mode.
         user: addresses of the process, likewise: those after the first are return addresses.
 
@@ -77,8 +77,7 @@ class Found(NamedTuple):
 class Events:
     """Samples of a thread, or of the threads on a core, at intervals of CPU time; none while it does not run.
 
-    The kernel writes into a buffer that is shared with us. Samples that do not fit before we read it are lost, and
-    counted.
+    The kernel writes into a shared buffer. Samples that do not fit before laggard reads it are lost, and counted.
 
     Args:
         tid: the id of the thread, on any core; or `ANY` for the threads on a core.
@@ -127,7 +126,7 @@ class Events:
             text = self._buffer[start + begin : start + end]
         else:
             text = self._buffer[start + begin : start + self._size] + self._buffer[start : start + end]
-        self._fence()  # ... and before we let it overwrite them
+        self._fence()  # ... and before it may overwrite them
         self._tail = head
         _HEAD.pack_into(self._buffer, _TAIL_AT, head)
         found, lost = parse_records(text, self._process)

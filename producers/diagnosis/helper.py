@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 START_S: Final = 60.0
-"""The timeout of a start, in seconds, and the limit of its CPU time: our own code is slow on a busy machine."""
+"""The timeout of a start, in seconds, and the limit of its CPU time: laggard's code is slow on a busy machine."""
 
 ANSWER_S: Final = 10.0
 """The timeout of an answer, in seconds ..."""
@@ -64,14 +64,14 @@ def helpers_time() -> float:
 
 
 class Helper:
-    """One child process. It ends with us, when it is closed, or when it fails to answer. Threads ask it in turns.
+    """One child process. It ends with laggard, when it is closed, or when it fails to answer. Threads ask it in turns.
 
-    It has nothing of our environment, and no descriptors except for its socket and those of its questions. It confines
-    itself before the first question.
+    It has nothing of laggard's environment, and no descriptors except for its socket and those of its questions. It
+    confines itself before the first question.
 
     Args:
         module: the module that it runs, which calls `confinement.serve`.
-        arguments: its arguments, after our pid.
+        arguments: its arguments, after the pid of this process.
 
     Raises:
         HelperError: there are too many files or threads to start it.

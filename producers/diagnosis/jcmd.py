@@ -70,7 +70,7 @@ class Jcmd:
     a thread is in uninterruptible sleep: all others would wait for it.
 
     Args:
-        pid: the pid of the process in our own pid namespace.
+        pid: the pid of the process in laggard's pid namespace.
         clock: the clock.
         root: the mount point of procfs.
 

@@ -1,4 +1,4 @@
-"""Commands to a Java virtual machine (HotSpot): those of the program `jcmd`, without starting a Java of our own.
+"""Commands to a Java virtual machine (HotSpot): those of the program `jcmd`, without starting another Java.
 
 The protocol is that of `sun.tools.attach.VirtualMachineImpl` and `attachListener_linux.cpp` of OpenJDK: a file
 `.attach_pidN` and the signal QUIT make the machine listen on the socket `.java_pidN`, both in its `/tmp`. A child
@@ -60,7 +60,7 @@ class Jvm:
     """One virtual machine that listens.
 
     Args:
-        pid: the pid of its process in our own pid namespace.
+        pid: the pid of its process in laggard's pid namespace.
         root: the mount point of procfs.
 
     """

@@ -23,7 +23,7 @@ class Blocked(NamedTuple):
 
     Attributes:
         number: the number of its system call; None if it is in none.
-        address: the instruction at which it will continue; 0 for a thread without one, such as a kernel thread.
+        address: the instruction at which it continues; 0 for a thread without one, such as a kernel thread.
         stack: its stack pointer; likewise.
         arguments: the arguments of its system call, as in registers; none if it is in none.
 

@@ -73,7 +73,7 @@ class Perf:
     `take`. Shorter-lived ones are missed, and `notes` report that if it matters.
 
     Args:
-        pid: the pid of the process, or of one of its threads, in our own pid namespace.
+        pid: the pid of the process, or of one of its threads, in laggard's pid namespace.
         clock: the clock.
         root: the mount point of procfs.
         cores: whether cores may be sampled.
@@ -263,7 +263,7 @@ class Perf:
 
 
 def available(pid: int) -> str:
-    """Return why the kernel does not let us sample this process, in words; empty if it does."""
+    """Return why the kernel does not permit sampling this process, in words; empty if it does."""
     return _permitted(pid)[1]
 
 

@@ -52,7 +52,7 @@ def credentials(path: str) -> tuple[int, int]:
 
 
 def may_signal(pid: int) -> bool:
-    """Return whether signals may be sent to a process: it belongs to our own user, or we have CAP_KILL."""
+    """Return whether signals may be sent to a process: it belongs to laggard's user, or laggard has CAP_KILL."""
     try:
         os.kill(pid, 0)
     except OSError:

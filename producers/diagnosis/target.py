@@ -41,7 +41,7 @@ def find(pid: int, *, root: str = "/proc", command_lines: bool = True) -> Target
         command_lines: whether to read its command line, which may hold secrets.
 
     Raises:
-        TargetError: there is none, or it is hidden from us.
+        TargetError: there is none, or it is hidden from laggard.
 
     """
     pid = parse_process_id(content(f"{root}/{pid}/status")) or pid

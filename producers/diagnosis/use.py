@@ -120,8 +120,8 @@ class ThreadRecord:
     def stacks(self) -> list[Stack]:
         """Return its stacks, the most frequent first.
 
-        Our samples and those of a profiler have different rates. For each state only the finer ones count: those of the
-        profiler, if there are any.
+        The agent's samples and those of a profiler have different rates. For each state only the finer ones count:
+        those of the profiler, if there are any.
         """
         finer = {sample.state for sample in self._profiled}
         counts = Counter({sample: count for sample, count in self._looks.items() if sample.state not in finer})

@@ -26,7 +26,7 @@ class Families:
     def __init__(self) -> None:
         self.changes = 0
         self._changed = False
-        self._lost_parents: set[int] = set()  # their children have, or will have, a new parent
+        self._lost_parents: set[int] = set()  # their children have, or soon get, a new parent
 
     def begin(self) -> None:
         """Note that a process has started."""

@@ -44,7 +44,7 @@ def below(group: str) -> Iterator[tuple[str, bool]]:
 
 
 def members(group: str) -> list[int]:
-    """Return the processes of a group itself, except for those outside our pid namespace."""
+    """Return the processes of a group itself, except for those outside laggard's pid namespace."""
     found = (int(word) for word in content(f"{group}/cgroup.procs", PROCESSES_BYTES).split() if word.isdigit())
     return [pid for pid in found if pid > 0]
 

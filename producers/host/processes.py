@@ -120,7 +120,7 @@ class ProcessTable:
         command_lines: whether to read them; they may hold secrets.
         descriptor_limit: the number of files to hold open; by default what the (raised) limit of this process allows.
         groups: the mount point of control groups; by default below the `sys` next to procfs.
-        watches_threads: whether threads will be watched: half of the held files are for them then.
+        watches_threads: whether threads are to be watched: half of the held files are for them then.
 
     Attributes:
         groups: the mount point of control groups.

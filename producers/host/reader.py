@@ -36,7 +36,7 @@ class Reader:
         clock: the clock of the readings.
         root: the mount point of procfs.
         limit: the number of files to hold open.
-        watches_threads: whether threads will be watched: half of the held files are for them then.
+        watches_threads: whether threads are to be watched: half of the held files are for them then.
         rows: the rows of the processes.
         processes: the known processes by pid, as they come and go.
         hanging: the unresponsive ones.

@@ -69,7 +69,7 @@ class Threads:
     """All threads of a process except its first.
 
     Each is read whenever its process ran. A thread that was absent at the last reading began since, with counters of
-    zero. What it did between its last reading and its end is lost.
+    zero. Its values between its last reading and its end are lost.
 
     Attributes:
         wait_ns: the time that they waited for a CPU; this and the others include ended ones.

@@ -181,7 +181,7 @@ class JsonLines:
         except OSError:
             found = None
         if found is not None and stat.S_ISFIFO(found.st_mode):
-            # With a writer of our own it never ends, even when other writers leave.
+            # With a writer of this process it never ends, even when other writers leave.
             self._pipe = Pipe(os.open(self._path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC), self._path, ends=False)
             return
         try:
@@ -268,7 +268,7 @@ class Pipe:
         return ReadLines(lines, troubles if too_long else (), too_long=too_long, more=more)
 
     def close(self) -> None:
-        """Close the descriptor if it is our own."""
+        """Close the descriptor if laggard opened it."""
         if not self._ends:
             os.close(self._descriptor)
 

@@ -34,7 +34,7 @@ _TURN_S: Final = 5.0
 _logger = logging.getLogger(__name__)
 
 Publish = Callable[[Sequence[Frame]], bool]
-"""Publishes frames; returns whether all frames so far will arrive, whatever happens to this program."""
+"""Publishes frames; returns whether all frames so far are sure to arrive, whatever happens to this program."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,7 @@ class Source(Protocol[Read]):
         """Return the read data as frames; their sequences, if any, are the same when data is parsed twice."""
 
     def published(self) -> None:
-        """Note that all frames so far will arrive, whatever happens to this program."""
+        """Note that all frames so far are sure to arrive, whatever happens to this program."""
 
     def check(self) -> Sequence[Trouble]:
         """Check whether each place can be reached, for `laggard doctor`, without losing data."""

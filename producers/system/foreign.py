@@ -21,7 +21,7 @@ TEXT_BYTES: Final = 1 << 16
 ENTRIES: Final = 1 << 16
 """The default limit of the entries of a directory."""
 
-# Opening a pipe must not block, and a terminal must not become our controlling terminal.
+# Opening a pipe must not block, and a terminal must not become laggard's controlling terminal.
 _READING: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CHUNK: Final = 1 << 16
 

@@ -24,7 +24,7 @@ class Kernel:
         delays: whether block-I/O delay is accounted for (the sysctl kernel.task_delayacct).
         schedules: whether run time, wait and timeslices of threads are counted (CONFIG_SCHED_INFO).
         clocks: whether the CPU clocks of processes can be read (clock_getcpuclockid(3)): not if the root shows another
-            pid namespace than ours, or a copy.
+            pid namespace than laggard's, or a copy.
         counts_descriptors: whether the size of `/proc/PID/fd` is the number of descriptors (Linux 6.2).
 
     """
@@ -51,7 +51,7 @@ def cpu_clock(pid: int) -> int:
 
 
 def is_of_another_namespace(root: str) -> bool:
-    """Return whether this is a mounted procfs of another pid namespace than ours, such as a host's in a container."""
+    """Return whether this is a mounted procfs of another pid namespace, such as a host's in a container."""
     return _is_procfs(root) and not _shows_this_process(root)
 
 

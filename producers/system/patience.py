@@ -1,7 +1,7 @@
 """Calls that may never return: they run in a thread that is abandoned if it hangs.
 
 Most files of a process are read under a lock that it holds while it executes another program and closes files. If these
-are on a file system that does not answer (NFS, FUSE), it holds that lock forever. Then every reader hangs with it, as
+are on a filesystem that does not answer (NFS, FUSE), it holds that lock forever. Then every reader hangs with it, as
 `ps` does. Only a fatal signal ends that.
 """
 

@@ -82,7 +82,7 @@ class Marker:
                 os.write(file, text.encode(errors="replace"))
             finally:
                 os.close(file)
-        except OSError:  # not there, not ours to write, or the recorder pauses
+        except OSError:  # not there, not writable for this user, or the recorder pauses
             return False
         return True
 

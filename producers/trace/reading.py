@@ -1,4 +1,4 @@
-"""Open recordings of any origin: our own, CTF traces of one host or several, OTLP spans."""
+"""Open recordings of any origin: laggard's own, CTF traces of one host or several, OTLP spans."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def open_trace(path: str | Path, *, boundaries: Sequence[Boundary] = ()) -> Trac
     hosts are put on one clock by the packets between them.
 
     Args:
-        path: a recording of ours, a CTF trace, or a folder with some.
+        path: a recording of laggard, a CTF trace, or a folder with some.
         boundaries: pairs of a program's events in CTF that bound requests, in addition to the known ones.
 
     Raises:
@@ -83,7 +83,7 @@ def open_trace(path: str | Path, *, boundaries: Sequence[Boundary] = ()) -> Trac
 
 
 def _found(top: Path, troubles: list[TraceError]) -> tuple[list[Path], list[Path]]:
-    """Find the folders of our recordings, and those of CTF traces."""
+    """Find the folders of laggard's recordings, and those of CTF traces."""
     try:
         if not top.is_dir():
             with top.open("rb") as file:

@@ -64,7 +64,7 @@ class DamagedSnapshot(BusError):  # noqa: N818 - named for what it is
 
 
 class Refused(BusError):  # noqa: N818 - the field's word
-    """A record that will never be accepted: it is too large, or its key or time is invalid.
+    """A record that is never accepted: it is too large, or its key or time is invalid.
 
     This applies to at least one of several records, and nothing is committed. A network bus may already have appended
     some of the others.
@@ -306,7 +306,7 @@ class Bus(ABC):
         Given snapshots, of these partitions and operators, replace the old ones.
 
         No member may be working on them. A bus that knows its members raises BusError while there are any. On another
-        bus they will be fenced.
+        bus they are fenced.
         """
 
     @abstractmethod

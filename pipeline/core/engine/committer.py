@@ -93,7 +93,7 @@ class Committer:
         self.retry(subscription)
 
     def prepare(self) -> bool:
-        """Prepare one commit of all that waits, and return whether there is anything."""
+        """Prepare one commit of everything that waits, and return whether there is anything."""
         parts = ((partition, owned.part(self._topics)) for partition, owned in self._held.items())
         self._parts = {partition: part for partition, part in parts if part is not None}
         return bool(self._parts)

@@ -6,7 +6,7 @@ counted in records, not in seconds, so that an interruption of the task does not
 counted in offsets, since those of Kafka have holes where transactions end. So a state depends on the records alone,
 and equal states have equal bytes. The *base* is saved with the snapshots: the first offset that is not in the snapshot
 of its key, and the number of records before it. A replay begins there, and continues the count. A silent key is saved
-once more, so that it does not hold the base back.
+again, so that it does not hold the base back.
 
 If there are more than `max_keys` keys, the least recently active one is dropped. So is a key that was silent for too
 long. An empty snapshot marks this for later recoveries. If the state of a key awaits further records, the silence of

@@ -218,7 +218,7 @@ def write_diagnosis(diagnosis: Diagnosis) -> str:
 
     """
     text = json.dumps(diagnosis_object(diagnosis), separators=(",", ":"), allow_nan=False)
-    # An invalid record is our mistake: it must fail here, not at its readers.
+    # An invalid record is a mistake of laggard: it must fail here, not at its readers.
     read_diagnosis(text, "")
     return text
 

@@ -69,7 +69,7 @@ def parse_object(text: str | bytes, place: str) -> dict[str, Any]:
 
 
 def _no_json(error: json.JSONDecodeError, place: str) -> RecordError:
-    """Return the error of Python's parser in our words."""
+    """Return the error of Python's parser in laggard's words."""
     wanted = next((ours for theirs, ours in _WANTED.items() if error.msg.startswith(theirs)), "something else")
     rest = error.doc[error.pos : error.pos + _SHOWN]
     got = ascii(rest) if rest.strip() else "its end" if error.doc.strip() else "nothing"

@@ -27,7 +27,7 @@ MARKS_WITHIN_S: Final = 600.0
 """The longest time between a moment and the marks that are shown with it, in seconds."""
 
 EXPECTED_ROWS: Final = 8
-"""The number of worst rows whose series will probably be requested."""
+"""The number of worst rows whose series the page probably requests."""
 
 Role = Literal["culprit", "victim", "own", "other"]
 """A culprit; a row that waits for others; laggard's own; none of these."""

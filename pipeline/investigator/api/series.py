@@ -189,7 +189,7 @@ def timeline(reading: Reading, question: TimelineQuestion) -> Timeline:
 
 
 def _moment(reading: Reading, host: str, at: float | None) -> AnalyzedMoment | None:
-    """Return the moment; None without a frame near it: its series can be shown all the same."""
+    """Return the moment; None without a frame near it: its series can be shown without one."""
     try:
         return reading.moments.at(host, at)
     except RequestError:

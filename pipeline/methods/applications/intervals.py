@@ -137,8 +137,8 @@ class Intervals:
         """Add a performance frame.
 
         Returns:
-            `late` if it is no newer than the one before, or if the ticks of its interval were dropped; `set_back` if so
-            many are late, and by so much, that the newest time must have been wrong: the caller starts from scratch.
+            `late` if it is no newer than the one before, or if the ticks of its interval were dropped; `set_back` if
+            enough are late, and late enough, that the newest time must have been wrong: the caller starts from scratch.
 
         """
         if self._measured.again(frame):

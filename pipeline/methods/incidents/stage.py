@@ -163,7 +163,7 @@ class JoiningTask(Observed, StageTask):
         if found.key != record.key:
             self._refuse(record, f"{self._place(record)}: expected the record's key {record.key!r}, got {found.key!r}")
             return False
-        if found.scope:  # otherwise an older version wrote it, and no record will end it
+        if found.scope:  # otherwise an older version wrote it, and no record ends it
             keyed = self.states.open(found.key, self.position)
             records = keyed.joiners[found.keyed_by, found.live].take(found)
             keyed.ts = found.ts

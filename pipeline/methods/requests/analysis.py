@@ -152,7 +152,7 @@ class Planes:
         self._worker: threading.Thread | None = None
 
     def plane(self, about: Hashable, told: RequestsFound, keys: Sequence[Key]) -> tuple[Plane, bool]:
-        """Return requests on a plane, and whether a later call will return a better or newer one.
+        """Return requests on a plane, and whether a later call can return a better or newer one.
 
         Args:
             about: the key of the query: a plane from an earlier call with the same key is valid for a while.

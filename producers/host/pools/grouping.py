@@ -72,7 +72,7 @@ class Grouping:
         settled_s: the least age of each of these.
 
     Attributes:
-        waits: whether a group will be a pool if it stays.
+        waits: whether a group becomes a pool if it stays.
         left_out: the number of members beyond a bound.
 
     """

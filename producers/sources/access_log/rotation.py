@@ -79,7 +79,7 @@ def is_at(path: str, position: Position) -> bool:
 
 
 def rotated(path: str) -> Iterator[str]:
-    """Yield the names of a file after rotation by logrotate and others: `access.log.1`, `access.log-20261122`, etc."""
+    """Yield the names of a file after rotation by logrotate and others, such as `access.log.1`."""
     name, stem, extension = (re.escape(part) for part in (Path(path).name, Path(path).stem, Path(path).suffix))
     pattern = re.compile(f"{name}{_ROTATION}|{stem}{_ROTATION}{extension}")
     return (entry.path for entry in beside(path) if pattern.fullmatch(entry.name))

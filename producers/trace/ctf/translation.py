@@ -1,4 +1,4 @@
-"""Translate the events of LTTng and perf to ours, by their old and new names."""
+"""Translate the events of LTTng and perf to laggard's, by their old and new names."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ BOUNDARIES: Final = (
 _ASKED: Final = ("uri", "request_uri", "url", "path", "route", "name", "request")
 
 _MARKERS: Final = {"lttng_ust_tracef:event": "msg", "lttng_python:event": "msg", "ust_php:trace_print": "marker"}
-"""Events with a free text, and its field; a text in our own form bounds a request."""
+"""Events with a free text, and its field; a text in laggard's form bounds a request."""
 
 # The kernel's own names of system calls, used by LTTng, where they differ from those of the manual.
 _CALLS: Final = {
@@ -347,7 +347,7 @@ def _begin(service: str) -> Rule:
 
 
 def _marker(_: Translation, columns: Columns, rows: NDArray[np.void]) -> Sequence[Extra]:
-    """Translate a text of a program; one in our own form bounds a request."""
+    """Translate a text of a program; one in laggard's form bounds a request."""
     for index, text in enumerate(columns.bytes(_MARKERS[columns.name]) or ()):
         mark = parse_marker(text.decode(errors="replace"))
         if mark is not None:

@@ -147,7 +147,7 @@ def attach(program: Program, tracepoint: str) -> tuple[int, int]:
     code = program.assembled()
     log = ctypes.create_string_buffer(_LOG_BYTES)
     instructions = ctypes.create_string_buffer(code, len(code))
-    # The helpers that read a program's memory require such a license; this program is ours to license.
+    # The helpers that read a program's memory require such a license; this program is laggard's own.
     licence = ctypes.create_string_buffer(b"Dual MIT/GPL")
     loading = struct.pack(
         "<IIQQIIQII16s",

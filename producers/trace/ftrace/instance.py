@@ -1,8 +1,8 @@
 """A separate instance of the kernel's tracer below tracefs: create it, set it up, read it, and always remove it.
 
 The tracer of others is not touched: buffers, events and settings are those of the instance. Probes are the exception,
-since tracefs has one list for all. Ours are in a group with the name of the instance. Source: ftrace.rst and
-uprobetracer.rst of Documentation/trace of Linux.
+since tracefs has one list for all. Those of laggard are in a group with the name of the instance. Source: ftrace.rst
+and uprobetracer.rst of Documentation/trace of Linux.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ class Instance:
         """Remove the instance and its probes. It waits for programs that still use them, for example to write a marker.
 
         Raises:
-            TracingError: they are in use for too long; the next recorder will remove them.
+            TracingError: they are in use for too long; the next recorder removes them.
 
         """
         with contextlib.suppress(OSError):

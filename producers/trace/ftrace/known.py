@@ -130,7 +130,7 @@ def _sockets(folder: str, *, own: bool) -> Mapping[int, str]:
 
     Args:
         folder: the folder of the namespace.
-        own: whether it is our own: then the kernel also reports the peers of Unix sockets.
+        own: whether it is laggard's own: then the kernel also reports the peers of Unix sockets.
 
     """
     found: dict[int, str] = {}

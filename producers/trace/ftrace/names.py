@@ -259,7 +259,7 @@ def _program(table: int, dropped: int, records: int, own: int) -> bpf.Program:
 
 
 def _choose(program: bpf.Program, table: int, own: int) -> None:
-    """End unless the call has a name, and another process than ours makes it."""
+    """End unless the call has a name, and another process than laggard makes it."""
     program.load(7, bpf.CONTEXT, 0)
     program.load(8, bpf.CONTEXT, 8)
     _read(program, (bpf.FRAME, _STACK_NUMBER), (7, _NUMBER_AT))

@@ -182,7 +182,7 @@ class Session:
 
 
 def sees_all_threads(root: str = "/proc") -> bool:
-    """Return whether our pid namespace is the machine's first one, whose ids the tracer reports."""
+    """Return whether laggard's pid namespace is the machine's first one, whose ids the tracer reports."""
     return os.stat(f"{root}/self/ns/pid").st_ino == _FIRST_PID_NAMESPACE  # noqa: PTH116 - follows the link to it
 
 

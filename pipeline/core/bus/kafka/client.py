@@ -98,7 +98,7 @@ class Transactions(Protocol):
 
         Raises:
             Outdated: the membership is not valid any more. Nothing was committed.
-            Displaced: another producer has the id now. Nothing more will be committed.
+            Displaced: another producer has the id now. No further commit succeeds.
             Unresolved: the end was requested, but its outcome is unknown.
             BusUnavailable: nothing was committed; retry.
             BusError: nothing was committed; a record or an offset was rejected for good.

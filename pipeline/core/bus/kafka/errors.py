@@ -99,7 +99,7 @@ def explained(error: BaseException, asked: str, options: KafkaOptions) -> BusErr
 
 
 def unreachable(error: Exception, asked: str, options: KafkaOptions) -> BusError:
-    """Return the reason for the failure of the first connection; checks the brokers once more to find it."""
+    """Return the reason for the failure of the first connection; checks the brokers again to find it."""
     raised = explained(error, asked, options)
     if isinstance(raised, BusUnavailable):
         why = why_unreachable(options)

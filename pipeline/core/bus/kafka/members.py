@@ -347,7 +347,7 @@ class KafkaSubscription(Subscription):
     def _advance(
         self, membership: Membership | None, touched: set[Partition], deadline: float, *, outdated: bool = False
     ) -> None:
-        """Take a step towards the end of a rebalance, or of a claim. The next poll reports its changes."""
+        """Take a step toward the end of a rebalance, or of a claim. The next poll reports its changes."""
         if membership is not None and not outdated:
             self._claim(touched & self._unclaimed)
             if touched & self._unclaimed - self._revoked:
