@@ -100,7 +100,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what this size of run has not. Files with slow tests come first, and quick ones fill the end.
 
-    Slow ones are taken from both ends of the alphabet in turn: neighbours load the same parts of the machine, and would
+    Slow ones are taken from both ends of the alphabet in turn: neighbors load the same parts of the machine, and would
     starve each other while others only wait.
     """
     left_out = {"slow", "long"} if config.getoption("--quick") else set() if config.getoption("--long") else {"long"}

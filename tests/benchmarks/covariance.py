@@ -112,7 +112,7 @@ def covariances(size: int) -> NDArray[np.float64]:
 
 
 def plain_pairwise(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Generalised eigenvalues, pair by pair."""
+    """Generalized eigenvalues, pair by pair."""
     found = np.zeros((len(matrices), len(matrices)))
     for i, a in enumerate(matrices):
         for j, b in enumerate(matrices[:i]):

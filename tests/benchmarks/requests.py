@@ -4,7 +4,7 @@
 
 The ways take turns within each round, so that a noisy machine disturbs them alike; the median round counts, in CPU time
 of one core (`OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1`, or what waits for the other core counts too). scikit-learn's
-DBSCAN keeps lists of all neighbours, whose memory grows with the square of the requests: it is not asked about more
+DBSCAN keeps lists of all neighbors, whose memory grows with the square of the requests: it is not asked about more
 than 10,000.
 """
 

@@ -82,7 +82,7 @@ class Tools:
         return [_parsed(line) for line in printed.split(_RECORD)[:-1]]
 
     def offsets(self, topic: str, *, beginning: bool = False) -> dict[int, int]:
-        """By partition, the offset that the next record will get; or of the oldest record that is still there."""
+        """By partition, the offset that the next record gets; or of the oldest record that is still there."""
         printed = self.run("kafka-get-offsets", "--topic", topic, "--time", "-2" if beginning else "-1")
         return {int(number): int(offset) for _, number, offset in (line.split(":") for line in printed.splitlines())}
 

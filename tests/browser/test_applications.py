@@ -1,4 +1,4 @@
-"""What a person does with applications: track, analyse, diagnose, wish; on a wide page and on a narrow one."""
+"""What a person does with applications: track, analyze, diagnose, wish; on a wide page and on a narrow one."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ CALM_MS = 25_000
 
 FOUND_MS = 120_000
 
-# How many pixels of the chart have exactly the colour of a variable of the style sheet, in each column where any has.
+# How many pixels of the chart have exactly the color of a variable of the style sheet, in each column where any has.
 PIXELS = """(chart, variable) => {
   const canvas = chart.querySelector("canvas");
   const { width, height } = canvas;

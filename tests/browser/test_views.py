@@ -47,7 +47,7 @@ def violations(tab: Page, kind: str, rules: list[str]) -> list[str]:
 
 
 def in_both_schemes(tab: Page, where: str) -> list[str]:
-    """What axe-core finds wrong: wide and light in all, dark in its colours, and narrow in what depends on that."""
+    """What axe-core finds wrong: wide and light in all, dark in its colors, and narrow in what depends on that."""
     wrong = [f"{where}, wide, light: {each}" for each in violations(tab, "tag", TAGS)]
     tab.emulate_media(color_scheme="dark")
     wrong += [f"{where}, wide, dark: {each}" for each in violations(tab, "rule", DARK_RULES)]

@@ -252,7 +252,7 @@ def test_the_receiver_of_the_readme(tmp_path: Path, channel: Channel, receiver: 
 
 @pytest.fixture
 def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The module, as its neighbour is found where it runs."""
+    """The module, as its neighbor is found where it runs."""
     monkeypatch.syspath_prepend(SUBSCRIBERS)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     try:

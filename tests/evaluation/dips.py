@@ -42,7 +42,7 @@ class Dips:
     """What came of it; times in seconds since the Unix epoch.
 
     Attributes:
-        spans: when use was really high.
+        spans: when use was high.
         diagnoses: of the process: of each the last record.
         replayed: what the operator `cpu` makes of the recorded counters: anomalies, and the answer to a mark at the
             end.
@@ -130,7 +130,7 @@ def top(phase: Phase) -> tuple[str, float]:
 
 
 def told(found: Dips) -> str:
-    """Tables: what really was, what the diagnosis says, what the replay says."""
+    """Tables: what happened, what the diagnosis says, what the replay says."""
     first = found.spans[0][0]
     diagnosis = found.diagnoses[0]
     rows: list[Sequence[object]] = []

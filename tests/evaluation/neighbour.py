@@ -1,4 +1,4 @@
-"""A hostile neighbour: what it does to the agent that watches the machine as root.
+"""A hostile neighbor: what it does to the agent that watches the machine as root.
 
     python -m tests.evaluation.neighbour                    # ten minutes
     python -m tests.evaluation.neighbour --seconds 60
@@ -46,7 +46,7 @@ MOST_BYTES: Final = 128 << 20
 
 @dataclass
 class Told:
-    """What the neighbour did to an agent.
+    """What the neighbor did to an agent.
 
     Attributes:
         ticks: how many there were.
@@ -56,7 +56,7 @@ class Told:
         cpu_ratio: what it used of one core, with programs that it has started and that have ended.
         ended: whether it ended.
         diagnoses: how many processes were looked into.
-        opened: how often something in a folder that is closed to the neighbour was looked up or made.
+        opened: how often something in a folder that is closed to the neighbor was looked up or made.
         look_alikes: whether it had programs that look like Java, for which it must be allowed a user namespace.
 
     """
@@ -128,7 +128,7 @@ class Watched:
 
 
 def ways(folder: Path, victim: Path, crowd: int, *, look_alikes: bool) -> list[tuple[Path, tuple[str, ...]]]:
-    """What the neighbour does: programs and their arguments."""
+    """What the neighbor does: programs and their arguments."""
     program, exploded = compiled("hostile"), compiled("hostile", f'-DSYMBOL="{exploding(LEVELS)}"')
     places = []
     for name in ("leading", "answering"):
@@ -150,7 +150,7 @@ def ways(folder: Path, victim: Path, crowd: int, *, look_alikes: bool) -> list[t
 
 
 def harm(seconds: float, crowd: int, interval_s: float = 1.0) -> Told:
-    """Let the neighbour do what it can for so long. Raises `PermissionError` for anybody but root."""
+    """Let the neighbor do what it can for so long. Raises `PermissionError` for anybody but root."""
     if os.geteuid() != 0:
         raise PermissionError("neighbour: expected to be root, who may be somebody else")
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""What will go wrong, in which process, when, and what else happens then: the same for the same seed."""
+"""What goes wrong, in which process, when, and what else happens then: the same for the same seed."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Setting:
 
 
 def plan(setting: Setting) -> list[Planned]:
-    """What will happen: situations, and in each the kinds of fault, equally often, each time in another process.
+    """What happens: situations, and in each the kinds of fault, equally often, each time in another process.
 
     Where there are more culprits than processes some have to be it again, as late as possible.
     """

@@ -1,4 +1,4 @@
-"""A hostile neighbour takes neither the agent's memory nor its rights; and what would tell that it does, does."""
+"""A hostile neighbor takes neither the agent's memory nor its rights; and what would tell that it does, does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that are gone, compacted, or none: counted, said, dead-lettered; the partition goes on."""
+"""Records that are gone, compacted or none: counted, said, dead-lettered; the partition goes on."""
 
 from __future__ import annotations
 

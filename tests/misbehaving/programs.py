@@ -1,6 +1,6 @@
 """Real programs that misbehave when they are told to, so that a diagnosis of them can be checked.
 
-Each says on its standard output, in one line of JSON, which thread will be busy and in which function; goes wrong at
+Each says on its standard output, in one line of JSON, which thread is to be busy and in which function; goes wrong at
 the line `busy` on its standard input, stops at `idle`, says how many rounds it has done at `count`, and ends where the
 input ends: none outlives its test.
 """

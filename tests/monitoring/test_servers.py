@@ -1,4 +1,4 @@
-"""The servers of the tests: they start, answer, say why they do not, and are gone afterwards."""
+"""The servers of the tests: they start, answer, say why they do not, and are gone afterward."""
 
 from __future__ import annotations
 

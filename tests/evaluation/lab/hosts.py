@@ -108,7 +108,7 @@ class Lab:
     Attributes:
         name: unique on the machine.
         keeper: is told of all that has to be given back.
-        folder: for files, on a memory file system.
+        folder: for files, on a memory filesystem.
         group: all others are in it.
         started: processes on the hosts.
 
@@ -171,7 +171,7 @@ class Lab:
 
 
 class Disk:
-    """A file system on a disk that can be slowed down.
+    """A filesystem on a disk that can be slowed down.
 
     The disk is a loop device on another one: what a group may do is bounded at the lower one, and so is waited for in
     the upper one, whose counters say of it what they say of any slow disk. The lower one is in memory, so that no other

@@ -1,4 +1,4 @@
-"""A noisy neighbour: a process on a host of the shop that has nothing to do with the shop.
+"""A noisy neighbor: a process on a host of the shop that has nothing to do with the shop.
 
     python -m tests.evaluation.lab.neighbour NAME KIND ARGUMENT SEED
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 WORTH: Final = 2.0
 """The mean response time under contention is at least so many times the one without."""
 STEP_S: Final = 0.1
-"""How often neighbours are told how much to take."""
+"""How often neighbors are told how much to take."""
 
 
 class Check(NamedTuple):

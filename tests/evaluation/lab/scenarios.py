@@ -1,4 +1,4 @@
-"""The four scenarios: how many visitors there are and what the neighbours do in each interval, and what is to blame."""
+"""The four scenarios: how many visitors there are and what the neighbors do in each interval, and what is to blame."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """A neighbour, and when it is there.
+    """A neighbor, and when it is there.
 
     Attributes:
         name: of its process.
@@ -52,7 +52,7 @@ class Scenario:
         begin, end: the first and the last interval of the contention, from 1.
         host: where it is.
         resource: that is contended.
-        noise: the neighbours on that host.
+        noise: the neighbors on that host.
         database_bytes: memory of the database's host: the data fits into it, or a fifth of them.
         disk_operations_per_s: as many as the disk of that host bears, each for reading and for writing.
 

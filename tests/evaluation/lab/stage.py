@@ -1,4 +1,4 @@
-"""The shop, its visitors and its neighbours at work, and all that can be counted of them."""
+"""The shop, its visitors and its neighbors at work, and all that can be counted of them."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ WEB_BYTES: Final = 160 * MIB
 APPLICATION_BYTES: Final = 512 * MIB
 DISK_BYTES_PER_S: Final = 128 * MIB
 MEMORY_EATEN: Final = 180 * MIB
-"""By the neighbour that eats memory, of that of the database's host."""
+"""By the neighbor that eats memory, of that of the database's host."""
 ARCHIVE_BYTES: Final = 256 * MIB
-"""What the neighbour of the disk reads."""
+"""What the neighbor of the disk reads."""
 WARM_UP_S: Final = 12.0
 CALIBRATION_S: Final = 8.0
 SETTLING_S: Final = 5.0
@@ -81,7 +81,7 @@ class Interval:
 
 
 class Stage:
-    """The shop, its visitors and its neighbours at work, and the counters of all."""
+    """The shop, its visitors and its neighbors at work, and the counters of all."""
 
     def __init__(self, lab: Lab, scenario: Scenario, interval_s: float, seed: int, closing: ExitStack) -> None:
         self._scenario = scenario
@@ -155,7 +155,7 @@ class Stage:
         tell(self._visitors, "the process of the visitors", str(visitors))
 
     def disturb(self, name: str, share: float) -> None:
-        """Let a neighbour take so much: of its host's CPU quota, memory or disk."""
+        """Let a neighbor take so much: of its host's CPU quota, memory or disk."""
         factor = self.web.cores if self._scenario.resource == "cpu" else 1.0
         tell(self._neighbours[name], name, f"{share * factor:.4f}")
 

@@ -30,7 +30,7 @@ WEB_PORT: Final = 8080
 START_S: Final = 60.0
 
 POSTGRES: Final = {
-    "shared_buffers": "16MB",  # the rest is left to the page cache, which neighbours can take away
+    "shared_buffers": "16MB",  # the rest is left to the page cache, which neighbors can take away
     "max_connections": "40",
     "work_mem": "1MB",
     "maintenance_work_mem": "16MB",
@@ -155,4 +155,4 @@ def _wait(process: subprocess.Popen[str], what: str, ask: Callable[[], None]) ->
 
 
 IMAGE_BYTES: Final = 1024 * MIB
-"""Of the disk: the data, indexes and logs of the database, and what the neighbour reads."""
+"""Of the disk: the data, indexes and logs of the database, and what the neighbor reads."""

@@ -32,7 +32,7 @@ class Visitor:
         self._stream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def visit(self) -> None:
-        """Come, and go on until cancelled."""
+        """Come, and go on until canceled."""
         try:
             await asyncio.sleep(self._chance.uniform(0, THINK_S))
             while True:

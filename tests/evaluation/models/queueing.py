@@ -1,7 +1,7 @@
 """A seeded queueing model of the paper's two testbeds and its four scenarios (S2, sections 3 and 5).
 
 Users think, then send a request that visits the tiers (a closed network, solved by Schweitzer's approximate mean value
-analysis, interval by interval). A noisy neighbour slows a tier's CPU down, takes memory so that requests wait for the
+analysis, interval by interval). A noisy neighbor slows a tier's CPU down, takes memory so that requests wait for the
 disk, or takes the disk. Each tier and host shows some forty metrics, each also for its CPUs, disks and interfaces; they
 follow the model with noise of their own. The rest of the 7,522 has nothing to do with it: noise, autoregressive series,
 random walks, daily rhythms, spikes, steps, constants, and copies of one another.
@@ -159,7 +159,7 @@ def record(scenario: str, seed: int, *, metrics: int | None = None) -> Recording
     squeezed = np.zeros(intervals)  # of the memory of the last one, 0 to 1
     crowded = np.zeros(intervals)  # users of the other database on the disk
     if scenario == "cpu":
-        # Four neighbours, each between 10 % and 40 %; two of them until the 40th interval and from the 81st on.
+        # Four neighbors, each between 10 % and 40 %; two of them until the 40th interval and from the 81st on.
         active = np.where(contended, 2.0, 0.0)
         active[40:80] += 2.0
         stolen = active * 0.105 * random.uniform(0.6, 1.2, intervals)

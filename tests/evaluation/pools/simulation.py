@@ -432,7 +432,7 @@ def _wandering(random: np.random.Generator, shape: tuple[int, int], scale: float
 
 
 def _kept(items: Series, scale: float) -> Series:
-    """The largest so far, which falls towards the present within so many ticks."""
+    """The largest so far, which falls toward the present within so many ticks."""
     kept = np.empty_like(items)
     falls = 1.0 - np.exp(-1.0 / scale)
     now = items[:, 0].copy()

@@ -1,6 +1,6 @@
 """S4's own recording: 45,413 requests to WordPress, read from the four files of features that its authors published.
 
-From https://github.com/qfournier/request_analysis, folder `data/` (MIT licence): there each kind of file is in 36
+From https://github.com/qfournier/request_analysis, folder `data/` (MIT license): there each kind of file is in 36
 parts, one for each worker of the web server, which are to be joined in ascending order of the worker's pid, without
 headers. Line k of all four files is the same request:
 

@@ -29,7 +29,7 @@ class Judgements(NamedTuple):
         odd: by what it did.
         young: whether too little was known when it came.
         cluster: the number of its cluster; 0 of normal ones.
-        eps_s: within which requests were neighbours when it came.
+        eps_s: within which requests were neighbors when it came.
         clusters: all that are remembered in the end.
         request_ms: CPU time that a request took, on average.
 

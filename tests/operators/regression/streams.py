@@ -42,7 +42,7 @@ def trait(metric: str) -> Trait:
 
 
 def stream(intervals: int, seed: int, *, change: int | None = None, others: int = 20) -> list[Interval]:
-    """A web and a database server: at `change` a neighbour begins to take the database's disk."""
+    """A web and a database server: at `change` a neighbor begins to take the database's disk."""
     chance = np.random.default_rng(seed)
     load = chance.uniform(20.0, 30.0, intervals)
     taken = np.zeros(intervals) if change is None else np.where(np.arange(intervals) >= change, 1.0, 0.0)

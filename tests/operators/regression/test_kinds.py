@@ -55,7 +55,7 @@ def test_following_a_sample_is_least_squares_with_forgetting(chance: np.random.G
     begin = np.concatenate(([fit.coefficients[0]], fit.coefficients[1:]))
     for x, y in zip(values[first:], target[first:] + 1.0, strict=True):
         fit.learn(x, float(y))
-    # The same sum of squares, minimised at once: all samples with their weights, and the coefficients at the beginning.
+    # The same sum of squares, minimized at once: all samples with their weights, and the coefficients at the beginning.
     centre, spread = values[:first].mean(axis=0), values[:first].std(axis=0)
     design = np.column_stack((np.ones(len(values)), (values - centre) / spread))
     built = np.concatenate(([begin[0] + begin[1:] @ centre], begin[1:] * spread))
@@ -141,7 +141,7 @@ def test_the_other_kinds_are_scikit_learns(chance: np.random.Generator, kind: Ki
     values, target = samples(chance, 60)
     assert isinstance(estimator(kind, 60), expected)
     fit = fitted(kind, values, target)
-    # In units of each metric's spread: neighbours are near in all metrics alike, and trees do not mind.
+    # In units of each metric's spread: neighbors are near in all metrics alike, and trees do not mind.
     scaled = (values - values.mean(axis=0)) / values.std(axis=0)
     np.testing.assert_allclose(
         [fit.predict(row) for row in values], estimator(kind, 60).fit(scaled, target).predict(scaled), rtol=1e-9

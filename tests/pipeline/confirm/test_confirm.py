@@ -1,4 +1,4 @@
-"""`laggard confirm` on processes that really run: the guilty, the innocent, and what must be left alone."""
+"""`laggard confirm` on real processes: the guilty, the innocent, and what must be left alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A question that hangs holds nobody up: a FIFO that nobody writes to is the file system that does not answer."""
+"""A question that hangs holds nobody up: a FIFO that nobody writes to is the filesystem that does not answer."""
 
 from __future__ import annotations
 

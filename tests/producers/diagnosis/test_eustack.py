@@ -218,7 +218,7 @@ def test_a_tool_that_hangs_is_ended_and_the_process_let_go(burning, monkeypatch,
 
 @pytest.mark.slow
 def test_a_tool_that_cannot_be_ended_holds_nothing_up(burning, monkeypatch, tmp_path):
-    """As one that waits for a file system in the kernel: no signal ends it."""
+    """As one that waits for a filesystem in the kernel: no signal ends it."""
     let_go = tmp_path / "let_go"
     unending = tmp_path / "timeout"
     waits = f"import os, time\nwhile not os.path.exists({str(let_go)!r}): time.sleep(0.05)\n"

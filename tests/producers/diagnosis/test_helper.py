@@ -1,4 +1,4 @@
-"""The child that reads what others control: what it may do, what it costs, and and its lies."""
+"""The child that reads what others control: what it may do, what it costs, and its lies."""
 
 from __future__ import annotations
 

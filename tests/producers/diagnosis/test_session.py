@@ -41,7 +41,7 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 REAL_S = 0.02
-"""Of each pause of a session, so much really passes, for its process to run. For the session, all of it does."""
+"""Of each pause of a session, so much passes, for its process to run. For the session, all of it does."""
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def configured() -> Iterator[None]:
-    """Says what is hidden as it was before, afterwards."""
+    """Says what is hidden as it was before, afterward."""
     yield
     configure()
 

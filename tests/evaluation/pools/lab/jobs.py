@@ -27,7 +27,7 @@ def call(name: str) -> None:
 
 
 def leave(own: SimpleQueue[Future[None]]) -> None:
-    """Finish the future of this very item: the executor, which would as well, loses the thread, and believes it has it.
+    """Finish the future of this item: the executor, which would as well, loses the thread, and believes it has it.
 
     The error that this gives is raised outside of what the pool guards, as any in a callback of a future would be.
     """

@@ -1,7 +1,7 @@
 """Recordings of the lab: made, and read back as requests with what is true of each.
 
 A folder `TROUBLE-SEED` holds `trace` (the kernel's, as `laggard trace start --output` writes it), `answers.jsonl` (what
-visitors got), `truth.json` (which trouble, when it was there, ports of the servers), and once it was analysed
+visitors got), `truth.json` (which trouble, when it was there, ports of the servers), and once it was analyzed
 `requests.jsonl` (what `laggard replay` takes) and `truth.jsonl` (of each request its verdict).
 """
 
@@ -105,7 +105,7 @@ def matched(requests: Sequence[Request], answers: Sequence[Answer]) -> list[int 
 
 
 def read(folder: Path) -> list[Known]:
-    """The requests of a recording that was analysed, of which something is known, in the order in which they began."""
+    """The requests of a recording that was analyzed, of which something is known, in the order in which they began."""
     with (folder / "truth.jsonl").open() as file:
         truth = {fields["request"]: fields for fields in map(json.loads, file)}
     known = []

@@ -29,7 +29,7 @@ ROOT: Final = HERE.parents[3]
 START_S: Final = 60.0
 END_S: Final = 10.0
 AHEAD: Final = 10
-"""Priority among real-time processes: what else the machine does shall not disturb the lab."""
+"""Priority among real-time processes: other work of the machine must not disturb the lab."""
 WORKERS: Final = 6
 """Of php-fpm."""
 THREADS: Final = 8

@@ -48,7 +48,7 @@ class Seen(NamedTuple):
 def visited(
     server: Server, file: Path, seed: int, *, visitors: int = VISITORS, think_s: float = THINK_S
 ) -> Iterator[None]:
-    """Let visitors come; what they got stands in a file afterwards."""
+    """Let visitors come; what they got stands in a file afterward."""
     module = "tests.evaluation.requests.lab.visitors"
     paths = [f"{path}={weight}" for path, weight in server.paths.items()]
     command = [sys.executable, "-m", module, server.port, visitors, think_s, seed, *paths]

@@ -27,7 +27,7 @@ DISK_BYTES = 3 << 20
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 3 MiB of its own."""
+    """A filesystem of 3 MiB of its own."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(
