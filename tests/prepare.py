@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from tests import npm
 from tests.brokers.jars import jars
 from tests.brokers.java import loaded_classes
-from tests.deploy.tools import compose_loader, kustomize
+from tests.deploy.tools import compose_loader, kustomize, vale
 from tests.programs import LOG, PARTS, MissingPartError, path_of
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def steps() -> Iterator[Callable[[], object]]:
         yield partial(npm.modules, ROOT / folder)
     yield kustomize
     yield compose_loader
+    yield vale
 
 
 def attempt(get: Callable[[], object]) -> MissingPartError | None:

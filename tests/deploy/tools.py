@@ -1,6 +1,6 @@
-"""Programs that what laggard gives to others is checked with.
+"""Programs that check the files and texts that laggard gives to others.
 
-Those that are made are written in Go, which is taken from the path, or else from the registry of Python packages.
+Those that are built are written in Go, which is taken from the path, or else from the registry of Python packages.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.programs import fetched, kept
 
 LOADER = Path(__file__).parent / "compose_loader"
+PROSE = Path(__file__).parents[1] / "prose"
 KUSTOMIZE = "5.7.1"
 GO = Path(__file__).parent / "go.txt"
 
@@ -31,6 +32,14 @@ def compose_loader() -> str:
     sources = b"".join((LOADER / name).read_bytes() for name in ("go.mod", "go.sum", "main.go"))
     name = f"compose_loader-{hashlib.sha256(sources).hexdigest()[:12]}"
     return str(_built(name, ["install", "-C", str(LOADER), "-trimpath", "-mod=readonly", "."]))
+
+
+def vale() -> str:
+    """The command of the prose linter Vale."""
+    sources = b"".join((PROSE / name).read_bytes() for name in ("go.mod", "go.sum"))
+    package = "github.com/errata-ai/vale/v2/cmd/vale"
+    name = f"vale-{hashlib.sha256(sources).hexdigest()[:12]}"
+    return str(_built(name, ["install", "-C", str(PROSE), "-trimpath", "-mod=readonly", package]))
 
 
 def _built(name: str, arguments: list[str]) -> Path:
