@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,10 +32,10 @@ FORBIDDEN_IN_OPERATORS = {
     *("asyncio", "datetime", "io", "logging", "multiprocessing", "os", "pathlib", "pickle", "random", "secrets"),
     *("shelve", "signal", "socket", "sqlite3", "subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid"),
 }
-TRANSLATED = re.compile(
-    r"\b(looked into|looks? into|out of line|passed over|so many|mended|to blame|heard of|unlike itself|is no JSON)\b"
-)
-"""Words for which plain English has others: profile, outlier, skip, count, fix, culprit."""
+WORDS = yaml.safe_load((ROOT / "tests/prose/styles/Laggard/Words.yml").read_text())["swap"]
+"""Words for which plain English has others, with these."""
+
+TRANSLATED = re.compile(rf"\b({'|'.join(WORDS)})\b")
 
 SEEDED = {"default_rng", "Generator", "BitGenerator", "PCG64", "Philox", "SeedSequence"}
 
