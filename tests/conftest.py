@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["alertmanager", "broker", "new_cluster", "prometheus"]
 
-# As laggard is deployed: more threads only wait for each other on matrices as small as ours. Before numpy is imported.
+# As laggard is deployed: more threads only wait for each other on matrices as small as these. Before numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # How long an example takes says nothing on a shared machine. Every run but the long one tries the same few examples, so

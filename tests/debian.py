@@ -33,7 +33,7 @@ _not_updated: dict[Path, subprocess.SubprocessError] = {}
 def take(folder: Path, lists: Path, packages: Sequence[str]) -> Path:
     """What packages hold and all that they depend on, in one folder; it may be moved.
 
-    What is installed makes no difference: what is taken serves as well when that has gone.
+    Installed packages make no difference: the taken files serve as well when those are gone.
 
     Args:
         folder: an empty one, for the work.

@@ -240,7 +240,7 @@ _failed: dict[Path, Exception] = {}
 def kept(name: str, make: Callable[[Path], Path], told: str = "") -> Path:
     """A file or folder from the cache, or else what is made in a folder that is given. Several processes may ask.
 
-    What is `told` is logged when it was made.
+    `told` is logged when it was made.
     """
     base = cache_folder()
     found = base / name

@@ -14,7 +14,7 @@ _MS_REC, _MS_PRIVATE = 0x4000, 0x40000  # see mount.h
 
 
 def mount() -> None:
-    """Mount them in a mount namespace of our own; where that may not be, the tests that trace are skipped."""
+    """Mount them in a mount namespace of this process; where that may not be, the tests that trace are skipped."""
     if os.geteuid() != 0 or not PLACE.is_dir() or (PLACE / "instances").is_dir():
         return
     libc = ctypes.CDLL(None)

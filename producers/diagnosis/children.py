@@ -1,4 +1,4 @@
-"""Programs that sample a process: started, polled, and ended."""
+"""Programs that sample a process: started, polled and ended."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ processes until the machine has as many as asked for, kernel threads included: t
 times a second. The agent and a loop over psutil's `Process.oneshot()`, with all attributes of the agent's that psutil
 knows, tick in turns on the same processes. CPU time is that of all threads, in the kernel and out of it.
 
-Beside them: what the watch for processes that are to be looked into takes at its two looks a second, as on a busy host;
+Beside them: what the watch for processes to diagnose takes at its two looks a second, as on a busy host;
 on an idle one it does not ask for processes.
 """
 

@@ -30,7 +30,7 @@ CPUS = 8.0
 
 
 def frames(rows: int, busy: int) -> np.ndarray:
-    """Counters of processes, so many of which use nearly all of the CPUs. Shape (ticks, rows, features)."""
+    """Counters of processes, a number of which use nearly all of the CPUs. Shape (ticks, rows, features)."""
     noise = np.random.default_rng(0)
     level = noise.lognormal(0.0, 3.0, (rows, len(FEATURES)))
     series = level * (1.0 + 0.1 * noise.lognormal(0.0, 1.0, (TICKS, rows, len(FEATURES))))

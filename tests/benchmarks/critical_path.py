@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.critical_path [--events 2000000] [--rounds 3] [--stuck] [--recording FOLDER]
 
-What is analyzed is simulated: eight workers that serve requests of some 150 events one after the other, with waits for
+The input is simulated: eight workers that serve requests of some 150 events one after the other, with waits for
 disks, timers, other threads and CPUs; or a recorded folder. The ways take turns within each round; the median round
 counts, in CPU time of one core. Memory is what the process has at most beyond what it had before: batches
 are made as they are read, so that it is the analysis's own. `--events 25000000` is about a GiB of ftrace's pages. With

@@ -1,7 +1,7 @@
 """What a diagnosis costs the process that it is of, and itself: in pairs with and without one, and by its threads.
 
 Run it: `python -m tests.benchmarks.diagnosis [--pairs 10] [--seconds 4]`. A real program, in which eight threads wake
-each other after 20 us of work, counts its rounds; in turns of so many seconds it is diagnosed and left alone. Compared
+each other after 20 us of work, counts its rounds; in turns of some seconds it is diagnosed and left alone. Compared
 are rounds per second of its CPU time, which other programs of the machine hardly change, and per second. Then single
 looks are timed at a program of 5,000 threads that nearly all sleep.
 """

@@ -219,7 +219,7 @@ def committed(bus: KafkaBus, given: Input, group: str) -> int:
 
 
 def await_committed(bus: KafkaBus, given: Input, group: str, count: float) -> float:
-    """When so many records are committed, on the monotonic clock."""
+    """The time at which a number of records is committed, on the monotonic clock."""
     deadline = time.monotonic() + GIVE_UP_S
     while committed(bus, given, group) < count:
         if time.monotonic() > deadline:

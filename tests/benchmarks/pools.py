@@ -2,9 +2,9 @@
 
 Run it: `python -m tests.benchmarks.pools [--processes 200] [--workers 40] [--threads 200 1000 5000] [--ticks 60]`. It
 starts processes until the machine has as many as asked for: they sleep, but one in ten wakes four times a second.
-- without pools: an agent that looks for prefork workers beside one that does not; there are none of ours to be found.
-- with a program that forked so many workers, one in ten of which wakes likewise.
-- with a program of so many threads, one in ten of which wakes likewise: an agent that watches them beside one that does
+- without pools: an agent that looks for prefork workers beside one that does not; the benchmark has none to be found.
+- with a program that forked many workers, one in ten of which wakes likewise.
+- with a program of many threads, one in ten of which wakes likewise: an agent that watches them beside one that does
   not. Per thread: all that the watching takes, of idle and busy ones together.
 CPU time is that of the one thread, in the kernel and out of it, medians over the ticks; what the pools' frames take to
 be encoded stands beside. Files are those that both hold, half of what the machine allows each.

@@ -1,7 +1,7 @@
 """What each profiler costs the process that it looks at, and itself: in pairs with and without it.
 
 Run it: `python -m tests.benchmarks.profilers [--pairs 10] [--seconds 2] [--method NAME ...]`. A real program burns CPU
-time in one thread and counts its rounds; in turns of so many seconds it is looked at and left alone. Compared are
+time in one thread and counts its rounds; in turns of some seconds it is looked at and left alone. Compared are
 rounds per second of the thread's CPU time, which other programs of the machine do not change, and per second. What the
 profiler takes is CPU time of the thread that drives it and of the programs that it starts.
 """

@@ -6,7 +6,7 @@
     python -m tests.benchmarks.recovery --bus kafka://b1:9092   # on yours: makes topics with a prefix of their own
 
 Each tick of a host is a frame of 200 processes x 30 features and one of the host itself, as an agent's. A worker takes
-so many ticks that each host's state has been saved once, at another place for each; so what has to be replayed is what
+enough ticks that each host's state has been saved once, at another place for each; so what has to be replayed is what
 it is on any day. Then the worker is killed with -9 while new frames come, and another one, which is a member of the
 group already, takes the partition over (on the embedded bus one that starts then: it has no sessions to wait for).
 Take the parts: the machine may do other work.

@@ -94,7 +94,7 @@ def building(count: int, method: str) -> Callable[[], object]:
 
 
 def builds(count: int, rounds: int) -> None:
-    """A linear model of so many samples, of 100 candidates; and the same climb by others."""
+    """A linear model of a number of samples, of 100 candidates; and the same climb by others."""
     values, target = samples(count)
     most = min(count - 2, 20)
 

@@ -1,4 +1,4 @@
-"""Kafka's own commands: clients that are not ours."""
+"""Kafka's own commands: clients other than those of laggard."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ COME_AND_GO: Final = 5
 
 
 class Most(NamedTuple):
-    """What a page may hold more after so many further news."""
+    """What a page may hold more after a number of further news."""
 
     news: int
     nodes: float
@@ -51,7 +51,7 @@ def last_frames(page: Served) -> list[Frame]:
 
 
 def later(frame: Frame, number: int) -> Frame:
-    """The frame so many seconds later; every second time a few of its processes are gone."""
+    """The frame some seconds later; every second time a few of its processes are gone."""
     if frame.scope == "process" and number % 2:
         kept = frame.layout
         layout = make_layout(kept.rows[:-COME_AND_GO], kept.names[:-COME_AND_GO], kept.features)

@@ -148,7 +148,7 @@ def looked_at(tab: Page, *names: str) -> tuple[str, str]:
     expect(first).to_be_visible()
     for name in names:
         expect(first).to_contain_text(name)
-    first.click()  # its series, where the host itself is more unlike itself than any process
+    first.click()  # its series, where the host itself is further from its baseline than any process
     expect(first).to_have_attribute("aria-selected", "true")
     expect(tab.locator("laggard-chart canvas")).to_be_visible()
     expect(tab.locator(".now-legend")).to_contain_text("marks")

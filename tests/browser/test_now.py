@@ -48,7 +48,7 @@ OF_HOST: Final = ("cpu_busy_ratio", "load_1m", "memory_available_bytes", "pressu
 
 
 class Machine:
-    """A host with a hog, hostile names and so many processes in all; its ticks end now."""
+    """A host with a hog, hostile names and a number of processes in all; its ticks end now."""
 
     def __init__(self, processes: int, ticks: int = TICKS, host: str = HOST) -> None:
         names = [SCRIPT, IMAGE, TURNED, HOG, *(f"worker-{number}" for number in range(processes - 4))]

@@ -214,7 +214,7 @@ class Program:
         return f"printed:\n{self.printed.read_text()[-2000:]}\nsaid:\n{self.said.read_text()[-4000:]}"
 
     def until_lines(self, count: int) -> list[str]:
-        """What it has printed, once it has so many lines."""
+        """What it has printed, once it has a number of lines."""
         until(lambda: len(self.lines()) >= count or self.process.poll() is not None, self.told)
         assert len(self.lines()) >= count, self.told()
         return self.lines()

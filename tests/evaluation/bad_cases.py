@@ -41,7 +41,7 @@ print(write_diagnosis(looked_at({pid})))
 
 
 def looked_at(pid: int, during: Callable[[], object] | None = None) -> Diagnosis:
-    """What a look at a process tells, of up to so many samples; something may happen a third of the way."""
+    """What a look at a process tells, of up to a number of samples; something may happen a third of the way."""
     session = Session(find(pid), id="1", host="-", reason="asked", budget=Budget(), limits=Limits(samples=SAMPLES))
     try:
         number = 0

@@ -1,4 +1,4 @@
-"""What it costs a busy server that it is looked into: its throughput with and without, in pairs.
+"""The cost of diagnoses to a busy server: its throughput with and without, in pairs.
 
 Both halves of a pair have the same server, and an agent that ticks. In one of them, and the order is random, that looks
 into the server.
@@ -35,14 +35,14 @@ NOTICED_S: Final = 30.0
 SETTLE_S: Final = 1.0
 
 WATCHING: Final = {"cpu_conditions": "single_cpu", "cpu_threshold": "30%", "cpu_duration": "1s"}
-"""With these a server that is busy is always looked into; whoever sends it requests uses less."""
+"""With these a server that is busy is always profiled; whoever sends it requests uses less."""
 
 CASES: Final = (
     ("C", "perf"),
     ("Python", "proc"),
     ("Python", "py-spy"),
 )
-"""Servers, and what looks into them."""
+"""Servers, and what profiles them."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _half(pid: int, load: Load, settings: Mapping[str, str], seconds: float, *, 
 
 
 def measured(pairs: int, seconds: float, seed: int) -> str:
-    """Measure so many pairs of each case; the table."""
+    """Measure a number of pairs of each case; the table."""
     chance = random.Random(seed)
     rows: list[Sequence[object]] = []
     for language, method in CASES:

@@ -68,7 +68,7 @@ class Dips:
 
 
 def run(scale: float, dip_s: float, settings: Mapping[str, str]) -> Dips:
-    """Let it happen, with all but the dips so many times as long as in the figure."""
+    """Let it happen, with all but the dips a number of times as long as in the figure."""
     with tempfile.TemporaryDirectory(prefix="laggard-", dir="/var/tmp") as folder:
         state = Path(folder, "state")
         state.mkdir()

@@ -6,7 +6,7 @@
     python -m tests.evaluation.everyday --lasting          # four faults at once that last for half an hour
 
 Six small servers do regular work. Then, one after the other, one of them or a new program goes wrong for 60 to 120 s.
-New programs are stress-ng under neutral names. What else runs on the machine is watched too.
+New programs are stress-ng under neutral names. Other programs on the machine are watched, too.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Kind:
 
     Attributes:
         told: what it is, for the table.
-        make: draws the use of a process, as a share of all CPUs, for so many steps of `FINE_S`.
+        make: draws the use of a process, as a share of all CPUs, for a number of steps of `FINE_S`.
 
     """
 

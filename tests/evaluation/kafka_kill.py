@@ -122,7 +122,7 @@ class Chaos:
 
 
 def disturb(scene: Scene, chaos: Chaos, draw: random.Random, *, frames: int, seconds: float, kills: int) -> None:
-    """Let so many numbers of the stream flow, with so many kills at least, and wait until all is committed."""
+    """Let some numbers of the stream flow, with a minimum of kills, and wait until all is committed."""
     chaos.begin()
     restarts = [(seconds / 3, True), (2 * seconds / 3, False)]
     began = calm_at = time.monotonic()
@@ -158,7 +158,7 @@ END = b"the end"
 def printed(scene: Scene, told: int) -> Printed:
     """The anomalies as the console consumer prints them, by partition and offset; `told` of them are expected.
 
-    It stops when it has printed so many and, of each partition, a record at its end: what is more than expected takes
+    It stops when it has printed enough and, of each partition, a record at its end: what is more than expected takes
     the place of one of these. On a busy machine it gets its first record late, and would end by itself before that.
     """
     topic = scene.topics.name(ANOMALIES)

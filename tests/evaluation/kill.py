@@ -68,7 +68,7 @@ JOINING = Joining()
 JOINED = Partition(TOPICS.name(ANOMALIES), 0)
 SNAPSHOT_RECORDS = 50
 LEAST_KILLS = 3
-"""Also where the machine is too busy for so many in the time."""
+"""Also where the machine is too busy for that many in the time."""
 
 
 def matrix(number: int, age: int) -> tuple[Layout, NDArray[np.float64]]:

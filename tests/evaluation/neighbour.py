@@ -5,7 +5,7 @@
 
 As the user `nobody` it does all at once: command lines and environments of 1 GiB, names that change 200 times a second,
 60,000 mappings, as many descriptors as it may have, 2,000 threads, a symbol that takes a demangler seconds, 5,000
-processes, programs that look like Java and lead elsewhere or answer without end, and forks. The agent looks into what
+processes, programs that look like Java and lead elsewhere or answer without end, and forks. The agent profiles what
 uses CPU time, as it does by itself.
 """
 
@@ -55,7 +55,7 @@ class Told:
         resident_bytes: the most that the agent held.
         cpu_ratio: what it used of one core, with programs that it has started and that have ended.
         ended: whether it ended.
-        diagnoses: how many processes were looked into.
+        diagnoses: how many processes were profiled.
         opened: how often something in a folder that is closed to the neighbor was looked up or made.
         look_alikes: whether it had programs that look like Java, for which it must be allowed a user namespace.
 

@@ -191,7 +191,7 @@ def garwood(count: int, exposure: float) -> tuple[float, float]:
 
 
 def rate(count: int, days: float) -> str:
-    """So many in so many days, for people."""
+    """A number in a number of days, for people."""
     if days <= 0.0:
         return "-"
     low, high = garwood(count, days)

@@ -32,7 +32,7 @@ FRAMES, CASES, ABOUT = "frames.jsonl.zst", "cases.jsonl", "about.json"
 
 @dataclass(frozen=True, slots=True)
 class Decoy:
-    """A process that did at the time of a case what is no trouble, and is not to blame.
+    """A process that did at the time of a case what is no trouble, and is not a culprit.
 
     Attributes:
         name: of its row.
@@ -66,7 +66,7 @@ class Culprit:
     pid: int = 0
 
     def is_row(self, row: str, name: str) -> bool:
-        """Whether this is to blame: its own row, by its id, or the programs that it starts, by their name.
+        """Whether this is a culprit: its own row, by its id, or the programs that it starts, by their name.
 
         The row counts also when its process has ended; its namesakes do not.
         """
@@ -81,7 +81,7 @@ class Case:
         case: its number, from 1.
         situation: one of `planning.SITUATIONS`.
         form: of the situation, where it has several; otherwise empty.
-        culprits: all that are to blame.
+        culprits: all of them.
         onset: when they went wrong.
         mark: when the user asked.
         end: when it was over.
@@ -153,7 +153,7 @@ def read_frames(folder: Path, scope: str) -> Iterator[Frame]:
 
 
 def thinned(frames: Iterable[Frame], ticks: int) -> Iterator[Frame]:
-    """What an agent that ticks so many times more rarely would have seen: rates are means, gauges the last values."""
+    """What an agent that ticks `ticks` times as rarely would have seen: rates are means, gauges the last values."""
     means: dict[str, list[NDArray[np.float64]]] = {}
     for number, frame in enumerate(frames, 1):
         rates = np.isin(frame.layout.features, RATES)

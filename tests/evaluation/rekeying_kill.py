@@ -155,7 +155,7 @@ def done(case: Case, bus: EmbeddedBus, frames: int) -> bool:
 def settle(case: Case, path: Path, frames: int, appended: int | None = None) -> None:
     """Let one more worker recover all states, and save them: the last one may have been killed as it began.
 
-    By default all frames are appended already. What is not is brought little by little: a key that is far behind
+    By default all frames are appended already. The others are brought little by little: a key that is far behind
     another one, because all of that one's records are there before its own are re-keyed, would count as silent.
     """
     stop = threading.Event()

@@ -162,7 +162,7 @@ class Found:
     """Where a method has a culprit.
 
     Attributes:
-        culprit: who is to blame.
+        culprit: the cause of the trouble.
         place: in the ranking, from 1; 0 where it is not ranked.
         own_place: the same without the processes of others than the evaluation.
         feature: the first of its row; empty where it is not ranked.
@@ -229,7 +229,7 @@ class Outcome:
 
     @property
     def is_first(self) -> bool:
-        """Whether the first row is to blame."""
+        """Whether the first row is a culprit."""
         return self.best.is_first
 
     @property

@@ -35,7 +35,7 @@ LONGEST_S: Final = 3 * 3600.0
 """Of processes that come and go, the longest life."""
 
 BLOCK: Final = 25_000
-"""A block has about so many ticks of one process."""
+"""A block has about this many ticks of one process."""
 
 HOST_FEATURES: Final = (
     "switches_per_s",
@@ -411,7 +411,7 @@ class Machine:
     def _counters(
         self, ts: Vector, rate: Matrix, memory: Matrix, growth: Matrix, parameters: tuple[Vector, ...]
     ) -> Matrix:
-        """What the agent sees of processes with so many requests a second, shape (features, ticks, processes)."""
+        """What the agent sees of processes with a number of requests a second, shape (features, ticks, processes)."""
         random, step = self._random, self.kind.interval_s
         cost, size, uneven, user, threads, descriptors = parameters
         shape = rate.shape

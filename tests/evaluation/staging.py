@@ -129,7 +129,7 @@ class Script:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
 
     def at(self, after_s: float, act: Callable[[], None]) -> None:
-        """Do this so many seconds after the start; what is due at the same time in the order of these calls."""
+        """Do this some seconds after the start; what is due at the same time in the order of these calls."""
         self._due.append((after_s, len(self._due), act))
         self._due.sort(reverse=True)
 

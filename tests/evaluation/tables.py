@@ -1,4 +1,4 @@
-"""S0's tables beside ours, as text."""
+"""S0's tables beside those of laggard, as text."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def kinds(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
 
 
 def ablation(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
-    """Tables 1 and 2 with a line for each method; by situation whether the first process is to blame."""
+    """Tables 1 and 2 with a line for each method; by situation whether the first process is a culprit."""
     happened = {outcome.case.situation for each in outcomes.values() for outcome in each}
     columns = [situation for situation in SITUATIONS if situation in happened]
     rows = []
@@ -107,7 +107,7 @@ def ablation(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
 
 
 def resources(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
-    """S0's Table 3, its upper line: of which resource the first feature is, where the first process is to blame."""
+    """S0's Table 3, its upper line: of which resource the first feature is, where the first process is a culprit."""
     rows = []
     for name, each in outcomes.items():
         found = [_resource(outcome.best.feature) for outcome in each if outcome.is_first]

@@ -186,7 +186,7 @@ def troubles() -> dict[str, Trouble]:
 
 
 def run_all(names: Sequence[str], runs: int, settings: Mapping[str, str]) -> str:
-    """Let each of them go wrong so many times; the table."""
+    """Let each of them go wrong a number of times; the table."""
     known = troubles()
     rows = []
     for name in names:
@@ -200,7 +200,7 @@ def run_all(names: Sequence[str], runs: int, settings: Mapping[str, str]) -> str
 
 
 def run(trouble: Trouble, runs: int, folder: Path, settings: Mapping[str, str]) -> list[Run]:
-    """Let it go wrong so many times in front of one agent."""
+    """Let it go wrong a number of times in front of one agent."""
     state = folder / "state"
     state.mkdir()
     found = []

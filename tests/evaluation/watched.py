@@ -51,7 +51,7 @@ class Agent:
         return [each for each in found if each.pid == pid and each.ts >= since_ts]
 
     def wait_for(self, pid: int, progress: str, since_ts: float, within_s: float) -> Diagnosis | None:
-        """The first such record of a process; None where none comes within so many seconds."""
+        """The first such record of a process; None where none comes within that many seconds."""
         until = time.monotonic() + within_s
         while time.monotonic() < until:
             for found in self.diagnoses(pid, since_ts):
@@ -105,7 +105,7 @@ def _ticks(path: Path) -> int:
 
 
 def put_first(pid: int) -> None:
-    """Let the kernel prefer a process that began a session to all that others run here, where we may."""
+    """Let the kernel prefer a process that began a session to all that others run here, where that is allowed."""
     with suppress(OSError):  # no scheduling by sessions, or not root
         Path(f"/proc/{pid}/autogroup").write_text("-20")
     with suppress(OSError):

@@ -3,7 +3,7 @@
 It keeps folders, dashboards with their versions, alert rules and annotations, and answers with Grafana's status codes
 and forms of errors. Each request is checked against Grafana's OpenAPI document of the version that it stands for
 (document.py): method, path, parameters, headers and body, where nothing is allowed that the document does not have; and
-so is each answer of its own. What does not fit is kept in `violations`, which `running` wants to be empty.
+so is each answer of its own. Requests that do not fit are kept in `violations`, which `running` wants to be empty.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class Scene:
             self.annotator.step(0.0)
 
     def settle(self) -> None:
-        """What is there is read: the first polls only tell which partitions are ours."""
+        """What is there is read: the first polls only tell which partitions are its own."""
         for _ in range(4):
             self.annotator.step(0.0)
 

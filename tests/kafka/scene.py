@@ -109,7 +109,7 @@ class Scene:
         return self.workers[-1]
 
     def send(self, count: int, *, per_s: float = 0.0, stop: threading.Event | None = None) -> None:
-        """Let so many further records flow, waiting for the brokers where they are away."""
+        """Let a number of further records flow, waiting for the brokers where they are away."""
         end = self._sent + count
         while self._sent < end and not (stop and stop.is_set()):
             began = time.monotonic()

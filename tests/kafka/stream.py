@@ -1,7 +1,7 @@
 """A stream of small frames of many hosts, each record from its number alone; and what has to come out of it.
 
 Among the frames are spikes, rows that come and go, gaps, marks, frames that come twice, frames that come late and
-records that are none. What has to come out is asked of tasks themselves, without a bus, a group or a process.
+records that are none. The expected output is asked of tasks themselves, without a bus, a group or a process.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ JOINING = Joining()
 
 
 def records(topics: Topics, start: int, stop: int, began: float) -> Iterator[Outgoing]:
-    """The records of so many ticks and hosts; some numbers have two. `began` is the time of the first tick."""
+    """The records of a number of ticks and hosts; some numbers have two. `began` is the time of the first tick."""
     topic = topics.name(COUNTERS)
     for number in range(start, stop):
         host = f"host-{number % HOSTS}"

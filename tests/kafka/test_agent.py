@@ -102,7 +102,7 @@ def kept(state: Path) -> int:
 
 
 def await_ticks(state: Path, records: int) -> None:
-    """Wait until the spool has had so many."""
+    """Wait until the spool has had a number of them."""
     until = time.monotonic() + 120
     while kept(state) < records:
         assert time.monotonic() < until, "the agent keeps nothing"

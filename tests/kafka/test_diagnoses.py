@@ -41,7 +41,7 @@ HOST = "watched"
 
 
 def agent(cluster: Cluster, state: Path, pid: int) -> AbstractContextManager[subprocess.Popen[str]]:
-    """An agent that publishes on these brokers and looks into this process alone."""
+    """An agent that publishes on these brokers and profiles this process alone."""
     on_brokers = {
         "LAGGARD_HOST": HOST,
         "LAGGARD_BUS_LOCATION": cluster.location,

@@ -1,4 +1,4 @@
-"""From a slow process to the people: a worker, a Prometheus with our rules, an Alertmanager with our route.
+"""From a slow process to the people: a worker, a Prometheus with laggard's rules, an Alertmanager with its route.
 
 Everything is a real server. Time goes sixty times as fast in the rules and in the route, and in no other way changed.
 """
@@ -161,7 +161,7 @@ def faster(route: dict[str, Any]) -> dict[str, Any]:
 
 
 def alertmanager_config(to: Receivers, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Ours, but for where the receivers are, and the files that it names."""
+    """That of laggard, but for where the receivers are, and the files that it names."""
     (config,) = documents((DEPLOY / "alertmanager/alertmanager.yml").read_text())
     (folder / "chat_url").write_text(f"{to.url}/chat")
     for receiver in config["receivers"]:

@@ -118,7 +118,7 @@ def each_of(names: Iterable[str]) -> list[Any]:
 
 
 class Kind(NamedTuple):
-    """An operator, and what makes a stream of so many ticks for it, from a seed."""
+    """An operator, and what makes a stream of a number of ticks for it, from a seed."""
 
     make: Callable[[], Any]
     stream: Callable[[int, int], list[Any]]

@@ -77,7 +77,7 @@ def run(
     records: Sequence[Outgoing],
     steps: Callable[[], int],
 ) -> Left:
-    """Let workers do all of it, each of which ends without a word after so many steps."""
+    """Let workers do all of it, each of which ends without a word after a number of steps."""
     bus = opened()
     bus.append(records)
     inputs = [(topics.group(each.name), bus.partitions(topics.name(each.topic))[0]) for each in stages]

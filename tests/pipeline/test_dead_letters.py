@@ -1,4 +1,4 @@
-"""Dead letters, looked into."""
+"""Dead letters: what is in them."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_a_signal_or_its_time_ends_it(begin: Callable[..., subprocess.Popen[byte
 
 
 def test_threads_that_a_library_began_earlier_do_not_take_its_signals(tmp_path: Path) -> None:
-    """numpy's begin when it is imported, one for each core, before anything of ours could block signals in them."""
+    """numpy's begin when it is imported, one for each core, before any code of laggard could block signals in them."""
     earlier = "import threading, time\nfor _ in range(20): threading.Thread(target=time.sleep, args=(90,), daemon=True)"
     arguments = [sys.executable, "-c", f"{earlier}.start()\n{PART}", str(tmp_path), "alone", "0", "mild", "60"]
     with started(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as part:

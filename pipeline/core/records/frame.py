@@ -13,7 +13,7 @@ KeyedBy = Literal["host", "application", "pool", "service"]
 """The kind of a frame's key. Frames of services are made inside of a task, and are on no topic."""
 
 WishKind = Literal["pin", "ban", "free"]
-"""A person's wish for a metric: always in the models, never, or neither."""
+"""A person's wish for a metric: always in the models, never in them or neither."""
 
 UNNUMBERED = -1
 """The sequence of a record whose producer does not number its records."""

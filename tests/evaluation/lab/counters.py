@@ -1,7 +1,7 @@
 """All that can be counted of a host of the lab: its groups, its network, its disk and its processes.
 
 Features are called as the agent calls them wherever it has the counter; a share of the host's CPUs is one of its quota.
-What the kernel counts beside that keeps the kernel's name, with the unit after it.
+Other counters of the kernel keep the kernel's name, with the unit after it.
 """
 
 from __future__ import annotations

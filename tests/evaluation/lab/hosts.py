@@ -50,7 +50,7 @@ class Host:
         lab.connect(self.namespace, name, address)
 
     def limit_cpu(self, cores: float) -> None:
-        """Give it so many cores."""
+        """Give it a number of cores."""
         self.group.limit_cpu(cores)
         self.cores = cores
 

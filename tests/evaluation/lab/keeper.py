@@ -4,7 +4,7 @@
 
 It reads on its standard input, one JSON list a line, what is going to be taken: `["group", PATH]`, `["namespace",
 NAME]`, `["loop", FILE]` by the file behind it, `["mount", PATH]`, `["folder", PATH]`. At the end of the input it undoes
-them: processes first, then what these used, the last one taken first. Who asked it dies with the other end of that
+them: processes first, then what these used, the last one taken first. Its caller dies with the other end of that
 pipe, so this holds for a killed one, too.
 """
 

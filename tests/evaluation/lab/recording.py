@@ -1,4 +1,4 @@
-"""One scenario happens, and is written down, with what was to blame."""
+"""One scenario happens, and is written down, with its culprit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.evaluation.lab.scenarios import Scenario
 
 WORTH: Final = 2.0
-"""The mean response time under contention is at least so many times the one without."""
+"""The mean response time under contention is at least this many times the one without."""
 STEP_S: Final = 0.1
 """How often neighbors are told how much to take."""
 

@@ -1,4 +1,4 @@
-"""The four scenarios: how many visitors there are and what the neighbors do in each interval, and what is to blame."""
+"""The four scenarios: how many visitors there are and what the neighbors do in each interval, and the culprit."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class Stage:
         return int((self.web.group.paths["cpuacct"] / "cpuacct.usage").read_text()) / 1e9
 
     def come(self, visitors: int) -> None:
-        """Let so many visitors be there."""
+        """Set the number of visitors."""
         tell(self._visitors, "the process of the visitors", str(visitors))
 
     def disturb(self, name: str, share: float) -> None:

@@ -40,7 +40,7 @@ MOST: Final = 20
 
 
 class Row(NamedTuple):
-    """A kind's model of so many candidates.
+    """A kind's model of a number of candidates.
 
     Attributes:
         candidates: N_can.

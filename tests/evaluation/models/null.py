@@ -193,7 +193,7 @@ class Cry(NamedTuple):
 
     Attributes:
         world: which.
-        days: how long it was, of intervals of so many seconds.
+        days: how long it was, of intervals of some seconds.
         rebuilds: by performance metric, models that were given up although nothing had changed.
         for_slow: of the rebuilds, those at which a response time was called slow: theirs is the other budget.
         alarms: times that the score rose above 1.

@@ -30,7 +30,7 @@ DISK_METRICS: Final = 1_800 + 2 * 48
 SCENARIOS: Final = ("workload", "cpu", "memory", "disk")
 
 RANDOM: Final = "random"
-"""Section 4's random workload: nothing is contended, but that the first tier's CPU is too small for so many users."""
+"""Section 4's random workload: nothing is contended, but that the first tier's CPU is too small for its users."""
 
 
 @dataclass(frozen=True, eq=False)

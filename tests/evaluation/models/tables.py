@@ -1,4 +1,4 @@
-"""S2's Tables 4 to 7 beside ours, as text."""
+"""S2's Tables 4 to 7 beside those of laggard, as text."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A ranking is a sequence of clusters, worst first, each of one member or more. Where the order inside a cluster decides,
 because `the top k` cuts it, what is expected of any order counts: that is the paper's tie (section VI.B, figure 9).
 
-What the paper leaves open: a method that ranks nothing is precise; recall, k-recall and k-precision are of tests and
+Choices beyond the paper: a method that ranks nothing is precise; recall, k-recall and k-precision are of tests and
 waves in which something deviates; and k-precision is divided by as many of k as deviate at all: only so can the paper's
 3-precision be its recall, 76.61 %, where many a wave has fewer than three.
 """

@@ -423,7 +423,7 @@ def _shown(world: World, values: Series) -> Series:
 
 
 def _wandering(random: np.random.Generator, shape: tuple[int, int], scale: float) -> Series:
-    """Stationary Gaussian series of variance 1, each of which forgets within so many ticks."""
+    """Stationary Gaussian series of variance 1, each of which forgets within a number of ticks."""
     kept = np.exp(-1.0 / scale)
     fresh = random.standard_normal(shape) * np.sqrt(1.0 - kept * kept)
     fresh[:, 0] = random.standard_normal(shape[0])
@@ -432,7 +432,7 @@ def _wandering(random: np.random.Generator, shape: tuple[int, int], scale: float
 
 
 def _kept(items: Series, scale: float) -> Series:
-    """The largest so far, which falls toward the present within so many ticks."""
+    """The largest so far, which falls toward the present within a number of ticks."""
     kept = np.empty_like(items)
     falls = 1.0 - np.exp(-1.0 / scale)
     now = items[:, 0].copy()

@@ -77,7 +77,7 @@ EYE_MS: Final = 300.0
 
 
 class Cell(NamedTuple):
-    """One figure of the paper, and ours."""
+    """One figure of the paper, and that of laggard."""
 
     table: str
     row: str
@@ -94,7 +94,7 @@ class Cell(NamedTuple):
 
     @property
     def told(self) -> str:
-        """Ours, to one place more than is printed."""
+        """That of laggard, to one place more than is printed."""
         if isinstance(self.ours, str) or self.ours == int(self.ours):
             return str(self.ours if isinstance(self.ours, str) else int(self.ours))
         return f"{self.ours:.{self._places + 1}f}"
@@ -219,7 +219,7 @@ def leads(found: Published, cluster: int) -> str:
 
 
 def tables(every: Sequence[Cell]) -> str:
-    """All of it as Markdown: ours, to one place more than the paper's, and the paper's beside it where it differs."""
+    """All of it as Markdown: laggard's figures with one place more, and the paper's beside them where they differ."""
     parts = []
     for table in dict.fromkeys(each.table for each in every):
         mine = [each for each in every if each.table == table]

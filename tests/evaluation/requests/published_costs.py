@@ -1,4 +1,4 @@
-"""Table VI of S4 beside ours: how long each step takes, and how much memory."""
+"""Table VI of S4 beside that of laggard: how long each step takes, and how much memory."""
 
 from __future__ import annotations
 

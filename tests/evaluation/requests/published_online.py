@@ -25,7 +25,7 @@ class Judgements(NamedTuple):
     """What the operator said of each request, by its place in the recording, shape (requests,) each.
 
     Attributes:
-        slow: out of line by the time it spent.
+        slow: an outlier by the time it spent.
         odd: by what it did.
         young: whether too little was known when it came.
         cluster: the number of its cluster; 0 of normal ones.

@@ -29,7 +29,7 @@ def write(
     them doing anything else. Two more are errors of measurement.
 
     Returns:
-        What is wrong with each request that something is wrong with, by its id.
+        The trouble of each request that has one, by its id.
 
     """
     chance = np.random.default_rng(seed)

@@ -72,7 +72,7 @@ def test_statistics_are_standard_normal_while_nothing_deviates() -> None:
         assert np.isfinite(part).all()
         assert part.mean() == pytest.approx(0.0, abs=0.1)
         assert 0.8 < part.std() < 1.2
-        # Of 3,000 so many are beyond 3.5 by chance: 1.4.
+        # Of 3,000 this many are beyond 3.5 by chance: 1.4.
         assert np.count_nonzero(np.abs(part) > 3.5) < 12
 
 

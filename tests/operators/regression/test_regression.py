@@ -55,7 +55,7 @@ def test_an_application_is_young_for_three_windows() -> None:
 
 
 def test_a_metric_that_moved_as_if_nothing_were_short_is_no_suspect() -> None:
-    """A pinned one stays in the model, though the disk is to blame."""
+    """A pinned one stays in the model, though the disk is the cause."""
     operator = made("adaptive")
     intervals = stream(60, 1, change=50)
     operator.pin(BUSY)

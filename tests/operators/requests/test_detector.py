@@ -1,4 +1,4 @@
-"""Requests as they come: who is out of line, who is alike, under which number, and why."""
+"""Requests as they come: which are outliers, which are alike, under which number, and why."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_parameters_out_of_range_are_refused() -> None:
 
 
 def requests(seed: int, count: int = 3000, far: int = 30) -> np.ndarray:
-    """Requests of three dense regions, the last of them out of line."""
+    """Requests of three dense regions, the last of them outliers."""
     chance = np.random.default_rng(seed)
     points = chance.choice([20.0, 60.0, 120.0], (count, 1)) + chance.gamma(2.0, 2.0, (count, 4))
     points[count - far :] += chance.uniform(80.0, 800.0, (far, 4))

@@ -54,7 +54,7 @@ def course(score: float = 2.0, name: str = "hog") -> Course:
 
 
 class Looks:
-    """Answers who is to blame, and counts how often it was asked."""
+    """Answers which are the culprits, and counts how often it was asked."""
 
     def __init__(self, answer: Blame | None = None, *, works: bool = True) -> None:
         self.answer = answer

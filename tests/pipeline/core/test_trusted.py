@@ -273,7 +273,7 @@ def test_a_folder_that_others_could_replace_is_refused_by_the_one_that_it_is_in(
         check_folder(asked)
     assert refused.value.filename == str(above.resolve())
     above.chmod(0o1777)
-    check_folder(asked)  # of what is ours they can rename nothing there
+    check_folder(asked)  # they can rename none of laggard's files there
 
 
 def test_a_link_in_a_folder_of_others_is_refused_wherever_it_leads(

@@ -1,4 +1,4 @@
-"""Who is to blame and who only waits, told apart by what they take."""
+"""Culprits, and processes that only wait, told apart by what they take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told when no process is to blame: the host was slowed from outside, or has just booted."""
+"""What is told when no process is the culprit: the host was slowed from outside, or has just booted."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def flat_then(hours: float, rise: float = 1700.0, base: float = 200.0) -> Callab
     return lambda ago, _: base + rise * max(0.0, 1.0 - ago / hours)
 
 
-# What a process holds, in MB, so many hours before the moment; and noise, standard normal.
+# What a process holds, in MB, a number of hours before the moment; and noise, standard normal.
 SHAPES: dict[str, Callable[[float, float], float]] = {
     "leak": flat_then(6.0),
     "noisy leak": lambda ago, noise: flat_then(6.0)(ago, 0.0) * (1.0 + 0.01 * noise),
@@ -162,7 +162,7 @@ def test_only_what_is_held_grows_and_by_little_of_what_is_unusual_it_is_a_step(r
         ("level in the gap", 27.0, False),  # nobody saw it before
         ("leak", 5.4, False),  # when it was a tenth above
         ("always", 48.0, True),
-        ("lulls", 6.0, False),  # short ones are passed over
+        ("lulls", 6.0, False),  # short ones are skipped
     ],
 )
 def test_since_when_it_has_been_so_is_found_however_long_ago(reader, row, hours, before):

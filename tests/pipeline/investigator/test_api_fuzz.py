@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.pipeline.investigator.serving import Served
 
 FEWER: Final = 5
-"""Requests for each end point are so many times fewer than the examples of other properties."""
+"""Requests for each end point are this many times fewer than the examples of other properties."""
 
 NAMING: Final[dict[str, str]] = {
     **dict.fromkeys(("cluster", "moment", "marks", "incidents", "applications", "pools", "requests"), ""),

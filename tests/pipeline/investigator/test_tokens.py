@@ -28,7 +28,7 @@ def settings(state: Path, **given: str) -> Settings:
 
 
 def accounts(monkeypatch: pytest.MonkeyPatch, *found: tuple[str, int, str], uid: int = 0) -> None:
-    """The accounts of a machine, and who we are."""
+    """The accounts of a machine, and its own user."""
     every = [pwd.struct_passwd((name, "x", number, number, "", "/", shell)) for name, number, shell in found]
     monkeypatch.setattr(pwd, "getpwall", lambda: every)
     monkeypatch.setattr(os, "geteuid", lambda: uid)

@@ -42,7 +42,7 @@ def anomaly(
     phases: tuple[Phase, ...] = (),
     row: str = "",
 ) -> Anomaly:
-    """What an operator tells at a time, in seconds from `T0`: one row is to blame, beside it is another one."""
+    """What an operator tells at a time, in seconds from `T0`: one row is the culprit, beside it is another one."""
     blame = Blame(row or f"{name}[41@7]", name, feature, 0.97, 0.1, 0.05, resources)
     worst = FeatureScore(feature, 0.97, 0.1, 0.05, 17.0)
     other = FeatureScore("threads", 7.0, 6.0, 1.0, 0.5)

@@ -35,7 +35,7 @@ KEY_BYTES = 40_000
 
 
 def records(hosts: int, ticks: int, growth: float = 0.0) -> Iterator[Incoming]:
-    """Of so many hosts on which everything grows by so much each tick."""
+    """Of a number of hosts on which everything grows by some amount each tick."""
     draw = np.random.default_rng(1)
     names = [f"p{row}" for row in range(ROWS)]
     layouts = [
@@ -50,7 +50,7 @@ def records(hosts: int, ticks: int, growth: float = 0.0) -> Iterator[Incoming]:
 
 
 def kept(hosts: int, ticks: int, growth: float = 0.0) -> int:
-    """Bytes that a task holds after so many hosts and ticks, with commits on the way."""
+    """Bytes that a task holds after a number of hosts and ticks, with commits on the way."""
     task = Task(WIRED, INPUT, snapshot_records=5, max_keys=KEYS)
     gc.collect()
     tracemalloc.start()

@@ -26,7 +26,7 @@ def held() -> int:
 
 
 def samples_of(profiler: Profiler, *, running: int, tid: int, limit_s: float = 120.0) -> list[Sample]:
-    """Start, take until so many samples of a thread that runs are there, and stop."""
+    """Start, take samples until there are enough of a thread that runs, and stop."""
     profiler.start()
     samples: list[Sample] = []
     until = time.monotonic() + limit_s
@@ -41,7 +41,7 @@ def samples_of(profiler: Profiler, *, running: int, tid: int, limit_s: float = 1
 def assert_found(samples: Sequence[Sample], program: Misbehaving, *, callers: tuple[str, ...] = ()) -> None:
     """The busy thread is met most, and in its function in at least 90 % of the samples; its callers are behind it.
 
-    What the kernel does in between, as it serves an interrupt, is no function of the program.
+    Work of the kernel in between, such as an interrupt, is no function of the program.
     """
     running = [sample for sample in samples if sample.state == "running"]
     threads = Counter(sample.tid for sample in running)

@@ -1,4 +1,4 @@
-"""Programs that look at a process for us are bounded: they parse what that process controls."""
+"""Programs that look at a process for laggard are bounded: they parse what that process controls."""
 
 from __future__ import annotations
 

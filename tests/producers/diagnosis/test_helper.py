@@ -123,7 +123,7 @@ def test_after_some_files_that_it_died_of_no_more_of_a_process_are_read(
 
 
 def program_of(functions: int) -> bytes:
-    """A file of machine code (ELF) that says that it has so many functions."""
+    """A file of machine code (ELF) that says that it has a number of functions."""
     names = b"\0name\0"
     table = b"".join(struct.pack("<IBBHQQ", 1, 0x12, 0, 1, 0x1000 + 16 * each, 16) for each in range(functions))
     table_at, names_at = 64 + 56, 64 + 56 + len(table)

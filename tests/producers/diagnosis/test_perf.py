@@ -217,7 +217,7 @@ def test_where_cores_are_asked_threads_are_met_however_short_they_live():
         finally:
             process.kill()
     assert len({sample.tid for sample in samples}) > 20
-    # On a machine so full that we came too late it is said that samples were lost.
+    # On a machine so full that laggard came too late it is said that samples were lost.
     if profiler.notes:
         assert "samples were lost" in profiler.notes[0]
         assert len(samples) < 1.2 * used_s * perf.FREQUENCY_HZ

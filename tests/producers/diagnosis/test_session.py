@@ -154,7 +154,7 @@ def busiest(diagnosis):
 
 
 def burns(program, least=10):
-    """Whether a diagnosis tells first of the thread that burns, and where, so many times."""
+    """Whether a diagnosis tells first of the thread that burns, and where, a number of times."""
 
     def found(diagnosis):
         first, running = busiest(diagnosis)

@@ -1,4 +1,4 @@
-"""Pressure of control groups: as files, and of this machine's kernel, where it lets us make a group."""
+"""Pressure of control groups: as files, and of this machine's kernel, where that is allowed."""
 
 from __future__ import annotations
 

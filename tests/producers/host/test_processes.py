@@ -667,7 +667,7 @@ def test_zombies_and_kernel_threads_hold_nothing(machine, time, table):
 
 def test_what_is_in_proc_beside_processes_is_left_alone(machine, table):
     machine.write("12x/stat", "nonsense")
-    machine.write("\u0663/stat", "nonsense")  # a digit, but not one of ours
+    machine.write("\u0663/stat", "nonsense")  # a digit, but not one of ASCII
     machine.write("meminfo", "nonsense")
     for _ in range(2):
         assert rows(table) == {}

@@ -1,4 +1,4 @@
-"""CPU quotas of control groups: of both versions, as files; and of this machine's kernel, where it lets us make one."""
+"""CPU quotas of control groups: of both versions, as files; and of this machine's kernel, where that is allowed."""
 
 from __future__ import annotations
 

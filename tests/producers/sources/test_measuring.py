@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Counting:
-    """A source that gives a frame with each read, so many times."""
+    """A source that gives a frame with each read, a number of times."""
 
     def __init__(self, name: str, reads: int = 3, do: Callable[[], object] = lambda: None) -> None:
         self.name, self.key = name, "shop"

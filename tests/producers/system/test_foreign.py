@@ -26,7 +26,7 @@ LARGE = 32 << 20
 
 @contextmanager
 def with_arguments(size: int) -> Iterator[int]:
-    """A process whose command line has so many bytes: it says itself where its arguments are (PR_SET_MM_MAP)."""
+    """A process whose command line has a number of bytes: it says itself where its arguments are (PR_SET_MM_MAP)."""
     program = f"""
 import ctypes, mmap, os, struct
 size = {size}

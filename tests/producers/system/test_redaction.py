@@ -137,7 +137,7 @@ def test_what_is_cut_lets_no_secret_through() -> None:
 
 
 def test_real_processes_do_not_tell(tmp_path: Path) -> None:
-    """As the kernel has a command line: the agent's reader, and what looks into a process."""
+    """As the kernel has a command line: the agent's reader, and what profiles a process."""
     program = subprocess.Popen([sys.executable, "-c", "input()", "--password=hunter2"], stdin=subprocess.PIPE)
     try:
         place = Path(f"/proc/{program.pid}/cmdline")

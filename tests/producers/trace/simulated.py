@@ -1,6 +1,6 @@
 """Traces of requests whose waits are known to the nanosecond, because they were made from them.
 
-A request is a row of steps. What it waits for another thread is a row of steps of that thread, which is exactly as long
+A request is a row of steps. A wait for another thread is a row of steps of that thread, which is exactly as long
 as the wait. So the local and the critical time in each state follow from the steps alone (`local`, `critical`), without
 any event; and the events follow from the steps too (`Stage.play`).
 """

@@ -27,10 +27,10 @@ SECOND = 1_000_000_000
 def exchanged(
     *, offset_ns: int, drift: float, span_s: float, count: int, seed: int, least_us: float = 40.0
 ) -> tuple[Packets, Packets, NDArray[np.int64], NDArray[np.int64]]:
-    """Packets to and fro, with delays of at least so many microseconds, mostly more.
+    """Packets to and fro, with delays of at least this many microseconds, mostly more.
 
     Returns:
-        What each host saw, and true times as the other host's and as the reference's clock shows them.
+        The view of each host, and true times as the other host's and as the reference's clock shows them.
 
     """
     random = np.random.default_rng(seed)

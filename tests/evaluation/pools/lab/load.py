@@ -35,7 +35,7 @@ class Item:
 
 
 def items(seed: int, rate_per_s: float, rounds: float) -> Iterator[Item]:
-    """Items for ever: so many in a second, each with so many rounds in the median.
+    """Items for ever: a number in a second, each with a number of rounds in the median.
 
     A Poisson process whose rate switches between two levels (Markov-modulated); sizes are log-normal.
     """

@@ -240,13 +240,13 @@ class _Nginx(_Server):
 
 @contextmanager
 def prefork(members: int) -> Iterator[Pool]:
-    """gunicorn with so many workers of the class sync."""
+    """gunicorn with a number of workers of the class sync."""
     yield from _used(_Gunicorn(members))
 
 
 @contextmanager
 def nginx_workers(members: int) -> Iterator[Pool]:
-    """nginx with so many workers, which compress a page for each item."""
+    """nginx with a number of workers, which compress a page for each item."""
     with tempfile.TemporaryDirectory() as folder:
         yield from _used(_Nginx(members, Path(folder)))
 

@@ -133,7 +133,7 @@ def record(pool: str, fault: Fault, seed: int, seconds: float, folder: Path) -> 
 
 
 def record_all(folder: Path, seeds: Iterable[int], seconds: float, at_once: int) -> None:
-    """All that can happen to each pool, so many at once; what a folder has already is kept.
+    """All that can happen to each pool, a number at once; what a folder has already is kept.
 
     Raises:
         TimeoutError: as `record`.

@@ -31,10 +31,10 @@ class Outcome:
     Attributes:
         trouble: that there was.
         troubled, clear: how many requests lost time by it, and how many did not.
-        found: troubled ones that are out of line.
-        slow: others that are out of line, and took more than `CLEAR_S` longer than is usual for their page: by
+        found: troubled ones that are outliers.
+        slow: others that are outliers, and took more than `CLEAR_S` longer than is usual for their page: by
             something that is not of the lab, such as what else the machine did.
-        false: others that are out of line and took no longer.
+        false: others that are outliers and took no longer.
         together: found ones in the cluster that has most of them.
         others: of that cluster, requests that are not troubled.
         named: found ones whose own sentence names the cause.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SERVERS: Final = {"blog": blog, "shop": shop}
 VISITORS: Final = 8
 THINK_S: Final = 0.2
-"""With so many visitors some 35 pages a second."""
+"""With this number of visitors some 35 pages a second."""
 WARM_UP_S: Final = 5.0
 CALM_S: Final = 8.0
 """At the beginning of a recording, before the trouble comes for the first time."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.evaluation.requests.lab.servers import Server
 
     Once = Callable[[float], "Window"]
-    """Makes the trouble happen for so many seconds, and says when that was."""
+    """Makes the trouble happen for a number of seconds, and says when that was."""
 
 
 class Window(NamedTuple):

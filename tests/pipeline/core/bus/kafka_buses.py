@@ -24,7 +24,7 @@ def kafka_options(cluster: Cluster, client: Client = "kafka-python", **more: Any
 
 
 def prepare(options: KafkaOptions, **topics: int) -> None:
-    """Create topics with so many partitions, and one for the snapshots of `operator`."""
+    """Create topics with a number of partitions, and one for the snapshots of `operator`."""
     with KafkaBus(options) as bus:
         bus.create(
             [

@@ -143,7 +143,7 @@ class SimulatedMember:
         self._revoked: set[Partition] = set()
         self._assigned: set[Partition] = set()
         self._id = world.join(self)
-        self._known = -1  # the generation that it has heard of
+        self._known = -1  # the newest generation that it knows
 
     def poll(self, timeout_s: float, max_records: int) -> Polled:
         """Hear of rebalances."""

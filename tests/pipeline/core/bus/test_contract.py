@@ -68,7 +68,7 @@ def await_assignment(member: Subscription) -> frozenset[Partition]:
 
 
 def take(member: Subscription, count: int, max_records: int = 500) -> list[Incoming]:
-    """Polls until so many records came."""
+    """Polls until a number of records came."""
     records: list[Incoming] = []
     deadline = time.monotonic() + SETTLED_S
     while len(records) < count and time.monotonic() < deadline:

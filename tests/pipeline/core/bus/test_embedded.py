@@ -1,4 +1,4 @@
-"""The file of the embedded bus: what is in it after closing, who may read it, what it does when it is not ours."""
+"""The file of the embedded bus: what is in it after closing, who may read it, what it does for the file of others."""
 
 from __future__ import annotations
 

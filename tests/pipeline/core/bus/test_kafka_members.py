@@ -45,7 +45,7 @@ def options(request: pytest.FixtureRequest, broker: Cluster) -> KafkaOptions:
 
 @pytest.fixture
 def impatient(options: KafkaOptions) -> KafkaOptions:
-    """Of a group that takes a member that is not heard of for one second for dead, but waits two minutes for the end
+    """Of a group that takes a member that is silent for one second for dead, but waits two minutes for the end
     of a transaction."""
     return replace(options, session_timeout_s=1.0, transaction_timeout_s=120.0)
 

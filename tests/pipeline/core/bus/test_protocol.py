@@ -1,6 +1,6 @@
 """Exactly once, whatever happens between any two questions of a member: all orders of a few events are tried.
 
-What is tried is the real member on a simulated group and broker, see `simulated`. A run is given by what happens before
+The test drives the real member on a simulated group and broker, see `simulated`. A run is given by what happens before
 each question; the runs are a tree, which is walked through as a whole.
 """
 
@@ -46,7 +46,7 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 QUESTIONS: Final = 14
-"""Before so many questions of `a` something may happen; by then it works on its second record."""
+"""Before each of a number of questions of `a` something may happen; by then it works on its second record."""
 
 EVENTS: Final = ("a is expelled", "b works", "b dies", "an answer is lost", "b is expelled")
 """Each happens once at most, in any order."""
@@ -113,7 +113,7 @@ def run(choices: Sequence[int], events: Sequence[str], kind: type[KafkaSubscript
 
 
 def runs(events: Sequence[str], kind: type[KafkaSubscription], *, forgetful: bool, most: int) -> Iterator[Found]:
-    """All runs in which at most so many things happen."""
+    """All runs in which at most a number of things happen."""
     choices: list[int] = []
     while True:
         found = run(choices, events, kind, forgetful=forgetful)

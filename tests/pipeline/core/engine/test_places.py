@@ -59,7 +59,7 @@ def spread(found: Sequence[Incoming], seed: int) -> list[Incoming]:
 
 
 class Made:
-    """What a task makes of records: it commits after so many, and is killed at some commits.
+    """What a task makes of records: it commits after a number of them, and is killed at some commits.
 
     Another one takes over: in turns one that begins then, and a standby, which has followed and goes on where it is.
 

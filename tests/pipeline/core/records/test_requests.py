@@ -1,4 +1,4 @@
-"""Traced requests and what is said of those out of line: bounds, and fields that are a promise."""
+"""Traced requests and what is said of outliers: bounds, and fields that are a promise."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_the_function_that_burns_is_named(diagnose: Called, start: Start, monkey
     monkeypatch.setattr("laggard.producers.diagnosis.profiling.PATIENCE_S", 60.0)
     burner = start("lag-burner", "def squander():\n    while True: sum(range(1000))\nsquander()")
     counts = [0, 0]
-    for samples in (25, 100, 1000):  # so many that py-spy has found something on a machine that is full, too
+    for samples in (25, 100, 1000):  # enough that py-spy has found something on a machine that is full, too
         code, out, err = diagnose(str(burner.pid), "--samples", str(samples), "--method", "py-spy", "--folded", "-")
         assert (code, err) == (0, "")
         running = [line for line in out.splitlines() if "[blocked]" not in line]

@@ -1,4 +1,4 @@
-"""When processes are looked into, and what is told of it: on a machine made of files, in a time that the test moves.
+"""When processes are profiled, and what is told of it: on a machine made of files, in a time that the test moves.
 
 The sessions are real ones. test_diagnosing_live.py has processes of this machine that misbehave.
 """
@@ -48,7 +48,7 @@ THRESHOLDS = {"cpu": 0.85, "single_cpu": 0.85, "quota": 0.85, "io_pressure": 0.8
 
 
 class Scene:
-    """A machine with processes that use what the test says, and what looks into them."""
+    """A machine with processes that use what the test says, and what profiles them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

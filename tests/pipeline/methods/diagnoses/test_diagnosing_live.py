@@ -1,4 +1,4 @@
-"""Real programs that misbehave on this machine: found in time, looked into, and told of on a real bus."""
+"""Real programs that misbehave on this machine: found in time, profiled, and reported on a real bus."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ begin = Samplings._begin
 Samplings._begin = lambda self, pid, *event: begin(self, pid, *event) if pid == int(sys.argv[1]) else None
 main(["agent"])
 """
-"""One that looks into this process alone, see `watching`."""
+"""One that profiles this process alone, see `watching`."""
 
 EAGER = {
     "LAGGARD_CPU_CONDITIONS": "single_cpu",
@@ -54,12 +54,12 @@ EAGER = {
     "LAGGARD_CPU_DURATION": "1s",
     "LAGGARD_AGENT_INTERVAL": "1s",
 }
-"""Settings with which one busy thread is looked into at once, whatever else the machine has to do."""
+"""Settings with which one busy thread is profiled at once, whatever else the machine has to do."""
 
 
 @pytest.fixture
 def _let_through() -> Iterator[None]:
-    """Put what is started here before all else that computes on this machine, as far as we may."""
+    """Put what is started here before all else that computes on this machine, as far as that is allowed."""
     prefer(-20)
     yield
     prefer(0)
@@ -68,7 +68,7 @@ def _let_through() -> Iterator[None]:
 def prefer(nice: int) -> None:
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, nice)
-        # With automatic groups (sched(7)) that counts within our session alone.
+        # With automatic groups (sched(7)) that counts within this session alone.
         Path("/proc/self/autogroup").write_text(str(nice))
 
 
@@ -123,7 +123,7 @@ def share_of(function: str, *threads: ThreadUse) -> float:
 def check_closed(found: list[Diagnosis]) -> None:
     """Each was closed once: one because its agent was killed, one perhaps because it was stopped.
 
-    What was over before it was to be told for the first time was closed only.
+    A condition that was over before its first report was closed only.
     """
     ids = list(dict.fromkeys(each.id for each in found))
     assert len(ids) >= 2
@@ -139,7 +139,7 @@ def check_closed(found: list[Diagnosis]) -> None:
 
 @contextmanager
 def watching(folder: Path, duration_s: float, **thresholds: float) -> Iterator[set[int]]:
-    """What looks into processes, in its thread, with a bus in this folder: into those whose ids are put into the set.
+    """What profiles processes, in its thread, with a bus in this folder: those whose ids are put into the set.
 
     All of this machine are watched, but others are no concern of these tests: they would take places and samples.
     """

@@ -1,4 +1,4 @@
-"""The task of pools: anomalies, rankings that change, silence, clocks set back, errors, and recovery."""
+"""The task of pools: anomalies, rankings that change, silence, clocks set back, errors and recovery."""
 
 from __future__ import annotations
 

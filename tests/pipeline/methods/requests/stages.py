@@ -54,7 +54,7 @@ def stage(**more: Any) -> RequestsStage:
 def normal(
     end: float, request: str = "", *, service: str = "shop", draw: random.Random | None = None, **more: Any
 ) -> Request:
-    """A request of about 100 ms, all in user mode, that ended so many seconds after `T0`."""
+    """A request of about 100 ms, all in user mode, that ended some seconds after `T0`."""
     took_s = 0.1 + (0.01 * draw.random() if draw else 0.0)
     fields = {"counts": {"RU": 3.0}, "times_s": {"RU": took_s}, "syscalls": ("openat", "read", "write")} | more
     return Request(service, T0 + end - took_s, request or f"r{end}", took_s, **fields)

@@ -1,4 +1,4 @@
-"""`laggard replay` on recorded requests: who is out of line as they come, and as published at the end."""
+"""`laggard replay` on recorded requests: which are outliers as they come, and as published at the end."""
 
 from __future__ import annotations
 

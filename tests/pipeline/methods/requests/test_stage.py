@@ -423,7 +423,7 @@ def as_published(requests: Iterable[Any]) -> Any:
 
 def test_as_published_recorded_requests_are_judged_by_all_others_at_the_end() -> None:
     task = new_task({"whole": as_published}, live=False)
-    # The first one is out of line, too: as they come nothing could be said of it. One more would make them dense.
+    # The first one is an outlier, too: as they come nothing could be said of it. One more would make them dense.
     requests = [locked(0, "first"), *calm(1, 30), *(locked(30 + at, f"l{at}") for at in range(3)), normal(50)]
     assert give(task, requests) == []
     task.finish()

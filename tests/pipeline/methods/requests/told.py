@@ -1,4 +1,4 @@
-"""Requests as they come, and what is said of those that are out of line."""
+"""Requests as they come, and what is said of outliers."""
 
 from __future__ import annotations
 

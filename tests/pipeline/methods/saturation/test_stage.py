@@ -258,7 +258,7 @@ def test_who_is_at_a_limit_is_blamed_for_what_it_holds(name: Name, feature: str)
 
 @pytest.mark.parametrize(("scope", "resource"), [("host", "cpu"), ("limit", "memory")])
 def test_what_people_call_usual_of_a_program_is_not_told_again(scope: str, resource: str) -> None:
-    """Its rows are the host, or limits: none of them is called like the program that is to blame."""
+    """Its rows are the host, or limits: none of them is called like the culprit."""
     (wired,) = [each for each in wire(read_settings(environ={}, flags=[])) if each.name == "saturation"]
     task, said = (
         wired.task(INPUT),

@@ -1,4 +1,4 @@
-"""A server of pages that are good, bad, slow, cut off, packed, or protected, as a test says."""
+"""A server of pages that are good, bad, slow, cut off, packed or protected, as a test says."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Served:
         status: of the answer.
         headers: further ones.
         packed: whether it is packed where the client takes that.
-        cut_to: so many bytes are sent of those that were promised; all where None.
+        cut_to: this number of bytes is sent of those that were promised; all where None.
         drip_s: seconds before each byte.
         user: who may read it, `NAME:PASSWORD`.
         token: what may read it.

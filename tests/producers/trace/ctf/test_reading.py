@@ -71,7 +71,7 @@ def printed(text: str) -> list[Printed]:
 
 
 def decoded(folder: Path) -> list[Printed]:
-    """The same, as we read the files; sorted by time."""
+    """The same, as laggard reads the files; sorted by time."""
     metadata = read_metadata(folder / "metadata")
     found: list[Printed] = []
     for path in sorted(folder.iterdir()):
@@ -160,7 +160,7 @@ def test_events_say_what_happened(tmp_path):
         (Kind.OPENED, 12, 3, "/run/php.sock"),
         (Kind.SWITCH, 11, 12, "php-fpm"),
         (Kind.WAKE, 12, 13, ""),
-        # `sched_wakeup` tells nothing more than `sched_waking`, and is passed over.
+        # `sched_wakeup` tells nothing more than `sched_waking`, and is skipped.
         (Kind.WAKE, 12, 0, ""),
         (Kind.FORK, 12, 21, "php-fpm"),
         (Kind.EXEC, 12, 0, "/usr/bin/convert"),
@@ -257,7 +257,7 @@ def test_what_was_discarded_is_counted_once_over_rotations(tmp_path):
 
 
 def test_texts_that_programs_write_bound_requests(tmp_path):
-    """Real ones, by `lttng_ust_tracef()` in C and by logging in Python; other texts are passed over."""
+    """Real ones, by `lttng_ust_tracef()` in C and by logging in Python; other texts are skipped."""
     _, rows = everything_of(unpacked("markers", tmp_path))
 
     expected = []

@@ -79,7 +79,7 @@ def capture(folder: Path, buffer_kib: int) -> bool:
 
 
 def main() -> None:
-    """Try until it is of our program alone."""
+    """Try until it is of this program alone."""
     folder = Path(sys.argv[1])
     for name, buffer_kib in (("whole", 4096), ("lost", 16)):
         while not capture(folder / name, buffer_kib):
