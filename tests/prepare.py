@@ -2,7 +2,7 @@
 
     python -m tests.prepare
 
-What cannot be had is told likewise, and is no failure: the tests that need it are skipped, and say so.
+A part that cannot be had gets a line, too, and is no failure: the tests that need it are skipped, and say so.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ NOT_YET: Final = {
     "documents/.github/": "Clause Easy FirstPerson Future Oxford Weasel",
     "documents/deploy/": "Clause Easy FirstPerson Future Headings Oxford Terms Translated Units Weasel",
     "comments/deploy/": "Clause Oxford Weasel",
-    "comments/tests/": "Clause FirstPerson Translated Words",
+    "comments/tests/": "Translated",
     "comments/pipeline/cli/models.py": "Units",
     "messages/deploy/": "American Easy Future Units",
     "messages/pipeline/": "American FirstPerson Future Terms Translated Units Weasel",
@@ -62,12 +62,13 @@ class Finding:
 
 def documents() -> list[Path]:
     """Return the documents. CHANGELOG.md is not one: it also says what was."""
-    rooms = (ROOT / name for name in (".github", "deploy", "tests", *ROOMS))
-    return sorted([ROOT / "README.md", *chain.from_iterable(room.rglob("*.md") for room in rooms)])
+    folders = (path for path in ROOT.iterdir() if path.is_dir() and (path.name == ".github" or path.name[0] != "."))
+    return sorted([ROOT / "README.md", *chain.from_iterable(folder.rglob("*.md") for folder in folders)])
 
 
 def lint(kind: str, at_least: str = "suggestion") -> list[Finding]:
     """Return the findings in the texts of a kind. Raises `MissingPartError` without Vale."""
+    program = vale()
     with tempfile.TemporaryDirectory(prefix="laggard-prose-") as name:
         folder = Path(name)
         for path, text in _laid_out(kind):
@@ -75,7 +76,7 @@ def lint(kind: str, at_least: str = "suggestion") -> list[Finding]:
                 file = folder / kind / _laid_out_as(path)
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(text, encoding="utf-8")
-        found = _vale(f"--minAlertLevel={at_least}", "--no-exit", "--output=JSON", kind, folder=folder)
+        found = _run(program, folder, f"--minAlertLevel={at_least}", "--no-exit", "--output=JSON", kind)
     places = {f"{kind}/{_laid_out_as(path)}": str(path.relative_to(ROOT)) for path in _files(kind)}
     findings = [_finding(kind, places[name], alert) for name, alerts in sorted(found.items()) for alert in alerts]
     return [each for each in findings if LEVELS.index(each.level) >= LEVELS.index(at_least)]
@@ -91,7 +92,7 @@ def _finding(kind: str, path: str, alert: dict[str, Any]) -> Finding:
 
 def measures(document: Path) -> dict[str, int]:
     """Return the numbers of a document: `words`, `sentences`, `syllables` and others. Raises likewise."""
-    measured: dict[str, int] = _vale("ls-metrics", str(document), folder=ROOT)
+    measured: dict[str, int] = _run(vale(), ROOT, "ls-metrics", str(document))
     return measured
 
 
@@ -121,8 +122,8 @@ def _laid_out(kind: str) -> Iterator[tuple[Path, str]]:
         yield path, extracted[kind](path) if kind in extracted else path.read_text(encoding="utf-8")
 
 
-def _vale(*arguments: str, folder: Path) -> Any:
-    command = [vale(), f"--config={PROSE / '.vale.ini'}", *arguments]
+def _run(program: str, folder: Path, *arguments: str) -> Any:
+    command = [program, f"--config={PROSE / '.vale.ini'}", *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr or done.stdout
     return json.loads(done.stdout)

@@ -26,7 +26,7 @@ def comments(path: Path) -> str:
     source = path.read_text(encoding="utf-8")
     lines = [""] * (source.count("\n") + 2)
     for node in _docstrings(ast.parse(source)):
-        for number, line in enumerate(_markdown(node.value), node.lineno):
+        for number, line in enumerate(_markdown(str(node.value)), node.lineno):
             lines[number] = line
     before = (0, 0)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
