@@ -23,7 +23,7 @@ ROOMS: Final = ("operators", "pipeline", "producers")
 NOT_YET: Final = {
     "documents/README.md": "Clause Easy FirstPerson Future Oxford Weasel",
     "documents/.github/": "Clause Easy FirstPerson Future Oxford Weasel",
-    "documents/deploy/": "Clause Easy FirstPerson Future Headings Oxford Terms Translated Units Weasel",
+    "documents/deploy/": "American Clause Easy FirstPerson Future Headings Oxford Terms Translated Units Weasel",
     "comments/deploy/": "Clause Oxford Weasel",
     "comments/tests/": "Translated",
     "comments/pipeline/cli/models.py": "Units",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -18,6 +16,10 @@ _PLACE: Final = re.compile(r"\{[\w.:!,%<>]*\}|%[sdrf]")
 _DIRECTIVE: Final = re.compile(r"#\s*(!|noqa|type:|fmt:|pragma|ruff:|-\*-|mypy:)")
 _SENTENCE: Final = re.compile(r"[A-Za-z]{2,},? [a-z]{2,},? (`|[a-z]+)")
 _NO_SENTENCE: Final = re.compile(r"\b(SELECT|CREATE|INSERT|DELETE|UPDATE|PRAGMA|FROM|WHERE)\b|\\[bdsw]|\[\^|^[{<#]")
+_STRING_OR_COMMENT: Final = re.compile(
+    r"""\"{3}(?:\\.|[^\\])*?\"{3}|'{3}(?:\\.|[^\\])*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|(\#[^\n]*)""",
+    re.DOTALL,
+)
 _SCRIPT_STRING: Final = re.compile(r"""(["'`])((?:\\.|(?!\1).)*)\1""")
 
 
@@ -29,14 +31,12 @@ def comments(path: Path) -> str:
         for number, line in enumerate(_markdown(str(node.value)), node.lineno):
             lines[number] = line
     before = (0, 0)
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type != tokenize.COMMENT or _DIRECTIVE.match(token.string):
-            continue
-        number, column = token.start
-        alone = not token.line[:column].strip()
-        follows = alone and before == (number - 1, column)
-        lines[number] += ("  " if follows or lines[number] else "- ") + token.string[1:].removeprefix(" ")
-        before = (number, column) if alone else (0, 0)
+    for number, column, code, comment in _comments(source):
+        if not _DIRECTIVE.match(comment):
+            alone = not code.strip()
+            follows = alone and before == (number - 1, column)
+            lines[number] += ("  " if follows or lines[number] else "- ") + comment[1:].removeprefix(" ")
+            before = (number, column) if alone else (0, 0)
     return "\n".join(lines[1:])
 
 
@@ -54,6 +54,16 @@ def names(path: Path) -> str:
     """Return the names of the tests in a file, in words."""
     found = (re.match(r"\s*(?:async )?def test_(\w+)", line) for line in path.read_text(encoding="utf-8").splitlines())
     return "\n".join(f"- {each[1].replace('_', ' ')}" if each else "" for each in found)
+
+
+def _comments(source: str) -> Iterator[tuple[int, int, str, str]]:
+    """Yield the line and column of each comment, the code before it on its line, and the comment."""
+    number, at = 1, 0
+    for found in _STRING_OR_COMMENT.finditer(source):
+        if found[1]:
+            number, at = number + source.count("\n", at, found.start()), found.start()
+            begin = source.rfind("\n", 0, at) + 1
+            yield number, at - begin, source[begin:at], found[1]
 
 
 def _docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
