@@ -106,7 +106,7 @@ def _meaning(member: Schema) -> str:
 
 
 def _bounds(member: Schema) -> str:
-    """Return the bounds of a number, in words; those of times, and of texts, are beyond what anybody needs."""
+    """Return the bounds of a number, in words; those of times, and of texts, are larger than users need."""
     low, high = member.get("minimum"), member.get("maximum")
     return f", {low} to {high}" if low is not None and high is not None and high < 1e9 else ""
 
