@@ -7,7 +7,9 @@ from datetime import datetime, timedelta
 
 from laggard.pipeline.settings.kinds import duration
 
-FORMS = "14:05, 14:05:30, yesterday 14:05, 2026-01-02 14:05, 2026-01-02T14:05:00Z, -5m, 5m ago, now, or seconds since 1970"
+FORMS = (
+    "14:05, 14:05:30, yesterday 14:05, 2026-01-02 14:05, 2026-01-02T14:05:00Z, -5m, 5m ago, now, or seconds since 1970"
+)
 """The forms that `parse_time` accepts, for help texts."""
 
 UNTIL_FORMS = "2h, 18:00, 2026-01-02 18:00, 2026-01-02T18:00:00Z, or seconds since 1970"
@@ -69,13 +71,13 @@ def _parse(text: str, now: float) -> float | None:
         return now
     if clock := _CLOCK.fullmatch(text):
         return _latest(int(clock[1]), int(clock[2]), int(clock[3] or 0), now)
-    if yesterday := _YESTERDAY.fullmatch(text):
-        day = datetime.fromtimestamp(now).date() - timedelta(days=1)
-        return datetime.fromisoformat(f"{day} {yesterday[1]:0>2}:{yesterday[2]}").timestamp()
     if epoch := _EPOCH.fullmatch(text):
         return float(epoch[1])
     if before := _BEFORE.fullmatch(text):
         return now - duration(before["minus"] or before["ago"])
+    if yesterday := _YESTERDAY.fullmatch(text):
+        day = datetime.fromtimestamp(now).astimezone().date() - timedelta(days=1)
+        text = f"{day} {yesterday[1]:0>2}:{yesterday[2]}"
     if not re.match(r"\d{4}-?\d{2}-?\d{2}", text):
         return None
     return datetime.fromisoformat(text).timestamp()
