@@ -14,10 +14,11 @@ OpenMetrics, together with the usual metrics of the worker's own process, such a
 - No label is a process id. Rows of one name share a series, which shows the worst of them. The `web.top_rows` worst
   names of a stream have a series; `laggard_rows_left_out` is the number of the others. Each such row has up to
   {TOP_FEATURES} features.
-- An anomaly opens when an operator's score exceeds 1, and ends when it has been 1 or less for {QUIET_S:.0f} s. The
-  anomaly of a process or name that deviates for long ends after 5 calm minutes. Its series, `laggard_anomaly_...`,
-  retain the row and the feature at the onset. They are part of the state: after a restart or a rebalance, a worker
-  exports them with the host's first frame. Replays of recorded data open no anomalies.
+- The series of an anomaly, `laggard_anomaly_...`, begin when an operator's score exceeds 1. Those of a host's score end
+  when it has been 1 or less for {QUIET_S:.0f} s, which is before the record of the end is published; those of a lasting
+  anomaly end with that record: see [ends](anomalies.md#ends). They retain the row and the feature at the onset. They
+  are part of the state: after a restart or a rebalance, a worker exports them with the host's first frame. Replays of
+  recorded data open no anomalies.
 - Series of an application have the label `application` instead of `host`. The row of its `laggard_anomaly_...` and
   `laggard_incident_...` series is the culprit host; their label `resource` is the scarce resource of that host.
 - Series of a pool have the label `pool` instead of `host` or `application`, and its rows are the members. Their

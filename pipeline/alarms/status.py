@@ -16,8 +16,8 @@ ALARMED: Final[frozenset[Status]] = frozenset({"incident", "saturated"})
 """With these statuses no sentence says that a score is below the alert level."""
 
 MEANINGS: Final[dict[Status, str]] = {
-    "incident": "an incident is open",
-    "saturated": "an incident is open, and it is only that a resource of the host is saturated",
+    "incident": "an incident is open that is not only about a saturated resource",
+    "saturated": "all open incidents are only about saturated resources of the host",
     "suspicious": "a notice is open",
     "learning": "the model is too young to be relied on",
     "calm": "none of these",

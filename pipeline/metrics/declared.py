@@ -6,6 +6,7 @@ from typing import get_args
 
 from laggard.operators.calibration import QUIET_S
 from laggard.operators.ranking import Kind
+from laggard.pipeline.alarms.courses import OVER_S
 from laggard.pipeline.alarms.status import MEANINGS
 from laggard.pipeline.metrics.metric import Metric
 from laggard.pipeline.metrics.producers import OF_PRODUCERS
@@ -97,8 +98,8 @@ METRICS: tuple[Metric, ...] = (
         "anomalies_open",
         "gauge",
         _STREAM,
-        "The number of an operator's open anomalies: one from a score above 1 until it has been 1 or less for "
-        f"{QUIET_S:.0f} s, and one for each process or name that deviates for long. Of live frames only.",
+        "The number of an operator's open anomalies: that of the score, until it has been 1 or less for "
+        f"{QUIET_S:.0f} s ({OVER_S:.0f} s for pools, services and applications), and each lasting one. Of live frames only.",
     ),
     Metric(
         "anomalies_opened",
@@ -186,7 +187,7 @@ METRICS: tuple[Metric, ...] = (
         "incident_start_timestamp_seconds",
         "gauge",
         _INCIDENT,
-        "The opening of the incident: the time of its first frame, seconds since the Unix epoch.",
+        "The onset of the first anomaly of the incident, seconds since the Unix epoch.",
     ),
     Metric(
         "performance_value",
