@@ -99,7 +99,8 @@ METRICS: tuple[Metric, ...] = (
         "gauge",
         _STREAM,
         "The number of an operator's open anomalies: that of the score, until it has been 1 or less for "
-        f"{QUIET_S:.0f} s ({OVER_S:.0f} s for pools, services and applications), and each lasting one. Of live frames only.",
+        f"{QUIET_S:.0f} s ({OVER_S:.0f} s for pools, services and applications), and each lasting one. Of live frames "
+        "only.",
     ),
     Metric(
         "anomalies_opened",
