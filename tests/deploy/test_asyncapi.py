@@ -25,6 +25,7 @@ from laggard.pipeline.core.records.diagnosis_json import read_diagnosis
 from laggard.pipeline.core.records.limits import MAX_DIAGNOSIS_BYTES
 from laggard.pipeline.core.records.outputs import Anomaly, RankingOutput, anomaly_id, read_output
 from laggard.pipeline.core.topics import DIAGNOSES, TOPICS, Topics
+from laggard.pipeline.methods.incidents.joiner import Joiner
 from tests.pipeline.core.engine.conftest import TOPICS as TEST_TOPICS
 from tests.pipeline.core.engine.conftest import frame, record
 from tests.pipeline.core.records.conftest import VALIDATORS
@@ -229,6 +230,20 @@ def test_the_example_is_what_would_be_sent() -> None:
     (found,) = re.findall(r"`(process [\d.]+ \d+)`", PAGE)
     assert read_back.id == anomaly_id(read_back.operator, read_back.key, found)
     example(PAGE, outgoing(read_back, Topics()))
+
+
+def test_the_example_of_an_incident_is_that_of_the_anomaly() -> None:
+    (anomaly,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    found = read_output(anomaly, "anomalies.md")
+    assert isinstance(found, Anomaly)
+    (opened,) = Joiner().take(found)
+    sent = outgoing(opened, Topics())
+    told = (ROOT / "deploy/docs/tasks/subscribe.md").read_text()
+    (value,) = re.findall(r"```json\n(.*?)```", told, re.DOTALL)
+    left_out = {"ranking", "blame", "evidence"}
+    whole = json.loads(sent.value)
+    assert json.loads(value) == {name: part for name, part in whole.items() if name not in left_out}
+    example(told, sent)
 
 
 def test_the_reference_of_records_is_current(golden: Callable[[Path, str], None]) -> None:
