@@ -53,8 +53,9 @@ _PERMISSIONS = """
 
 The minimal permissions of each role. A test runs each role under exactly these rules, and without each single one.
 `laggard topics acls --role worker --principal User:CN=worker` prints the commands for your names, `--json` the rules
-for other tools. `Read` and `Write` include `Describe`. With other operators (setting `operators`), each needs what
-`gaussian` needs here; `prefixed` applies to all names with that beginning.
+for other tools. `Read` and `Write` include `Describe`. `prefixed` applies to all names with that
+beginning. The tables have all operators but `river`. That one, and operators of your own (setting `operators`), need a
+topic of snapshots, a group and transactional ids with their names, as `requests` does.
 """
 
 _JSON = """

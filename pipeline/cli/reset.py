@@ -58,11 +58,11 @@ HERE, EARLIEST, LATEST = "here", "earliest", "latest"
 def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: bool) -> None:
     """Reset operators: drop what they have learned, so that they learn again from the input that is still there.
 
-    They publish results for the input from --to on; from earlier input they only learn. Published results stay: with
-    --to in the past they are published again, with the same ids, by which readers recognize them.
+    They learn from all input that is still there, and publish only the results on input from --to on. Published
+    results stay: with --to in the past they are published again, with the same ids, by which readers recognize them.
 
-    Incidents are joined again, too: with --to in the past from the anomalies that are published again, starting with
-    the incidents that were open before these.
+    Incidents are joined again, too. With --to in the past they begin with those that were open at that time, and are
+    joined from the anomalies that are published again.
 
     Stop all workers first. Records, topics and results are not changed.
     """

@@ -58,4 +58,6 @@ class ServeSettings(Section, table="serve"):
         "The persons named by a proxy who may set marks, pin metrics and replay dead letters: names, or patterns "
         "such as `*@example.com`. All others may view everything and change nothing.",
     )
-    memory_bytes = Size("1GiB", "The most memory of the page's server, see `agent.memory_bytes`.", minimum="128MiB")
+    memory_bytes = Size(
+        "1GiB", "The most memory of the page in `laggard up`, which restarts it above that.", minimum="128MiB"
+    )

@@ -138,7 +138,11 @@ class WorkerSettings(Section, table="worker"):
         "With Kafka: whether this worker follows the partitions of other workers, to take them over at once. This "
         "doubles its CPU time.",
     )
-    memory_bytes = Size("2GiB", "The most memory of the worker, see `agent.memory_bytes`.", minimum="128MiB")
+    memory_bytes = Size(
+        "2GiB",
+        "The most memory of the worker of `laggard up`, which restarts it above that. Alone it has no limit.",
+        minimum="128MiB",
+    )
 
 
 class SnapshotSettings(Section, table="snapshot"):

@@ -156,10 +156,16 @@ class TraceSettings(Section, table="trace"):
         "requests within it are reported.",
         minimum="1000",
     )
-    memory_bytes = Size("2GiB", "The most memory of `laggard trace`, see `agent.memory_bytes`.", minimum="128MiB")
+    memory_bytes = Size(
+        "2GiB", "The most memory of `laggard trace` in `laggard up`, which restarts it above that.", minimum="128MiB"
+    )
 
 
 class MeasureSettings(Section, table="measure"):
     """`laggard measure`."""
 
-    memory_bytes = Size("512MiB", "The most memory of `laggard measure`, see `agent.memory_bytes`.", minimum="128MiB")
+    memory_bytes = Size(
+        "512MiB",
+        "The most memory of `laggard measure` in `laggard up`, which restarts it above that.",
+        minimum="128MiB",
+    )

@@ -232,7 +232,9 @@ class Notice(Found):
     ]
     change: Annotated[NoticeChange, choice("The change that this record reports.", NoticeChange)]
     opened_ts: Annotated[float, time("The time of its first record, seconds since the Unix epoch.")]
-    until_ts: Annotated[float, time("The last time at which its score was above 1, seconds since the Unix epoch.")]
+    until_ts: Annotated[
+        float, time("The last time at which it was above the level of notices, seconds since the Unix epoch.")
+    ]
     became: Annotated[str, text("The id of the anomaly that it has become; otherwise empty.")] = ""
     scope: Annotated[str, text(SCOPE)] = ""
     blame: Annotated[Blame | None, perhaps(BLAME, BLAMED)] = None
