@@ -76,7 +76,8 @@ def _numbers() -> list[PanelBuilder]:
         number(
             "Open incidents",
             "Open incidents. Anomalies of several operators at one time that may have one cause are one incident. It "
-            "closes after five calm minutes (pools, services and applications: half a minute).",
+            "closes with the last of them: after five calm minutes (saturation: two; pools, services and applications: "
+            "half a minute).",
             or_zero(f"sum({worst(HOST, _OPEN)})"),
             limits=((1, RED),),
         ),
