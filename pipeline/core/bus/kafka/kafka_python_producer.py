@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +13,7 @@ from kafka.structs import OffsetAndMetadata
 from laggard.pipeline.core.bus import BusError, BusUnavailable, Refused
 from laggard.pipeline.core.bus.kafka.connection import connected, kafka_python, milliseconds
 from laggard.pipeline.core.bus.kafka.errors import Displaced, Outdated, Unresolved, explained, location, unreachable
+from laggard.pipeline.core.bus.kafka.shared_client import SharedClient
 from laggard.pipeline.core.bus.kafka.wire import DEFAULT_BYTES, MAX_RECORD_BYTES, OVERHEAD_BYTES
 
 if TYPE_CHECKING:
@@ -129,14 +129,11 @@ class Appender:
 
     def __init__(self, options: KafkaOptions) -> None:
         self._options = options
-        self._lock = threading.Lock()
-        self._connecting = threading.Lock()  # a lock of its own, so that `close` does not wait for a connection
-        self._producer: _Producer | None = None
-        self._closed = False
+        self._shared: SharedClient[_Producer] = SharedClient(options, lambda producer: producer.give_back())
 
     def append(self, records: Sequence[Raw], asked: str) -> None:
         """Append records, and return when all are on as many brokers as the topic requires."""
-        producer = self._connected(asked)
+        producer = self._shared.get(asked, lambda: _producer(self._options, asked, "laggard"))
         deadline = time.monotonic() + self._options.request_timeout_s + _CLOSE_S
         try:
             sent = [producer.send_raw(record) for record in records]
@@ -144,7 +141,7 @@ class Appender:
                 future.get(timeout=max(0.0, deadline - time.monotonic()))
         except Exception as error:
             # Its queued records must not be sent later, after they are appended again.
-            self._discard(producer)
+            self._shared.discard(producer)
             if isinstance(error, kafka_errors.KafkaTimeoutError):
                 waited = f"the brokers have not acknowledged it for {self._options.request_timeout_s:g} s"
                 raise BusUnavailable(f"{location(self._options)}: cannot {asked} for now: {waited}") from error
@@ -154,41 +151,9 @@ class Appender:
                 raised = kind(f"{raised}; of {len(records)} records some may have been appended")
             raise raised from error
 
-    def _connected(self, action: str) -> _Producer:
-        with self._connecting:
-            with self._lock:
-                if self._closed:
-                    raise self._shut(action)
-                if self._producer is not None:
-                    return self._producer
-            producer = _producer(self._options, action, "laggard")
-            if self._keep(producer):
-                return producer
-        producer.give_back()
-        raise self._shut(action)
-
-    def _keep(self, producer: _Producer) -> bool:
-        with self._lock:
-            if not self._closed:
-                self._producer = producer
-            return not self._closed
-
-    def _shut(self, action: str) -> BusError:
-        return BusError(f"{location(self._options)}: cannot {action}: the bus is closed")
-
-    def _discard(self, producer: _Producer) -> None:
-        with self._lock:
-            if self._producer is producer:
-                self._producer = None
-        producer.give_back()
-
     def close(self) -> None:
         """Close the connections."""
-        with self._lock:
-            self._closed = True
-            producer, self._producer = self._producer, None
-        if producer is not None:
-            producer.give_back()
+        self._shared.close()
 
 
 class _Producer(KafkaProducer):  # type: ignore[misc] # kafka-python has no types

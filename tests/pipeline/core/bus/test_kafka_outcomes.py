@@ -271,7 +271,7 @@ def test_a_member_with_nothing_to_read_does_not_take_a_slow_line_for_none(
         member = reading(bus, options)
         # A machine that stands still for a moment is no line at all either; it does not do so three times.
         for tries_left in (2, 1, 0):
-            bus.requests._discard()  # it has to connect anew
+            bus.requests._shared.discard(bus.requests.send("ask", lambda client: client))  # it has to connect anew
             try:
                 proxy.bytes_per_s = 1.2e4  # a tenth of a second or two for what a broker says of itself
                 deadline = time.monotonic() + 3 * options.request_timeout_s
