@@ -13,6 +13,8 @@ from laggard.pipeline.manifest import SETTINGS
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
+ROOMS = (".github", "deploy", "operators", "pipeline", "producers", "tests")
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(path for room in ROOMS for path in (ROOT / room).rglob("*.md"))])
 BY_VARIABLE = {setting.variable: setting for setting in SETTINGS}
 
 

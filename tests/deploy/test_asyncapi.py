@@ -238,12 +238,12 @@ def test_the_example_of_an_incident_is_that_of_the_anomaly() -> None:
     assert isinstance(found, Anomaly)
     (opened,) = Joiner().take(found)
     sent = outgoing(opened, Topics())
-    told = (ROOT / "deploy/docs/tasks/subscribe.md").read_text()
-    (value,) = re.findall(r"```json\n(.*?)```", told, re.DOTALL)
+    text = (ROOT / "deploy/docs/tasks/subscribe.md").read_text()
+    (value,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
     left_out = {"ranking", "blame", "evidence"}
-    whole = json.loads(sent.value)
-    assert json.loads(value) == {name: part for name, part in whole.items() if name not in left_out}
-    example(told, sent)
+    fields = json.loads(sent.value)
+    assert json.loads(value) == {name: part for name, part in fields.items() if name not in left_out}
+    example(text, sent)
 
 
 def test_the_reference_of_records_is_current(golden: Callable[[Path, str], None]) -> None:

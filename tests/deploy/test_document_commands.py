@@ -17,8 +17,8 @@ import zstandard
 
 from laggard.pipeline.cli import run
 from tests.browser.world import ENDS, HOST, shared_world, work_on
-from tests.deploy.files import ROOT
-from tests.deploy.test_documents import DOCUMENTS, SPAN, lines_of, split
+from tests.deploy.files import DOCUMENTS, ROOT
+from tests.deploy.test_documents import commands
 from tests.grafana.scene import APPLICATION, REPLICAS, SERVICE
 
 if TYPE_CHECKING:
@@ -90,13 +90,13 @@ class Example:
         shutil.copy(world, self._bus)
         self._capsys = capsys
 
-    def run(self, *words: str, in_prose: bool = False) -> str:
-        """Run a command as at the end of the world; return what it prints. In prose it may lack its arguments."""
+    def run(self, *words: str, is_code: bool = True) -> str:
+        """Run a command as at the end of the world; return what it prints. In a sentence it may lack its arguments."""
         bus = () if words[0] in {"replay", "rules"} or "--file" in words else ("--bus", str(self._bus))
         self._capsys.readouterr()
         code = run([*words, *bus])
         printed = self._capsys.readouterr()
-        if not (in_prose and "Missing argument" in printed.err):
+        if is_code or "Missing argument" not in printed.err:
             assert code == 0, f"laggard {' '.join(words)}: {code}: {printed.err}"
         if words[0] == "feedback":
             work_on(self._bus)
@@ -127,21 +127,18 @@ class Example:
         return found
 
 
-def examples(path: Path) -> Iterator[tuple[list[str], bool]]:
-    """Yield the words of each command in a document, and whether it is in prose; there a name alone is a mention."""
-    for line, is_code in lines_of(path):
-        if is_code:
-            found = split(line.strip().removeprefix("$ ").removeprefix("sudo ").removeprefix("deploy/"))
-            yield from ((words, False) for words in found)
-        else:
-            yield from ((words, True) for span in SPAN.findall(line) for words in split(span) if len(words) > 1)
-
-
 WITH_COMMANDS = {
-    path: commands
+    path: found
     for path in DOCUMENTS
     if path.name not in GENERATED and not path.is_relative_to(ROOT / "tests")
-    if (commands := [(words, in_prose) for words, in_prose in examples(path) if words[0] not in ELSEWHERE])
+    if (
+        found := [
+            (words, is_code)
+            for words, is_code in commands(path)
+            # In a sentence, a name alone is a mention.
+            if words[0] not in ELSEWHERE and (is_code or len(words) > 1)
+        ]
+    )
 }
 
 
@@ -179,8 +176,8 @@ def example(
 @pytest.mark.slow
 @pytest.mark.parametrize("path", WITH_COMMANDS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_commands_of_a_document_run(path: Path, example: Example) -> None:
-    for words, in_prose in WITH_COMMANDS[path]:
-        example.run(*example.filled(words), in_prose=in_prose)
+    for words, is_code in WITH_COMMANDS[path]:
+        example.run(*example.filled(words), is_code=is_code)
 
 
 def test_commands_that_are_not_run_here_are_run_elsewhere() -> None:

@@ -16,13 +16,11 @@ import pytest
 
 from deploy.generate.site import anchor, indented, relinked
 from laggard.pipeline.cli import laggard
-from tests.deploy.files import ROOT
+from tests.deploy.files import DOCUMENTS, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOMS = (".github", "deploy", "operators", "pipeline", "producers", "tests")
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(path for room in ROOMS for path in (ROOT / room).rglob("*.md"))])
 SEPARATORS = {"|", "||", "&&", ";", "&", ">", ">>", "<", "2>"}
 NO_COMMANDS = {"COMMAND", "begin", "end", "traces", "0.1.0,"}
 """Words after `laggard` in placeholders, in the lines of trace markers, and in outputs."""
@@ -49,7 +47,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 def test_commands_exist_with_their_options(path: Path) -> None:
     if path.name in {"CHANGELOG.md", "commands.md"}:
         return  # the one also names those that are gone, the other is made of the commands themselves
-    for command in commands(path):
+    for command, _ in commands(path):
         check_command(command)
 
 
@@ -141,14 +139,14 @@ def anchors(path: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-def commands(path: Path) -> Iterator[list[str]]:
-    """Yield the words of each command of laggard, in code blocks and in spans of code."""
+def commands(path: Path) -> Iterator[tuple[list[str], bool]]:
+    """Yield the words of each command of laggard, and whether it is in a block of code, not in a span of a sentence."""
     for line, is_code in lines_of(path):
         if is_code:
-            yield from split(line.strip().removeprefix("$ ").removeprefix("sudo ").removeprefix("deploy/"))
+            lines = [line.strip().removeprefix("$ ").removeprefix("sudo ").removeprefix("deploy/")]
         else:
-            for span in SPAN.findall(line):
-                yield from split(span)
+            lines = SPAN.findall(line)
+        yield from ((words, is_code) for each in lines for words in split(each))
 
 
 def split(line: str) -> Iterator[list[str]]:

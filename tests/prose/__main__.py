@@ -13,7 +13,7 @@ import argparse
 from collections import Counter
 from pathlib import Path
 
-from tests.prose.linting import KINDS, LEVELS, ROOT, Finding, documents, lint, measures
+from tests.prose.linting import DOCUMENTS, KINDS, LEVELS, ROOT, Finding, lint, measures
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def print_rules(found: dict[str, list[Finding]]) -> None:
 def print_documents(found: list[Finding]) -> None:
     counts = Counter((each.path, each.level) for each in found)
     print(f"{'document':48} {'words':>7} {'ease':>5}", *(f"{level + 's':>11}" for level in reversed(LEVELS)))
-    for path in documents():
+    for path in DOCUMENTS:
         name, measured = str(path.relative_to(ROOT)), measures(path)
         levels = (f"{counts[name, level]:11,}" for level in reversed(LEVELS))
         print(f"{name:48} {measured['words']:7,} {reading_ease(measured):5.0f}", *levels)

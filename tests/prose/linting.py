@@ -6,10 +6,10 @@ import json
 import subprocess
 import tempfile
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.deploy.files import DOCUMENTS as EVERY_DOCUMENT
 from tests.deploy.tools import PROSE, vale
 from tests.prose import texts
 
@@ -35,6 +35,9 @@ NOT_YET: Final = {
 }
 """By where texts are, the rules whose errors are warnings there for now. Texts without any lose their line."""
 
+DOCUMENTS: Final = [path for path in EVERY_DOCUMENT if path.name != "CHANGELOG.md"]
+"""The changelog is left out: it also says what was."""
+
 _PAGE: Final = ROOT / "pipeline/investigator/assets"
 
 
@@ -59,12 +62,6 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.level}: {self.message} ({self.rule})"
-
-
-def documents() -> list[Path]:
-    """Return the documents. CHANGELOG.md is not one: it also says what was."""
-    folders = (path for path in ROOT.iterdir() if path.is_dir() and (path.name == ".github" or path.name[0] != "."))
-    return sorted([ROOT / "README.md", *chain.from_iterable(folder.rglob("*.md") for folder in folders)])
 
 
 def lint(kind: str, at_least: str = "suggestion") -> list[Finding]:
@@ -104,7 +101,7 @@ def _laid_out_as(path: Path) -> str:
 
 def _files(kind: str) -> list[Path]:
     if kind == "documents":
-        return documents()
+        return DOCUMENTS
     code = [path for room in (*ROOMS, "deploy") for path in (ROOT / room).rglob("*.py")]
     tests = list((ROOT / "tests").rglob("*.py"))
     match kind:
