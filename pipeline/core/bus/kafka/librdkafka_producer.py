@@ -65,11 +65,15 @@ class LibrdkafkaTransactions:
         }
         action = f"take the transactional id {transactional_id}"
         try:
-            self._producer = Producer(config)
+            self._producer: Any = Producer(config)
+        except Exception as error:
+            raise unreachable(translated(error), action, options) from error
+        try:
             # With a connection the coordinator is found at once; otherwise librdkafka retries after half a second.
             self._producer.list_topics(ANY_TOPIC, options.request_timeout_s)
             self._producer.init_transactions(options.request_timeout_s)
         except Exception as error:
+            self.close()
             raise unreachable(translated(error), action, options) from error
 
     def run(
@@ -110,19 +114,18 @@ class LibrdkafkaTransactions:
             if error is not None:
                 failed.append(error)
 
-        producer: Any = self._producer
-        producer.begin_transaction()
+        self._producer.begin_transaction()
         for topic, partition, key, value, ts_ms, headers in records:
-            producer.produce(
+            self._producer.produce(
                 topic, value, key, partition=partition, timestamp=ts_ms, headers=headers, on_delivery=delivered
             )
         positions = [TopicPartition(*partition, *offset) for partition, offset in offsets.items()]
         try:
             self._send_offsets(positions, membership, deadline)
-            waiting = producer.flush(_left(deadline))
+            waiting = self._producer.flush(_left(deadline))
         except Exception:
             # A rejected record ends the transaction, which makes the offsets fail.
-            producer.poll(0)
+            self._producer.poll(0)
             if failed and failed[0].code() not in _PURGED:
                 raise KafkaException(failed[0]) from None
             raise
@@ -138,11 +141,10 @@ class LibrdkafkaTransactions:
         (confluentinc/librdkafka#5456, #5511). Then the call is abandoned, and another producer takes over.
         """
         raised: list[Exception] = []
-        producer: Any = self._producer
 
         def send() -> None:
             try:
-                producer.send_offsets_to_transaction(positions, membership.token, _left(deadline))
+                self._producer.send_offsets_to_transaction(positions, membership.token, _left(deadline))
             except Exception as error:  # noqa: BLE001 - raised again by the waiting thread
                 raised.append(error)
 
@@ -169,9 +171,14 @@ class LibrdkafkaTransactions:
         raise bus_error(error, f"commit a transaction of group {group}", self._options) from error
 
     def close(self) -> None:
-        """Close everything."""
+        """Close everything.
+
+        Errors refer to this object for as long as somebody holds them. A producer that lived on with it would repeat
+        its unanswered requests on a new connection, a commit that counts as failed among them.
+        """
         with suppress(Exception):
             self._producer.purge(blocking=False)
+        del self._producer
 
 
 def _left(deadline: float) -> float:

@@ -31,6 +31,9 @@ pytestmark = pytest.mark.slow
 
 T = TypeVar("T")
 
+RECONNECTION_S = 5.0
+"""The time in which a client that still runs has reconnected."""
+
 
 @pytest.fixture(scope="module")
 def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Proxy]]:
@@ -88,11 +91,14 @@ def commit_of(options: KafkaOptions) -> Commit:
     return Commit({partition: 1}, [output], [Snapshot("operator", partition, "a", 1, NOW, b"state")])
 
 
-def refuse(member: Subscription, commit: Commit, proxy: Proxy) -> None:
+def refuse(member: Subscription, commit: Commit, proxy: Proxy) -> list[BusUnavailable]:
     """Commit until the line was cut at the end: on a busy machine what comes before may exceed the timeout."""
+    errors = []
     while proxy.cut_at_end:
-        with pytest.raises(BusUnavailable, match=str(proxy.port)):
+        with pytest.raises(BusUnavailable, match=str(proxy.port)) as raised:
             member.commit(commit)
+        errors.append(raised.value)
+    return errors
 
 
 def await_results(bus: KafkaBus, options: KafkaOptions, expected: list[bytes]) -> None:
@@ -136,6 +142,25 @@ def test_a_commit_without_an_answer_is_made_once(
             further = Commit({partition: record.offset + 1}, [Outgoing(f"{options.prefix}results", "a", b"2", NOW)])
             again(lambda: member.commit(further))
             assert values(everything(other, f"{options.prefix}results")) == [b"out", b"2"]
+        member.close()
+
+
+def test_a_transaction_that_was_given_up_is_not_committed_later(
+    options: KafkaOptions, line: tuple[Cluster, Proxy]
+) -> None:
+    _, proxy = line
+    # So long that no broker ends the transaction by itself, however busy the machine is.
+    options = replace(options, transaction_timeout_s=60.0)
+    with KafkaBus(options) as bus:
+        member = reading(bus, options)
+        proxy.cut_at_end = "request"
+        errors = refuse(member, commit_of(options), proxy)
+        proxy.heal()
+        # Who holds the error does not hold the producer: it would send its request again on a new connection.
+        time.sleep(RECONNECTION_S)
+        assert errors
+        with KafkaBus(patient(options)) as other:
+            assert not values(everything(other, f"{options.prefix}results"))
         member.close()
 
 
