@@ -12,8 +12,9 @@ from laggard.pipeline.core.records.codec import VERSION as RECORD_VERSION
 from laggard.pipeline.core.records.declared import VERSION, schema_id, shape_of
 from laggard.pipeline.core.records.diagnosis import Diagnosis
 from laggard.pipeline.core.records.diagnosis_json import diagnosis_schema
+from laggard.pipeline.core.records.feedback import KEYS, SAYS
 from laggard.pipeline.core.records.layout import ROW_TEXTS
-from laggard.pipeline.core.records.limits import MAX_SEGMENTS, MAX_SPENT
+from laggard.pipeline.core.records.limits import MAX_CASES, MAX_SEGMENTS, MAX_SPENT
 from laggard.pipeline.core.records.outputs import KINDS, DeadLetterOutput
 from laggard.pipeline.core.records.request_packing import LATER, TEXTS
 from laggard.pipeline.core.records.requests import Segment, Spent
@@ -48,12 +49,21 @@ _BINDING: Final = "0.5.0"
 OUTLYING: Final = "outlying_request"
 """The name of the event of the kind `request`, other than that of the traced request itself."""
 
+ACCEPTED: Final = "accepted_feedback"
+"""The name of the event of the kind `feedback`, other than that of the feedback itself."""
+
+_NAMES: Final = {"request": OUTLYING, "feedback": ACCEPTED}
+"""The names of events whose kind is also that of an input."""
+
+_EVENTS: Final = ("anomaly", "progress", "notice", "incident", "feedback", "ranking", "pool", "request")
+"""The kinds of events on the topic of anomalies."""
+
 _MESSAGES: Final = {
-    COUNTERS: ("frame", "mark"),
-    APPLICATIONS: ("frame", "wish"),
-    POOLS: ("frame",),
-    REQUESTS: ("request",),
-    ANOMALIES: ("anomaly", "progress", "notice", "incident", "ranking", "pool", OUTLYING),
+    COUNTERS: ("frame", "mark", "feedback"),
+    APPLICATIONS: ("frame", "wish", "feedback"),
+    POOLS: ("frame", "feedback"),
+    REQUESTS: ("request", "feedback"),
+    ANOMALIES: tuple(_NAMES.get(kind, kind) for kind in _EVENTS),
     MODELS: ("model",),
     DIAGNOSES: ("diagnosis",),
     DEAD_LETTERS: ("dead_letter",),
@@ -67,13 +77,15 @@ them, and publish anomalies.
 The topics of anomalies, models and diagnoses are public: other tools may subscribe to them (see `anomalies.md`,
 `models.md` and `diagnoses.md` in `docs/reference`). Their records are JSON and CloudEvents 1.0 in the binary content
 mode of the Kafka protocol binding. Readers use the isolation level `read_committed`. Other programs may publish
-frames, marks, requests and wishes too. The other topics are internal: their content may change with any version.
+frames, marks, requests, wishes and feedback, too. The other topics are internal: their content may change with any
+version.
 
-Frames, marks, requests and wishes are one MessagePack map each, of version {RECORD_VERSION[0]}.{RECORD_VERSION[1]};
-their schemas here describe the map, with `format: binary` for a MessagePack byte string. Readers ignore unknown fields.
-The sequence numbers of records grow with each record of a key: agents publish at least once, and readers detect
-duplicates by the number. A record's timestamp is the time of its tick, mark, request, wish, anomaly, model, ranking of
-a pool, outlying request or diagnosis. The partition of a key is the one that Kafka's own clients choose (murmur2).
+Frames, marks, requests, wishes and feedback are one MessagePack map each, of version
+{RECORD_VERSION[0]}.{RECORD_VERSION[1]}; their schemas here describe the map, with `format: binary` for a MessagePack
+byte string. Readers ignore unknown fields. The sequence numbers of records grow with each record of a key: agents
+publish at least once, and readers detect duplicates by the number. A record's timestamp is the time of its tick, mark,
+request, wish, feedback, anomaly, model, ranking of a pool, outlying request or diagnosis. The partition of a key is the
+one that Kafka's own clients choose (murmur2).
 """
 
 
@@ -139,6 +151,10 @@ def _operations() -> list[tuple[str, Schema]]:
         ),
         ("measurer", "send", POOLS.name, "`laggard measure` publishes members of pools, each interval."),
         ("tracer", "send", REQUESTS.name, "`laggard trace` publishes traced requests, as they end."),
+        ("page", "send", COUNTERS.name, "The page and commands publish marks, and feedback on hosts."),
+        ("page", "send", APPLICATIONS.name, "The page and commands publish wishes, and feedback on applications."),
+        ("page", "send", POOLS.name, "The page and commands publish feedback on pools."),
+        ("page", "send", REQUESTS.name, "The page and commands publish feedback on services."),
         *(
             ("worker", "receive", topic.name, "Workers read this topic.")
             for topic in (COUNTERS, APPLICATIONS, POOLS, REQUESTS)
@@ -170,14 +186,16 @@ def _messages() -> Schema:
         "mark": _packed("mark", "A moment that a person or a program marked as slow.", "host"),
         "request": _packed("request", "One traced request.", "service"),
         "wish": _packed("wish", "A person's choice about a metric in performance models.", "application"),
+        "feedback": _packed("feedback", "A person's feedback on anomalies.", "host, application, pool or service"),
         "anomaly": _event("anomaly", "the host, application, pool or service"),
         "progress": _event("progress", "the key of the anomaly"),
         "notice": _event("notice", "the host"),
         "incident": _event("incident", "the key of its anomalies"),
+        ACCEPTED: _event("feedback", "the key of the feedback"),
         "ranking": _event("ranking", "the marked host"),
         "model": _event("model", "the application"),
         "pool": _event("pool", "the pool"),
-        OUTLYING: _event("request", "the service", OUTLYING),
+        OUTLYING: _event("request", "the service"),
         "diagnosis": _event("diagnosis", "the host of the process"),
         "dead_letter": {
             "title": "dead_letter",
@@ -215,9 +233,10 @@ def _packed(kind: str, summary: str, key: str) -> Schema:
     }
 
 
-def _event(kind: str, key: str, component: str = "") -> Schema:
+def _event(kind: str, key: str) -> Schema:
+    name = _NAMES.get(kind, kind)
     return {
-        "title": component or kind,
+        "title": name,
         "summary": SCHEMAS[kind]["description"],
         "contentType": CONTENT_TYPE,
         "headers": {
@@ -226,7 +245,7 @@ def _event(kind: str, key: str, component: str = "") -> Schema:
                 {"properties": {"ce_type": {"const": f"laggard.{kind}"}, "ce_dataschema": {"const": schema_id(kind)}}},
             ]
         },
-        "payload": {"$ref": f"#/components/schemas/{component or kind}"},
+        "payload": {"$ref": f"#/components/schemas/{name}"},
         "bindings": _key(key),
     }
 
@@ -234,17 +253,17 @@ def _event(kind: str, key: str, component: str = "") -> Schema:
 def _schemas() -> Schema:
     """Return all schemas. Their inner definitions become components, because AsyncAPI's dialect has no `$defs`."""
     schemas: Schema = {}
-    for kind in ("anomaly", "progress", "notice", "incident", "ranking", "model", "pool", "request", "diagnosis"):
+    for kind in (*_EVENTS, "model", "diagnosis"):
         schema = deepcopy(SCHEMAS[kind])
         schemas |= schema.pop("$defs", {})
-        component = OUTLYING if kind == "request" else kind
-        schemas[component] = {name: value for name, value in schema.items() if not name.startswith("$")}
+        schemas[_NAMES.get(kind, kind)] = {name: value for name, value in schema.items() if not name.startswith("$")}
     schemas |= {
         "frame": _map("frame", _FRAME, optional=("hosts",)),
         "layout": {**_fields(_LAYOUT, optional=tuple(ROW_TEXTS)), "description": "A MessagePack map, packed."},
         "mark": _map("mark", _MARK),
         "request": _map("request", _REQUEST, optional=(*LATER, TEXTS)),
         "wish": _map("wish", _WISH),
+        "feedback": _map("feedback", _FEEDBACK),
         "cloud_event_headers": _fields(
             {name: {"type": "string", "description": text} for name, text in CLOUD_EVENT_HEADERS.items()}
         ),
@@ -386,4 +405,25 @@ _WISH: Final = {
     "application": _text("The record's key."),
     "metric": _text("A row and a feature: `web-1/nginx:cpu_wait_ratio`."),
     "wish": {"enum": list(WISHES), "description": "`pin` it into the models, `ban` it from them, `free` it."},
+}
+_FEEDBACK: Final = {
+    "keyed_by": {"enum": list(KEYS), "description": "The kind of `key`."},
+    "key": _text("The record's key."),
+    "id": _text("Its id; `withdrawn` has the id of the feedback that it withdraws."),
+    "says": {
+        "enum": list(SAYS),
+        "description": "The deviation is `usual`, or `expected` until a time; or earlier feedback is `withdrawn`.",
+    },
+    "cases": {
+        "type": "array",
+        "maxItems": MAX_CASES,
+        "items": {"$ref": "#/components/schemas/case"},
+        "description": "Its subjects; all anomalies of the key if there are none.",
+    },
+    "until_ts": {
+        "type": ["number", "null"],
+        "description": "The end of the time in which it is `expected`, seconds since the Unix epoch; null for others.",
+    },
+    "incident": _text("The id of its incident; empty if there is none."),
+    "note": _text("The reason, for people."),
 }

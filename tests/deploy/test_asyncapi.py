@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgpack
 import pytest
@@ -15,13 +15,14 @@ from cloudevents.core.bindings.kafka import KafkaMessage, from_binary_event
 from cloudevents.core.exceptions import CloudEventValidationError
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from deploy.generate.asyncapi import OUTLYING, SCHEMAS, asyncapi_document
+from deploy.generate.asyncapi import ACCEPTED, MESSAGEPACK, OUTLYING, SCHEMAS, asyncapi_document
 from deploy.generate.records import records_page
 from laggard.pipeline.core.engine.publishing import MAX_LETTER_BYTES, outgoing, outgoing_diagnosis
 from laggard.pipeline.core.engine.stage import DeadLetter
-from laggard.pipeline.core.records import Mark, Request, Segment, Spent, Wish, encode
+from laggard.pipeline.core.records import Case, Feedback, Mark, Received, Request, Segment, Spent, Wish, encode
 from laggard.pipeline.core.records.diagnosis import Diagnosis
 from laggard.pipeline.core.records.diagnosis_json import read_diagnosis
+from laggard.pipeline.core.records.feedback_output import FeedbackOutput
 from laggard.pipeline.core.records.limits import MAX_DIAGNOSIS_BYTES
 from laggard.pipeline.core.records.outputs import Anomaly, RankingOutput, anomaly_id, read_output
 from laggard.pipeline.core.topics import DIAGNOSES, TOPICS, Topics
@@ -39,10 +40,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from laggard.pipeline.core.bus import Outgoing
-    from laggard.pipeline.core.records import Received
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = json.loads(asyncapi_document())
+FEEDBACK = FeedbackOutput.of(
+    Feedback("host", "web-1", 1.7e9, "f1", "usual", (Case("pg_dump", ("disk",)),)), "gaussian", live=True
+)
 RANKING = RankingOutput.of(1.7e9, "web-1", "slow", ANOMALY.ranking)
 
 
@@ -80,6 +83,21 @@ def test_it_is_valid() -> None:
     assert list(references(DOCUMENT))
     for reference in references(DOCUMENT):
         resolved(reference)
+
+
+def test_every_kind_of_record_is_in_a_channel() -> None:
+    messages = DOCUMENT["components"]["messages"]
+    sent = {name for channel in DOCUMENT["channels"].values() for name in channel["messages"]}
+    events = {
+        name: each["headers"]["allOf"][1]["properties"]["ce_type"]["const"].removeprefix("laggard.")
+        for name, each in messages.items()
+        if "allOf" in each.get("headers", {})
+    }
+    only_replayed = {"score", "prediction"}
+    assert set(events.values()) == set(SCHEMAS) - only_replayed
+    packed = {name for name, each in messages.items() if each["contentType"] == MESSAGEPACK}
+    assert packed == {each.__name__.lower() for each in get_args(Received)}
+    assert {*events, *packed} <= sent
 
 
 def test_every_topic_is_there_and_every_part_is_used() -> None:
@@ -121,8 +139,10 @@ OPTIONAL = {
             ("clocks differ",),
         ),
         Wish("shop", 5.0, "web-1/nginx:cpu_wait_ratio", "pin"),
+        Feedback("host", "h1", 5.0, "f1", "usual", (Case("pg_dump", ("disk",), "io_write_bytes_per_s", 2e6), Case())),
+        Feedback("pool", "h1/gunicorn", 5.0, "f2", "expected", until_ts=9.0),
     ],
-    ids=["frame", "mark", "request", "request-in-full", "wish"],
+    ids=["frame", "mark", "request", "request-in-full", "wish", "usual", "expected"],
 )
 def test_what_is_packed_has_the_fields_that_are_told(received: Received) -> None:
     kind = type(received).__name__.lower()
@@ -154,13 +174,13 @@ def sent_of(output: Any) -> Outgoing:
 
 
 @pytest.mark.parametrize(
-    "output", [ANOMALY, RANKING, MODEL, POOL, OUTLYING_REQUEST, DIAGNOSIS], ids=lambda output: output.kind
+    "output", [ANOMALY, RANKING, MODEL, POOL, OUTLYING_REQUEST, FEEDBACK, DIAGNOSIS], ids=lambda output: output.kind
 )
 def test_an_event_is_what_is_told_and_what_the_sdk_reads(output: Any) -> None:
     sent = sent_of(output)
     headers = {name: value.decode() for name, value in sent.headers}
     assert set(headers) == set(DOCUMENT["components"]["schemas"]["cloud_event_headers"]["properties"])
-    name = OUTLYING if output.kind == "request" else output.kind
+    name = {"request": OUTLYING, "feedback": ACCEPTED}.get(output.kind, output.kind)
     told(DOCUMENT["components"]["messages"][name]["headers"]).validate(headers)
     component(name).validate(json.loads(sent.value))
 
