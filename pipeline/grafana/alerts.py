@@ -107,7 +107,8 @@ _INCIDENT_NUMBERS: Final = {
     "usual": Number("laggard_anomaly_usual", INCIDENT, LATELY, "laggard_incident_usual"),
     "deviation": Number("laggard_anomaly_usual_deviation", INCIDENT, LATELY, "laggard_incident_usual_deviation"),
     "young": Number("laggard_model_young", (*KEY, "scope")),
-    "at": Number("laggard_incident_start_timestamp_seconds", INCIDENT),
+    # Rounded up: a command with a moment before the frame would rank the frame before it.
+    "at": Number("laggard_incident_start_timestamp_seconds", INCIDENT, "ceil({})"),
     "from": Number("laggard_incident_start_timestamp_seconds", INCIDENT, "1000 * ({} - 900)"),
 }
 
@@ -243,7 +244,7 @@ def _host_silent(faster: float) -> Alert:
         ),
         dashboard=HOST_DASHBOARD,
         numbers={
-            "at": Number("laggard_frame_timestamp_seconds", host, seen),
+            "at": Number("laggard_frame_timestamp_seconds", host, f"ceil({seen})"),
             "from": Number("laggard_frame_timestamp_seconds", host, f"1000 * ({seen} - 2700)"),
         },
     )

@@ -159,7 +159,7 @@ tests:
         eval_time: 5m
         exp_alerts:
           - exp_labels: {severity: info, host: web-1, scope: process, row: a}
-            exp_annotations: {page_url: "https://laggard.example/incidents?host=web-1&at=1200"}
+            exp_annotations: {page_url: "https://laggard.example/incidents?host=web-1&at=1201"}
           - exp_labels: {severity: info, pool: "a&at=1/ü", scope: member, row: a}
             exp_annotations: {page_url: "https://laggard.example/incidents?pool=a%26at%3D1%2F%C3%BC&at=now"}
       - alertname: LaggardDown
