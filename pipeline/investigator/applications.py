@@ -97,7 +97,7 @@ class OneModel(Answer, frozen=True):
     end_ts: Number
     samples: int
     reason: Annotated[str, msgspec.Meta(description="why it was built: first, grown, changed, poor, wish, ...")]
-    reason_told: str
+    reason_text: str
     changed: Annotated[str, msgspec.Meta(description="what is different against the model before; empty for the first")]
     live: bool
 
@@ -133,7 +133,7 @@ class Rebuilt(Answer, frozen=True):
     ts: Seconds
     performance: str
     reason: str
-    reason_told: str
+    reason_text: str
 
 
 def metric(name: str) -> Metric:

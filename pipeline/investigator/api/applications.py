@@ -59,7 +59,7 @@ class Standing(Answer, frozen=True):
     ts: Annotated[float, msgspec.Meta(description="when it was built, seconds since the Unix epoch")]
     r2: Number
     terms: Annotated[list[str], msgspec.Meta(description="the metrics in it")]
-    reason_told: str
+    reason_text: str
 
 
 class OneApplication(Answer, frozen=True):
@@ -252,7 +252,7 @@ class Tracking(Answer, frozen=True):
         msgspec.Meta(description="whether its models are the worker's own; otherwise they were learned for this page"),
     ]
     slow: Annotated[bool, msgspec.Meta(description="whether its newest interval was")]
-    told: Annotated[str, msgspec.Meta(description="how it is now, a sentence; empty where it was not judged")]
+    sentence: Annotated[str, msgspec.Meta(description="how it is now, a sentence; empty where it was not judged")]
 
 
 class TrackingQuestion(Question, frozen=True):

@@ -72,7 +72,7 @@ class Map(Answer, frozen=True):
     tiers: list[Tier]
     performance: list[str]
     slow: bool
-    told: Annotated[str, msgspec.Meta(description="the bottleneck and its place while it is slow; otherwise empty")]
+    sentence: Annotated[str, msgspec.Meta(description="the bottleneck and its place while it is slow; otherwise empty")]
 
 
 class MapQuestion(Question, frozen=True):

@@ -253,7 +253,7 @@ def metrics(reading: Reading, question: MetricsQuestion) -> Metrics:
 class WhatIf(Answer, frozen=True):
     """Predictions for a hypothetical value, in sentences."""
 
-    told: list[str]
+    sentences: list[str]
 
 
 class WhatIfQuestion(Question, frozen=True):

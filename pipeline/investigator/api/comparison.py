@@ -46,8 +46,8 @@ class Comparison(Answer, frozen=True):
     at: Seconds
     other: float = msgspec.field(name="with")
     tick_s: float
-    told_at: list[str]
-    told_with: list[str]
+    sentences_at: list[str]
+    sentences_with: list[str]
     scope: str
     host_row: RowDifference | None
     rows: Annotated[list[RowDifference], msgspec.Meta(description="what differs most first")]
@@ -78,8 +78,8 @@ def compare(reading: Reading, question: CompareQuestion) -> Comparison:
         at=one.why.frame.ts,
         other=other.why.frame.ts,
         tick_s=one.why.tick_s,
-        told_at=plain_findings(one.why, since=since(one.why, clocked=False)),
-        told_with=plain_findings(other.why, since=since(other.why, clocked=False)),
+        sentences_at=plain_findings(one.why, since=since(one.why, clocked=False)),
+        sentences_with=plain_findings(other.why, since=since(other.why, clocked=False)),
         scope=one.why.frame.scope,
         host_row=None if host_rows == (None, None) else _row_difference(*host_rows, question.features),
         rows=differences[: question.rows],

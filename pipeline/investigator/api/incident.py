@@ -72,7 +72,7 @@ class Seen(Answer, frozen=True):
     rows: Annotated[list[Ranked], msgspec.Meta(description="of that ranking, worst first")]
 
 
-class Told(Answer, frozen=True):
+class Report(Answer, frozen=True):
     """A record of an operator on an anomaly of the incident."""
 
     ts: Seconds
@@ -106,8 +106,8 @@ class IncidentPage(Answer, frozen=True):
     incident: OneIncident
     seen: Annotated[list[Seen], msgspec.Meta(description="by operators, the oldest first")]
     seen_left_out: Annotated[int, msgspec.Meta(description="that have ended, and are not kept")]
-    told: Annotated[list[Told], msgspec.Meta(description="what they said of it, the oldest first")]
-    told_left_out: int
+    reports: Annotated[list[Report], msgspec.Meta(description="what they said of it, the oldest first")]
+    reports_left_out: int
     marks: Annotated[list[MarkThen], msgspec.Meta(description="of its host, the oldest first")]
     models: Annotated[list[ModelChange], msgspec.Meta(description="of an application")]
     now: Seconds
@@ -180,8 +180,8 @@ def incident(reading: Reading, question: IncidentQuestion) -> IncidentPage:
         incident=incident_of(found, silent_hosts(reading.bus, reading.topics, [found], now), now),
         seen=[_seen(each, details) for each in found.evidence],
         seen_left_out=found.left_out,
-        told=[_record_of(each) for each in details.records],
-        told_left_out=details.left_out,
+        reports=[_record_of(each) for each in details.records],
+        reports_left_out=details.left_out,
         marks=[MarkThen(each.ts, each.mark) for each in details.marks],
         models=_models(reading, found) if found.keyed_by == "application" else [],
         now=now,
@@ -265,9 +265,9 @@ def _ranked(row: RowScore) -> Ranked:
     )
 
 
-def _record_of(record: Anomaly | Progress) -> Told:
+def _record_of(record: Anomaly | Progress) -> Report:
     change = record.change if isinstance(record, Progress) else "opened"
-    return Told(record.ts, record.id, record.operator, record.scope, change, record.score, record.sentence)
+    return Report(record.ts, record.id, record.operator, record.scope, change, record.score, record.sentence)
 
 
 def _models(reading: Reading, record: Incident) -> list[ModelChange]:

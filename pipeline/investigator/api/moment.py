@@ -56,7 +56,7 @@ class Row(Answer, frozen=True):
     score: Annotated[Number, msgspec.Meta(description="above 1 is anomalous; null where it is not judged yet")]
     role: Role
     basis: Annotated[str, msgspec.Meta(description="what it is compared with: itself, name, starts, all, threshold")]
-    basis_told: Annotated[str, msgspec.Meta(description="that in plain words; empty where it is its own past")]
+    basis_text: Annotated[str, msgspec.Meta(description="that in plain words; empty where it is its own past")]
     age_s: Annotated[Number, msgspec.Meta(description="for how long it has been learned from")]
     gone_s: Annotated[float, msgspec.Meta(description="since when it has ended; 0 where it is there")]
     took: Annotated[str, msgspec.Meta(description="what it does that is most unusual, in plain words")]
@@ -67,7 +67,7 @@ class Row(Answer, frozen=True):
 class Belief(Answer, frozen=True):
     """The reliability of the findings."""
 
-    told: str
+    sentence: str
     young: bool
     age_s: Annotated[float, msgspec.Meta(description="for how long the model has learned")]
 
@@ -115,7 +115,7 @@ class Moment(Answer, frozen=True):
     scope: Annotated[str, msgspec.Meta(description="what the rows are")]
     score: Annotated[Number, msgspec.Meta(description="of the frame; above 1 is anomalous")]
     status: Annotated[Status, msgspec.Meta(description="of the host then")]
-    told: Annotated[list[str], msgspec.Meta(description="what was found, in plain words")]
+    sentences: Annotated[list[str], msgspec.Meta(description="what was found, in plain words")]
     belief: Belief
     subject: Subject | None
     rows: Annotated[list[Row], msgspec.Meta(description="worst first; then those that are not judged yet")]
@@ -186,7 +186,7 @@ def moment(reading: Reading, question: MomentQuestion) -> Moment:
         score=_number(ranking.score),
         status=status,
         # With an open incident, no sentence says that a score is below the alert level.
-        told=plain_findings(why, scored=status in ALARMED, since=since(why, clocked=False)),
+        sentences=plain_findings(why, scored=status in ALARMED, since=since(why, clocked=False)),
         belief=Belief(belief(why), ranking.young, ranking.age_s),
         subject=None if about is None else Subject(about.scope, about.row, about.feature.feature),
         rows=rows,
@@ -257,7 +257,7 @@ def row_of(found: AnalyzedMoment, row: RowScore, features: int | None) -> Row:
         score=_number(row.score),
         role=_role(found, row),
         basis=row.basis,
-        basis_told=compared(row),
+        basis_text=compared(row),
         age_s=_number(row.age_s),
         gone_s=row.gone_s,
         took=clause(row.features[0].feature, row.features[0].scored, scope) if row.features else "",
@@ -289,7 +289,7 @@ def _plain_row(frame: Frame, row: str, who: Who, features: int | None) -> Row:
         score=None,
         role="own" if is_own(name) else "other",
         basis="itself",
-        basis_told="",
+        basis_text="",
         age_s=None,
         gone_s=0.0,
         took="",
@@ -317,7 +317,7 @@ def host_row_of(found: AnalyzedMoment, features: int | None) -> Row | None:
         score=_number(row.score),
         role="other",
         basis=row.basis,
-        basis_told="",
+        basis_text="",
         age_s=_number(row.age_s),
         gone_s=0.0,
         took=clause(row.features[0].feature, row.features[0].scored, HOST) if row.features else "",

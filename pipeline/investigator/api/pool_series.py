@@ -43,7 +43,7 @@ class PoolSeries(Answer, frozen=True):
     lines: Annotated[list[PoolLine], msgspec.Meta(description="those farthest from the others, at most 5")]
     chosen: Annotated[int, msgspec.Meta(description="how many were asked for")]
     others: Annotated[int, msgspec.Meta(description="how many the rest is; where all were asked for, all")]
-    everybody: Annotated[bool, msgspec.Meta(description="whether all were asked for")]
+    all_members: Annotated[bool, msgspec.Meta(description="whether all were asked for")]
     median: Annotated[list[Number], msgspec.Meta(description="of the rest")]
     low: Annotated[list[Number], msgspec.Meta(description="its lower quartile")]
     high: Annotated[list[Number], msgspec.Meta(description="its upper quartile")]
@@ -103,7 +103,7 @@ def series(reading: Reading, question: SeriesQuestion) -> PoolSeries:
         lines=lines,
         chosen=found.chosen,
         others=found.others,
-        everybody=found.everybody,
+        all_members=found.everybody,
         median=found.median.tolist(),
         low=found.low.tolist(),
         high=found.high.tolist(),

@@ -81,7 +81,7 @@ class StateBeside(Answer, frozen=True):
 class Distinction(Answer, frozen=True):
     """A difference between these requests and normal ones: means per request."""
 
-    told: str
+    text: str
     what: Annotated[list[str], msgspec.Meta(description="system calls in a row; or state, call, object, by, result")]
     count: float
     usual_count: float
@@ -102,7 +102,7 @@ class Cluster(Asked, frozen=True):
     odd: int
     median_s: float
     sentence: str
-    looked_at: Annotated[int, msgspec.Meta(description="the number of them whose events are compared")]
+    compared: Annotated[int, msgspec.Meta(description="the number of them whose events are compared")]
     beside: Annotated[int, msgspec.Meta(description="the number of normal ones that they are compared with")]
     states: list[StateBeside]
     ngrams: Annotated[list[Distinction], msgspec.Meta(description="system calls in a row")]
@@ -167,8 +167,8 @@ def cluster(reading: Reading, question: Member) -> Cluster:
     requests, about = reading.requests, (question.service, question.begin, question.end)
     usual, beside = requests.moments(about, lambda: traced_requests(normal[-MOST_NORMAL:]))
     these = members[-MOST_MEMBERS:]
-    its, looked_at = requests.moments((*about, these[0], these[-1], len(these)), lambda: traced_requests(these))
-    evidence = requests.analysis_functions.evidence(its, usual) if looked_at and beside else None
+    its, compared = requests.moments((*about, these[0], these[-1], len(these)), lambda: traced_requests(these))
+    evidence = requests.analysis_functions.evidence(its, usual) if compared and beside else None
     slowest = sorted(members, key=lambda key: -recorded.took[key].duration_s)[:EXAMPLES]
     return Cluster(
         begin,
@@ -178,7 +178,7 @@ def cluster(reading: Reading, question: Member) -> Cluster:
         sum(each.odd for each in outputs),
         statistics.median(each.duration_s for each in outputs),
         outputs[-1].cause if evidence is None else cause(evidence),
-        looked_at,
+        compared,
         beside,
         _states_of_outputs(outputs) if evidence is None else _states(evidence),
         _apart(evidence, "ngram"),

@@ -88,7 +88,7 @@ class StateOf(Answer, frozen=True):
 class SpentOn(Answer, frozen=True):
     """A part of the request's time, and what it was spent on."""
 
-    told: str
+    text: str
     state: str
     label: str
     call: str

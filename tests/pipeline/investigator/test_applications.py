@@ -117,7 +117,7 @@ def test_what_was_measured_is_told_beside_what_the_workers_models_said(page: Ser
     ]
     assert changes[0]["ts"] == told["ts"][SLOW_FROM]
     assert told["slow"]
-    assert "db-1 is short of disk throughput" in told["told"]
+    assert "db-1 is short of disk throughput" in told["sentence"]
 
 
 def test_the_predictions_are_those_that_a_worker_tells(page: Served) -> None:
@@ -183,7 +183,7 @@ def test_a_metric_is_told_beside_the_performance_and_found_by_a_part_of_its_name
 
 
 def test_what_would_be_is_told_in_sentences(page: Served) -> None:
-    told = asked(page, "/what-if", metric=DISKS, value=0.0)["told"]
+    told = asked(page, "/what-if", metric=DISKS, value=0.0)["sentences"]
     assert told[0].startswith("The mean response time of shop would be ")
     answer = page.client.get(
         "/api/v1/applications/what-if", params={"application": "shop", "metric": WAITS, "value": 0.5}

@@ -151,7 +151,7 @@ def test_one_has_what_each_operator_saw_with_its_newest_ranking(page: Served) ->
     assert [each["feature"] for each in hog["features"]] == ["cpu_user_ratio", "threads"]
     assert [each["high"] for each in cpu["rows"][0]["phases"]] == [True, False, True]
     assert cpu["rows"][0]["phases"][1]["begin_ts"] == T0 - 40.0
-    told = [(each["operator"], each["change"], each["ts"] - T0, each["score"]) for each in found["told"]]
+    told = [(each["operator"], each["change"], each["ts"] - T0, each["score"]) for each in found["reports"]]
     assert told == [
         ("gaussian", "opened", 0.0, 3.0),
         ("cpu", "opened", 20.0, 1.5),

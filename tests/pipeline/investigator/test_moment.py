@@ -113,7 +113,7 @@ def test_a_moment_is_what_laggard_why_says_of_it(
     text = " ".join(capsys.readouterr().out.split())
     # Where the command tells the time of day, the page's sentence tells how long ago: it may be read in another zone.
     text = re.sub(r", since [0-9: -]+ \(([^)]+)\)", r", for \1", text)
-    assert all(" ".join(each.split()) in text for each in (*found["told"], found["belief"]["told"]))
+    assert all(" ".join(each.split()) in text for each in (*found["sentences"], found["belief"]["sentence"]))
 
 
 def test_the_one_to_blame_is_told_from_others_with_what_it_takes(page: Served) -> None:
@@ -310,11 +310,11 @@ def test_beside_an_open_incident_nothing_is_said_not_to_be_enough(tmp_path: Path
         made.create(TOPICS.specs())
         append(made, frames("web-1", range(130, 153)))
     with served(tmp_path / "bus.db", **SETTINGS) as page:
-        assert "Below the alert level" in " ".join(get(page, "/moment", host="web-1", at=at(151))["told"])
+        assert "Below the alert level" in " ".join(get(page, "/moment", host="web-1", at=at(151))["sentences"])
         page.reading.bus.append([outgoing(incident(1, at(150)), TOPICS)])
         found = get(page, "/moment", host="web-1", at=at(152))
         assert [each["to"] for each in found["incidents"]] == [None]
-        assert "Below the alert level" not in " ".join(found["told"])
+        assert "Below the alert level" not in " ".join(found["sentences"])
 
 
 def test_an_answer_is_not_complete_because_the_rest_is_being_read(

@@ -136,9 +136,9 @@ def test_two_leaves_name_their_cluster(page: Served) -> None:
     told = get(page, "/pools/series", pool=FLAT, member=first, **{"with": second})
     assert {each["label"] for each in told["lines"]} == {first, second}
     assert told["merge"] == level["merges"][number]
-    assert (told["chosen"], told["others"], told["everybody"]) == (2, len(leaves) - 2, False)
+    assert (told["chosen"], told["others"], told["all_members"]) == (2, len(leaves) - 2, False)
     every = get(page, "/pools/series", pool=FLAT)
-    assert (every["chosen"], every["others"], every["everybody"]) == (len(leaves), len(leaves), True)
+    assert (every["chosen"], every["others"], every["all_members"]) == (len(leaves), len(leaves), True)
     assert len(every["lines"]) == DRAWN
     assert every["lines"][0]["label"] == "gunicorn[4713@99]"  # the farthest from the others
 

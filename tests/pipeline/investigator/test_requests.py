@@ -195,7 +195,7 @@ def test_a_plane_is_made_anew_when_others_have_come_and_some_time_has_passed() -
 
 def test_a_cluster_is_shown_beside_normal_requests(page: Served) -> None:
     told = get(page, "/requests/cluster", service=SERVICE, cluster="connect refused")
-    assert told["requests"] == told["looked_at"] == of_clusters(page)["connect refused"]["requests"]
+    assert told["requests"] == told["compared"] == of_clusters(page)["connect refused"]["requests"]
     assert told["beside"] == 500
     assert told["sentence"].startswith("repeats connect() to 127.0.0.1:6379 that is refused, ")
     states = {each["state"]: each for each in told["states"]}
@@ -205,12 +205,12 @@ def test_a_cluster_is_shown_beside_normal_requests(page: Served) -> None:
     assert states["RU"]["time_s"] == pytest.approx(states["RU"]["usual_s"], rel=0.3)
     ngrams = {tuple(each["what"]): each for each in told["ngrams"]}
     connects = ngrams["connect",]
-    assert connects["told"] == "connect (opens connections)"
+    assert connects["text"] == "connect (opens connections)"
     assert (connects["usual_count"], connects["share"], connects["usual_share"]) == (0.0, 1.0, 0.0)
     assert connects["count"] == states["BS"]["count"] > 10.0
     assert connects["statistic"] == pytest.approx(connects["count"] / 0.14)
     assert any(
-        each["told"] == "kernel, in connect on 127.0.0.1:6379, which returns ECONNREFUSED" for each in told["spent"]
+        each["text"] == "kernel, in connect on 127.0.0.1:6379, which returns ECONNREFUSED" for each in told["spent"]
     )
     slowest = [each["duration_s"] for each in told["examples"]]
     assert slowest == sorted(slowest, reverse=True)
@@ -226,7 +226,7 @@ def test_of_requests_that_have_gone_from_the_bus_what_was_said_is_shown(tmp_path
             value = write_output(output).encode()
             page.reading.bus.append([Outgoing(TOPICS.name(ANOMALIES), output.service, value, output.ts)])
         told = get(page, "/requests/cluster", service=SERVICE, cluster="flock x.lock")
-        assert (told["requests"], told["looked_at"], told["beside"], told["sentence"]) == (10, 1, 0, LOCKED)
+        assert (told["requests"], told["compared"], told["beside"], told["sentence"]) == (10, 1, 0, LOCKED)
         states = {each["state"]: (each["time_s"], each["usual_s"], each["count"]) for each in told["states"]}
         assert states["BT"] == (pytest.approx(0.106), 0.0, None)
         assert states["RU"] == (pytest.approx(0.012), 0.12, None)
@@ -261,7 +261,7 @@ def test_the_path_of_a_request_leads_across_threads(page: Served) -> None:
         "worker",
         4711,
     )
-    assert longest["told"] == "waits for a task, in flock on /srv/blog/cache/sidebar, by worker[4711]"
+    assert longest["text"] == "waits for a task, in flock on /srv/blog/cache/sidebar, by worker[4711]"
     assert told["verdict"]["cluster"] == "lock sidebar"
     assert len(told["others"]) == 10
     assert example not in {each["request"] for each in told["others"]}

@@ -164,7 +164,7 @@ export default class View {
       this.moment = moment;
       this.comparison = comparison;
       this.problem = undefined;
-      if (!same && this.#keys.moment) this.announced = moment.told[0] ?? "";
+      if (!same && this.#keys.moment) this.announced = moment.sentences[0] ?? "";
     } catch (error) {
       if (error.name !== "AbortError") this.busy = false;
       if (!(error instanceof Refusal) || error.status !== 404) throw error;

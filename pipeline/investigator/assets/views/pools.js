@@ -244,7 +244,7 @@ export default class View {
       const text = this.refused ? html`${this.refused.message}. Expected: ${this.refused.expected}.` : "Loading…";
       return html`<h2 id="pools-series">Series</h2><p class="muted">${text}</p>`;
     }
-    const { lines, chosen, others, everybody, feature, ts } = series;
+    const { lines, chosen, others, all_members: everybody, feature, ts } = series;
     const one = chosen === 1 && lines.length ? lines[0].name : `${chosen} of ${chosen + others}`;
     const heading = everybody ? `All ${chosen}` : `${one} beside the ${others === 1 ? "other" : `${others} others`}`;
     const { from, to } = stretch(this.page.params);

@@ -145,7 +145,7 @@ function models(view, { models: found, shown, chosen }) {
             </p>`,
           )}
           <p class="muted">
-            ${capital(each.reason_told)}${each.changed ? html`; ${each.changed}` : nothing}.
+            ${capital(each.reason_text)}${each.changed ? html`; ${each.changed}` : nothing}.
             ${each.id === shown.id ? nothing : html`<a href=${view.link({ model: each.id, metric: undefined })}>Candidate metrics</a>`}
           </p>
         </li>`,
@@ -216,7 +216,7 @@ function whatIf(view, { metric }) {
       view.answer = { metric: metric.metric, sentences: ["Enter a number, for example 0.2, 20% or 5e6."] };
     } else {
       const asked = { application: view.application, metric: metric.metric, value };
-      const { told: sentences } = await get("/applications/what-if", asked).catch((error) => ({ told: [error.text ?? error.message] }));
+      const { sentences } = await get("/applications/what-if", asked).catch((error) => ({ sentences: [error.text ?? error.message] }));
       view.answer = { metric: metric.metric, sentences };
     }
     view.page.update();

@@ -19,7 +19,7 @@ export function render(view, data) {
   const { model } = data;
   return html`
     ${choice(view, data.performance, model.performance)}
-    ${data.told ? html`<p class="alarm">${sentence(data.told)}</p>` : nothing}
+    ${data.sentence ? html`<p class="alarm">${sentence(data.sentence)}</p>` : nothing}
     <p>
       Model of ${time(model.ts)}, R² ${share(model.r2)}: <code>${model.equation}</code>
       ${view.page.params.model ? html`<a href=${view.link({ model: undefined })}>Show the current one</a>` : nothing}

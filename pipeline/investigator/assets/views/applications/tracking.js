@@ -16,7 +16,7 @@ export async function load(view, signal) {
 export function render(view, data) {
   return html`
     <p class=${data.slow ? "alarm" : ""}>
-      ${sentence(data.told)}
+      ${sentence(data.sentence)}
       ${data.incidents.filter((each) => each.to === null).map((each) => html`<a href=${view.page.href("/incidents", { id: each.id })}>Incident since ${time(each.from, true)}</a> `)}
     </p>
     ${range(view, data.ts)}
@@ -106,7 +106,7 @@ function rebuilt(view, data) {
         ${data.rebuilt
           .toReversed()
           .slice(0, 50)
-          .map((each) => html`<tr><td>${time(each.ts)}</td><td>${named[each.performance] ?? each.performance}</td><td>${each.reason_told}</td></tr>`)}
+          .map((each) => html`<tr><td>${time(each.ts)}</td><td>${named[each.performance] ?? each.performance}</td><td>${each.reason_text}</td></tr>`)}
       </tbody>
     </table>
     <p><a href=${view.link({ tab: "analysis" })}>Show their metrics</a></p>

@@ -238,7 +238,7 @@ export default class One {
     const span = range.to - range.from;
     const show = (from, to) => this.page.go({ from: Math.round(from), to: Math.round(to) }, { replace: true });
     const shown = this.page.params.from || this.page.params.to;
-    const { told: reports, told_left_out: left_out, marks } = this.#account;
+    const { reports, reports_left_out: left_out, marks } = this.#account;
     return html`<section class="card">
       <h2>Timeline</h2>
       <p class="incidents-actions" role="group" aria-label="Range of the timeline">

@@ -39,7 +39,7 @@ export function timeline(account, diagnoses, { from, to }) {
       label: each.scope ? `${each.operator} (${each.scope})` : each.operator,
       kind: each.until_ts === null ? "open" : "ended",
       bars: [{ begin: each.opened_ts, end: each.until_ts ?? account.now, title: each.sentence }],
-      reports: account.told.filter((report) => report.anomaly === each.anomaly),
+      reports: account.reports.filter((report) => report.anomaly === each.anomaly),
     })),
     ...(diagnoses.length
       ? [
@@ -121,7 +121,7 @@ function label(ts, span) {
   return span > 600 ? time.slice(0, 5) : time;
 }
 
-function described({ incident, seen, told: reports, marks }, diagnoses) {
+function described({ incident, seen, reports, marks }, diagnoses) {
   const until = incident.open ? "still open" : `end ${moment(incident.until_ts)}`;
   return (
     `Onset ${moment(incident.opened_ts)}, ${until}. ` +

@@ -39,7 +39,7 @@ export function features(view) {
       <h2>${host ? view.host : row.name}${host ? html` <span class="badge">host</span>` : badge(row)}</h2>
       ${row.age_s !== null && row.age_s !== undefined ? html`<span class="muted now-aside">model age ${duration(row.age_s)}</span>` : nothing}
     </div>
-    ${identity(row)} ${row.basis_told ? html`<p class="muted now-basis">${sentence(row.basis_told)}</p>` : nothing}
+    ${identity(row)} ${row.basis_text ? html`<p class="muted now-basis">${sentence(row.basis_text)}</p>` : nothing}
     <div class="now-scroll">
       <table role="grid" aria-label="Features, the largest deviation first" aria-busy=${!whole}>
         <thead>

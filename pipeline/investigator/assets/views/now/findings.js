@@ -33,9 +33,9 @@ export function findings(view) {
       ${moment.silent_s > 0
         ? html`<p><span class="badge victim">no data</span> No data from ${moment.host} for ${duration(moment.silent_s)}; this is its newest. Run <code>laggard doctor</code> there.</p>`
         : nothing}
-      ${moment.told.map((text, place) => html`<p>${place ? nothing : html`<span class="badge ${LOUD[moment.status] ?? nothing}">${moment.status}</span> `}${sentence(text)}</p>`)}
+      ${moment.sentences.map((text, place) => html`<p>${place ? nothing : html`<span class="badge ${LOUD[moment.status] ?? nothing}">${moment.status}</span> `}${sentence(text)}</p>`)}
       <p class=${belief.young ? nothing : "muted"}>
-        ${belief.young ? html`<span class="badge victim">warm-up</span> ` : nothing}${sentence(belief.told)}
+        ${belief.young ? html`<span class="badge victim">warm-up</span> ` : nothing}${sentence(belief.sentence)}
       </p>
     </div>
     <div class="now-facts">

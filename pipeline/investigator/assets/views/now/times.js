@@ -76,7 +76,7 @@ function comparing(view) {
       <a class="button" href=${page.href("/", { ...page.params, at: seconds(comparison.with), compare: seconds(comparison.at) })}>Swap</a>
       <button @click=${() => page.go({ compare: undefined, row: undefined, feature: undefined })}>Stop comparing</button>
     </span>
-    <p class="muted">At ${time(comparison.with, true)}: ${sentence(comparison.told_with[0] ?? "")}</p>
+    <p class="muted">At ${time(comparison.with, true)}: ${sentence(comparison.sentences_with[0] ?? "")}</p>
   </div>`;
 }
 

@@ -33,7 +33,7 @@ export function clusterCard(view) {
 /** The requests behind the means. */
 function beside(cluster) {
   if (!cluster.beside) return "Means per request, beside the baseline at their time";
-  const of = cluster.looked_at < cluster.requests ? `the newest ${readable("", cluster.looked_at)} of these` : "these";
+  const of = cluster.compared < cluster.requests ? `the newest ${readable("", cluster.compared)} of these` : "these";
   return `Means per request of ${of}, beside the newest ${readable("", cluster.beside)} normal ones`;
 }
 
@@ -98,7 +98,7 @@ function deviations(title, found, cluster) {
             <tbody>
               ${found.map(
                 (each) => html`<tr>
-                  <th scope="row" class="requests-what">${each.told}</th>
+                  <th scope="row" class="requests-what">${each.text}</th>
                   ${timed ? html`<td class="number">${readable("time_s", each.time_s)}</td><td class="number">${readable("time_s", each.usual_time_s)}</td>` : nothing}
                   <td class="number">${often(each.count)}</td>
                   <td class="number">${often(each.usual_count)}</td>

@@ -144,7 +144,7 @@ function spent(path) {
                 (each) => html`<tr>
                   <td class="number">${readable("time_s", each.time_s)}</td>
                   <td class="number">${readable("times", each.times)}</td>
-                  <td>${each.label || each.told}</td>
+                  <td>${each.label || each.text}</td>
                   <td>${each.call ? html`<code>${printable(each.call)}</code>` : nothing}</td>
                   <td class="requests-what">${printable(each.on)}</td>
                   <td>${printable(each.by)}${each.pid ? html` <span class="muted">${each.pid}</span>` : nothing}</td>
