@@ -41,8 +41,9 @@ ROLES: Final[dict[Role, str]] = {
     "worker": "`laggard work`: runs the operators, and joins their results",
     "reader": "your own tools: subscribe to the results of the operators",
     "annotator": "`laggard grafana annotate`: incidents and marks as annotations in Grafana",
-    "viewer": "`laggard why`, `watch`, `incidents`, `models`, `pools`, `requests`, `diagnose`, `mark`: people asking",
-    "page": "`laggard serve`: the page, marks and wishes that people set, dead letters that they replay",
+    "viewer": "`laggard why`, `watch`, `incidents`, `models`, `pools`, `requests`, `diagnose`, `mark`, `feedback`: "
+    "people asking",
+    "page": "`laggard serve`: the page; marks, feedback and wishes that people set, dead letters that they replay",
     "admin": "`laggard topics` and `laggard reset`",
 }
 
@@ -213,19 +214,19 @@ def _page(topics: Topics, operators: Sequence[str], _: str) -> Iterator[Rule]:
     read = _topics_of(operators)
     inputs = {COUNTERS: "frames", ANOMALIES: "incidents", DIAGNOSES: "profiles of processes"}
     stages = [*operators, INCIDENTS]
-    replayed = "replayed dead letters"
+    written = "feedback, and replayed dead letters"
     if APPLICATIONS in read:
         inputs |= {MODELS: "performance models", APPLICATIONS: "performance of applications"}
         stages.append(SERVING)
-        yield _topic(topics.name(APPLICATIONS), "Write", f"wishes for models, and {replayed}")
+        yield _topic(topics.name(APPLICATIONS), "Write", f"wishes for models, {written}")
     if POOLS in read:
         inputs[POOLS] = "members of pools"
         stages.append(POOLING)
-        yield _topic(topics.name(POOLS), "Write", replayed)
+        yield _topic(topics.name(POOLS), "Write", written)
     if REQUESTS in read:
         inputs[REQUESTS] = "traced requests"
-        yield _topic(topics.name(REQUESTS), "Write", replayed)
-    yield _topic(topics.name(COUNTERS), "Write", f"marks, and {replayed}")
+        yield _topic(topics.name(REQUESTS), "Write", written)
+    yield _topic(topics.name(COUNTERS), "Write", f"marks, {written}")
     for topic, why in inputs.items():
         yield _topic(topics.name(topic), "Read", why)
     yield _topic(topics.name(DEAD_LETTERS), "Read", "unusable records")

@@ -39,10 +39,10 @@ _PARTITIONS = """
 In the names of topics of snapshots, `N` is the version of the operator's state. A new version of laggard may need new
 topics: run `laggard topics create` before you [upgrade](../operations/upgrading.md).
 
-`topics.partitions` is the most workers that can share an operator; more partitions than workers cost little. Kafka
-assigns a key to a partition by its hash and the number of partitions. So partitions that are added later move most
-hosts to other partitions, where their operators learn anew. laggard never adds partitions by itself. `topics check`
-says what that would do.
+`topics.partitions` is the most workers that can share an operator; [sizing](../operations/sizing.md#partitions) has a
+rule. Kafka assigns a key to a partition by its hash and the number of partitions. So partitions that are added later
+move most hosts to other partitions, where their operators learn anew. laggard never adds partitions by itself;
+`topics check` says what that would do.
 
 laggard sets these settings of its topics; all others are the brokers' defaults:
 

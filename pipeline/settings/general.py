@@ -135,8 +135,8 @@ class WorkerSettings(Section, table="worker"):
     )
     standby = Flag(
         "false",
-        "With Kafka: whether this worker follows the partitions of other workers, to take them over at once. This "
-        "doubles its CPU time.",
+        "With Kafka: whether this worker follows the partitions of all other workers, to take them over at once. Each "
+        "costs as much CPU time and memory as one of its own.",
     )
     memory_bytes = Size(
         "2GiB",
