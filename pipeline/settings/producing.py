@@ -152,8 +152,8 @@ class TraceSettings(Section, table="trace"):
     )
     events_per_s = Count(
         "200000",
-        "The most kernel events per second. If there are more, only a part of each second is recorded, and only "
-        "requests within it are reported.",
+        "The most kernel events per second, on average. Above it, tracing alternates between recording and pauses, and "
+        "reports only requests that no pause overlaps.",
         minimum="1000",
     )
     memory_bytes = Size(
