@@ -64,7 +64,7 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
     Incidents are joined again, too. With --to in the past they begin with those that were open at that time, and are
     joined from the anomalies that are published again.
 
-    Stop all workers first. Records, topics and results are not changed.
+    Stop all workers that run these operators first. Records, topics and results are not changed.
     """
     check_yes(as_json=as_json, yes=yes)
     until = _moment(to)
