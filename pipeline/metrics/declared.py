@@ -303,7 +303,7 @@ METRICS: tuple[Metric, ...] = (
         "false_alarms_budget_per_day",
         "gauge",
         ("host", "operator"),
-        "The false-alarm budget: incidents to expect per day of a host without any fault (setting "
+        "The false-alarm budget: anomalies to expect per day of a host without any fault (setting "
         "OPERATOR.false_alarms).",
     ),
     Metric(

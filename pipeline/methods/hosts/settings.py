@@ -27,7 +27,7 @@ class GaussianSettings(Section, table="gaussian"):
     )
     false_alarms = Rate(
         "1/day",
-        "The false-alarm budget of a host: the incidents to expect without any fault.",
+        "The false-alarm budget of a host: the anomalies to expect without any fault.",
         minimum="1/month",
         maximum="10/minute",
     )
@@ -44,8 +44,8 @@ class FeaturesSettings(Section, table="features"):
 
     rising = Words(
         "",
-        "Features of which only a rise is an anomaly, each a name or its end, such as `latency_s`. For features in "
-        "neither list a lasting fall is an anomaly, too, except for those of processes and hosts.",
+        "Features of which only a rise is an anomaly of `gaussian`, each a name or its end, such as `latency_s`. For "
+        "features in neither list a lasting fall is an anomaly, too, except for those of processes and hosts.",
     )
     falling = Words("", "Features of which only a fall is an anomaly, likewise, such as `availability_ratio`.")
 

@@ -68,7 +68,7 @@ class PoolsSettings(Section, table="pools"):
     members = Mapped(
         "",
         "Pools of processes or of hosts: patterns `HOST/PROCESS` such as `web-*/gunicorn`, or `HOST` alone, "
-        "separated by spaces. Members should do the same work.",
+        "separated by spaces. Members should do the same work. Workers read this setting.",
         check=_check_members,
     )
 
