@@ -73,7 +73,9 @@ _FILE: Final = click.Path(dir_okay=False, writable=True, allow_dash=True)
 )
 @click.option("--last", is_flag=True, help="Show the last recorded diagnosis of this process instead of a new one.")
 @click.option("--id", "wanted", metavar="ID", help="Show the recorded diagnosis with this id or prefix of it.")
-@click.option("--list", "listing", is_flag=True, help="List the recorded diagnoses instead.")
+@click.option(
+    "--list", "listing", is_flag=True, help="List the recorded diagnoses instead: those of PID or NAME, or all."
+)
 @click.option("--host", help="The host of recorded diagnoses.  [default: this one]")
 @click.option("--threads", type=click.IntRange(1, 10_000), default=5, show_default=True, help="Threads to show.")
 @click.option(
