@@ -182,10 +182,7 @@ class Found(Evident):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anomaly(Found):
-    """A score above 1, which is the false-alarm budget.
-
-    It is published once, and again only after the score has stayed at 1 or below for a minute.
-    """
+    """A score above 1, which is the false-alarm budget. It is published once, when the anomaly opens."""
 
     kind: ClassVar[str] = "anomaly"
 
