@@ -5,11 +5,11 @@
     export LAGGARD_BUS_LOCATION=kafka://broker-1:9092,broker-2:9092
     python anomalies.py --group my-tool
 
-It prints a line when an incident that is about now opens, grows or closes; put into `handle` what is to be done
-instead. With `--follow anomalies` it prints what each operator finds: one trouble may be several of those. With
-`--follow notices` it prints what is suspicious, but not unusual enough for an incident, as for a chat. An event
-comes at least once: again where the program was killed between handling it and saying so, at most that one. TLS and
-SASL are set by the variables that laggard itself takes: see README.md beside this file.
+It prints a line when a live incident opens, grows or closes; put your own action into `handle`. With
+`--follow anomalies` it prints the opening of each operator's anomalies, not their progress or end; one fault may
+cause several. With `--follow notices` it prints deviations that are suspicious, but too small for an incident, as for a
+chat. An event comes at least once: if the program is killed before it commits an event, that one comes again. TLS and
+SASL are set by laggard's own variables: see README.md beside this file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FOLLOWED = {"incidents": "incident", "anomalies": "anomaly", "notices": "notice"
 """What can be followed, and the kind that their records have."""
 
 SCHEMA = "urn:laggard:{kind}:1"
-"""The form that is understood here; one that a reader would misread has another number."""
+"""The schema with its major version. Records with another version are skipped, and reported."""
 
 SUBJECTS = ("host", "application", "pool", "service")
 POLL_S = 0.5
@@ -404,7 +404,7 @@ def options(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--group", required=True, help="the consumer group; what it has read is kept at the brokers")
     parser.add_argument("--topic", default=topic, help="where they are (default: %(default)s)")
-    followed = "what is wrong, joined; what each operator finds of that; or what is suspicious (default: %(default)s)"
+    followed = "incidents; the opening of each operator's anomalies; or suspicious deviations (default: %(default)s)"
     parser.add_argument("--follow", choices=[*FOLLOWED], default="incidents", help=followed)
     since = "so far back a new group begins, such as 90s, 10m, 2h or 1d (default: %(default)s)"
     parser.add_argument("--since", type=duration_s, default="10m", metavar="DURATION", help=since)
