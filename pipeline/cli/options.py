@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import click
 
 from laggard.pipeline.cli.exits import USAGE, CommandError
-from laggard.pipeline.cli.times import parse_time
+from laggard.pipeline.cli.times import parse_shown
 from laggard.pipeline.manifest import read_settings
 from laggard.pipeline.settings import Given, Settings, parse_assignment
 from laggard.pipeline.settings.general import BusSettings, GeneralSettings
@@ -69,7 +69,7 @@ def past_moment(at: str | None, now: float) -> float | None:
     if at is None:
         return None
     try:
-        ts = parse_time(at, now)
+        ts = parse_shown(at, now)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--at") from None
     if ts > now:

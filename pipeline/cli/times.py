@@ -18,6 +18,9 @@ UNTIL_FORMS = "2h, 18:00, 2026-01-02 18:00, 2026-01-02T18:00:00Z, or seconds sin
 LATEST = 7_258_118_400.0
 """2200-01-01 UTC. A later time is a mistake, most likely in milliseconds."""
 
+_SECOND_S = 0.999_999
+"""From the begin of a second to its end, before the next one."""
+
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
 _YESTERDAY = re.compile(r"yesterday\s+(\d{1,2}):(\d{2}(?::\d{2})?)", re.ASCII | re.IGNORECASE)
 _EPOCH = re.compile(r"@?(\d{9,}(?:\.\d+)?)", re.ASCII)
@@ -42,6 +45,17 @@ def parse_time(text: str, now: float) -> float:
     if ts is None or not 0 <= ts < LATEST:
         raise ValueError(f"{text!r} is not a time; expected {FORMS}")
     return ts
+
+
+def parse_shown(text: str, now: float) -> float:
+    """Return the moment that `text` names, as `parse_time` does, but the end of its second at the latest `now`.
+
+    Times are shown to the second, so the time of a frame must find this frame, and not the one before it. Seconds since
+    1970 are exact. Raises likewise.
+    """
+    ts = parse_time(text, now)
+    exact = _EPOCH.fullmatch(text.strip()) or not ts.is_integer()
+    return ts if exact or ts > now else min(ts + _SECOND_S, now)
 
 
 def parse_until(text: str, now: float) -> float:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laggard.pipeline.cli.times import FORMS, LATEST, parse_time, parse_until
+from laggard.pipeline.cli.times import FORMS, LATEST, parse_shown, parse_time, parse_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +55,17 @@ def _berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 )
 def test_forms(text: str, moment: datetime) -> None:
     assert parse_time(text, NOW) == moment.timestamp()
+
+
+def test_a_moment_as_it_is_shown_is_the_end_of_its_second() -> None:
+    frame_ts = NOW - 60.0 + 0.4
+    shown = time.strftime("%H:%M:%S", time.localtime(frame_ts))
+    assert parse_time(shown, NOW) < frame_ts < parse_shown(shown, NOW) < NOW - 59.0
+    assert parse_shown("2026-07-01T09:59:00Z", NOW) == parse_shown(shown, NOW)
+    assert parse_shown("1700000000", NOW) == 1_700_000_000.0
+    assert parse_shown("now", NOW + 0.3) == NOW + 0.3
+    assert parse_shown("12:00", NOW) == NOW, "nothing is after now"
+    assert parse_shown("2026-07-01 12:01", NOW) == NOW + 60.0, "which the command refuses"
 
 
 @pytest.mark.parametrize(
