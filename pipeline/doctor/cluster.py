@@ -15,7 +15,7 @@ from laggard.pipeline.core.bus.kafka.bus import KafkaBus
 from laggard.pipeline.core.bus.kafka.denied import Denied, user_of
 from laggard.pipeline.core.bus.kafka.reaching import why_unreachable
 from laggard.pipeline.core.extras import installing
-from laggard.pipeline.core.topics import COUNTERS, INCIDENTS, Topics
+from laggard.pipeline.core.topics import COUNTERS, Topics
 from laggard.pipeline.doctor.finding import Finding
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.provisioning import reports, wanted_topics
@@ -126,9 +126,10 @@ def rights(settings: Settings, bus: KafkaBus, names: Sequence[str]) -> Finding:
     """Report the roles for which this user has the rights."""
     own, operators = Topics(settings[TopicsSettings].prefix), settings[GeneralSettings].operators
     allowed = bus.topics.topic_operations(names) if names else {}
-    of_groups = {group: bus.groups.group_operations(group) for group in own.groups((*operators, INCIDENTS))}
-    groups = {group: found for group, found in of_groups.items() if found is not None}
-    lacks = {role: lacking(rules(role, own, operators), allowed, groups) for role in ROLES}
+    of_roles = {role: rules(role, own, operators) for role in ROLES}
+    asked = {rule.name for each in of_roles.values() for rule in each if rule.resource == "group" and rule.name}
+    groups = {group: found for group in sorted(asked) if (found := bus.groups.group_operations(group)) is not None}
+    lacks = {role: lacking(each, allowed, groups) for role, each in of_roles.items()}
     may = [role for role, missing in lacks.items() if not missing]
     who = user_of(bus.options)
     if not names:

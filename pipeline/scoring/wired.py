@@ -34,7 +34,7 @@ class Wired(Stage):
         scopes: the scopes of its frames; each key and scope has an operator of its own.
         make: makes an operator; its arguments override the settings.
         state_version: the version of the form of its state.
-        parameters: its parameters, for readers of its outputs.
+        parameters: its parameters, for readers of its outputs; the budget is among them.
         migrations: by an older version of its state, the migration to the next version. The state of a version without
             one is rebuilt from the input.
         answers_marks: whether marks are answered with its ranking.
@@ -61,6 +61,12 @@ class Wired(Stage):
     false_alarms_per_day: float = 0.0
     shares: Mapping[str, float] = field(default_factory=dict)
     leads: bool = True
+
+    def __post_init__(self) -> None:
+        """Add the budget to the parameters."""
+        if self.false_alarms_per_day and "false_alarms_per_day" not in self.parameters:
+            parameters = {**self.parameters, "false_alarms_per_day": self.false_alarms_per_day}
+            object.__setattr__(self, "parameters", parameters)
 
     def takes(self, scope: str) -> bool:
         """Return whether the operator scores the frames of a scope."""

@@ -357,6 +357,25 @@ def test_who_may_not_read_what_processes_were_doing_is_told_the_rest(
     assert "user viewer lacks an ACL for " in done.stderr
 
 
+def test_a_worker_that_may_not_join_one_of_its_groups_is_none(
+    cluster: Cluster, owner: KafkaAdminClient, tmp_path: Path
+) -> None:
+    """After the commands: a group exists once a worker was in it."""
+    acls = [acl for rule in rules_of("worker") if rule.name == NAMES.group(POOLING) for acl in acls_of("worker", rule)]
+    assert acls
+    owner.delete_acls([filter_of(acl) for acl in acls])
+    try:
+        await_acls(owner, acls, there=False)
+        of_pools = ("--set", f"operators={OPERATOR},{COVARIANCE}")
+        done = machine_of(cluster, "worker", tmp_path).call(["doctor", "--json", *of_pools])
+    finally:
+        owner.create_acls(acls)
+        await_acls(owner, acls, there=True)
+    (rights,) = [one for one in json.loads(done.stdout)["findings"] if one["check"] == "rights"]
+    assert re.search(r"\bmeasurer\b", rights["found"]), "the rest of its rights it has"
+    assert not re.search(r"of .*\bworker\b", rights["found"])
+
+
 @pytest.mark.parametrize(
     ("role", "rule", "operation"),
     [
