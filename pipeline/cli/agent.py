@@ -19,7 +19,7 @@ from laggard.pipeline.methods.diagnoses.triggers import CONDITIONS
 from laggard.pipeline.methods.diagnoses.unfinished import Unfinished
 from laggard.pipeline.methods.hosts.cpu import machines
 from laggard.pipeline.methods.pools.discovery import pools_here
-from laggard.pipeline.settings.general import GeneralSettings
+from laggard.pipeline.settings.general import BusSettings, GeneralSettings
 from laggard.pipeline.settings.producing import AgentSettings, DiagnosisSettings
 from laggard.producers.host.agent import Agent
 from laggard.producers.system.clock import Clock
@@ -94,7 +94,10 @@ def agent(settings: Settings, duration_s: float | None, supervised: bool) -> Non
         counters = Agent(
             publish, host, interval_s, command_lines=command_lines, queue=publishers, watch=watch, pools=pools
         )
-        running.print_line(f"laggard agent publishes the counters of {host} every {interval_s:g} s. ^C stops it.")
+        location = settings[BusSettings].location
+        running.print_line(
+            f"laggard agent publishes the counters of {host} every {interval_s:g} s to {location}. ^C stops it."
+        )
         running.stop.progress = lambda: ticks > 0
         counters.run(running.stop)
 

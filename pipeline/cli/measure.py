@@ -15,7 +15,7 @@ from laggard.pipeline.cli.part import session, supervised_option
 from laggard.pipeline.cli.publishing import Publishers, is_remote, publisher_of
 from laggard.pipeline.core.topics import APPLICATIONS, POOLS
 from laggard.pipeline.measuring import sources_of
-from laggard.pipeline.settings.general import GeneralSettings
+from laggard.pipeline.settings.general import BusSettings, GeneralSettings
 from laggard.pipeline.settings.producing import AgentSettings
 from laggard.producers.sources.measuring import Measuring
 
@@ -69,7 +69,7 @@ def measure(settings: Settings, duration_s: float | None, supervised: bool) -> N
 
         measuring = Measuring(publish, sources, queue=queue)
         published = sources_text((each.source.keyed_by, each.source.key) for each in sources)
-        running.print_line(f"laggard measure publishes {published}. ^C stops it.")
+        running.print_line(f"laggard measure publishes {published} to {settings[BusSettings].location}. ^C stops it.")
         running.stop.progress = lambda: measuring.has_read
         running.stop.turns = lambda: measuring.turns
         measuring.run(running.stop)

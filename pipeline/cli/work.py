@@ -22,7 +22,7 @@ from laggard.pipeline.methods.applications.stage import RegressionStage
 from laggard.pipeline.metrics.exporter import Exporter, metrics_registry
 from laggard.pipeline.scoring.observers import Observer
 from laggard.pipeline.scoring.wired import Wired
-from laggard.pipeline.settings.general import GeneralSettings, SnapshotSettings, WorkerSettings
+from laggard.pipeline.settings.general import BusSettings, GeneralSettings, SnapshotSettings, WorkerSettings
 from laggard.pipeline.web.app import create_app
 from laggard.pipeline.web.listen import ListenError, worker_listen
 from laggard.pipeline.web.server import serve
@@ -88,7 +88,8 @@ def work(settings: Settings, duration_s: float | None, supervised: bool) -> None
             running.print_line(
                 f"laggard work runs {', '.join(settings[GeneralSettings].operators)}: {serving.url}/metrics. It reads "
                 f"{', '.join(sorted({topics.name(each.topic) for each in run if each.topic != ANOMALIES}))} and writes "
-                f"{', '.join(sorted({topics.name(topic) for each in run for topic in each.writes}))}. ^C stops it."
+                f"{', '.join(sorted({topics.name(topic) for each in run for topic in each.writes}))} on "
+                f"{settings[BusSettings].location}. ^C stops it."
             )
             reporter = threading.Thread(
                 target=progress.report, args=(running, runner, serving.url), name="reports", daemon=True
