@@ -65,7 +65,7 @@ def api_page() -> str:
             lines += _endpoint(f"{method.upper()} {path.removeprefix(PREFIX)}", operation)
     lines.append(_TYPES)
     for name, schema in sorted(found["components"]["schemas"].items()):
-        lines += [f"### {name}", "", _sentence(schema.get("description", "A rejected request.")), ""]
+        lines += [f"### `{name}`", "", _sentence(schema.get("description", "A rejected request.")), ""]
         lines += _members(schema["properties"], schema.get("required", ()))
     return "\n".join(lines).rstrip() + "\n"
 
@@ -73,7 +73,7 @@ def api_page() -> str:
 def _endpoint(title: str, operation: Schema) -> Iterator[str]:
     (status,) = (each for each in operation["responses"] if each.startswith("2"))
     answer = type_of(_schema(operation["responses"][status]))
-    yield from (f"### {title}", "", operation["summary"], "")
+    yield from (f"### `{title}`", "", operation["summary"], "")
     if parameters := {each["name"]: each["schema"] for each in operation["parameters"]}:
         needed = [each["name"] for each in operation["parameters"] if each["required"]]
         yield from _members(parameters, needed, "parameter")

@@ -58,7 +58,7 @@ def commands_page() -> str:
 def _section(command: click.Command, context: click.Context, common: set[str]) -> Iterator[str]:
     """Yield the section on a command, and those on its subcommands."""
     path = context.command_path
-    yield from (f"{'#' * (len(path.split()))} {path}", "")
+    yield from (f"{'#' * (len(path.split()))} `{path}`", "")
     arguments = [piece for piece in command.collect_usage_pieces(context) if piece != "[OPTIONS]"]
     if arguments:
         yield from (f"Arguments: `{' '.join(arguments)}`", "")
@@ -81,7 +81,17 @@ def _options(options: Sequence[click.Parameter], context: click.Context) -> Iter
     yield from ("| option | meaning |", "|---|---|")
     for option in options:
         if record := option.get_help_record(context):
-            yield f"| `{_cell(record[0])}` | {_cell(record[1])} |"
+            yield f"| `{_cell(record[0])}` | {_DEFAULT.sub(_default, _cell(record[1]))} |"
+
+
+def _default(found: re.Match[str]) -> str:
+    """Return a default, and the bounds of a number, as a sentence; values are code."""
+    default, _, bounds = found[1].partition("; ")
+    shown = default if " " in default else f"`{default}`"
+    return f"Default: {shown}" + (f"; bounds: `{bounds}`." if bounds else ".")
+
+
+_DEFAULT: Final = re.compile(r"\[default: (.*)\]")
 
 
 def _cell(text: str) -> str:

@@ -27,8 +27,8 @@ did not write it, or it does not apply.
 def records_page() -> str:
     """Return the page."""
     parts = {name: part for schema in SCHEMAS.values() for name, part in schema.get("$defs", {}).items()}
-    kinds = (line for kind, schema in SCHEMAS.items() for line in _section(f"## {kind}", schema))
-    inner = (line for name in sorted(parts) for line in _section(f"### {name}", parts[name]))
+    kinds = (line for kind, schema in SCHEMAS.items() for line in _section(f"## `{kind}`", schema))
+    inner = (line for name in sorted(parts) for line in _section(f"### `{name}`", parts[name]))
     return "\n".join([_INTRODUCTION, *kinds, _PARTS, *inner]).rstrip()
 
 

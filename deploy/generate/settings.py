@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import TYPE_CHECKING, Any
 
@@ -186,7 +187,7 @@ def _bounds(setting: Setting[Any]) -> str:
     return (
         ", ".join(f"`{choice}`" for choice in setting.choices)
         if setting.choices
-        else setting.bounds.removeprefix("of ")
+        else re.sub(r"(\d\S*)", r"`\1`", setting.bounds.removeprefix("of "))
     )
 
 

@@ -49,7 +49,7 @@ USED_S: Final = 0.5
     metavar="DURATION",
     default="20s",
     show_default=True,
-    help="The minimum duration of the experiment, from 5s to 10m.",
+    help="The minimum duration of the experiment, from `5s` to `10m`.",
 )
 @click.option(
     "--pairs",
@@ -63,7 +63,7 @@ USED_S: Final = 0.5
     metavar="SHARE",
     default="50%",
     show_default=True,
-    help="The share of its time that the suspect is kept from running, from 5% to 90%.",
+    help="The share of its time that the suspect is kept from running, from `5%` to `90%`.",
 )
 @click.option("--seed", type=int, help="The seed of the random order.  [default: a new one each time]")
 @click.option("--force", is_flag=True, help="Slow even this session's leader, or a terminal's foreground process.")

@@ -197,7 +197,7 @@ def _write_application(settings: Settings, courses: Sequence[Course], state: App
 def what_if(settings: Settings, *, application: str, assumed: str, as_json: bool) -> None:
     """Predict the performance of APP by its models, with METRIC at VALUE and all others at their newest values.
 
-    VALUE is in the base unit that the metric's name ends with, or in percent: 0.2, 20%, 5e6. A model shows
+    VALUE is in the base unit that the metric's name ends with, or in percent: `0.2`, `20%`, `5e6`. A model shows
     correlations: it is no promise, least of all for values far from those that it has seen.
     """
     metric, value = _assumed(assumed)

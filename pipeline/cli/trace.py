@@ -117,7 +117,7 @@ def _tracing_options(command: Callable[Concatenate[Settings, P], R]) -> Callable
         click.option(
             "--marker",
             is_flag=True,
-            help="Trace requests that programs mark, such as by our middleware (trace.marker).",
+            help="Trace requests that programs mark, such as by the middleware of laggard (trace.marker).",
         ),
         click.option("--service", metavar="NAME", help=f"The name of the service of PHP's requests.  [default: {PHP}]"),
         click.option("--php", is_flag=True, help="Trace requests of PHP-FPM by PHP's own probes (setting trace.php)."),

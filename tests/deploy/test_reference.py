@@ -26,7 +26,7 @@ def test_the_reference_of_the_api_is_current(golden: Callable[[Path, str], None]
 
 
 def test_every_command_and_every_endpoint_has_a_section() -> None:
-    headings = {line.lstrip("#").strip() for line in (commands_page() + api_page()).splitlines() if line[:1] == "#"}
+    headings = {line.strip("#` ") for line in (commands_page() + api_page()).splitlines() if line[:1] == "#"}
     assert {f"laggard {name}" for name in COMMANDS} <= headings
     assert {"laggard trace start", "laggard models what-if", "laggard topics acls"} <= headings
     assert {f"{each.method} {each.path}" for each in ENDPOINTS} <= headings

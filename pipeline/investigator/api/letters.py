@@ -220,5 +220,5 @@ def _lines(text: str) -> str:
 ENDPOINTS: Final = (
     Endpoint("/pipeline/letters", "The newest dead letters.", DeadLetters, letters, LettersQuestion),
     Endpoint("/pipeline/letter", "All of one dead letter.", DeadLetterWhole, letter, LetterQuestion),
-    Endpoint("/pipeline/replays", "Send a dead letter's record once more.", Replay, replay, body=NewReplay, status=201),
+    Endpoint("/pipeline/replays", "Send a dead letter's record again.", Replay, replay, body=NewReplay, status=201),
 )

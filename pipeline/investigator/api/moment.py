@@ -333,6 +333,6 @@ def _find(analyzed: AnalyzedMoment, row: str) -> Row | None:
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    Endpoint("/moment", "What was slow at a moment, and the culprits.", Moment, moment, MomentQuestion),
+    Endpoint("/moment", "The findings at a moment: what was slow, and the culprits.", Moment, moment, MomentQuestion),
     Endpoint("/row", "All features of one row at a moment, worst first.", OneRow, one_row, RowQuestion),
 )

@@ -59,7 +59,7 @@ class PipelineTask(Answer, frozen=True):
     topic: str
     partition: int
     position: Annotated[int, msgspec.Meta(description="the first offset that is not processed and committed")]
-    end: Annotated[int, msgspec.Meta(description="the offset that the next record will get")]
+    end: Annotated[int, msgspec.Meta(description="the offset of the next record")]
     lag_records: Annotated[
         int,
         msgspec.Meta(description="on the bus, and not yet processed and committed; on Kafka at most"),

@@ -22,7 +22,7 @@ class RequestsSettings(Section, table="requests"):
         "auto",
         "Requests are neighbors if their times in each state differ by at most this. A request is an outlier if it "
         "is farther from all requests with many neighbors. `auto` estimates it from the requests; the paper behind "
-        "this operator has 25ms.",
+        "this operator has 25 ms.",
         check=_check_eps,
     )
     minimum_points = Count(
