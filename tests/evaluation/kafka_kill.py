@@ -144,7 +144,7 @@ def undisturbed(scene: Scene, client: str) -> None:
     scene.forget()
     worker = scene.worker(kafka__client=client)
     worker.start()
-    scene.await_all(within_s=300.0)
+    scene.await_all()
     worker.stop()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import re
 import threading
 import time
@@ -147,11 +148,10 @@ class Scene:
         committed = self.bus.committed(self.topics.group(JOINING.name), partition)
         return sum(1 for _ in self.bus.read(partition, max(committed, self.bus.bounds(partition)[0]), end))
 
-    def await_all(self, within_s: float = CAUGHT_UP_S) -> None:
-        """Wait until all input is committed, with all workers that run still running."""
+    def await_all(self) -> None:
+        """Wait until all input is committed, with all workers that run still running, for as long as there is less."""
         running = [worker for worker in self.workers if worker.alive]
-        deadline = time.monotonic() + within_s
-        left = 0
+        deadline, fewest = time.monotonic() + CAUGHT_UP_S, math.inf
         while time.monotonic() < deadline:
             for worker in running:
                 worker.check()
@@ -159,13 +159,15 @@ class Scene:
                 left = self.left()
                 if not left:
                     return
+                if left < fewest:
+                    deadline, fewest = time.monotonic() + CAUGHT_UP_S, left
             time.sleep(0.1)
         told = "\n".join(worker.said()[-2000:] for worker in running)
         groups = "\n".join(
             self.cluster.tools.run("kafka-consumer-groups", "--describe", "--group", group)
             for group in (self.group, self.topics.group(JOINING.name))
         )
-        what = f"{left} records are not committed after {within_s} s"
+        what = f"{fewest} records are left, and no fewer after {CAUGHT_UP_S} s"
         raise AssertionError(f"{what}:\n{groups}\nthe workers say:\n{told}")
 
     def stop_workers(self) -> None:
