@@ -1,4 +1,4 @@
-"""One process: its files, their last texts, and its counters summed over its threads."""
+"""One process: its files, hashes of their last texts, and its counters summed over its threads."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ class Process(Task):
         "_io",
         "_kernel",
         "_open",
-        "_stat_text",
+        "_stat_hash",
         "_status",
-        "_status_text",
+        "_status_hash",
         "command",
         "container",
         "denied",
@@ -141,7 +141,7 @@ class Process(Task):
         self._clock = cpu_clock(pid)
         self._cpu = CpuTime()
         self._io = ProcessIo()
-        self._stat_text = self._status_text = b""
+        self._stat_hash = self._status_hash = hash(b"")
         self._status: tuple[float, ...] = _UNREADABLE_STATUS
         self.threads = Threads(pid, path, files)
         self.denied: set[int] = set()
@@ -161,7 +161,7 @@ class Process(Task):
 
     def untouched(self) -> bool:
         """Return whether its `stat` is unchanged: reclaim of its memory or the end of its parent changes that, too."""
-        return os.pread(self.descriptors[STAT], BUFFER, 0) == self._stat_text
+        return hash(os.pread(self.descriptors[STAT], BUFFER, 0)) == self._stat_hash
 
     def wake(self) -> None:
         """Have it read at the next tick, even if it sleeps."""
@@ -252,22 +252,22 @@ class Process(Task):
 
     def _read_stat(self) -> Stat:
         text = self.text(STAT)
-        if text != self._stat_text:
+        if (now := hash(text)) != self._stat_hash:
             stat = parse_stat(text, self._kernel.delays, self.path)
             if stat.start_ticks != self.stat.start_ticks and self.stat is not _UNBORN:
                 raise ProcessLookupError(errno.ESRCH, "another process has this pid now", self.path)
-            self.stat, self._stat_text = stat, text
+            self.stat, self._stat_hash = stat, now
         return self.stat
 
     def _read_status(self) -> None:
         text = self._permitted(STATUS)
-        if text != self._status_text:
+        if (now := hash(text)) != self._status_hash:
             try:
                 self._status = parse_status(text, self.path) if text else _UNREADABLE_STATUS
             except ProcError:
                 self.malformed += 1
                 self._status = _UNREADABLE_STATUS
-            self._status_text = text
+            self._status_hash = now
             self.uid = parse_uid(text)
 
     def _place(self, which: int) -> str:
