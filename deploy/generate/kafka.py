@@ -30,8 +30,8 @@ generated from the tables of topics and permissions.
 
 Only `laggard topics create` creates topics: the number of partitions is a decision, and agents and workers do not
 need the permission to create topics. The command creates missing topics and reports how existing ones differ. It
-changes and deletes nothing. `laggard topics check` exits with 1 if a topic is missing or differs, for a pipeline that
-sets up clusters.
+never changes or deletes a topic. `laggard topics check` exits with 1 if a topic is missing or differs, for a pipeline
+that sets up clusters.
 
 """
 
@@ -51,7 +51,8 @@ laggard sets these settings of its topics; all others are the brokers' defaults:
 _PERMISSIONS = """
 ## Permissions
 
-The minimal permissions of each role. A test runs each role under exactly these rules, and without each single one.
+The minimal permissions of each role. [Permissions](../operations/kafka.md#permissions) has the roles that you need, and
+how to create their users. A test runs each role under exactly these rules, and without each single one.
 `laggard topics acls --role worker --principal User:CN=worker` prints the commands for your names, `--json` the rules
 for other tools. `Read` and `Write` include `Describe`. `prefixed` applies to all names with that
 beginning. The tables have all operators but `river`. That one, and operators of your own (setting `operators`), need a
