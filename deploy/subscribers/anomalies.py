@@ -170,7 +170,7 @@ class Subscription:
             ...  # whatever is to be done with it
             subscription.commit()
 
-    What was not committed comes again, to this member of the group or to another one.
+    An event that was not committed comes again, to this member of the group or to another one.
 
     Parameters:
         connection: see `connection`.

@@ -49,7 +49,7 @@ THROTTLED = frozenset({429, 502, 504})
 
 FUTILE = frozenset({400, 413, 422})
 MOST_FUTILE = 3
-"""So often it may answer that it does not want this very message: it would keep from it all that come after."""
+"""The number of times that it may refuse one message. Meanwhile no later message is sent."""
 
 STOPPED_FOR_GOOD = 69
 """The exit code after 410: who starts this again by itself should not."""

@@ -150,8 +150,8 @@ def _response_time() -> PanelBuilder:
     return _measured_and_predicted(
         "Response time",
         "The measured value, and the model's prediction from the counters of the hosts (dashed). If both rise, the "
-        "terms of the model below explain why. If only the measured value rises, the model lacks the cause and will "
-        "be rebuilt soon.",
+        "terms of the model below explain why. If only the measured value rises, the model lacks the cause and "
+        "is rebuilt soon.",
         _SLOW,
         "s",
     )

@@ -1,4 +1,4 @@
-"""The dashboard to start from: hosts with incidents, hosts by score, applications, pools, services, and changes."""
+"""The dashboard to start from: hosts with incidents, hosts by score, applications, pools, services and changes."""
 
 from __future__ import annotations
 

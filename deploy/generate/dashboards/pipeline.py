@@ -316,7 +316,7 @@ def _agents() -> list[PanelBuilder]:
         ),
         graph(
             "Agents: memory",
-            "Resident memory, the ten largest agents. It does not grow with time; if it does, please report it.",
+            "Resident memory, the ten largest agents. It does not grow with time; if it does, report it.",
             [(f"topk(10, {of('resident_memory_bytes')})", "{{host}}")],
             unit="decbytes",
             span=8,
@@ -334,7 +334,7 @@ def _agents() -> list[PanelBuilder]:
         graph(
             "Agents: waiting records",
             "Records in the agent's spool: the bus is unavailable, or the network path to it. The agent sends them "
-            "afterwards.",
+            "later.",
             [(f"topk(10, {of('waiting_records')})", "{{host}}")],
             span=12,
         ),
