@@ -101,7 +101,7 @@ def indented(markdown: str) -> str:
     return "\n".join(lines)
 
 
-# What MkDocs calls.
+# The hooks of MkDocs.
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

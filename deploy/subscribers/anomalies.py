@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 FOLLOWED = {"incidents": "incident", "anomalies": "anomaly", "notices": "notice"}
-"""What can be followed, and the kind that their records have."""
+"""The names that can be followed, and the kinds of their records."""
 
 SCHEMA = "urn:laggard:{kind}:1"
 """The schema with its major version. Records with another version are skipped, and reported."""
@@ -55,12 +55,12 @@ FAILED, MISUSED = 1, 2
 
 
 class Mistake(Exception):  # noqa: N818 - whose it is, is its name
-    """What somebody set cannot be used; the text says what was expected."""
+    """A setting cannot be used; the text says what was expected."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """What happened to an incident, or an anomaly; it is about now.
+    """A record of an incident, an anomaly or a notice, about the present.
 
     Attributes:
         source: `ce_source`: what found it, as a path.
@@ -81,7 +81,7 @@ class Event:
 
 
 def handle(event: Event) -> None:
-    """What is done with an event: put yours here. What happened to an incident its field `change` says."""
+    """Handle an event: put your code here. The field `change` of an incident says how it has changed."""
     young = " (still learning: think twice)" if event.value.get("young") else ""
     line = f"{event.time} {event.subject}: {event.value.get('sentence')}{young}"
     # Names of processes are whatever their owners chose: nothing of them may steer a terminal.
@@ -328,7 +328,7 @@ class _TokenFile(AbstractTokenProvider):  # type: ignore[misc] # kafka-python ha
 
 
 def connection(environment: Mapping[str, str]) -> dict[str, Any]:
-    """What kafka-python's clients are given: from the variables that laggard itself takes, under the same names.
+    """Return the options of kafka-python's clients, from the variables that laggard itself reads.
 
     Raises:
         Mistake: with the variable and what was expected.
@@ -384,7 +384,7 @@ def file(environment: Mapping[str, str], name: str) -> str | None:
 
 
 def secret(environment: Mapping[str, str], name: str) -> str:
-    """What a variable holds, or the first line of the file that the same name with _FILE has. Raises Mistake."""
+    """Return a variable, or the first line of the file in the variable with _FILE. Raises Mistake."""
     path = file(environment, f"{name}_FILE")
     if path is None:
         return environment.get(name, "")

@@ -90,7 +90,7 @@ def message_id(event: Event) -> str:
 
 
 def body_of(event: Event) -> bytes:
-    """What is posted: JSON in ASCII."""
+    """Return the body of a request: JSON in ASCII."""
     return json.dumps(
         {"type": f"laggard.{event.value['kind']}", "timestamp": event.time, "data": event.value}, separators=(",", ":")
     ).encode()
