@@ -283,6 +283,8 @@ class Calibration:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a `snapshot`. Raises `ValueError` that names the part that does not fit."""
+        if missing := self.snapshot().keys() - state.keys():
+            raise ValueError(f"calibration: {', '.join(sorted(missing))}: missing")
         for name in ("counts", "calm_since"):
             values = np.array(state[name], dtype=np.float64)
             if values.shape != self._counts.shape:

@@ -99,7 +99,7 @@ def reset(settings: Settings, name: str | None, to: str, yes: bool, as_json: boo
     if as_json:
         click.echo(json.dumps({"operators": [plan.to_json() for plan in plans]}))
         return
-    click.echo(f"Done: {', '.join(plan.stage.name for plan in plans)} will learn anew when a worker starts.")
+    click.echo(f"Done: {', '.join(plan.stage.name for plan in plans)} learn anew when a worker starts.")
 
 
 def _together(topics: Topics, stage: Stage, every: Sequence[Stage]) -> list[Stage]:

@@ -220,7 +220,7 @@ def stop(settings: Settings) -> None:
     while (left := _holder(settings)) is not None and left.pid == holder.pid:
         if time.monotonic() > until:
             raise CommandError(
-                f"process {holder.pid} does not end; `kill -9 {holder.pid}` will do, and lose nothing else"
+                f"process {holder.pid} does not end; `kill -9 {holder.pid}` ends it, and loses nothing else"
             )
         time.sleep(_CHECK_S)
     click.echo("Stopped." if figures is None else f"Stopped: {summary(_figures(settings, figures.pid) or figures)}.")

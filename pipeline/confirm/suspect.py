@@ -35,11 +35,11 @@ def check(suspect: Process, *, force: bool = False, proc: Path = PROC) -> None:
     if force:
         return
     if own is not None and suspect.pid == own.session:
-        raise RefusedError(f"{suspect.row} leads the session that laggard runs in; --force does it all the same")
+        raise RefusedError(f"{suspect.row} leads the session that laggard runs in; --force does it anyway")
     if suspect.terminal and suspect.group == suspect.foreground:
         raise RefusedError(
             f"{suspect.row} is in the foreground of a terminal, whose shell would take it for suspended; "
-            "--force does it all the same"
+            "--force does it anyway"
         )
 
 

@@ -133,7 +133,7 @@ def file_system(bus: Path, mounted: list[list[str]]) -> Finding:
         key=lambda fields: len(fields[1]),
         default=None,
     )
-    kind = holding[2] if holding else "an unknown file system"
+    kind = holding[2] if holding else "an unknown filesystem"
     if kind in _NETWORK:
         advice = "set bus.location to a local disk: shared memory and locks do not work over a network"
         return Finding("file system", "problem", f"{bus} is on {kind}", advice)

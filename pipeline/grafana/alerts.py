@@ -305,7 +305,7 @@ def _over_budget(faster: float) -> Alert:
         keep_s=DAY_S / faster,
         summary="{operator} reported {measured as count} anomalies of {key} in a week; its budget is {budget as count}",
         description=(
-            "That is more than the false-alarm budget and chance explain. Either {key} really had that many faults, or "
+            "That is more than the false-alarm budget and chance explain. Either {key} had that many faults, or "
             "{operator} reports its normal behavior as anomalies."
         ),
         dashboard=HOST_DASHBOARD,

@@ -150,7 +150,7 @@ def hints(version: Version, contact_points: Sequence[Mapping[str, Any]] | None) 
         real = [each for each in contact_points if _PLACEHOLDER not in str(each.get("settings"))]
         if not real:
             found.append(
-                "Grafana sends no alerts yet: its only contact point has an example's e-mail address. Add one, and "
+                "Grafana sends no alerts yet: its only contact point has an example's email address. Add one, and "
                 "route by the label `severity` (info: a chat; warning: a ticket), grouped by `host`"
             )
     return found

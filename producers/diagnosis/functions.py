@@ -58,8 +58,8 @@ class Functions:
                 found = self._aside.ask(lambda: self._space.locate(address))
             except TimeoutError:
                 self._notes["maps"] = (
-                    "some functions have no names: reading its mappings timed out; its memory or one of its file"
-                    " systems may be locked"
+                    "some functions have no names: reading its mappings timed out; its memory or one of its "
+                    "filesystems may be locked"
                 )
                 return Location(offset=address)
             except (OSError, ProcError) as error:

@@ -53,7 +53,7 @@ AGENT_FEATURES = (
 `cpu_ratio` is the CPU time of its threads since the last tick, publishing included, as a share of one core.
 `memory_rss_bytes` is that of its program. `tick_duration_s` is the time to read everything, `publish_duration_s` the
 time to publish the frames of the last tick. `read_errors` is the number of malformed texts and failed readings at this
-tick. `publish_failures` is the number of failed publishings since the agent began. `waiting_records` is the number of
+tick. `publish_failures` is the number of failures to publish since the agent began. `waiting_records` is the number of
 its records that have not arrived yet, and `dropped_records` the number that were lost since it began, if known.
 `missed_ticks` is the number of skipped ticks since the last one. `clock_offset_s` is the lead of its time over the wall
 clock (see `Timeline`). `suspended_s` is the time for which the machine was suspended since the last tick.

@@ -140,7 +140,7 @@ def test_pods_are_confined(resources: list[Any]) -> None:
         assert {"cpu", "memory"} <= set(container["resources"]["requests"])
         assert "memory" in container["resources"]["limits"]
         agent = workload["kind"] == "DaemonSet"
-        # What the agent needs was measured: see deploy/docs/operations/deploying.md.
+        # What the agent needs was measured: see deploy/docs/operations/permissions.md.
         assert context["capabilities"].get("add", []) == (["SYS_PTRACE", "DAC_READ_SEARCH", "PERFMON"] if agent else [])
         assert context.get("runAsNonRoot", False) == (not agent)
         assert [pod.get("hostPID", False), pod.get("hostNetwork", False)] == [agent, agent]

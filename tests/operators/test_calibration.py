@@ -164,6 +164,10 @@ def test_notices_come_so_many_times_as_often_as_incidents(null: str) -> None:
     again = Calibration(per_day=2.0, scale=scale, notices=True)
     again.restore(calibration.snapshot())
     assert again.level == calibration.level
+    for part in (state := calibration.snapshot()):
+        with pytest.raises(ValueError, match=f"calibration: {part}: missing"):
+            again.restore({name: value for name, value in state.items() if name != part})
+    assert again.level == calibration.level
 
 
 @pytest.mark.parametrize("scale", RANGES)

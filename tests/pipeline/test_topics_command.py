@@ -118,7 +118,7 @@ def test_reset_of_a_file_is_refused_while_a_worker_runs(tmp_path: Path, capsys: 
     joined = [line.replace("hosts", "keys").replace("counters", "anomalies") for line in plan]
     of_hosts = [*plan, *plan, *plan]
     assert [line for line in out.splitlines() if line.startswith(" ")] == [*of_hosts, *compared, *traced, *joined]
-    done = "Done: gaussian, cpu, saturation, covariance, requests, incidents will learn anew when a worker starts."
+    done = "Done: gaussian, cpu, saturation, covariance, requests, incidents learn anew when a worker starts."
     assert out.splitlines()[-1] == done
 
 
@@ -218,7 +218,7 @@ def test_reset_asks_first(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "laggard.pipeline.cli", "reset", "--bus", str(tmp_path / "bus.db")]
     for answer, code, said in (
         (b"n\n", INTERRUPTED, b"Go on? [y/N]"),
-        (b"y\n", 0, b"Done: gaussian, cpu, saturation, covariance, requests, incidents will learn anew"),
+        (b"y\n", 0, b"Done: gaussian, cpu, saturation, covariance, requests, incidents learn anew"),
     ):
         ours, theirs = pty.openpty()
         with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:

@@ -86,7 +86,7 @@ class Database:
                 continue
             if mode != "wal":
                 raise BusError(
-                    f"{self.path}: SQLite's write-ahead log does not work there (a network file system?); "
+                    f"{self.path}: SQLite's write-ahead log does not work there (a network filesystem?); "
                     f"expected a local disk"
                 )
             return

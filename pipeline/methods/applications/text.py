@@ -27,7 +27,7 @@ _NAMED = {
     "throughput_per_s": "throughput",
     "errors_per_s": "rate of errors",
 }
-_KINDS = {"neighbours": "its nearest neighbours", "tree": "a regression tree", "boosting": "boosted trees"}
+_KINDS = {"neighbours": "its nearest neighbors", "tree": "a regression tree", "boosting": "boosted trees"}
 
 
 @dataclass(frozen=True, slots=True)

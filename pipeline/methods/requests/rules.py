@@ -70,7 +70,7 @@ class Rule:
     vain: bool = False
 
 
-# The rules: functions that find the spendings of their kind, and that describe a group of them.
+# The rules: functions that find the uses of time of their kind, and that describe a group of them.
 
 
 def _off_cpu(alike: Alike) -> Words:

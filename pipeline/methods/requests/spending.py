@@ -60,11 +60,11 @@ class Spending(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """A group of spendings that is reported together.
+    """A group of uses of time that is reported together.
 
     Attributes:
         evidence: the evidence on the requests.
-        parts: the spendings, those with most lost time first; empty if only the state is known.
+        parts: these uses, those with most lost time first; empty if only the state is known.
         time_s: the mean seconds a request.
         usual_s: those of normal requests.
         sleeps: the sleeps between failing tries; both times include them.

@@ -16,7 +16,7 @@ class SaturationSettings(Section, table="saturation"):
     )
     forecast = Duration(
         "1h",
-        "A resource that will be full within this time at its present rate is reported. 0s: no forecasts.",
+        "A resource that will be full within this time at its present rate is reported. `0s`: no forecasts.",
         minimum="0s",
         maximum="1d",
     )

@@ -100,6 +100,13 @@ def test_what_is_much_larger_is_told() -> None:
     assert opened(run(30, (COMPUTES,), replace(USUAL, ts=begun, cases=(large,)))) == []
 
 
+def test_a_deviation_of_unknown_size_excuses_its_own_counter_alone() -> None:
+    other, own = (Case("report", ("cpu",), feature) for feature in ("cpu_system_ratio", "cpu_user_ratio"))
+    said = {case: run(30, AGAIN[:1], replace(USUAL, ts=ONSET - MINUTE_S, cases=(case,))) for case in (other, own)}
+    assert [name for name, _ in opened(said[other])] == ["report"]
+    assert not opened(said[own])
+
+
 def test_what_is_expected_is_told_after_its_time() -> None:
     until_ts = ONSET + 20 * MINUTE_S
     outputs = run(45, (COMPUTES,), replace(USUAL, says="expected", until_ts=until_ts))
