@@ -30,6 +30,7 @@ from laggard.pipeline.history.report import (
     plotted,
     ranked,
     score_digits,
+    telling,
 )
 from laggard.pipeline.methods.pools.report import pool_lines
 
@@ -89,6 +90,7 @@ def page_lines(
     *,
     here: bool,
     scored: bool = False,
+    every: bool = True,
 ) -> Iterator[Text]:
     """Yield the lines of a whole answer.
 
@@ -100,6 +102,7 @@ def page_lines(
         reported: a line for each incident that was open then.
         here: whether the moment is now and the host this machine, so that a closer look is possible.
         scored: see `story`.
+        every: whether to show rows that do not help to find a cause, too, see `telling`.
 
     """
     yield Text(header, "dim")
@@ -108,10 +111,16 @@ def page_lines(
         yield Text(line, "bold")
         yield Text()
     yield from findings(answer, scored=scored)
-    if answer.ranking.rows:
+    ranking = answer.ranking if every else telling(answer)
+    if ranking.rows:
         yield Text()
-        yield from ranked(answer.ranking, answer.commands, page, answer.verdict)
+        yield from ranked(ranking, answer.commands, page, answer.verdict)
+    if len(ranking.rows) < len(answer.ranking.rows):
+        yield Text()
+        yield Text("Rows with a score below 0.1 are left out; --all shows them.", "dim")
     about = answer.subject
+    if about is not None and about.row not in {row.row for row in ranking.rows} and about.scope != "host" and not every:
+        about = None
     if about is not None and series is not None:
         yield Text()
         yield from plotted(series, about.name, page)

@@ -34,7 +34,7 @@ from laggard.pipeline.explaining.explain import pid_of, printable
 from laggard.pipeline.explaining.names import first_of
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.history.hosts import NothingRecordedError, UnknownHostError
-from laggard.pipeline.history.report import moment, plain_findings
+from laggard.pipeline.history.report import moment, plain_findings, telling
 from laggard.pipeline.history.why import History, OutsideError
 from laggard.pipeline.methods.diagnoses.page import brief_lines, doing_lines, standing
 from laggard.pipeline.methods.incidents.diagnosed import Recorded, concerning
@@ -73,6 +73,7 @@ SHOWN_DIAGNOSES: Final = 2
 @click.option("--marks", "listing", is_flag=True, help="List the marks instead.")
 @rows_option
 @features_option
+@click.option("--all", "every", is_flag=True, help="Show rows with a score below 0.1, too.")
 @json_lines_option
 @setting_flag(
     "--operator", GeneralSettings.operators, "NAME", "Ask this operator.  [default: the first of setting operators]"
@@ -86,6 +87,7 @@ def why(
     listing: bool,
     rows: int,
     features: int,
+    every: bool,
     as_json: bool,
 ) -> None:
     """Show what is slow and the culprits, now or at any moment of the history.
@@ -126,9 +128,10 @@ def why(
             _write_json(answer, mark, diagnoses, reported)
         else:
             here = ts is None and not silent_s and host == settings[GeneralSettings].host
-            _write_page(history, answer, mark, now, reported, here=here)
+            _write_page(history, answer, mark, now, reported, here=here, every=every)
             blamed = [row.row for row in answer.verdict.culprits]
-            write_doing(settings, diagnoses, answer.frame.ts, blamed, [row.row for row in answer.ranking.rows])
+            rows_shown = answer.ranking.rows if every else telling(answer).rows
+            write_doing(settings, diagnoses, answer.frame.ts, blamed, [row.row for row in rows_shown])
             click.echo(f"Next: {_next(settings, answer, here=here)}")
             if url := page_url(settings, "/", host=answer.host, at=answer.frame.ts):
                 click.echo(f"Page: {url}")
@@ -250,7 +253,14 @@ def _incident_line(incident: Incident) -> str:
 
 
 def _write_page(
-    history: History, answer: Answer, mark: Marked | None, now: float, reported: list[Incident], *, here: bool
+    history: History,
+    answer: Answer,
+    mark: Marked | None,
+    now: float,
+    reported: list[Incident],
+    *,
+    here: bool,
+    every: bool,
 ) -> None:
 
     console = console_of(sys.stdout)
@@ -267,11 +277,11 @@ def _write_page(
         header += f", the frame nearest to {moment(answer.ts)}"
     lines = [_incident_line(each) for each in reported[:REPORTED]]
     scored = status in ALARMED
-    write(page_lines(answer, series, page_of(console), header, lines, here=here, scored=scored), console)
+    write(page_lines(answer, series, page_of(console), header, lines, here=here, scored=scored, every=every), console)
     if answer.since == answer.since:
         click.secho(
-            f"What is usual was learned from {moment(answer.since)} on: the bus keeps no state of that time, so that "
-            "what was before could not be seen.",
+            f"The baseline was learned from {moment(answer.since)} on: the bus keeps no older state, and no older "
+            "records.",
             dim=True,
         )
 

@@ -97,11 +97,11 @@ def verdict_sentence(
     if verdict.causes or any(map(_far, verdict.victims)):
         whose = "No process" if not verdict.own else "No process but laggard's own"
         text = f"{whose} takes far more than usual.{_own(verdict, commands, scope)}"
-        if taker is not None and taker not in verdict.own and _notable(taker):
+        if taker is not None and taker not in verdict.own and notable(taker):
             text += f" {_capital(_begun(taker, commands, scope, 'The most unusual consumer is '))}"
         return text + _victims(verdict.victims, "Waiting longer than usual")
     shown = taker or ranking.rows[0]
-    if shown.score <= 1.0 and not _notable(shown):
+    if shown.score <= 1.0 and not notable(shown):
         return "Nothing is unusual so far." if ranking.young else "Nothing is unusual."
     text = _capital(_begun(shown, commands, scope, "The most unusual is "))
     if scored:
@@ -153,7 +153,7 @@ def host_sentence(ranking: Ranking, *, scored: bool = False) -> str:
         return prolonged_sentence(ranking, {}, "host")
     if found := causes(row):
         return "On the host " + "; and ".join(each.clause for each in found[:NAMED]) + "."
-    if row.score <= 1.0 and not _notable(row):
+    if row.score <= 1.0 and not notable(row):
         return "Nothing is unusual so far." if ranking.young else "Nothing is unusual."
     text = f"The host is behaving unusually: {finding(row, 'host')}."
     return text if row.score > 1.0 or scored else f"{text} Below the alert level."
@@ -261,7 +261,8 @@ def _far(victim: Victim) -> bool:
     return victim.row.score > 1.0 or victim.feature.score >= FAINT
 
 
-def _notable(row: RowScore) -> bool:
+def notable(row: RowScore) -> bool:
+    """Return whether a row is named even below the alert level: one of its counters is far from its baseline."""
     return any(each.score >= FAINT for each in row.features)
 
 

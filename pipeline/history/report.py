@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
@@ -15,7 +15,7 @@ from rich.text import Text
 from laggard.pipeline.core.own import is_own
 from laggard.pipeline.explaining.explain import over, pid_of, printable, shortened
 from laggard.pipeline.explaining.short_lived import listed
-from laggard.pipeline.explaining.text import FAINT, compared, story
+from laggard.pipeline.explaining.text import FAINT, compared, notable, story
 from laggard.pipeline.explaining.units import NOT_THERE, readable, readable_duration, readable_usual
 from laggard.pipeline.explaining.verdict import only_waits, verdict_of
 from laggard.pipeline.history.series import value_of
@@ -63,6 +63,9 @@ NEXT_STEPS: Final = (
 NEW_S: Final = 600.0
 """A row that is younger than this, in seconds, is reported as new."""
 
+SHOWN: Final = 0.095
+"""Rows with a lower score, which is below 0.1 when it is written, do not help to find a cause."""
+
 _PART: Final = 48  # the most columns of each of the two parts of a plot
 
 
@@ -94,6 +97,15 @@ def plain_findings(answer: Answer, *, scored: bool = False, since: str = "") -> 
     if answer.short_lived:
         lines.append(f"Short-lived processes seen meanwhile: {listed(answer.short_lived)}.")
     return lines
+
+
+def telling(answer: Answer) -> Ranking:
+    """Return the ranking without rows that do not help to find a cause; those that the text names stay."""
+    verdict, rows = answer.verdict, answer.ranking.rows
+    named = {row.row for row in verdict.culprits}
+    if (first := verdict.taker or next(iter(rows), None)) is not None and notable(first):
+        named.add(first.row)
+    return replace(answer.ranking, rows=tuple(row for row in rows if row.row in named or not row.score < SHOWN))
 
 
 def ranked(ranking: Ranking, commands: Mapping[str, str], page: Page, verdict: Verdict | None = None) -> Iterator[Text]:

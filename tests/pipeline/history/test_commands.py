@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -69,6 +70,21 @@ def test_where_a_page_is_served_a_person_is_told_where_it_shows_this(why: Called
         claim.write("http://127.0.0.1:1234")
         assert why("--at", moment)[1].endswith(f"\nPage: http://127.0.0.1:1234/?host=web-1&at={at(155):.3f}\n")
         assert "Page:" not in why("--at", moment, "--json")[1]
+
+
+def test_rows_that_say_little_are_shown_on_request(why: Called) -> None:
+    calm = why("--at", str(at(100)))[1]
+    every = why("--at", str(at(100)), "--all")[1]
+    hint = "Rows with a score below 0.1 are left out; --all shows them."
+    row = re.compile(r"^  0\.0\d  \S+", re.MULTILINE)
+    assert hint in calm
+    assert not row.search(calm)
+    assert len(calm.splitlines()) < 12
+    assert hint not in every
+    assert len(row.findall(every)) > 2
+    slow = why("--at", str(at(155)))[1]
+    assert "`hog` (pid 4711" in slow
+    assert not row.search(slow)
 
 
 def test_a_person_is_told_what_was_slow(why: Called):
