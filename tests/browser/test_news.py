@@ -29,7 +29,7 @@ def is_news(url: str) -> bool:
     return url.endswith("/api/v1/live")
 
 
-def test_a_tab_that_nobody_looks_at_holds_no_connection(tmp_path: Path, serve: Serve, tab: Page) -> None:
+def test_a_hidden_tab_has_no_connection(tmp_path: Path, serve: Serve, tab: Page) -> None:
     page = serve(tmp_path / "bus.db")
     with tab.expect_response(lambda answer: is_news(answer.url)):
         tab.goto(f"{page.url}/pools")

@@ -311,7 +311,7 @@ def test_the_address_is_what_is_shown(page: Served, tab: Page, new_tab: NewTab) 
     expect(chosen(tab)).to_contain_text(HOG)
 
 
-def test_the_filter_looks_at_all_that_is_told_of_a_process(page: Served, tab: Page) -> None:
+def test_the_filter_searches_name_pid_user_and_command(page: Served, tab: Page) -> None:
     tab.goto(page.url)
     expect(chosen(tab)).to_contain_text(HOG)
     box = tab.get_by_label("Filter")
@@ -402,7 +402,7 @@ def test_two_moments_are_compared(page: Served, tab: Page, machine: Machine) -> 
     assert "compare" not in params(tab)
 
 
-def test_a_mark_takes_a_note_as_it_is(page: Served, tab: Page) -> None:
+def test_a_note_of_a_mark_is_stored_verbatim_and_shown_as_text(page: Served, tab: Page) -> None:
     note = f'{IMAGE}{SCRIPT} & "slow"'
     tab.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
     tab.goto(page.url)

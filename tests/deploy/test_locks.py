@@ -75,7 +75,7 @@ def test_what_is_locked_is_what_pyproject_asks_for(name: str, python: str) -> No
 
 
 @pytest.mark.parametrize("name", EXTRAS)
-def test_nothing_is_locked_that_nobody_needs_and_nothing_is_missing(name: str) -> None:
+def test_a_lock_has_every_needed_package_and_no_other(name: str) -> None:
     """By what the packages themselves say; the tests' environment has all of them."""
     where = {**environment("3.11"), **{name: str(value) for name, value in default_environment().items()}}
     needed: dict[str, set[str]] = {}

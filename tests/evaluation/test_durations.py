@@ -28,7 +28,7 @@ def test_an_incident_is_open_until_the_minute_after_its_fault(name: str, minutes
     assert 0.0 <= row.until_s <= 30.0
 
 
-def test_rows_tell_of_gaps_and_of_incidents_that_end_early() -> None:
+def test_rows_report_gaps_and_incidents_that_end_early() -> None:
     fault = Fault(100.0, 200.0)
     (row,) = rows_of("x", [fault], [Open(110.0, 140.0, 130.0), Open(170.0, 190.0, 180.0)])
     assert (row.delay_s, row.incidents, row.lag_s, row.until_s) == (10.0, 2, -10.0, -20.0)

@@ -73,7 +73,7 @@ def test_the_surge_is_that_of_the_paper() -> None:
     assert np.mean(visitors[20:40]) / np.mean(visitors[:20] + visitors[40:]) == pytest.approx(2.3, rel=0.03)
 
 
-def test_neighbours_come_and_go_as_in_the_paper() -> None:
+def test_neighbors_come_and_go_as_in_the_paper() -> None:
     noise = SCENARIOS["cpu"].noise
     there = [sum(each.share(number - 0.5, 0.3) > 0 for each in noise) for number in range(1, 121)]
     assert there == [0] * 20 + [2] * 20 + [4] * 40 + [2] * 20 + [0] * 20

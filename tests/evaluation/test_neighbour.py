@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="it takes root to be somebody else")
-def test_a_hostile_neighbour_does_no_harm() -> None:
+def test_a_hostile_neighbor_does_no_harm() -> None:
     told = harm(15.0, crowd=500)
     assert told.opened == 0
     assert not told.ended
@@ -25,7 +25,7 @@ def test_a_hostile_neighbour_does_no_harm() -> None:
     assert told.ticks > 5
 
 
-def test_a_folder_that_is_looked_into_tells(tmp_path: Path) -> None:
+def test_a_watch_counts_files_that_are_created_and_opened(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     (tmp_path / "made").touch()
     assert watched.count() > 0

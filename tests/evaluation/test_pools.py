@@ -205,7 +205,7 @@ def test_nothing_is_said_of_pools_of_which_nothing_can_be_said(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", degenerate.LEAKING)
-def test_a_leak_is_found_in_them_all_the_same(name):
+def test_a_leak_in_a_degenerate_pool_is_found(name):
     found = told(degenerate.LEAKING[name]())
     assert ("leak", ("worker-3",)) in {each[1:3] for each in found}
     assert {each[2] for each in found} == {("worker-3",)}

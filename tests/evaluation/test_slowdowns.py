@@ -270,7 +270,7 @@ def test_of_two_culprits_either_is_right_as_the_first_and_both_are_wanted_among_
     assert outcome.feature_is_right == (rows[0] == "log-0[9@1]" or not first), "the CPU is the fault of log-0"
 
 
-def test_of_a_storm_the_parent_is_to_blame_or_the_program_by_its_name() -> None:
+def test_the_culprit_of_a_storm_is_the_parent_or_the_program_by_its_name() -> None:
     storm = replace(case(), culprits=(Culprit("web-1", "cpu", 90.0, "true", 7),))
     for row, place in {"true[812@5]": 1, "web-1[7@1]": 1, "web-1[70@1]": 0, "truecrypt[1@1]": 0}.items():
         assert Outcome.of(storm, ranking(row)).best.place == place

@@ -334,7 +334,7 @@ def test_what_a_person_writes_stays(scene: Scene) -> None:
     assert [each["timeEnd"] == round(1000 * (NOW + 90)) for each in scene.notes] == [True, True, False]
 
 
-def test_records_that_are_no_good_are_passed_over(scene: Scene, caplog: Any) -> None:
+def test_records_that_are_not_incidents_are_skipped(scene: Scene, caplog: Any) -> None:
     good = outgoing(incident(1, NOW), TOPICS)
     scene.bus.append(
         [

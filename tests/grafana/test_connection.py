@@ -192,7 +192,9 @@ def test_below_a_path(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
         assert "there is no Grafana at" in capsys.readouterr().err
 
 
-def test_nobody_answers(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_fails_where_grafana_is_unreachable(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LAGGARD_GRAFANA_TOKEN", TOKEN)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen

@@ -15,7 +15,7 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_picture_is_of_the_dashboard_as_it_is(name: str) -> None:
+def test_a_picture_shows_the_current_dashboard(name: str) -> None:
     with Image.open(PICTURES / f"{name}.png") as picture:
         of = picture.info[DRAWN_OF]
     wanted = drawn_of(json.loads((FOLDER / f"{name}.json").read_text()))

@@ -59,7 +59,7 @@ def outdated_rule(grafana: StandIn) -> None:
     grafana.edit_rule(ANOMALY, title="Old", annotations={**rule["annotations"], PRINT: both})
 
 
-def test_publish_brings_everything_and_once_more_changes_nothing(grafana: StandIn, call: Any) -> None:
+def test_publish_creates_everything_and_a_second_run_changes_nothing(grafana: StandIn, call: Any) -> None:
     code, out, err = call(grafana, "publish")
     assert (code, err) == (0, "")
     assert sorted(grafana.dashboards) == DASHBOARDS
@@ -343,7 +343,9 @@ def test_somebody_pauses_a_rule_while_laggard_publishes(published: StandIn, call
     assert published.rules[ANOMALY]["isPaused"] is True
 
 
-def test_somebody_saves_while_nobody_answers(published: StandIn, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dashboard_that_is_saved_during_the_prompt_is_not_removed(
+    published: StandIn, call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
 
     def confirm(*_: Any, **__: Any) -> None:
         published.edit_dashboard(HOST, title="Mine")

@@ -163,7 +163,7 @@ def test_an_agent_that_is_there_before_its_broker(new_cluster: NewCluster, tmp_p
     assert "Traceback" not in told
 
 
-def test_what_the_broker_refuses_for_itself_is_passed_over(broker: Cluster, tmp_path: Path) -> None:
+def test_records_too_large_for_the_broker_are_skipped(broker: Cluster, tmp_path: Path) -> None:
     topic = f"small-{uuid.uuid4().hex}"
     arguments = ("--create", "--topic", topic, "--partitions", "1", "--config", "max.message.bytes=20000")
     broker.tools.run("kafka-topics", *arguments)

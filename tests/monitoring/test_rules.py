@@ -218,7 +218,7 @@ def test_the_page_names_every_alert_with_its_severity() -> None:
 # What the definitions promise.
 
 
-def test_an_incident_pages_nobody_and_every_alert_has_a_runbook() -> None:
+def test_incidents_never_page_and_every_alert_has_a_runbook() -> None:
     for alert in alerts():
         assert "Incident" not in alert.name or alert.severity in {"info", "warning"}
         assert (DEPLOY / f"runbooks/{alert.name}.md").is_file(), alert.name

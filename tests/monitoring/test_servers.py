@@ -47,7 +47,7 @@ def test_what_a_server_says_is_told_when_it_does_not_start(prometheus: NewServer
     assert servers.logs() == []
 
 
-def test_a_server_is_gone_afterwards(tmp_path: Path) -> None:
+def test_a_server_stops_at_the_end_of_its_block(tmp_path: Path) -> None:
     with running_prometheus(tmp_path, {}) as url:
         assert query(url, "vector(7)")[0]["value"][1] == "7"
         with pytest.raises(ServerError, match="parse error"):

@@ -70,7 +70,7 @@ def ordinary(operator: Gaussian, layout: Names, begin_s: float, ticks: int = 120
     return scores
 
 
-def test_who_is_asked_about_another_time_learns_as_if_nobody_had_asked() -> None:
+def test_scoring_another_time_does_not_change_what_is_learned() -> None:
     """Which rows and features are forgotten, and when all rows were looked at, follow from what is learned."""
     silent, asked = Gaussian(context_s=600.0), Gaussian(context_s=600.0)
     begin, fewer = names(["a[1]", "b[2]", "c[3]"], 12), names(["c[3]", "a[1]"], 11)

@@ -148,7 +148,7 @@ def test_what_never_changes_is_not_told_for_ever(raw: float) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("null", NULLS)
-def test_notices_come_so_many_times_as_often_as_incidents(null: str) -> None:
+def test_notices_are_a_fixed_multiple_of_incidents(null: str) -> None:
     """After a first day, three days; what is outside of its bounds is so by chance in 1 of 1,000."""
     scale, draw = NULLS[null]
     raws = draw(np.random.default_rng(12), 4 * DAY_TICKS)

@@ -60,9 +60,7 @@ PROCESSES = names([f"p{each}[{each}]" for each in range(20)], 14)
 
 
 @pytest.mark.parametrize("likelihood", ["scale_free", "paper"])
-def test_the_row_that_is_unlike_itself_is_first_with_its_feature(
-    likelihood: Likelihood, chance: np.random.Generator
-) -> None:
+def test_the_most_unusual_row_is_first_with_its_feature(likelihood: Likelihood, chance: np.random.Generator) -> None:
     gaussian = Gaussian(likelihood=likelihood)
     ts = steady(gaussian, PROCESSES, chance)
     values = usual(PROCESSES, chance)
@@ -109,7 +107,7 @@ def test_a_rows_anomaly_is_the_largest_of_its_features_whatever_they_weigh(gaps:
     assert ranked > 200
 
 
-def test_what_moves_towards_less_use_is_no_anomaly(chance: np.random.Generator) -> None:
+def test_a_change_toward_less_use_is_no_anomaly(chance: np.random.Generator) -> None:
     gaussian = Gaussian()
     ts = steady(gaussian, PROCESSES, chance)
     values = np.full((20, 14), 10.0)
@@ -162,7 +160,7 @@ def test_constant_features_are_left_out_and_few_that_vary_are_too_few(
     assert [row.name for row in scores.ranking().rows] == ranked
 
 
-def test_a_constant_that_moves_for_the_first_time_is_very_unusual(chance: np.random.Generator) -> None:
+def test_the_first_change_of_a_constant_is_the_worst_deviation(chance: np.random.Generator) -> None:
     gaussian = Gaussian()
     for tick in range(200):
         values = usual(PROCESSES, chance)

@@ -237,7 +237,7 @@ def test_the_case_of_the_figure_is_one_event(interval_s: float, offset_s: float)
 
 
 @pytest.mark.parametrize(("interval_s", "expected"), [(1.0, [H, H, H, H, D, D]), (5.0, [H, D, D, D, D, D])])
-def test_what_was_while_nobody_looked_is_no_time_of_high_use(interval_s: float, expected: list[State]) -> None:
+def test_time_without_readings_is_no_time_of_high_use(interval_s: float, expected: list[State]) -> None:
     """After an hour in which the machine was suspended, say."""
     machine, found = Machine(1), []
     for tick in range(10):

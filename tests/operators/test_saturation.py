@@ -262,7 +262,7 @@ def test_a_limit_that_is_reached_for_a_moment_is_no_trouble() -> None:
         assert limited(operator, START + tick * TICK_S, {"pids /web": ("sh[8@1]", used)}).open == {} or tick == 2
 
 
-def test_a_limit_that_will_be_reached_is_forecast() -> None:
+def test_reaching_a_limit_is_forecast() -> None:
     operator = Saturation()
     for tick in range(360):
         used = 0.5 + 0.01 * tick * TICK_S / 60.0

@@ -50,7 +50,7 @@ def test_a_letter_is_read_as_it_was_written(value: bytes, reason: str, headers: 
     assert read_letter(dead(DeadLetter("gaussian", second, reason))).replay_of == letter.origin
 
 
-def test_headers_that_anybody_may_send_are_no_error() -> None:
+def test_malformed_headers_of_any_sender_are_no_error() -> None:
     headers = (("laggard-partition", b"-1"), ("laggard-offset", b"\xff"), ("laggard-bytes", b"9" * 30))
     letter = read_letter(Incoming(Partition("laggard.dead_letters", 0), 0, "", b"", 0.0, headers))
     assert (letter.operator, letter.topic, letter.partition, letter.offset, letter.cut) == ("", "", -1, -1, 0)
@@ -134,7 +134,7 @@ def test_other_bytes_are_told_as_far_as_they_can_be_read(value: bytes, said: str
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_can_be_looked_into(value: bytes) -> None:
+def test_any_bytes_can_be_decoded_and_dumped(value: bytes) -> None:
     decoded(value)
     lines = hex_dump(value).splitlines()
     assert bytes.fromhex("".join(line[10:58] for line in lines)) == value

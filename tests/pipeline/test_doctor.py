@@ -150,7 +150,7 @@ def test_this_machine_can_be_examined() -> None:
         ("jcmd", (), "ok", "... by jcmd alone (diagnosis.method)"),
     ],
 )
-def test_what_can_look_into_processes(method: str, refused: tuple[str, ...], level: str, found: str) -> None:
+def test_the_finding_names_usable_profilers(method: str, refused: tuple[str, ...], level: str, found: str) -> None:
     names = ("perf", "py-spy", "eu-stack")
     finding = profilers.finding_of(method, {name: f"no {name}" if name in refused else "" for name in names})
     assert (finding.level, bool(finding.advice)) == (level, level != "ok")
@@ -164,7 +164,7 @@ def test_what_can_look_into_processes(method: str, refused: tuple[str, ...], lev
         ("diagnosis.method=proc", "the agent records only what threads wait in (diagnosis.method)"),
     ],
 )
-def test_processes_need_not_be_looked_into(tmp_path: Path, assignment: str, found: str) -> None:
+def test_processes_need_not_be_profiled(tmp_path: Path, assignment: str, found: str) -> None:
     finding = profilers.examine_profilers(settings(tmp_path, assignment))
     assert (finding.level, finding.found) == ("ok", found)
 
@@ -353,7 +353,7 @@ def test_a_clock_that_was_set_back(tmp_path: Path) -> None:
         ("", "ok"),
     ],
 )
-def test_file_systems(mounted: str, level: str) -> None:
+def test_filesystems(mounted: str, level: str) -> None:
     fields = [line.split(" ") for line in mounted.splitlines()]
     assert installation.file_system(Path("/var/lib/laggard/laggard.db"), fields).level == level
 

@@ -192,7 +192,7 @@ def test_which_file_is_read(tmp_path: Path) -> None:
     assert read_settings(environ=environment(tmp_path))[GeneralSettings].host == "here"
 
 
-def test_a_file_that_is_not_there_and_a_folder_in_its_place_are_not_passed_over(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_folder_in_its_place_are_errors(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"missing\.toml: the configuration file cannot be read: No such file"):
         read_settings(tmp_path / "missing.toml", environment(tmp_path))
     (tmp_path / "laggard.toml").mkdir()

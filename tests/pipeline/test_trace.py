@@ -606,7 +606,7 @@ def test_a_bus_that_refuses_does_not_end_it(error: Exception, caplog: pytest.Log
     assert caplog.text.count(str(error)) == 2
 
 
-def test_what_tracing_tells_of_itself_comes_now_and_then_and_is_not_worth_to_stop_for(
+def test_tracing_publishes_its_own_state_every_10_s_and_survives_a_failure_to_publish(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     told: list[Frame] = []

@@ -322,7 +322,7 @@ def test_a_connection_that_asks_for_nothing_is_closed(port: Port, monkeypatch: p
         until(closed)
 
 
-def test_connections_that_take_no_answer_lock_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_that_read_no_answer_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     given_up = threading.Event()
 
     async def much(_: Scope, __: Receive, send: Send) -> None:

@@ -133,7 +133,7 @@ def test_members_that_are_identical_do_not_differ(level: float) -> None:
     assert np.nanmax(np.abs(statistics)) == 0.0
 
 
-def test_what_nobody_would_notice_is_nothing(chance: np.random.Generator) -> None:
+def test_deviations_below_the_resolution_are_ignored(chance: np.random.Generator) -> None:
     values = 1e-3 * chance.normal(size=(200, 6, 1))
     far = values[-1].copy()
     far[2] += 0.5
@@ -143,7 +143,7 @@ def test_what_nobody_would_notice_is_nothing(chance: np.random.Generator) -> Non
     assert np.nanmax(np.abs(unnoticed[0])) < 1.0
 
 
-def test_a_metric_that_nobody_has_says_nothing_and_takes_nothing_from_the_others(chance: np.random.Generator) -> None:
+def test_an_absent_metric_has_no_score_and_does_not_affect_the_others(chance: np.random.Generator) -> None:
     values = chance.normal(size=(200, 6, 2))
     values[:, :, 1] = np.nan
     values[150:, 4, 0] += 20.0
@@ -196,14 +196,14 @@ def test_the_limit_grows_with_what_is_compared_and_falls_with_the_budget() -> No
     assert bank.extremes.evidence_limit(3, 60.0, 1e9) > 0.0
 
 
-def test_the_highest_of_a_block_are_taken_for_extremes_that_vary_so_much() -> None:
+def test_block_maxima_begin_with_a_gumbel_distribution_of_the_prior_mean_and_deviation() -> None:
     """Their distribution is Gumbel's, which has a scale of its own: not the standard deviation."""
     location, scale = Bank(np.zeros(2), WINDOWS).extremes._limits
     np.testing.assert_array_equal(location, PRIOR_MEAN)
     np.testing.assert_allclose(stats.gumbel_r.std(scale=scale), PRIOR_DEVIATION)
 
 
-def test_who_takes_a_slot_over_begins_as_nobody(chance: np.random.Generator) -> None:
+def test_a_reused_slot_begins_without_history(chance: np.random.Generator) -> None:
     values = chance.normal(size=(3 * BLOCK, 5, 2))
     values[:, 2] += 1e3
     bank = fed(values)

@@ -119,7 +119,7 @@ def far_from_zero(ticks: int, members: int) -> np.ndarray:
         far_from_zero,
     ],
 )
-def test_in_degenerate_pools_nobody_deviates(make: Callable[[int, int], np.ndarray], members: int) -> None:
+def test_no_member_of_a_degenerate_pool_deviates(make: Callable[[int, int], np.ndarray], members: int) -> None:
     pool = pool_of()
     values = make(200, members)
     told = feed(pool, layout(workers(members)), values)
@@ -150,7 +150,7 @@ def test_a_metric_that_does_not_vary_hides_nothing(frozen: int) -> None:
     assert found.features[0].feature == CPU
 
 
-def test_one_who_does_something_where_nobody_ever_did_anything_is_told() -> None:
+def test_the_only_active_member_of_an_idle_pool_is_reported() -> None:
     pool, values = pool_of(), idle(300, 6)
     values[200:, 2, 0] = 0.5
     told = feed(pool, layout(workers(6)), values)
@@ -289,7 +289,7 @@ def test_the_worst_of_two_comes_first() -> None:
     assert ranking.score == ranking.rows[0].score > 1.0
 
 
-def test_what_nobody_would_notice_is_not_told() -> None:
+def test_deviations_below_the_resolution_are_not_reported() -> None:
     values = healthy(300, 6)
     values[200:, 4, 0] += 0.3
     coarse = pool_of(resolution={"_ratio": 1.0, "_bytes": 1e6})
@@ -476,7 +476,7 @@ def test_who_has_left(rows: list[str], left: list[tuple[tuple[str, ...], str]]) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("period", [7, 30, 100])
-def test_in_a_pool_that_scales_in_and_out_nobody_has_left(period: int) -> None:
+def test_departures_from_a_pool_that_scales_in_and_out_are_not_reported(period: int) -> None:
     pool, chance = pool_of(), np.random.default_rng(period)
     size, fresh, rows = 8, 8, workers(8)
     for tick in range(900):
@@ -639,7 +639,7 @@ def test_a_pool_is_young_until_enough_was_seen() -> None:
     assert pool.score(1e4, names, values[-1]).age_s == 1e4
 
 
-def test_a_clock_that_steps_and_ticks_that_are_missing_blame_nobody() -> None:
+def test_clock_steps_and_missing_ticks_blame_no_member() -> None:
     pool, values, names, ts = pool_of(), healthy(400, 6), layout(workers(6)), 1e9
     chance = np.random.default_rng(2)
     for each in values:

@@ -172,7 +172,7 @@ def test_what_makes_no_sense_is_refused(covariances: np.ndarray, floor: float, m
 
 @settings(max_examples=40, deadline=None)
 @given(SEEDS, SIZES)
-def test_the_centre_is_where_the_logarithms_sum_up_to_nothing(seed: int, metrics: int) -> None:
+def test_the_center_is_where_the_logarithms_sum_to_zero(seed: int, metrics: int) -> None:
     chance = np.random.default_rng(seed)
     covariances, mapped = pool(chance, 7, metrics), affine(chance, metrics)
     middle = centre(covariances)
@@ -181,7 +181,7 @@ def test_the_centre_is_where_the_logarithms_sum_up_to_nothing(seed: int, metrics
     assert foerstner_moonen(moved, mapped @ middle @ mapped.T) < 1e-6
 
 
-def test_one_member_of_many_moves_the_centre_little() -> None:
+def test_one_member_of_many_moves_the_center_little() -> None:
     covariances = np.array([np.eye(1)] * 10)
     covariances[0] = 1e10
     assert centre(covariances)[0, 0] == pytest.approx(10.0, rel=1e-9)
@@ -194,7 +194,7 @@ def lengths(vectors: np.ndarray) -> np.ndarray:
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS, SIZES)
-def test_vectors_are_never_further_apart_than_members_and_as_far_from_the_centre(seed: int, metrics: int) -> None:
+def test_vectors_are_never_further_apart_than_members_and_as_far_from_the_center(seed: int, metrics: int) -> None:
     chance = np.random.default_rng(seed)
     covariances = pool(chance, 6, metrics)
     middle = centre(covariances)

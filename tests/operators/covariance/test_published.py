@@ -38,7 +38,7 @@ def test_a_pair_is_ranked_whole_only_while_few_are_ranked(alone: int, whole: boo
     assert ranked == [(each,) for each in reversed(range(alone))] + [(10, 11)] * whole
 
 
-def test_a_cluster_that_is_no_good_fit_is_looked_into() -> None:
+def test_a_cluster_with_a_poor_fit_is_searched() -> None:
     """Line 17: height of a part above a quarter of the highest, and p below 80."""
     merges = tree((0, 1, 0.1), (2, 6, 0.2), (3, 7, 0.29), (4, 8, 0.3), (5, 9, 1.0))
     fit = np.array([99.0, 99.0, 99.0, 99.0, 99.0])
@@ -79,7 +79,7 @@ def test_what_is_ranked(what: str) -> None:
     assert rank(merges, GOOD, max_height=max_height) == ranked
 
 
-def test_nobody_is_ranked_where_all_are_alike_to_the_last_digits() -> None:
+def test_no_thread_is_ranked_where_all_are_alike_to_the_last_digits() -> None:
     chance = np.random.default_rng(4)
     samples = chance.normal(size=(100, 3))
     alike = {f"thread-{each}": samples[chance.permutation(100)] for each in range(8)}

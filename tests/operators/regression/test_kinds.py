@@ -155,7 +155,7 @@ def test_the_other_kinds_are_scikit_learns(chance: np.random.Generator, kind: Ki
 
 @pytest.mark.parametrize("kind", ["neighbours", "tree", "boosting"])
 @pytest.mark.parametrize("count", [1, 2, 3, 9])
-def test_fewer_samples_than_folds_and_neighbours_are_enough(kind: Kind, count: int) -> None:
+def test_fewer_samples_than_folds_and_neighbors_are_enough(kind: Kind, count: int) -> None:
     values = np.arange(float(count))[:, None]
     fit = fitted(kind, values, values[:, 0])
     assert np.isfinite(fit.predict(np.array([0.5])))

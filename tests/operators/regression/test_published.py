@@ -106,7 +106,7 @@ def test_the_criterion_r2_rebuilds_where_the_model_predicts_too_little_of_the_va
             assert {model.reason for model in built} <= {"poor"}
 
 
-def test_where_nothing_changes_the_test_gives_up_models_as_often_as_it_is_known_to() -> None:
+def test_without_a_change_the_test_rejects_models_at_its_known_rate() -> None:
     # Adjacent windows are tested at every interval, so far more than 5 % of models fall: the budget is for that.
     built = sum(len(models) for _, models in run(Regression(performance=(RT,), method="published"), stream(400, 6)))
     assert 5 < built < 200

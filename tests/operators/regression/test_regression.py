@@ -27,7 +27,7 @@ def metrics(operator: Regression) -> list[str]:
     return [name for model in operator.models.values() for term in model.terms for name in (term.metric, *term.family)]
 
 
-def test_a_neighbour_that_takes_the_disk_is_named_within_three_intervals() -> None:
+def test_a_neighbor_that_uses_the_disk_is_named_within_three_intervals() -> None:
     operator = made("adaptive")
     intervals = stream(80, 1, change=50)
     run(operator, intervals[:50])

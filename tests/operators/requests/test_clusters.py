@@ -42,7 +42,7 @@ def test_the_inertia_is_that_of_scikit_learn(k: int) -> None:
     st.integers(1, 6),
     st.integers(0, 100),
 )
-def test_every_point_is_with_the_nearest_centre_and_every_centre_is_a_mean(
+def test_every_point_is_with_the_nearest_center_and_every_center_is_a_mean(
     points: np.ndarray, k: int, seed: int
 ) -> None:
     k = min(k, len(np.unique(points, axis=0)))

@@ -124,7 +124,7 @@ def test_the_same_trouble_has_the_same_number_when_it_comes_again() -> None:
 
 
 @pytest.mark.slow
-def test_of_normal_requests_few_are_out_of_line() -> None:
+def test_few_normal_requests_are_outliers() -> None:
     chance = np.random.default_rng(13)
     requests = Requests()
     judged = _judged(requests, (_normal(chance, number) for number in range(8_000)))
@@ -133,7 +133,7 @@ def test_of_normal_requests_few_are_out_of_line() -> None:
     assert not judged[-1].young
 
 
-def test_what_took_no_longer_but_for_a_reason_nobody_knows_is_said_to_be_unexplained() -> None:
+def test_a_slow_request_without_a_known_reason_is_unexplained() -> None:
     chance = np.random.default_rng(14)
     requests = Requests()
     _judged(requests, (_normal(chance, number) for number in range(3_000)))

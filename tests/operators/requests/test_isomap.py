@@ -52,7 +52,7 @@ def test_points_at_one_place_stay_at_one_place() -> None:
         isomap(np.full((2, 2), math.nan))
 
 
-def test_a_picture_has_all_that_is_out_of_line_and_a_sample_of_the_rest() -> None:
+def test_a_picture_has_all_outliers_and_a_sample_of_the_rest() -> None:
     points, _ = rolled(400)
     outlying = np.zeros(400, bool)
     outlying[[3, 77, 399]] = True

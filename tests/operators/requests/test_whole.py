@@ -80,7 +80,7 @@ def test_where_nothing_can_be_said_nothing_is(given: Iterable[Traced], eps_s: fl
     assert whole(given, eps_s=eps_s, minimum_points=20) == ({}, ())  # type: ignore[arg-type]
 
 
-def test_where_all_are_out_of_line_nothing_is_known_to_be_usual() -> None:
+def test_where_all_requests_are_outliers_no_baseline_is_known() -> None:
     found = whole(lambda: requests(100), eps_s=1e-9, minimum_points=2)
     assert len(found.outliers) == 100
     assert found.outliers[0].usual_s == {}

@@ -35,7 +35,7 @@ def test_whom_the_sentence_names_first_is_blamed() -> None:
     assert blamed(ranking(), "process") is None
 
 
-def test_what_ails_a_host_is_blamed() -> None:
+def test_the_feature_that_affects_a_host_is_blamed() -> None:
     host = row("host", "load_1m", "cpu_steal_ratio")
     assert blamed(ranking(host), "host") == blame(host, 1, "cpu")
     for feature, resource in {

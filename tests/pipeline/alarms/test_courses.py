@@ -105,7 +105,7 @@ def test_it_is_looked_once_a_minute() -> None:
     assert look.asked == 9
 
 
-def test_a_change_is_twice_the_score_or_another_to_blame() -> None:
+def test_a_change_is_a_doubled_score_or_another_culprit() -> None:
     minute = LOOKED_S
     for scores, answers, changes in (
         ([3.9], [None], 0),
@@ -122,7 +122,7 @@ def test_a_change_is_twice_the_score_or_another_to_blame() -> None:
         assert told == changes, (scores, answers)
 
 
-def test_it_is_told_of_ever_less_often_and_a_bounded_number_of_times() -> None:
+def test_it_is_reported_ever_less_often_and_a_bounded_number_of_times() -> None:
     days = 30
     doubling = ((ts * 60.0, 2.0 ** min(ts, 1000)) for ts in range(1, days * 24 * 60))
     _, told = after(course(), doubling)

@@ -60,7 +60,7 @@ def test_worse_and_no_difference_are_told_as_such() -> None:
     assert "more (96% sure" in told[1]
 
 
-def test_a_difference_that_nobody_notices_is_none() -> None:
+def test_a_difference_too_small_to_notice_is_none() -> None:
     assert judged({"io": 0.0010}, {"io": 0.0050}).verdict == "none"
 
 

@@ -61,7 +61,7 @@ def test_dips_that_are_kept_no_longer_are_counted() -> None:
     assert java([0.1, *[0.9] * 9, *[0.1, 0.9, 0.9] * 30]).endswith("for 99 s, with 30 dips.")
 
 
-def test_a_row_in_two_conditions_is_told_of_both() -> None:
+def test_a_row_in_two_conditions_is_reported_with_both() -> None:
     ranking = ranked([[[1.0, 0.0, 4.0, 0.97]]] * 8, ["java[7@1]"], conditions=["single_cpu", "quota"])
     assert sentence(ranking, {}) == (
         "`java` (pid 7) used 100 % of one processor for 7 s; and ran out of CPU quota in 97 % of the periods."
@@ -92,7 +92,7 @@ def test_of_many_the_worst_are_told_and_the_others_counted() -> None:
     assert told.endswith("So do 2 more.")
 
 
-def test_pressure_is_told_of_the_host() -> None:
+def test_pressure_is_reported_for_the_host() -> None:
     slow, calm = [[4.0, 0.2, 0.92, 0.7]], [[4.0, 0.2, 0.0, 0.0]]
     ranking = ranked([calm, *[slow] * 60, calm, *[slow] * 30], ["host"], HOST)
     assert sentence(ranking, {}, "host") == (

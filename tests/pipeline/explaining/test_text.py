@@ -233,7 +233,7 @@ def test_a_row_without_a_past_is_told_with_what_it_is_compared_with(basis, age_s
         assert "behaving unusually" not in text
 
 
-def test_very_many_culprits_are_counted():
+def test_many_culprits_are_counted():
     alike = [row(f"burn[{pid}@5]", 8.0, (USES,)) for pid in range(100, 130)]
     assert "So are 29 more `burn` (pids 101, 102, 103, 104, 105, 106, 107, 108, ...), with 97 %." in sentence(
         ranking(*alike), {}

@@ -107,7 +107,7 @@ def test_who_reads_anew_what_was_in_memory_is_a_victim_where_many_do(readers, bl
     assert bool(verdict.causes) is not bool(blamed)
 
 
-def test_who_empties_the_cache_is_to_blame_for_it():
+def test_the_row_that_empties_the_cache_is_the_culprit():
     rows = [row(f"app-{number}", 3.0, (READS, FAULTS)) for number in range(SPREAD)]
     writes = FeatureScore("memory_rss_bytes", 9e9, 1e6, 1e6, 30.0)
     verdict = verdict_of(ranking(row("hog", 5.0, (writes,)), *rows), ranking(COLD))
@@ -117,7 +117,7 @@ def test_who_empties_the_cache_is_to_blame_for_it():
     assert len(without.culprits) == SPREAD, "the host's cache is as usual"
 
 
-def test_without_rows_nobody_is_to_blame():
+def test_without_rows_there_is_no_culprit():
     verdict = verdict_of(ranking(), ranking())
     assert (verdict.culprits, verdict.taker, verdict.victims, verdict.causes) == ((), None, (), ())
 

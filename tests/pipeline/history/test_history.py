@@ -95,7 +95,7 @@ def test_without_a_snapshot_that_can_be_used_the_input_is_learned(empty):
     assert ranked(empty.history, None).rows[0].row == HOG
 
 
-def test_a_record_that_is_none_is_passed_over(empty):
+def test_an_unreadable_record_is_skipped(empty):
     append(empty.bus, frames("web-1", range(100)))
     empty.bus.append([Outgoing(TOPIC, "web-1", b"junk", at(99.5))])
     append(empty.bus, frames("web-1", range(100, 156)))
@@ -260,7 +260,7 @@ def test_who_watches_sees_since_when_it_has_been_so(recorded, empty):
     assert (asked.frame.ts, asked.began) == (at(156), at(WRONG.start))
 
 
-def test_who_asks_is_not_told_of_itself(recorded):
+def test_the_asking_process_is_left_out_of_its_answer(recorded):
     asked = recorded.history.ask("web-1", at(155), 5, 3, asking=4711)
     assert HOG not in {each.row for each in asked.ranking.rows}
     assert not asked.verdict.culprits

@@ -98,7 +98,7 @@ def test_a_reboot_is_told_until_ten_minutes_are_over(slowed, capsys):
     assert "It is the host" not in told(slowed, capsys, REBOOTED + 1)
 
 
-def test_a_line_of_a_tick_and_an_anomaly_tell_of_the_host_too(slowed):
+def test_a_line_of_a_tick_and_an_anomaly_report_the_host_too(slowed):
     asked = slowed.history.ask("web-1", at(SLOWED.stop - 1), 5, 3)
     line = tick_line(asked)
     assert "\n" not in line

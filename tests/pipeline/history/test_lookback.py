@@ -189,7 +189,7 @@ def test_a_look_takes_the_first_value_that_is_high_enough_before_a_lull_is_over(
     assert past.lookups == 3
 
 
-def test_a_look_into_a_gap_tells_nothing_new(reader):
+def test_a_lookup_in_a_gap_or_after_now_finds_nothing_new(reader):
     past = lookback(reader, "always")
     assert past.at(NOW - 29.0 * HOUR_S) is past.now
     assert past.at(NOW + 1.0) is past.now

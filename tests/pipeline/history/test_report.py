@@ -69,7 +69,7 @@ def test_names_and_commands_are_data():
     assert out.getvalue() == heading.plain + "\n"
 
 
-def test_without_a_terminal_lines_are_whole_and_have_no_colour():
+def test_without_a_terminal_lines_are_whole_and_have_no_color():
     out = io.StringIO()
     write(ranked(ranking(row()), {"hog[4711@99]": "x" * 500}, Page(1000)), console_of(out))
     assert "x" * 500 in out.getvalue()
@@ -139,7 +139,7 @@ def about(feature=WRITES, row_id="hog[4711@99]", scope="process"):
     return Subject(scope, row_id, "hog", feature)
 
 
-def test_how_to_look_closer_depends_on_the_resource_and_of_a_host_on_what_ails_it():
+def test_next_steps_depend_on_the_resource_and_for_a_host_on_its_cause():
     verdict = verdict_of(ranking(row()))
     assert next_steps(verdict, about()).startswith("what it has open: `ls -l /proc/4711/fd`")
     spends = FeatureScore("cpu_children_ratio", 1.8, 0.0, 0.1, 9.0)

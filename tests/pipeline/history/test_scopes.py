@@ -87,7 +87,7 @@ def test_a_watch_follows_them(bus: EmbeddedBus, history: History) -> None:
     assert watch.ts == at(TICKS) + 1.0
 
 
-def test_why_tells_of_them(bus: EmbeddedBus, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_reports_rows_of_other_scopes(bus: EmbeddedBus, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--bus", str(bus.path), "--set", f"state={tmp_path}", "--host", "broker-1"]
     assert run(["why", *options, "--at", f"@{at(TICKS - 1):.0f}"]) == 0
     out = capsys.readouterr().out

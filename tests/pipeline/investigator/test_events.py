@@ -50,7 +50,9 @@ def test_those_of_a_host_are_told_that_were_open_at_the_time(bus: EmbeddedBus) -
     assert events.incidents_of("service", "web-1", NOW, NOW + 1e6) == []
 
 
-def test_sentences_are_read_once_and_so_many_are_kept(bus: EmbeddedBus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentences_are_read_once_and_a_limited_number_is_cached(
+    bus: EmbeddedBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     events, ledger = begun(bus)
     monkeypatch.setattr(module, "MOST_CACHED", 5)
     with mock.patch.object(ledger, "read", wraps=ledger.read) as read:

@@ -247,7 +247,7 @@ def test_a_session_needs_its_cookie_and_its_key(locked: Served, browser: httpx.C
     refused(locked.client.post(MARKS, json=MARK, headers=proof), 401, "the request is not authenticated")
 
 
-def test_the_cookie_is_for_nobody_but_the_browser(locked: Served, browser: httpx.Client) -> None:
+def test_the_cookie_is_for_the_browser_alone(locked: Served, browser: httpx.Client) -> None:
     answer = browser.post("/api/v1/session", json={"token": TOKEN})
     (set_cookie,) = answer.headers.get_list("set-cookie")
     pair, *attributes = set_cookie.split("; ")
@@ -397,7 +397,7 @@ def test_a_proxy_says_who_asks(proxied: Proxied) -> None:
     ],
     ids=["none", "empty", "blank", "in another header", "two", "too long"],
 )
-def test_through_a_proxy_that_says_no_clear_name_nobody_is_let_in(
+def test_requests_through_a_proxy_without_a_clear_name_are_refused(
     proxied: Proxied, headers: list[tuple[bytes, bytes]], error: str, expected: str
 ) -> None:
     answer = proxied.proxy.get(DATA, headers=headers)
@@ -499,7 +499,7 @@ def test_who_shows_no_token_uses_up_nothing_of_who_does(tmp_path: Path, monkeypa
         assert page.client.get(DATA, headers=as_bearer(TOKEN)).status_code == 200
 
 
-def test_buckets_forget_who_was_heard_of_least_recently() -> None:
+def test_the_least_recently_used_bucket_is_forgotten() -> None:
     seconds = 0.0
     buckets = Buckets(1, 0.5, lambda: seconds, most=2)
     assert buckets.of("a").take() == 0.0

@@ -198,7 +198,7 @@ def test_what_processes_were_doing_those_who_are_blamed_first(page: Served) -> N
     assert get(page, "/incident/diagnoses", id=OPEN[-1].id)["diagnoses"] == []
 
 
-def test_of_an_application_they_are_those_of_the_host_that_is_to_blame(page: Served) -> None:
+def test_diagnoses_of_an_application_are_those_of_the_blamed_host(page: Served) -> None:
     slow = anomaly(0, "web-1", "regression", key="shop", keyed_by="application", scope="performance", row="web-1")
     of_shop, records = joined(slow)
     page.reading.bus.append(records)

@@ -116,7 +116,7 @@ def test_a_moment_is_what_laggard_why_says_of_it(
     assert all(" ".join(each.split()) in text for each in (*found["sentences"], found["belief"]["sentence"]))
 
 
-def test_the_one_to_blame_is_told_from_others_with_what_it_takes(page: Served) -> None:
+def test_the_culprit_is_distinguished_from_others_with_its_use(page: Served) -> None:
     found = get(page, "/moment", at=at(155), features=2)
     worst, *others = found["rows"]
     assert (worst["row"], worst["role"], worst["pid"], worst["command"]) == (HOG, "culprit", 4711, "python3 hog.py")

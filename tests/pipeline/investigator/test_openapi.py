@@ -61,7 +61,7 @@ def test_every_reference_leads_somewhere_and_every_answer_is_an_object_that_says
         assert set(schema.get("required", ())) <= set(schema.get("properties", {})), name
 
 
-def test_it_tells_of_every_end_point() -> None:
+def test_it_describes_every_endpoint() -> None:
     told = dict(operations())
     assert set(told) == {f"{each.method} {PREFIX}{each.path}" for each in ENDPOINTS}
     names = [operation["operationId"] for operation in told.values()]

@@ -95,7 +95,7 @@ def test_cost_is_that_of_laggards_own_processes(page: Served) -> None:
     assert told["parts"][1]["memory_rss_bytes"] == pytest.approx(9e7 * factor)
 
 
-def test_letters_are_looked_into(page: Served) -> None:
+def test_dead_letters_are_listed_and_decoded(page: Served) -> None:
     told = get(page, "/pipeline/letters")
     assert told["there"] == 3  # one of the two operators tells what none can read, both what is late
     junk = [each for each in told["letters"] if each["bytes"] == len(JUNK)]

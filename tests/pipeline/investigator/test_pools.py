@@ -46,7 +46,7 @@ def test_pools_are_told_the_worst_first(page: Served) -> None:
     assert get(page, "/pools", most=1)["pools"] == told["pools"][:1]
 
 
-def test_of_a_moment_before_the_leak_nobody_deviates(page: Served) -> None:
+def test_no_member_deviates_before_the_leak(page: Served) -> None:
     ts = get(page, "/pools/pool", pool=FLAT)["ts"] - (TICKS - LEAKS_FROM) * TICK_S
     (flat,) = [each for each in get(page, "/pools", at=ts)["pools"] if each["pool"] == FLAT]
     assert flat["deviating"] == []

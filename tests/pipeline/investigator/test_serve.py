@@ -62,7 +62,7 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path) -> None:
     assert (process.returncode, out, err) == (0, "", "")
 
 
-def test_it_does_not_start_where_anybody_could_come(tmp_path: Path) -> None:
+def test_it_does_not_start_on_a_public_address_without_a_token(tmp_path: Path) -> None:
     with serving(tmp_path, "--listen", "0.0.0.0:0") as process:
         out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (BUSY, "")
@@ -72,7 +72,7 @@ def test_it_does_not_start_where_anybody_could_come(tmp_path: Path) -> None:
     )
 
 
-def test_a_neighbour_sees_and_marks_nothing_without_the_token_that_was_generated(tmp_path: Path) -> None:
+def test_other_local_processes_see_and_mark_nothing_without_the_generated_token(tmp_path: Path) -> None:
     """Any process of this machine reaches loopback."""
     mark = {"host": "web-1", "note": "by nobody"}
     kept = tmp_path / "serve.token"

@@ -706,7 +706,7 @@ def test_a_worker_that_takes_incidents_over_shows_them_and_counts_none() -> None
     assert "incidents_closed" not in incident_samples(page), "it was closed somewhere else"
 
 
-def test_incidents_that_nobody_is_to_blame_for_are_shown_and_those_of_recorded_data_are_not() -> None:
+def test_incidents_without_a_culprit_are_shown_and_those_of_recorded_data_are_not() -> None:
     page = Page()
     page.exporter.joined("host", "web-1", [joined(1, ("gaussian", math.nan), blame=None), joined(2, live=False)], 1)
     found = incident_samples(page)
@@ -1061,7 +1061,7 @@ def test_any_name_is_a_label_that_is_read_back(name: str) -> None:
     assert len(label(name)) <= MAX_LABEL
 
 
-def test_an_ordinary_name_stays_as_it_is() -> None:
+def test_an_ordinary_name_stays_unchanged() -> None:
     for name in ("nginx", "kworker/0:1", "日本語 Content", 'a "quoted" \\ name', "x" * MAX_LABEL):
         assert label(name) == name
     assert label("x" * 101) == "x" * 99 + "…"
@@ -1092,7 +1092,7 @@ def test_scrapes_while_frames_come() -> None:
     assert len(page.samples("laggard_score")) == 300
 
 
-def test_requests_are_counted_by_whether_they_are_out_of_line_and_by_their_cluster() -> None:
+def test_requests_are_counted_by_cluster_and_by_whether_they_are_outliers() -> None:
     page = Page()
     for number in range(5):
         serve(page, request=f"r{number}")

@@ -175,7 +175,7 @@ def test_a_state_that_was_restored_in_the_middle_tells_the_same(says: Any, cut_m
     assert list(map(write_output, got)) == list(map(write_output, want))
 
 
-def test_the_snapshot_of_that_very_record_has_what_it_ended() -> None:
+def test_a_snapshot_at_the_feedback_has_the_end_that_it_caused() -> None:
     records = given(30, (COMPUTES,), USUAL)
     cut = next(place for place, each in enumerate(records) if isinstance(each, Feedback)) + 1
     one, two = (Task(WIRED, INPUT, snapshot_records=1) for _ in range(2))
@@ -211,7 +211,7 @@ def test_what_has_grown_since_it_was_told_is_usual_as_it_is_now() -> None:
     assert len(opened(run(30, grows, replace(USUAL, cases=(told_of,))))) == 1
 
 
-def test_a_withdrawal_of_what_nobody_said_makes_no_state() -> None:
+def test_withdrawing_unknown_feedback_makes_no_state() -> None:
     task = new_task()
     told(task, [replace(USUAL, says="withdrawn")])
     assert (len(task.states), task.telemetry.duplicates) == (0, 1)

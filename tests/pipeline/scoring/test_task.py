@@ -164,7 +164,7 @@ def test_an_agent_that_was_started_anew_is_no_second_one(runs: str) -> None:
     assert one.telemetry.namesakes == 0
 
 
-def test_a_replay_tells_of_no_second_agent_and_what_follows_does(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_replay_reports_no_second_agent_but_later_records_do(caplog: pytest.LogCaptureFixture) -> None:
     one = new_task()
     one.replay(by("ab"[tick % 2], tick) for tick in range(20))
     assert one.telemetry.namesakes == 0
@@ -347,7 +347,7 @@ def test_the_id_follows_from_the_position() -> None:
     assert one.id == same.id != other.id
 
 
-def test_an_anomaly_that_cannot_be_told_is_learned_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_anomaly_that_cannot_be_reported_is_still_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> str:
         raise ValueError("no words")
 
@@ -407,7 +407,7 @@ def saved(one: Task) -> list[Snapshot]:
     return one.states.take(one.position)
 
 
-def test_a_key_is_saved_after_so_many_of_its_records_and_keys_take_turns() -> None:
+def test_a_key_is_saved_every_n_of_its_records_and_keys_take_turns() -> None:
     hosts = [f"h{number}" for number in range(8)]
     one = new_task(snapshot_records=10)
     offsets: dict[str, list[int]] = {host: [] for host in hosts}

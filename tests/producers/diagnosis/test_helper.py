@@ -59,7 +59,7 @@ def offset_in(path: Path, function: str) -> int:
     return value
 
 
-def test_a_symbol_that_explodes_costs_one_file_its_names_and_nobody_else_anything(hostile: Path) -> None:
+def test_an_exploding_symbol_costs_only_its_own_file_its_names(hostile: Path) -> None:
     """256 bytes of one took 35 s and 10.5 GB in the agent."""
     assert len(EXPLODING) < 300
     libc = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libc.so" in line)
@@ -341,7 +341,7 @@ def test_one_that_does_not_answer_as_it_should_is_ended(lying: Callable[[str], H
     assert held() <= before
 
 
-def test_descriptors_that_nobody_asked_for_are_closed(lying: Callable[[str], Helper]) -> None:
+def test_unrequested_descriptors_are_closed(lying: Callable[[str], Helper]) -> None:
     before = held()
     child = lying("for _ in range(9): socket.send_fds(connection, [b'+ '], [1] * 50)\nconnection.send(b'.1')")
     assert child.ask("name") == 1

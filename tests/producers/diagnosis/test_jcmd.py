@@ -224,7 +224,7 @@ def test_where_a_link_lies_no_map_is_asked_for(tmp_path):
 @pytest.mark.slow
 @SAMPLES
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes another user")
-def test_a_map_of_anybody_elses_is_not_believed_and_told():
+def test_a_map_of_another_user_is_rejected_and_reported():
     with misbehaving(burning_java("-XX:+UseG1GC")) as program:
         path = Path(f"/tmp/perf-{program.pid}.map")
         path.write_text("0 ffffffffffffffff liar\n")

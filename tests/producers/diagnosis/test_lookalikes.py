@@ -186,7 +186,7 @@ os.waitpid(child, 0)
     ],
     ids=["another user's", "root's", "everybody's", "another process's"],
 )
-def test_nobody_else_is_asked_in_its_place(source: str, why: str) -> None:
+def test_an_untrusted_socket_is_not_asked(source: str, why: str) -> None:
     with lookalike(source) as pid, pytest.raises(ProfilerError, match=why):
         Jvm(pid).ask("threaddump")
 

@@ -182,7 +182,7 @@ while True:
 
 @SAMPLES_ALL
 @pytest.mark.slow
-def test_what_was_in_threads_that_nobody_met_is_noted():
+def test_cpu_time_of_unsampled_threads_is_noted():
     with subprocess.Popen([sys.executable, "-c", SHORT_LIVES], stdout=subprocess.PIPE, text=True) as process:
         try:
             _line(process)

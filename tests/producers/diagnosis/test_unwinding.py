@@ -137,7 +137,7 @@ def test_a_stack_that_makes_no_sense_ends():
 
 
 @pytest.mark.slow
-def test_a_stack_is_told_as_far_as_so_many_functions(monkeypatch):
+def test_a_stack_ends_at_the_maximum_number_of_functions(monkeypatch):
     monkeypatch.setattr(unwinding, "FRAMES", 3)
     with misbehaving([compiled("burning")], busy=False) as program, unwinder_of(program.pid) as (unwinder, _):
         assert len(unwinder.returns(blocked(program.pid))) == 2

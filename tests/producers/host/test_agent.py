@@ -108,7 +108,7 @@ def test_a_publish_that_takes_long_costs_ticks_and_makes_no_burst(machine, time)
     assert cost(published[2])["publish_duration_s"] == 33
 
 
-def test_what_looks_into_processes_is_told_of(machine, time, published):
+def test_the_cost_and_failures_of_profiling_are_reported(machine, time, published):
     class Watch:
         running, failures, cpu_s = 0, 0, 1.0
 

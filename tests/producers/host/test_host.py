@@ -216,7 +216,7 @@ def test_heat_that_slows_the_processors(machine, time, host):
     hot.close()
 
 
-def test_very_many_interfaces_are_bounded(machine, host):
+def test_the_number_of_interfaces_is_bounded(machine, host):
     machine.write("net/dev", interfaces(*(interface(f"veth{number:04}", received=1) for number in range(500))))
     features = [feature for feature in read(host) if feature.endswith("receive_bytes_per_s")]
     assert len(features) == MAX_DEVICES

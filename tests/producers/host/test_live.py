@@ -374,7 +374,7 @@ seen["errors"] = table.read_errors
     assert seen["missing"] == seen["errors"] == 0
 
 
-def test_who_runs_out_at_the_threads_of_the_first_process_holds_half_all_the_same(tmp_path):
+def test_running_out_of_files_at_the_first_process_still_leaves_half_of_them_open(tmp_path):
     # A process of many threads needs more files than there are, and is the only one here that any are held of.
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
@@ -397,7 +397,7 @@ done.set()
 
 
 @pytest.mark.parametrize("hidepid", [1, 2])
-def test_processes_that_are_hidden_from_us_are_counted_where_they_can_be(hidepid):
+def test_hidden_processes_are_counted_where_possible(hidepid):
     with tempfile.TemporaryDirectory() as root:  # pytest's own are below one for its user alone
         Path(root).chmod(0o755)
         seen = hidden_by(hidepid, root)
@@ -420,7 +420,7 @@ seen = {{"rows": len(layout.rows), "hidden": table.unreadable_files, "errors": t
     return apart(program, "unshare", "--mount", "sh", "-c", f'{mount} && exec "$0" "$@"')
 
 
-def test_another_pid_namespace_is_read_without_the_clocks_of_ours():
+def test_another_pid_namespace_is_read_without_the_clocks_of_this_one():
     needs("unshare", "--pid", "--fork", "true")
     seen = apart(
         """

@@ -50,7 +50,7 @@ def test_the_effective_user_is_told() -> None:
     assert parse_uid(b"") is None
 
 
-def test_users_are_read_by_number_and_lines_of_another_form_are_passed_over() -> None:
+def test_users_are_read_by_number_and_malformed_lines_are_skipped() -> None:
     text = b"# x\nroot:x:0:0::/:/bin/sh\ntoor:x:0:0::/:/bin/sh\n+::::::\nbad:x:-1:0\nr\xff:x:5:5\n:x:6:6\n"
     assert parse_passwd(text) == {0: "root", 5: "r\N{REPLACEMENT CHARACTER}"}
 

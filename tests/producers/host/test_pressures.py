@@ -89,7 +89,7 @@ def test_the_share_of_time_in_which_tasks_of_a_group_waited(host: Host, time: Ti
     pressures.close()
 
 
-def test_groups_are_not_read_while_nobody_on_the_host_waits(
+def test_groups_are_not_read_while_no_task_on_the_host_waits(
     host: Host, time: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.group("a", 10, 10, "7\n")
@@ -213,7 +213,7 @@ def test_processes_of_a_group_and_of_those_below_it(host: Host) -> None:
     assert members(str(host.root / "gone")) == all_members(str(host.root / "gone")) == []
 
 
-def test_of_very_many_groups_the_first_ones_are_found(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_beyond_the_limit_are_left_out(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("laggard.producers.host.groups.MAX_GROUPS", 3)
     for number in range(9):
         host.group(f"{number}")

@@ -520,7 +520,7 @@ def test_threads_come_and_go_without_a_false_rate(machine, time):
     assert only(table)["cpu_wait_ratio"] == 0
 
 
-def test_a_process_of_very_many_threads_has_no_wait(machine, time, table):
+def test_a_process_of_too_many_threads_has_no_wait(machine, time, table):
     machine.run(7, threads=MAX_THREADS + 1)
     rows(table)
     time.pass_(1)
@@ -575,7 +575,7 @@ def test_orphans_are_counted_with_their_new_parent_while_they_sleep(machine, tim
     assert rows(table)["work[1@50]"]["children"] == 1
 
 
-def test_sockets_of_very_many_descriptors_are_not_counted(machine, time, table):
+def test_sockets_of_too_many_descriptors_are_not_counted(machine, time, table):
     path = machine.run(7)
     for number in range(MAX_SOCKET_SCAN + 1):
         (path / "fd" / str(number)).symlink_to("socket:[1]")
@@ -688,7 +688,7 @@ def test_files_are_held_only_as_far_as_the_budget_goes(machine, time):
     assert table.held_files == 0
 
 
-def test_very_many_processes(machine, time):
+def test_3000_processes(machine, time):
     # One directory each, but all alike: links, so that the test stays quick.
     machine.run(1)
     for pid in range(2, 3_001):

@@ -124,7 +124,7 @@ def test_lines_of_no_use_are_told_by_number_and_the_others_go_on(tmp_path: Path,
     os.close(writes)
 
 
-def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path) -> None:
+def test_a_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
     fifo = tmp_path / "pipe"
     os.mkfifo(fifo)
     run = Run(fifo, tmp_path)

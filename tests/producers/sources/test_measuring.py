@@ -103,7 +103,7 @@ def test_one_that_fails_is_counted_and_the_others_go_on(caplog: pytest.LogCaptur
     assert failing.closed
 
 
-def test_one_that_hangs_holds_up_nobody_else() -> None:
+def test_a_hanging_source_delays_no_other() -> None:
     gone_on = threading.Event()
     hanging = Counting("hangs", reads=1, do=lambda: gone_on.wait(30))
     well = Counting("well", reads=2, do=lambda: gone_on.set() if well.left == 0 else None)

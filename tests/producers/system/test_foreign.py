@@ -84,7 +84,7 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     assert foreign.lines(str(tmp_path / "text"), 2).splitlines() == []
 
 
-def test_of_a_folder_so_many_names_are_read(tmp_path: Path) -> None:
+def test_the_number_of_names_read_from_a_folder_is_limited(tmp_path: Path) -> None:
     for number in range(30):
         (tmp_path / str(number)).touch()
     assert sorted(foreign.names(str(tmp_path)), key=int) == [str(number) for number in range(30)]

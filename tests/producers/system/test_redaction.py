@@ -150,7 +150,7 @@ def test_real_processes_do_not_tell(tmp_path: Path) -> None:
         program.communicate()
 
 
-def test_what_is_told_of_a_line_of_a_log_that_cannot_be_read() -> None:
+def test_an_unreadable_log_line_is_shown_redacted_and_cut() -> None:
     line = b'10.0.0.1 - - "GET /reset?token=' + b"hunter2" * 100 + b'&page=2 HTTP/1.1" 200'
     assert shown(line) == """'10.0.0.1 - - "GET /reset?token=***&page=2 HTTP/1.1" 200'"""
     assert shown(line, 40) == """'10.0.0.1 - - "GET /reset?token=***&page='..."""

@@ -87,7 +87,7 @@ def test_trap_8_io_uring_is_said() -> None:
     assert rows.one().notes == ("io_uring: the kernel's asynchronous work is not traced",)
 
 
-def test_the_write_that_tells_of_the_end_is_not_the_requests() -> None:
+def test_writes_of_markers_are_not_part_of_the_request() -> None:
     rows = Rows("python")
     rows(5, 0, Kind.SYSCALL_ENTER, 1, 1, 3, text="write")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")

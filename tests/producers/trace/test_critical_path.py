@@ -99,7 +99,7 @@ def test_each_state_has_the_time_that_it_was_given(
 
 
 @given(requests=REQUESTS, known=st.booleans(), missing=st.sampled_from([0.02, 0.1, 0.5]), seed=st.integers(0, 99))
-def test_with_events_missing_times_sum_to_the_duration_all_the_same(
+def test_with_missing_events_times_still_sum_to_the_duration(
     requests: list[tuple[int, list[Step]]], known: bool, missing: float, seed: int
 ) -> None:
     stage = Stage(known=known)
@@ -352,7 +352,7 @@ def test_a_wait_in_parts_at_one_futex_is_one_wait(parts: int) -> None:
     assert (spent.by, spent.pid, spent.result, spent.times) == ("gc", 1, "", parts + 1)
 
 
-def test_a_wait_in_parts_that_nobody_ended_is_at_the_futex_all_the_same() -> None:
+def test_a_wait_in_parts_that_times_out_is_still_at_the_futex() -> None:
     rows = Rows("python")
     rows(1_000, 0, Kind.BEGIN, 1)
     for at in (1_000, 11_000):
@@ -390,7 +390,7 @@ def test_a_wait_that_times_out_for_good_is_one_for_a_timer() -> None:
     assert (path["BS"], path["BF"]) == (7_990, 0)
 
 
-def test_a_switch_from_the_idle_thread_that_was_not_told_of_is_known_by_the_wake_up() -> None:
+def test_an_unrecorded_switch_from_the_idle_thread_is_known_by_the_wake_up() -> None:
     # Some kernels do not tell of each. The CPU was idle, and was told by an interrupt that somebody may run.
     rows = Rows("worker", "other")
     rows(10, 0, Kind.BEGIN, 1)

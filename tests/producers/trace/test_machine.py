@@ -94,7 +94,7 @@ def test_what_is_accepted_is_known_by_where_it_is(played: Played) -> None:
     assert played.files(1) == {3: "127.0.0.1:8080"}
 
 
-def test_a_recorder_may_tell_of_a_close(played: Played) -> None:
+def test_a_recorder_may_report_a_close(played: Played) -> None:
     played(Kind.OPENED, 1, 7, text="/a")
     played(Kind.CLOSED, 1, 7)
     assert played.files(1) == {}

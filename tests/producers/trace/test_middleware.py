@@ -99,7 +99,9 @@ def test_an_application_that_fails(marker: Path, written: list[str]) -> None:
     assert [parse_marker(text).kind for text in written] == [Kind.BEGIN, Kind.END]  # type: ignore[union-attr]
 
 
-def test_nobody_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_recorder_the_body_is_unchanged_and_the_marker_is_opened_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened: list[str] = []
     missing = str(tmp_path / "none")
     original = os.open
@@ -191,7 +193,7 @@ def test_it_may_be_copied(tmp_path: Path) -> None:
     assert told.stdout.strip() == "[]"
 
 
-def test_it_costs_little_while_nobody_records(tmp_path: Path) -> None:
+def test_it_costs_little_without_a_recorder(tmp_path: Path) -> None:
     one = Marker("shop", str(tmp_path / "none"))
     one.begin("GET /")
     begin = time.process_time()

@@ -120,7 +120,7 @@ def test_who_had_the_cpu_meanwhile() -> None:
     assert sum(round(each.time_s * 1e9) for each in request.spent) == 90
 
 
-def test_a_cpu_that_was_idle_was_taken_by_nobody() -> None:
+def test_an_idle_cpu_is_attributed_to_no_process() -> None:
     rows = Rows("worker", "other")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(20, 0, Kind.SWITCH, 1, 0, 0, 1)
@@ -203,7 +203,7 @@ def test_one_system_call_that_waits_twice_is_one_in_the_kernel() -> None:
     assert request.counts == {"RU": 2, "RS": 3, "BT": 2, "BP": 2}
 
 
-def test_a_connect_that_does_not_block_has_the_error_that_is_asked_for_afterwards() -> None:
+def test_a_nonblocking_connect_has_the_error_that_getsockopt_returns() -> None:
     rows = Rows("php-fpm", "python")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(20, 0, Kind.SYSCALL_ENTER, 1, 42, 9, text="connect")

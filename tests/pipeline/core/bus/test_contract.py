@@ -281,7 +281,7 @@ def test_a_poll_waits_for_a_record_and_not_longer(bus: Bus, attach: Callable[[],
     member.close()
 
 
-def test_seek_moves_the_member_and_nobody_else(bus: Bus) -> None:
+def test_seek_moves_only_this_member(bus: Bus) -> None:
     topic = new_topic(bus)
     bus.append(numbered(topic, 6))
     (partition,) = bus.partitions(topic)

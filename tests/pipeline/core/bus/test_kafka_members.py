@@ -321,7 +321,7 @@ def victim(options: KafkaOptions, group: str, topic: str, results: str) -> Itera
                 process.kill()
 
 
-def test_what_the_dead_had_open_holds_nobody_up(impatient: KafkaOptions) -> None:
+def test_an_open_transaction_of_a_dead_member_does_not_delay_its_successor(impatient: KafkaOptions) -> None:
     prepare(impatient, input=1, results=1)
     topic, results, group = (f"{impatient.prefix}{name}" for name in ("input", "results", "group"))
     with ExitStack() as opened:

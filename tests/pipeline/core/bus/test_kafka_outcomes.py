@@ -211,9 +211,7 @@ def test_a_silent_line_is_told_in_time_and_does_no_harm(options: KafkaOptions, l
         member.close()
 
 
-def test_an_append_that_nobody_acknowledges_says_how_long_it_waited(
-    options: KafkaOptions, line: tuple[Cluster, Proxy]
-) -> None:
+def test_an_unacknowledged_append_says_how_long_it_waited(options: KafkaOptions, line: tuple[Cluster, Proxy]) -> None:
     _, proxy = line
     with KafkaBus(options) as bus:
         reading(bus, options).close()

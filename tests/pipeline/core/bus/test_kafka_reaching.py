@@ -59,7 +59,7 @@ def authority_of(cluster: Cluster) -> Path:
     return cluster.authority.ca_file
 
 
-def test_nobody_there() -> None:
+def test_no_broker_answers() -> None:
     assert told(KafkaOptions(("127.0.0.1:1",))) == (
         BusUnavailable,
         "cannot be reached (Connection refused); does a broker run there, and is bus.location right?",
@@ -274,7 +274,7 @@ def _copy(source: socket.socket, sink: socket.socket) -> None:
 
 
 @slow
-def test_brokers_that_tell_addresses_that_nobody_reaches(tmp_path: Path) -> None:
+def test_brokers_with_unreachable_advertised_listeners(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "cluster")
     settings = tmp_path / "cluster/broker-1/server.properties"
     advertised = f"advertised.listeners=CLIENT://127.0.0.1:{cluster.nodes[0].port}"

@@ -82,7 +82,7 @@ def test_other_clients_records_are_read_and_written_back(bus: KafkaBus, options:
     member.close()
 
 
-def test_what_cannot_be_parsed_is_told_once_and_passed_over(
+def test_an_unreadable_record_is_reported_once_and_skipped(
     bus: KafkaBus, options: KafkaOptions, broker: Cluster
 ) -> None:
     topic = f"{options.prefix}input"

@@ -77,7 +77,7 @@ def test_half_written_is_not_there(value: bytes, data: st.DataObject) -> None:
     assert list(newest(found, "gaussian", INPUT)) == [old]
 
 
-def test_others_records_are_passed_over() -> None:
+def test_foreign_and_malformed_records_are_skipped() -> None:
     mine = snapshot("a", 1, b"state")
     (right,) = written(mine)
     wrong = [

@@ -96,5 +96,5 @@ def test_partitions_are_never_changed_without_saying_what_that_does() -> None:
     assert snapshots.advice.endswith("workers rebuild from the input the states that they do not find any more")
 
 
-def test_settings_that_nobody_may_see_are_not_judged() -> None:
+def test_settings_that_cannot_be_read_are_not_judged() -> None:
     assert told_of(SPEC, FoundTopic(12, 3, 3, 0, {})) == []

@@ -121,7 +121,7 @@ def test_a_topic_may_keep_less_than_the_bus(bus: EmbeddedBus, clock: Clock) -> N
     assert bus.bounds(B) == (1, 1)
 
 
-def test_a_great_many_expired_records_go_by_and_by(bus: EmbeddedBus, clock: Clock) -> None:
+def test_many_expired_records_are_deleted_gradually(bus: EmbeddedBus, clock: Clock) -> None:
     bus.append([Outgoing("a", "host-1", b"", 0.0)] * 1_500)
     clock.now += 3601.0
     for at in range(10):
@@ -213,7 +213,7 @@ def test_too_much_at_once_is_refused_and_leaves_everything(bus: EmbeddedBus) -> 
     assert [record.value for record in bus.read(A, 0)] == [b"kept"]
 
 
-def test_a_lowered_bound_is_met_by_and_by(tmp_path: Path) -> None:
+def test_a_lowered_bound_is_met_gradually(tmp_path: Path) -> None:
     path = tmp_path / "bus.db"
     with EmbeddedBus(path, 8 * MIN_BYTES) as bus:
         bus.create([TopicSpec("a")])

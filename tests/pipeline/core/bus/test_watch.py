@@ -72,7 +72,7 @@ def test_it_looks_anyway(watch: Watch) -> None:
     assert 0.4 < waited(watch, 60.0) < 30.0
 
 
-def test_a_file_that_is_gone_disturbs_nobody(watch: Watch, path: Path) -> None:
+def test_a_deleted_file_does_not_disturb_the_watch(watch: Watch, path: Path) -> None:
     path.unlink()
     touch(path)
     waited(watch, 0.1)

@@ -99,7 +99,7 @@ def test_what_is_not_live_opens_nothing() -> None:
     assert (seen.anomalies.opened, seen.anomalies.live, seen.marks) == (0, (), ["slower"])
 
 
-def test_records_that_are_replayed_for_a_recovery_are_shown_to_nobody_but_open_what_they_opened() -> None:
+def test_records_replayed_for_a_recovery_are_not_shown_but_open_what_they_opened() -> None:
     one, seen = new_task()
     records: list[Frame | Mark] = [*STEADY, SPIKE, Mark("h1", at(3), "slow", 10)]
     one.replay(record(each, offset) for offset, each in enumerate(records))

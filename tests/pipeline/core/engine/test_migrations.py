@@ -190,6 +190,6 @@ def test_an_older_form_is_migrated(monkeypatch: pytest.MonkeyPatch) -> None:
     assert WIRED.snapshots == "drift.4"
 
 
-def test_what_a_newer_form_adds_beside_the_state_is_passed_over() -> None:
+def test_additions_of_a_newer_format_beside_the_state_are_skipped() -> None:
     value = zstandard.compress(msgpack.packb({"v": snapshots.VERSION, "state": {"base": 7}, "writer": "9.9"}))
     assert decode_state(value, "here") == {"base": 7}

@@ -491,7 +491,7 @@ def test_a_standby_follows_once_a_second(shared: SharedBus) -> None:
     assert found == [1, 1, 2, 2, 3]
 
 
-def test_nobody_waits_for_a_standby_that_follows(shared: SharedBus) -> None:
+def test_warming_does_not_wait_for_a_standby_that_follows(shared: SharedBus) -> None:
     following, clock = Following(at_once=False), iter((0.0, 2.0 * standby.EVERY_S))
     one = Recoverer(shared, "drift", None, following, clock.__next__)  # type: ignore[arg-type]
     one.warm()

@@ -123,7 +123,7 @@ def test_who_is_back_within_the_hour_has_not_fallen_silent() -> None:
     assert (goes_on.id, goes_on.change) == (first.id, "extended")
 
 
-def test_a_clock_that_is_far_ahead_silences_nobody() -> None:
+def test_a_clock_that_is_far_ahead_silences_no_host() -> None:
     one = new_task()
     told(one, troubled("h1"))
     # The other host is a year ahead, and tells of itself ten times as often.
@@ -205,7 +205,7 @@ def test_whoever_is_killed_and_whenever_the_same_ends(
 
 
 @pytest.mark.usefixtures("_few")
-def test_the_incident_says_that_nobody_saw_it_end(bus: EmbeddedBus) -> None:
+def test_the_incident_says_that_its_end_was_not_observed(bus: EmbeddedBus) -> None:
     append(bus, trouble_among_others()[:-11])
     one = runner(bus, BOTH)
     drain(one, bus)

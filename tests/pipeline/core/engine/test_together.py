@@ -151,7 +151,7 @@ def test_a_record_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert letter.operator == "gaussian", "one of them tells what nobody can use"
 
 
-def test_a_damaged_record_is_passed_over_by_all() -> None:
+def test_a_damaged_record_is_skipped_by_all_tasks() -> None:
     tasks = Tasks([FIRST.task(INPUT), SECOND.task(INPUT)])
     tasks.damaged_record(7, "its bytes are not what they were")
     assert [task.position for task in tasks.each] == [8, 8]

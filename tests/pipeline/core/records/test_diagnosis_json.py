@@ -256,7 +256,7 @@ def test_a_diagnosis_has_a_bound() -> None:
         read_diagnosis(b" " * (MAX_DIAGNOSIS_BYTES + 1), PLACE)
 
 
-def test_fields_of_a_later_version_are_passed_over() -> None:
+def test_fields_of_a_later_version_are_skipped() -> None:
     added = WRITTEN | {"added": 1, "locations": [{**each, "added": 1} for each in WRITTEN["locations"]]}  # type: ignore[attr-defined]
     assert read_diagnosis(json.dumps(added), PLACE) == DIAGNOSIS
 

@@ -192,7 +192,7 @@ def test_what_an_anomaly_is_not(changed: dict[str, object]) -> None:
     [ANOMALY, PROGRESS, NOTICE, INCIDENT, SAID, ANSWER, SCORE, *(output for output, _ in WHOLE)],
     ids=lambda output: output.kind,
 )
-def test_members_that_are_named_as_our_own_attributes_are_passed_over(output: Output) -> None:
+def test_members_named_like_attributes_are_skipped(output: Output) -> None:
     written = output.to_json()
     ours = {"key", "keyed_by", "metric", "ranking", "kept", *(each.name for each in fields(output))} - set(written)
     if output.kind == "score":
@@ -201,7 +201,7 @@ def test_members_that_are_named_as_our_own_attributes_are_passed_over(output: Ou
     assert read_output(json.dumps(document), "here").to_json() == written
 
 
-def test_fields_of_a_later_version_are_passed_over() -> None:
+def test_fields_of_a_later_version_are_skipped() -> None:
     document = {**ANOMALY.to_json(), "added_later": 1}
     Draft202012Validator(SCHEMAS["anomaly"]).validate(document)
     assert read_output(json.dumps(document), "here").to_json() == ANOMALY.to_json()

@@ -106,7 +106,7 @@ def test_a_newer_minor_version_is_read(name: str, parts: Callable[[Received], li
     assert parts(Decoder().decode(value, "here")) == parts(RECORDS[name])
 
 
-def test_what_a_newer_minor_version_adds_to_a_layout_is_passed_over(parts: Callable[[Received], list[Any]]) -> None:
+def test_additions_of_a_newer_minor_version_to_a_layout_are_skipped(parts: Callable[[Received], list[Any]]) -> None:
     fields = msgpack.unpackb(encode(RECORDS["frame"]))
     layout = msgpack.packb(msgpack.unpackb(fields["layout"]) | {"units": b"s\0B"})
     found = Decoder().decode(newer("frame", [VERSION[0], VERSION[1] + 1], layout=layout), "here")

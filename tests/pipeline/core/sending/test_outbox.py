@@ -91,7 +91,7 @@ def test_what_waits_is_bounded_and_the_oldest_goes(bus: EmbeddedBus, tmp_path: P
     assert outbox.dropped == 7
 
 
-def test_what_the_bus_will_never_take_is_not_kept(bus: EmbeddedBus) -> None:
+def test_records_that_the_bus_can_never_accept_are_dropped(bus: EmbeddedBus) -> None:
     outbox = Outbox(bus, "no such topic")
     with pytest.raises(BusError, match="no such topic"):
         outbox.publish([frame(1)])

@@ -348,7 +348,7 @@ def test_a_right_that_is_missing_is_said_once_and_tried_again(
     assert sender.dropped == 0
 
 
-def test_a_record_that_is_refused_for_itself_is_counted_and_passed_over(
+def test_a_rejected_record_is_counted_and_skipped(
     opened: Callable[..., Sender], remote: Remote, caplog: pytest.LogCaptureFixture
 ) -> None:
     remote.refuses = frozenset({2, 5})
@@ -379,7 +379,7 @@ def test_what_was_sent_of_a_batch_is_not_sent_again_and_a_refused_record_is_coun
 
 
 @pytest.mark.parametrize(("owner", "name"), [(Spool, "take"), (Remote, "append")], ids=["of the spool", "of the bus"])
-def test_sending_outlives_an_error_that_nobody_thought_of(
+def test_sending_survives_an_unexpected_error(
     opened: Callable[..., Sender],
     remote: Remote,
     *,

@@ -255,7 +255,7 @@ def test_held_values_and_metrics_and_waiting_frames_are_bounded(monkeypatch: pyt
     assert spans(give(intervals, [measured(7.5 * n) for n in range(2, 7)])) == [(7.5, 15.0), (15.0, 22.5)]
 
 
-def test_a_stream_that_is_silent_for_an_hour_is_forgotten_and_there_are_only_so_many(
+def test_a_stream_silent_for_an_hour_is_forgotten_and_the_number_of_streams_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(streams, "MAX_STREAMS", 3)

@@ -242,7 +242,7 @@ def test_a_clock_that_was_set_back_begins_anew_and_keeps_wishes() -> None:
     assert model.samples == 10
 
 
-def test_an_application_that_falls_silent_has_an_anomaly_whose_end_nobody_saw() -> None:
+def test_an_anomaly_of_a_silent_application_ends_unobserved() -> None:
     task = new_task()
     give(task, run_of([0.2] * 5 + [2.0] * 4))
     others = [replace(each, key="blog") for each in run_of([0.2] * 500, 90.0)]

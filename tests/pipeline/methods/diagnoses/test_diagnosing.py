@@ -159,7 +159,7 @@ def test_states_and_methods_are_those_that_others_know() -> None:
     assert set(DiagnosisSettings.method.choices) == {"auto", "proc", *(method.NAME for method in METHODS)}
 
 
-def test_who_uses_all_processors_for_5_s_is_looked_into_until_that_is_over(scene: Scene) -> None:
+def test_a_process_that_uses_all_processors_for_5_s_is_profiled_until_that_is_over(scene: Scene) -> None:
     scene.start(7, 8)
     scene.pass_(10.0, {8: 1.6})
     assert scene.diagnosing.running == 0, "below the threshold"
@@ -202,7 +202,7 @@ def test_one_core_is_a_condition_of_its_own(scene: Scene) -> None:
     assert [each.reason for each in scene.told] == ["single_cpu"]
 
 
-def test_a_process_with_several_troubles_is_looked_into_once(scene: Scene) -> None:
+def test_a_process_with_several_troubles_is_profiled_once(scene: Scene) -> None:
     scene.begin("cpu", "single_cpu")
     scene.start(7)
     scene.pass_(10.0, {7: 2.0})
@@ -217,7 +217,7 @@ def test_a_process_with_several_troubles_is_looked_into_once(scene: Scene) -> No
     assert {each.id for each in scene.told} == {scene.told[0].id}
 
 
-def test_a_host_that_waits_for_its_disk_has_those_looked_into_who_wait_and_who_take(scene: Scene) -> None:
+def test_waiting_and_top_processes_are_profiled_while_a_host_waits_for_its_disk(scene: Scene) -> None:
     scene.start(*range(2, 9))
     scene.machine.run(3, state="D")
     for second in range(12):
@@ -365,7 +365,9 @@ def test_what_returns_to_high_use_by_another_trouble_is_in_no_dip(scene: Scene) 
     assert last.phases[-1].end_ts - last.phases[-1].begin_ts > 5.0
 
 
-def test_so_many_at_once_and_those_with_most_use_first(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_sessions_is_limited_and_top_consumers_come_first(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     scene.begin("single_cpu")
     pids = list(range(2, 2 + MAX_SESSIONS + 2))
@@ -379,7 +381,7 @@ def test_so_many_at_once_and_those_with_most_use_first(scene: Scene, monkeypatch
     assert {each.pid for each in scene.told} == set(pids[1:])
 
 
-def test_a_process_that_ends_is_told_of_at_once(scene: Scene) -> None:
+def test_a_process_that_ends_is_reported_at_once(scene: Scene) -> None:
     scene.start(7, 8)
     scene.pass_(8.0, {7: 2.0})
     scene.end(7)

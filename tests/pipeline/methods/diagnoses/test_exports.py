@@ -153,7 +153,7 @@ def test_each_phase_has_a_graph_of_its_own() -> None:
     [(1, False, False), (100, False, True), (10_000, True, True)],
     ids=["too narrow to be seen", "too narrow for a text", "wide enough"],
 )
-def test_a_box_is_drawn_and_labelled_where_it_is_wide_enough(often: int, labelled: bool, boxed: bool) -> None:
+def test_a_box_is_drawn_and_labeled_where_it_is_wide_enough(often: int, labelled: bool, boxed: bool) -> None:
     whole = 100_000 + often
     stacks = Stack((COMPUTE, LOOP), 100_000), Stack((Location("rare"), LOOP), often)
     told = diagnosis(Phase(True, START, START + 1, whole, (thread(1, "a", 1.0, *stacks),)))
@@ -164,7 +164,7 @@ def test_a_box_is_drawn_and_labelled_where_it_is_wide_enough(often: int, labelle
     assert (title in flame_graph(told), "rare" in flame_graph(told)) == (boxed and not labelled, boxed)
 
 
-def test_a_stack_that_is_very_deep_is_drawn() -> None:
+def test_a_stack_of_2000_functions_is_drawn() -> None:
     deep = Stack(tuple(Location(f"f{number}") for number in range(2000)), 1)
     assert len(drawn(diagnosis(Phase(True, START, START + 1, 1, (thread(1, "a", 1.0, deep),))))) == 2001
 

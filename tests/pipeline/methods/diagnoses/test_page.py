@@ -43,7 +43,7 @@ def page(told: Diagnosis, width: int = 100, shown: Shown = Shown()) -> list[str]
     return [line.plain for line in diagnosis_lines(told, Page(width), shown)]
 
 
-def test_what_was_looked_into_is_told_apart_from_what_is_ranked() -> None:
+def test_profiled_processes_are_distinguished_from_ranked_ones() -> None:
     assert [str(line) for line in doing_lines(["a", "b", "c"], 1, ["a"], ["a", "b"])] == [
         "What processes were doing (1 of 3 that were profiled)"
     ]

@@ -41,7 +41,7 @@ def append(bus: EmbeddedBus, *told: Diagnosis) -> None:
     bus.append([Outgoing(topic, each.host, write_diagnosis(each).encode(), each.ts) for each in told])
 
 
-def test_the_newest_come_first_each_as_it_was_told_last_and_what_is_no_diagnosis_is_passed_over(
+def test_the_newest_come_first_in_their_last_version_and_other_records_are_skipped(
     bus: EmbeddedBus,
 ) -> None:
     append(bus, HOT, DISK, BEGUN, WHOLE, ELSEWHERE)

@@ -222,13 +222,13 @@ def test_the_evidence_is_bounded() -> None:
 # What is out of order, said twice or never.
 
 
-def test_what_is_said_twice_and_the_end_of_what_nobody_knows_change_nothing() -> None:
+def test_repeated_records_and_ends_of_unknown_anomalies_change_nothing() -> None:
     one = anomaly(0, blame("hog"))
     assert changes(joined(one, one, ended(one, 60), ended(one, 60))) == ["opened", "closed"]
     assert joined(ended(one, 60)) == []
 
 
-def test_progress_of_what_nobody_knows_opens_an_incident() -> None:
+def test_progress_of_an_unknown_anomaly_opens_an_incident() -> None:
     one = anomaly(0, blame("hog"))
     (told,) = joined(extended(one, 900))
     assert (told.change, told.opened_ts, told.ts) == ("opened", T0, T0 + 900)
@@ -289,7 +289,7 @@ def test_the_sentence_says_what_where_since_when_how_bad_and_what_to_look_at() -
     )
 
 
-def test_an_incident_whose_last_anomaly_nobody_saw_end_says_so() -> None:
+def test_an_incident_whose_last_end_was_not_observed_says_so() -> None:
     one, cpu = anomaly(0, blame("hog")), anomaly(5, blame("hog"), "cpu", score=1.9)
     lost = replace(ended(cpu, 61, 90), silent_since_ts=T0 + 90)
     seen = joined(one, cpu, lost, ended(one, 120))[-1]
@@ -446,7 +446,7 @@ def near(at: float, blamed: Blame) -> Anomaly:
     return replace(anomaly(at, blamed, "saturation"), scope="limit")
 
 
-def test_a_limit_that_is_near_for_weeks_takes_in_nobody_else() -> None:
+def test_a_limit_that_is_near_for_weeks_absorbs_no_other_culprit() -> None:
     java, batch = blame("java", "memory_rss_bytes"), blame("batch", "memory_rss_bytes")
     first = near(0, java)
     told = joined(first, near(10, batch), extended(first, 20), anomaly(30, blame("report", "memory_rss_bytes")))

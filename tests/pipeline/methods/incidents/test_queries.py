@@ -135,7 +135,7 @@ def test_a_host_s_and_an_id_s(bus: EmbeddedBus) -> None:
     assert asked(bus, -math.inf, identity="nothing") == []
 
 
-def test_what_other_tools_write_there_is_passed_over(bus: EmbeddedBus) -> None:
+def test_records_of_other_tools_are_skipped(bus: EmbeddedBus) -> None:
     good = outgoing(incident(1, NOW), TOPICS)
     found = json.loads(good.value)
     odd = [
@@ -296,7 +296,7 @@ def row_of(keyed_by: KeyedBy, key: str, scope: str, feature: str, ts: float = NO
     ],
     ids=["host", "application", "pool", "service"],
 )
-def test_who_nobody_knows_is_told_from_who_has_no_incidents(
+def test_an_unknown_key_is_distinguished_from_one_without_incidents(
     bus: EmbeddedBus,
     call: Called,
     *,
@@ -480,9 +480,7 @@ def of_application(number: int, opened_ts: float, **more: Any) -> Incident:
     return replace(told, sentence=incident_sentence(told, evidence[0]))
 
 
-def test_an_incident_of_an_application_is_told_with_its_models_and_the_host_to_blame(
-    bus: EmbeddedBus, call: Called
-) -> None:
+def test_an_incident_of_an_application_names_its_models_and_the_blamed_host(bus: EmbeddedBus, call: Called) -> None:
     opened = time.time() - 60.0
     of_host = incident(1, opened, host="shop")
     slow = of_application(2, opened)

@@ -37,7 +37,7 @@ def test_what_has_too_little_in_common_is_not_like_it() -> None:
     assert found.common[0] == "for cpu"
 
 
-def test_what_opened_later_or_is_a_part_of_another_one_is_passed_over() -> None:
+def test_later_and_merged_incidents_are_skipped() -> None:
     one = incident(1, NOW)
     merged = closed(2, NOW - 60.0, NOW - 30.0, merged_into="another")
     assert similar(one, [one, incident(3, NOW), incident(4, NOW + 1.0), merged], most=10) == []

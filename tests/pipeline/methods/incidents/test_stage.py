@@ -68,7 +68,7 @@ def raw(value: bytes, key: str = "web-1", *headers: tuple[str, bytes]) -> Incomi
     return Incoming(JOINED, 7, key, value, T0, headers)
 
 
-def test_what_is_no_anomaly_is_passed_over() -> None:
+def test_records_other_than_anomalies_are_skipped() -> None:
     one = task()
     (opened,) = give(one, anomaly(0, blame("hog")))
     ranking = RankingOutput.of(T0, "web-1", "slow", NOTHING_RANKED)

@@ -64,7 +64,7 @@ def test_as_svg(golden: Callable[[Path, str], None]) -> None:
     golden(GOLDEN / "pool.svg", pictured(5, 320))
 
 
-def test_colours_mark_those_that_deviate() -> None:
+def test_colors_mark_deviating_members() -> None:
     lines = list(dendrogram_lines(level_output("", clustered(12, KINDS), KINDS), Page(80)))
     assert [line.plain[:10] for line in lines[:2]] == ["● worker-3", "○ worker-7"]
     assert [{str(span.style) for span in line.spans} for line in lines[:3]] == [{"bold red"}, {"yellow"}, set()]

@@ -77,7 +77,7 @@ def test_states_look_unlike_each_other() -> None:
     assert all(cell_len(look.block) == 1 and look.ascii.isascii() for look in STYLES.values())
 
 
-def test_colours_and_blocks_are_those_of_the_states() -> None:
+def test_colors_and_blocks_are_those_of_the_states() -> None:
     lanes = [line for line in path_lines(FIGURE_2, Page(80)) if "[" in line.plain]
     assert ["".join(sorted(set(line.plain[18:]) - set(" │"))) for line in lanes] == ["█▓", "█", "▓", "▄"]
     assert [
@@ -85,7 +85,7 @@ def test_colours_and_blocks_are_those_of_the_states() -> None:
     ] == [{"blue", "green"}, {"green"}, {"blue"}, {"red"}]  # fmt: skip
 
 
-def test_a_piece_that_is_too_short_for_a_column_is_seen_all_the_same() -> None:
+def test_a_segment_too_short_for_a_column_is_still_drawn() -> None:
     path = (Segment(0, 0.0, 0.6, "RU", ""), Segment(1, 0.6, 0.600001, "BD", "vda"), Segment(0, 0.600001, 1.0, "RU", ""))
     request = replace(FIGURE_2, duration_s=1.0, path=path)
     lane = next(line for line in drawn(request).splitlines() if line.startswith("php-fpm"))

@@ -198,7 +198,7 @@ def test_the_path_of_one(here: Called) -> None:
     assert lines[-1].startswith("Next: `laggard requests path r1 --svg path.svg ")
 
 
-def test_a_beginning_of_an_id_will_do_and_of_two_services_one_has_to_be_said(here: Called) -> None:
+def test_an_id_prefix_is_enough_unless_requests_or_services_share_it(here: Called) -> None:
     code, out, _ = here("path", "slow-3")
     assert code == 0
     assert "(slow-3)" in out

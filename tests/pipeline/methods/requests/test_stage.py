@@ -76,7 +76,7 @@ def service_of(task: RequestsTask, name: str = "shop") -> Any:
 # Outliers.
 
 
-def test_a_request_that_is_out_of_line_is_told_at_once_with_its_cause() -> None:
+def test_an_outlier_is_reported_at_once_with_its_cause() -> None:
     task = new_task()
     assert give(task, calm(0, 30)) == []
     slow = locked(30, "slow", host="web-1", name="GET /cart", critical_s={"RU": 0.6})
@@ -123,7 +123,7 @@ def test_a_cluster_keeps_its_name_and_no_other_one_has_it() -> None:
     assert names(50) == [f"{first} (1)"]
 
 
-def test_so_many_names_are_remembered() -> None:
+def test_the_number_of_remembered_names_is_limited() -> None:
     task = new_task()
     give(task, calm(0, 30))
     give(task, [locked(30)])
@@ -179,7 +179,7 @@ def ended(request: Request) -> float:
     return request.ts + request.duration_s
 
 
-def test_when_more_are_out_of_line_than_usual_it_is_an_anomaly() -> None:
+def test_more_outliers_than_normal_are_an_anomaly() -> None:
     task = new_task()
     give(task, calm(0, 100))
     told = give(task, troubled(100, 160))

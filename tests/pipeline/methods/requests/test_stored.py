@@ -124,6 +124,6 @@ def packed(**fields: Any) -> bytes:
         packed(request=7),
     ],
 )
-def test_what_is_no_request_is_passed_over(bus: Counting, value: bytes) -> None:
+def test_records_other_than_requests_are_skipped(bus: Counting, value: bytes) -> None:
     bus.append([Outgoing(TOPICS.name(REQUESTS), "shop", each, BEGIN) for each in (value, packed(request="good"))])
     assert list(requests_on(bus, TOPICS, BEGIN - 10.0, BEGIN + 10.0).took) == [("shop", "good")]

@@ -72,7 +72,7 @@ def test_several_clusters_are_told_up_to_three() -> None:
     assert "So are 2 more clusters." in rates_sentence([*rows[:4], row("8", 1.1)], cluster, young=False)
 
 
-def test_the_cluster_is_to_blame_with_what_it_waits_for() -> None:
+def test_the_cluster_is_blamed_with_the_resource_that_it_waits_for() -> None:
     of_disk = evidence(600.0, 100.0, Apart(500.0, state="BD", syscall="read", on="vda"))
     blame = blamed(row("3", 2.5), replace(cluster("3"), evidence=of_disk))
     assert (blame.row, blame.name, blame.feature) == ("3", "lock x.lock", "outlying_ratio")

@@ -88,7 +88,7 @@ def test_what_is_an_hour_behind_is_late_and_a_dozen_of_it_is_a_clock_that_was_se
     assert ticks.set_back.count == 0
 
 
-def test_so_many_clusters_are_counted_in_a_tick() -> None:
+def test_the_number_of_clusters_in_a_tick_is_limited() -> None:
     ticks = Ticks()
     ticks.hear(1.0)
     for number in range(1, MOST_CLUSTERS + 11):

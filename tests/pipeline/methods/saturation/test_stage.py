@@ -84,7 +84,7 @@ def test_a_saturated_host_is_one_incident_from_its_onset_to_its_end(replay: Repl
 
 
 @pytest.mark.slow
-def test_what_is_usual_is_reported_all_the_same(replay: Replaying) -> None:
+def test_saturation_that_is_normal_is_still_reported(replay: Replaying) -> None:
     found = replayed(replay, frames(240, (0.0, 230.0)), "gaussian,saturation")
     (opened, *_, closed) = [each for each in found["incident"] if each["operator"] == "saturation"]
     assert (opened["change"], closed["change"]) == ("opened", "closed")
@@ -112,7 +112,7 @@ def test_on_a_host_that_is_always_saturated_each_hog_is_an_incident_of_its_own(r
     assert (closed["blame"]["name"], minute(closed["until_ts"]) < 180.0) == ("report", True)
 
 
-def test_a_full_filesystem_blames_the_host_where_nobody_writes(replay: Replaying) -> None:
+def test_a_full_filesystem_without_writers_blames_the_host(replay: Replaying) -> None:
     found = replayed(replay, frames(10, full=0.97))
     (anomaly,) = found["anomaly"]
     assert (anomaly["blame"]["name"], anomaly["blame"]["row"]) == ("filesystem /var", "host")

@@ -301,7 +301,7 @@ def test_a_file_that_is_renamed_and_still_is_left_in_the_end(log: Log) -> None:
     assert log.unusable == 1
 
 
-def test_a_log_that_goes_away_tells_nothing_of_what_nobody_knows(log: Log) -> None:
+def test_a_log_that_is_gone_for_long_reports_nothing(log: Log) -> None:
     log.write(2)
     log.settle()
     log.path.unlink()
@@ -315,7 +315,7 @@ def test_a_log_that_goes_away_tells_nothing_of_what_nobody_knows(log: Log) -> No
     assert min(ts for ts in log.told if ts > told) >= told + 1000.0 - INTERVAL_S
 
 
-def test_lines_that_are_too_long_are_passed_over(log: Log) -> None:
+def test_lines_that_are_too_long_are_skipped(log: Log) -> None:
     long = b"x" * (LONGEST_LINE + 10)
     for _ in range(2):
         for piece in (long, long, b"\n"):
@@ -444,7 +444,7 @@ def test_killed_between_looks_nothing_is_lost_and_nothing_counts_twice(log: Log)
     assert log.unusable == 0
 
 
-def test_rotated_while_nobody_looked(log: Log) -> None:
+def test_rotated_while_the_program_was_down(log: Log) -> None:
     log.write(3)
     log.look(1.0)
     log.write(3)
@@ -457,7 +457,7 @@ def test_rotated_while_nobody_looked(log: Log) -> None:
     log.each_counts_once()
 
 
-def test_rotated_and_compressed_while_nobody_looked_is_told(log: Log) -> None:
+def test_rotated_and_compressed_while_the_program_was_down_is_reported(log: Log) -> None:
     log.write(30)
     log.settle()
     log.killed()

@@ -49,7 +49,7 @@ def test_both_formats_say_the_same() -> None:
     assert text.counters >= {"http_requests_total"}
 
 
-def test_only_what_is_wanted_is_looked_into() -> None:
+def test_only_wanted_samples_are_parsed() -> None:
     text = "other{ this is no line at all\n" + generate_latest(registry()).decode()
     wanted = "http_request_duration_seconds_count"
     assert [one.name for one in read(text, TEXT, wanted).samples] == [wanted] * 2

@@ -70,7 +70,7 @@ def test_threads_are_filled_in_as_a_loop_does(rows, size):
     assert found == slowly(rows, sizes)
 
 
-def test_nobody_is_known_behind_a_gap_until_somebody_leaves():
+def test_after_a_gap_the_thread_is_known_from_the_next_switch():
     events = blank(5)
     events["kind"] = [Kind.SWITCH, Kind.WAKE, Kind.LOST, Kind.WAKE, Kind.SWITCH]
     events["tid"][[0, 4]], events["a"][[0, 4]] = [1, 3], [2, 4]

@@ -119,7 +119,7 @@ def test_what_a_killed_one_leaves_is_removed(tmp_path: Path) -> None:
     assert not marker.exists()
 
 
-def test_those_of_a_group_may_mark_and_nobody_else() -> None:
+def test_only_the_group_may_mark() -> None:
     """Anybody could, and make up requests of any service."""
     marker = Path("/run") / f"laggard-test-{os.getpid()}" / "marker"
 

@@ -268,7 +268,7 @@ def test_names_are_where_their_calls_are(folder: Path) -> None:
         ({"formats": {"sched/sched_switch": "name: sched_switch\nID: 99999999\n"}}, "a number up to 65,535"),
     ],
 )
-def test_a_description_that_is_not_ours(folder: Path, change: dict[str, object], message: str) -> None:
+def test_a_foreign_description_is_rejected(folder: Path, change: dict[str, object], message: str) -> None:
     described = json.loads((folder / "recording.json").read_text())
     (folder / "recording.json").write_text(json.dumps(described | change))
     with pytest.raises(TraceError, match=message):

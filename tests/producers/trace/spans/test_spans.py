@@ -223,7 +223,7 @@ def test_many_alike_are_summed_and_each_is_counted():
 
 
 @pytest.mark.slow
-def test_a_very_deep_trace_is_no_trouble():
+def test_a_trace_of_20000_levels_is_no_trouble():
     spans = [("0", "", 0, 100_000), *((str(at), str(at - 1), at, 100_000 - at) for at in range(1, 20_000))]
 
     request = checked(request_of(spans_of(*spans)[0]))
@@ -339,7 +339,7 @@ def test_a_root_that_comes_too_late_is_told(tmp_path):
     )
 
 
-def test_only_so_many_spans_wait(tmp_path):
+def test_the_number_of_waiting_spans_is_limited(tmp_path):
     path = written(tmp_path / "f.jsonl", *(exported(span(number, trace=number)) for number in range(1, 8)))
 
     spans = Spans(path, most=3)
