@@ -44,7 +44,7 @@ def frames(rows: int, busy: int) -> np.ndarray:
 
 
 def following(operator: Any, series: np.ndarray) -> Callable[[], int]:
-    """The operator, after its first ticks; each call takes all frames once more, and gives how many those are."""
+    """Feed the first ticks; each call of the returned function feeds all frames again and gives their number."""
     rows = series.shape[1]
     layout = make_layout([f"p[{row}]" for row in range(rows)], ["p"] * rows, FEATURES)
     clock = 1e9

@@ -1,7 +1,7 @@
 """What tracing costs: who is traced, the recorder, and the decoding of what it recorded. As root.
 
 Run it: `python -m tests.benchmarks.ftrace [--pairs 8] [--seconds 1]`. A real program makes system calls as fast as it
-can, in turns while nobody traces, while only what local states take is recorded, while all is but names of files, and
+can, in turns without tracing, while only what local states take is recorded, while all is but names of files, and
 while all is: compared are its rounds per second of its own CPU time, which other programs of the machine do not
 change. The recorder's and the decoder's CPU time is per event.
 """

@@ -58,7 +58,7 @@ def make_history(path: Path, processes: int = 500, hours: float = 24.0, tick_s: 
         processes: that live long.
         hours: of history.
         tick_s: between ticks, in seconds.
-        seed: of all that is random.
+        seed: of the random numbers.
 
     """
     if path.exists():

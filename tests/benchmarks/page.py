@@ -5,7 +5,7 @@
 
 `laggard serve` runs as a process of its own on a bus that `tests.benchmarks.history` made; without `--bus` that is made
 first, in a folder that is deleted again. Each line is of requests one after the other, as a page sends them: `first`
-is the first one of all, `moment` is of moments anywhere in the day that nobody asked about, `beside` of the tick after
+is the first one of all, `moment` is of new moments anywhere in the day, `beside` of the tick after
 the one before, `again` of moments that were asked about, `row` and `series` of another row at a moment that is shown,
 `whole` until a series has every tick. Times are of the client, with HTTP; CPU is all of the server's
 meanwhile, also what completes a series in the background, and tells more where others use the machine too.

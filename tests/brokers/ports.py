@@ -21,7 +21,7 @@ def free_port() -> int:
 
     One of the kernel's could be taken by any connection before the broker listens or while it is down; a client that
     tries such a port on the loopback until somebody answers may even be connected with itself. Each of pytest's workers
-    has ports of its own, and so has the keeper of what they share: nobody is given one that another is about to use.
+    has ports of its own, and so has the keeper of what they share: none is given one that another is about to use.
     """
     lowest, highest = _not_ephemeral()
     for _ in range(1000):

@@ -13,7 +13,7 @@ BAD_STATUS: Final = 400
 # Chromium says so of every answer of 400 and more, without its method and its path: `_answered` tells those.
 _TOLD_BY_STATUS: Final = "Failed to load resource: the server responded with a status of"
 
-# What a page gives up itself, when it asks anew or is left.
+# The error of a request that a page aborts itself, when it asks anew or is left.
 _GIVEN_UP: Final = "net::ERR_ABORTED"
 
 

@@ -1,7 +1,7 @@
 """A world with everything in it, on a bus: that of the dashboards' scene, worked through at once, at times of its own.
 
 Three hosts, an application, two pools, a service whose requests are traced; troubles, incidents, marks, a diagnosis of
-the culprit of one of them, and a record that nobody could read.
+the culprit of one of them, and an unreadable record.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 While frames of 20 hosts flow into a topic of Kafka, `laggard work` processes are killed with -9, wherever they are,
 started again, stopped, added and taken away, and brokers are killed and restarted. Then the outputs that are committed,
 as laggard and as Kafka's own console consumer read them, and the states of all hosts are kept; outputs, snapshots
-and offsets are deleted; and one worker that nobody disturbs makes them anew from the same input.
+and offsets are deleted; and one undisturbed worker makes them anew from the same input.
 
     python -m tests.evaluation.kafka_kill                              # 50,000 frames, some ten minutes, 100 kills
     python -m tests.evaluation.kafka_kill --frames 3000 --kills 6      # about a minute

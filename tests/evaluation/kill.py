@@ -2,7 +2,7 @@
 
 A producer and a worker run as processes of their own over one embedded bus. Now and then one of them gets SIGKILL,
 wherever it is, also while it starts, and is started again. The producer goes on after the last sequence number that is
-on the bus. In the end the input, the outputs and the states are compared with those of a run that nobody disturbed: of
+on the bus. In the end the input, the outputs and the states are compared with those of an undisturbed run: of
 the operators that are the default, and of what joins their anomalies to incidents. Where incidents stand between
 anomalies depends on who was quicker; so they are compared apart. One of the hosts falls silent for an hour now and
 then, which ends what it has left open.

@@ -41,7 +41,7 @@ LEVELS: Final = 24
 """Of a type that doubles with each: as a symbol 280 bytes, demangled 500 MB."""
 
 MOST_BYTES: Final = 128 << 20
-"""The agent may hold so much."""
+"""The most resident memory of the agent."""
 
 
 @dataclass
@@ -150,7 +150,7 @@ def ways(folder: Path, victim: Path, crowd: int, *, look_alikes: bool) -> list[t
 
 
 def harm(seconds: float, crowd: int, interval_s: float = 1.0) -> Told:
-    """Let the neighbor do what it can for so long. Raises `PermissionError` for anybody but root."""
+    """Let the neighbor do what it can for some seconds. Raises `PermissionError` for users other than root."""
     if os.geteuid() != 0:
         raise PermissionError("neighbour: expected to be root, who may be somebody else")
     with ExitStack() as stack:

@@ -45,7 +45,7 @@ ORDINARY: dict[str, frozenset[str]] = {
     "page_faults": frozenset({"batch", "cache"}),
     "threads": frozenset({"pool"}),
 }
-"""Roles that use so much of a resource in their bursts that a small fault in them would be an ordinary day."""
+"""Roles with such high bursts in a resource that a small fault in them would be an ordinary day."""
 BUSY = frozenset({"batch", "web", "pool", "compress"})
 """Roles whose bursts use the CPU."""
 SYNCING = frozenset({"log", "database"})
@@ -123,7 +123,7 @@ class Setting:
     """How a recording is made.
 
     Attributes:
-        seed: of all that is random.
+        seed: of the random numbers.
         cases: slowdowns to inject.
         situations: in which, each equally often.
         workers: processes at work.

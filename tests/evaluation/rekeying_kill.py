@@ -2,7 +2,7 @@
 
 As `kill.py`: a producer and a worker run as processes of their own over one embedded bus, and one of them gets SIGKILL
 now and then. The producer appends what a case says, number by number. In the end what is on the bus is compared with
-that of a run that nobody disturbed. How re-keyed counters of one key interleave with those of others depends on who was
+that of an undisturbed run. How re-keyed counters of one key interleave with those of others depends on who was
 quicker. So of a state all is compared but how many records of the partition came before its newest.
 """
 

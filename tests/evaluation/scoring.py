@@ -78,9 +78,9 @@ ABLATIONS: Mapping[str, Mapping[str, Any]] = {
     "rises": {"stocks": ()},
 }
 """What the operator has beyond the paper, and the parameters that switch it off: evidence over some seconds, not one
-tick; the last seconds left out of what is usual; features weighed by what they tell of a cause; likelihoods without a
+tick; the last seconds left out of what is usual; features weighed by what they say of a cause; likelihoods without a
 unit, of which all the others are part; new processes compared with how others of their name began; what is far off
-learned as an episode first; ranking by the share of what rises; a least change that anybody would notice; and what
+learned as an episode first; ranking by the share of what rises; a least change, large enough to notice; and what
 grows for hours compared with what was before."""
 
 

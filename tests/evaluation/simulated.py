@@ -183,7 +183,7 @@ class Machine:
     Args:
         kind: of machine.
         days: how long it runs.
-        seed: of all that is random.
+        seed: of the random numbers.
         faults: troubles; what happens else is the same with them and without.
 
     """

@@ -1,4 +1,4 @@
-"""S0's Tables 1 and 2 once more, on slowdowns that are injected into running processes of this machine.
+"""S0's Tables 1 and 2 again, on slowdowns that are injected into running processes of this machine.
 
     python -m tests.evaluation.slowdowns --cases 64
     python -m tests.evaluation.slowdowns --replay DIR...

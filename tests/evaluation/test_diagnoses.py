@@ -12,8 +12,8 @@ from . import bad_cases, dips, troubles
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Each measures how soon and how rightly this machine is told of. What of it does not depend on the machine, the tests
-# of sessions and of `Diagnosing` guard in a time of their own.
+# Each measures how soon and how correctly this machine is diagnosed. The parts that do not depend on it are guarded, in
+# a time of their own, by the tests of sessions and of `Diagnosing`.
 pytestmark = pytest.mark.long
 
 DURATION_S: Final = 2.0

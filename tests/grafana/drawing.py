@@ -399,7 +399,7 @@ def _by_thresholds(value: float, thresholds: Mapping[str, Any] | None) -> str:
 
 
 def _fixed(own: Mapping[str, Any]) -> str:
-    """The color that an override says, by its name or as it is."""
+    """The color that an override says, by its name or verbatim."""
     said: str = own["color"]["fixedColor"]
     return COLORS.get(said, said)
 

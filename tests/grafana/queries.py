@@ -53,7 +53,7 @@ def asked() -> Iterator[Asked]:
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """A text with its variables' values; `$1` is PromQL's own. Raises `KeyError` for a variable that nobody knows."""
+    """A text with its variables' values; `$1` is PromQL's own. Raises `KeyError` for an unknown variable."""
     return re.sub(r"\$([^\W\d]\w*)", lambda found: values[found[1]], text)
 
 

@@ -139,7 +139,7 @@ class Script:
         troubles: of processes and of members of pools.
         held: what holds requests up.
         marks: when which host was marked.
-        junk_s: when records come that nobody can read, or too late.
+        junk_s: when records come that are unreadable or too late.
         own: hosts among whose processes are those of laggard itself.
 
     """

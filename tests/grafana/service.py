@@ -73,7 +73,7 @@ class Service:
         return [self._request(each) for each in ended]
 
     def tracing(self, ts: float) -> list[Frame]:
-        """What tracing tells of itself: more often than it does, for a scene is short."""
+        """The reports of tracing on itself: more often than it publishes them, for a scene is short."""
         self._cpu_s += 0.03 + 0.004 * self._random.random()
         values = (self._cpu_s, EVENTS * self._traced, self._traced // 300, self._traced, self._traced // 90, 1.0, 0, 0)
         return [own_frame(self._host, ts, dict(zip(OWN_FEATURES, values, strict=True)))]

@@ -54,7 +54,7 @@ class Failure:
     times: int = 1
     method: str = ""
     after: bool = False
-    """Whether the call is done before it fails, as behind a proxy that gives up."""
+    """Whether the call is done before it fails, as behind a proxy that times out."""
 
 
 class StandIn:

@@ -101,7 +101,7 @@ class Scene:
         self.bus.append([outgoing(output, TOPICS) for output in outputs])
 
     def steps(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Let this time pass."""
         until = self.clock.now + seconds
         self.annotator.step(0.0)
         while self.clock.now < until:
@@ -318,7 +318,7 @@ def test_what_a_person_deletes_stays_deleted(scene: Scene) -> None:
 
 
 def test_what_a_person_writes_stays(scene: Scene) -> None:
-    """Its end is laggard's all the same, unless that was taken away too."""
+    """Its end is still laggard's, unless that was taken away too."""
     scene.reads(incident(1, NOW), incident(2, NOW + 10), incident(3, NOW + 20))
     first, second, third = (scene.grafana.annotations[each["id"]] for each in scene.notes)
     first["text"] += " It was the backup."
@@ -404,7 +404,7 @@ def committed(bus: Bus, topics: Topics) -> int:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    """As a process: until it is told to stop, and once more."""
+    """As a process: until it is told to stop, and then again."""
     location = tmp_path / "laggard.db"
     with running("12.1") as grafana:
         environ = {

@@ -105,7 +105,7 @@ def test_it_waits_as_long_as_it_is_asked_to(stand_in: StandIn, asked: str, pause
 
 
 def test_a_change_that_may_have_been_made_is_not_made_again(stand_in: StandIn) -> None:
-    """A proxy that gives up tells nothing of what Grafana did."""
+    """A proxy that times out does not say what Grafana did."""
     note = {"time": 1000, "tags": ["laggard"], "text": "slow"}
     stand_in.fail("/annotations", 502, after=True)
     with connected(stand_in) as grafana:

@@ -302,7 +302,7 @@ def test_publish_goes_on_where_it_broke_off(newest: StandIn, call: Any) -> None:
 
 
 def test_publish_breaks_off_between_a_rule_and_its_print(newest: StandIn, call: Any) -> None:
-    """Then what Grafana made of it is taken for a change, which is the safe side; --force mends it."""
+    """Then what Grafana made of it is taken for a change, which is the safe side; --force fixes it."""
     newest.mangle = lambda rule: rule["labels"].update(grafana_folder="laggard")
     newest.fail("/v1/provisioning/alert-rules/.*", 403, method="PUT")
     assert call(newest, "publish")[0] == FAILED
@@ -312,7 +312,7 @@ def test_publish_breaks_off_between_a_rule_and_its_print(newest: StandIn, call: 
 
 
 def test_somebody_saves_while_laggard_publishes(published: StandIn, call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the look and the writing: Grafana refuses, and nobody's work is lost."""
+    """Between the look and the writing: Grafana refuses, and no work is lost."""
     outdated_dashboard(published)
     saved = Grafana.save_dashboard
 

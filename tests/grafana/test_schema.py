@@ -30,7 +30,7 @@ def modules() -> Path:
 
 
 def literals(documents: dict[str, Any]) -> str:
-    """The parts of dashboards as constants of their types: of a literal, also what nobody knows is an error."""
+    """The parts of dashboards as constants of their types: of a literal, unknown fields are errors, too."""
     lines = ["import type { Annotation, Frame, Panels, Variable } from './typed';"]
 
     def constant(name: str, kind: str, value: Any) -> None:

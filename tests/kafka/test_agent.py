@@ -152,7 +152,7 @@ def test_an_agent_that_is_there_before_its_broker(new_cluster: NewCluster, tmp_p
         own = frames(bus, "watched")
     assert {each.scope for each in own} - {"limit"} == {"process", "host", "agent"}
     told = log.read_text()
-    # For the brokers, then for the topic; on a busy machine the broker may be away once more.
+    # For the brokers, then for the topic; on a busy machine the broker may be away again.
     waits = re.findall(r"waits in \S+( until then)?$|(takes records again)", told, re.MULTILINE)
     assert ("", "takes records again") in waits
     assert all(one != other for one, other in itertools.pairwise(waits)), "said when it changes, not at each try"

@@ -152,7 +152,7 @@ def write_uncached(path: Path, size_bytes: int) -> Path:
 
 @contextmanager
 def memory_limit(size_bytes: int) -> Iterator[list[str]]:
-    """A cgroup that may hold so much memory: what to put before a command that is to run in it.
+    """A cgroup with this limit of memory: what to put before a command that is to run in it.
 
     Takes root; raises `NotAllowedError` where there is no such group to be had.
     """

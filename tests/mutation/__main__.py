@@ -114,7 +114,7 @@ def _room(mutant: Mutant) -> str:
 
 
 class _Run:
-    """Judges mutants, each in a tree that nobody else uses meanwhile."""
+    """Judges mutants, each in a tree that has no other use meanwhile."""
 
     def __init__(self, trees: Sequence[Tree], budget_s: float) -> None:
         self._tests: dict[str, Future[Suite]] = {}

@@ -169,7 +169,7 @@ class _Finder(ast.NodeVisitor):
         """Errors' texts, and what only tells readers and tools that something holds."""
 
     visit_Raise = visit_Assert = visit_Import = visit_ImportFrom = visit_TypeAlias = _leave_out  # noqa: N815 - as above
-    # Before Python 3.12 nobody tells where in the source the parts of such a text are.
+    # Before Python 3.12 the positions of the parts of such a text in the source are unknown.
     visit_JoinedStr = _leave_out  # noqa: N815 - as above
 
     # What is changed.

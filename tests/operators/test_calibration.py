@@ -27,7 +27,7 @@ DAY_TICKS = 17_280
 
 
 def incidents(calibration: Calibration, raws: Vector, interval_s: float = 5.0) -> list[float]:
-    """When incidents would have been told of this stream."""
+    """When incidents of this stream would have been reported."""
     trigger, told = Trigger(), []
     for tick, raw in enumerate(raws.tolist()):
         ts = 1e9 + interval_s * tick

@@ -23,7 +23,7 @@ LAYOUT = names([f"p{each}[{each}]" for each in range(20)], [*(f"use_{each}_per_s
 
 
 def frames(chance: np.random.Generator, leak: list[float]) -> Iterator[tuple[float, np.ndarray]]:
-    """One a tick; the last feature of row 7 holds so much more than its usual 1000 +- 10."""
+    """One a tick; the last feature of row 7 is `leak` above its usual 1000 +- 10."""
     for tick, held in enumerate(leak):
         values = chance.normal(1000.0, 10.0, (20, 12))
         values[7, 11] += held

@@ -83,7 +83,7 @@ def test_it_stays_open_until_it_has_been_calm_and_ends_once() -> None:
     assert [each for each, _ in host.opened] == ["cpu"]
     host.run(100, pressure_cpu_some_ratio=0.1)
     assert list(host.open) == ["cpu"]
-    assert host.open["cpu"].score <= 1.0  # so that nobody takes the calm for a part of it
+    assert host.open["cpu"].score <= 1.0  # so that the calm is not taken for a part of it
     host.run(100)
     assert host.open == {}
 
@@ -192,7 +192,7 @@ def test_a_trend_is_not_drawn_across_a_gap() -> None:
     assert host.run(480, **{"filesystem_/_used_ratio": growing(0.01, 0.58)}).opened == []
 
 
-# What is told of one.
+# Reports on one.
 
 
 def test_a_ranking_is_about_one_resource_or_about_all() -> None:

@@ -1,4 +1,4 @@
-"""Workers that end without a word, over each bus: what they leave is what one leaves that nobody ended."""
+"""Workers that end without a word, over each bus: they leave what an undisturbed one leaves."""
 
 from __future__ import annotations
 

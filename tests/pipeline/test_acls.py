@@ -398,7 +398,7 @@ def test_without_one_of_its_rules_a_role_says_what_it_lacks(
         with pytest.raises(BusError) as raised:
             work_as(role, cluster, [each for each in STAGES if needs(*each, rule, operation)][:1])
         said = str(raised.value)
-        assert not isinstance(raised.value, BusUnavailable)  # nobody waits for it to pass
+        assert not isinstance(raised.value, BusUnavailable)  # no caller waits for it to pass
         assert f": user {role} lacks an ACL for " in said
         assert said.endswith("; `laggard topics acls` prints what each role needs")
         stages = [OPERATOR, SERVING, REGRESSION, POOLING, COVARIANCE, TRACED, INCIDENTS]

@@ -1,4 +1,4 @@
-"""Many clients that hold on to a port, or ask it for much: whoever asks for health is answered all the same."""
+"""Many clients that hold on to a port, or ask it for much: a request for health is still answered."""
 
 from __future__ import annotations
 

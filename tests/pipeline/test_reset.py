@@ -28,7 +28,7 @@ def scene(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedBu
     monkeypatch.setattr("laggard.pipeline.wiring.wire", lambda _: (WIRED,))
     monkeypatch.setenv("LAGGARD_OPERATORS", "gaussian")  # those of pools are wired apart
     monkeypatch.setattr("laggard.pipeline.core.engine.runner.IDLE_S", 0.0)
-    # The records are of 1970, which nobody means who types so few digits.
+    # The records are of 1970, which a user who types so few digits does not mean.
     monkeypatch.setattr("laggard.pipeline.cli.reset.parse_time", lambda text, _: float(text))
     with EmbeddedBus(nowhere / "bus.db") as bus:
         bus.create(TOPICS.specs())
@@ -37,7 +37,7 @@ def scene(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedBu
 
 
 def work(bus: EmbeddedBus) -> list[Incident]:
-    """What a worker tells of incidents."""
+    """Return the incidents that a worker reports."""
     before = len(incidents(bus))
     worker = runner(bus, BOTH)
     drain(worker, bus)

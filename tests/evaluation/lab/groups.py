@@ -72,16 +72,16 @@ class Group:
         return inner
 
     def limit_cpu(self, cores: float) -> None:
-        """Give it so much CPU time, in cores."""
+        """Limit its CPU time, in cores."""
         self.write("cpu", "cpu.cfs_period_us", PERIOD_US)
         self.write("cpu", "cpu.cfs_quota_us", round(cores * PERIOD_US))
 
     def limit_memory(self, limit_bytes: int) -> None:
-        """Give it so much memory, its part of the page cache included."""
+        """Limit its memory, its part of the page cache included."""
         self.write("memory", "memory.limit_in_bytes", limit_bytes)
 
     def limit_disk(self, device: str, operations_per_s: int, bytes_per_s: int) -> None:
-        """Let it do so much on a device (`major:minor`), each for reading and for writing."""
+        """Limit its use of a device (`major:minor`), each for reading and for writing."""
         for direction in ("read", "write"):
             self.write("blkio", f"blkio.throttle.{direction}_iops_device", f"{device} {operations_per_s}")
             self.write("blkio", f"blkio.throttle.{direction}_bps_device", f"{device} {bytes_per_s}")

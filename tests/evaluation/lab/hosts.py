@@ -107,7 +107,7 @@ class Lab:
 
     Attributes:
         name: unique on the machine.
-        keeper: is told of all that has to be given back.
+        keeper: registers all that has to be given back.
         folder: for files, on a memory filesystem.
         group: all others are in it.
         started: processes on the hosts.

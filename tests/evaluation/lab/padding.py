@@ -29,7 +29,7 @@ class Padding:
         hosts: that get them.
         metrics: of all together.
         interval_s: between intervals.
-        seed: of all that is random.
+        seed: of the random numbers.
 
     """
 

@@ -155,7 +155,7 @@ class Stage:
         tell(self._visitors, "the process of the visitors", str(visitors))
 
     def disturb(self, name: str, share: float) -> None:
-        """Let a neighbor take so much: of its host's CPU quota, memory or disk."""
+        """Let a neighbor use a share of its host's CPU quota, memory or disk."""
         factor = self.web.cores if self._scenario.resource == "cpu" else 1.0
         tell(self._neighbours[name], name, f"{share * factor:.4f}")
 

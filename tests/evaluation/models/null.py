@@ -39,7 +39,7 @@ PERFORMANCE: Final = ("response_time_mean_s", "throughput_per_s")
 
 @dataclass(frozen=True)
 class World:
-    """An application that stays as it is.
+    """An application that does not change.
 
     Attributes:
         noise: what response times are multiplied by beside the load: the exponent, shape (intervals,).
@@ -72,7 +72,7 @@ def heavy(random: np.random.Generator, intervals: int) -> Series:
 
 
 def autoregressive(random: np.random.Generator, intervals: int, kept: float) -> Series:
-    """A stationary series of variance 1 that keeps so much from each value to the next."""
+    """A stationary series of variance 1 that keeps the part `kept` from each value to the next."""
     series = random.standard_normal(intervals)
     fresh = np.sqrt(1.0 - kept * kept)
     for at in range(1, intervals):

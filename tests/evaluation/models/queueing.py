@@ -47,7 +47,7 @@ class Recording:
         resource: what is short.
         traits: by metric.
         hosts: by metric, where its id does not tell it.
-        resolution: what nobody would notice, by the end of a metric's id.
+        resolution: changes too small to notice, by the end of a metric's id.
 
     """
 
@@ -353,5 +353,5 @@ def _show_others(shown: _Shown, hosts: tuple[str, ...], count: int, intervals: i
             values = kinds[int(random.integers(len(kinds)))]()
         made.append(values)
         shown.add(host, f"{host}/other-{number}", feature, values=values, trait=trait)
-        # What is named after a contended resource belongs to it, wherever it is: but it does not tell of it.
+        # A metric that is named after a contended resource belongs to it, wherever it is: but it does not reflect it.
         shown.hosts[shown.ids[-1]] = ""

@@ -69,7 +69,7 @@ def two() -> Frames:
 
 
 def two_unlike() -> Frames:
-    """Two members that differ in all: nobody can say which of them deviates."""
+    """Two members that differ in all: the one that deviates cannot be known."""
     values = _ordinary(2)
     values[:, 1] *= 3.0
     return _frames(values)
@@ -286,4 +286,4 @@ LEAKING: Final[Mapping[str, Callable[[], Frames]]] = {
         rows_change_places,
     )
 }
-"""Pools of eight in which a leak has to be found all the same."""
+"""Pools of eight in which a leak still has to be found."""

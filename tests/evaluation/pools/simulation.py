@@ -64,7 +64,7 @@ KINDS: Final[Mapping[Fault, frozenset[str]]] = {
 
 @dataclass(frozen=True)
 class World:
-    """How threads that behave alike differ all the same.
+    """How threads that behave alike still differ.
 
     Attributes:
         items: in service at once in a thread under full load, on average.
@@ -79,7 +79,7 @@ class World:
         spread: of what is each thread's for good, its share of the load and its memory: that of the logarithm.
         wander: the same, of what changes over hours.
         constant: features that never change, and are the same in all.
-        cpu_step: in which CPU is told; 0 for as it is.
+        cpu_step: in which CPU is reported; 0 for exact values.
         memory_step: the same, of the two of memory, in bytes.
         life_s: after which a thread ends and another begins, on average, in pools that run for days.
 
@@ -476,7 +476,7 @@ def _bursts(random: np.random.Generator, world: World, shape: tuple[int, int], i
         lasts, height = random.exponential(1.0, (2, count))
     else:
         lasts, height = random.pareto(world.burst_tail, (2, count)) * (world.burst_tail - 1.0)
-    # Nobody would call an hour at full use a burst of threads that behave alike.
+    # An hour at full use would not be called a burst of threads that behave alike.
     lasts = np.minimum(lasts * world.burst_s, 40.0) / interval_s
     height = np.minimum(height * world.burst_cpu_ratio, 0.9)
     covered = np.zeros((members, ticks + 1))

@@ -99,7 +99,7 @@ def test_who_differs_is_further_out_the_more_it_differs(chance: np.random.Genera
 
 
 def test_members_are_compared_with_those_of_their_group_only(chance: np.random.Generator) -> None:
-    """Two groups as far apart as can be: in neither does anybody stand out, but together they would."""
+    """Two groups as far apart as can be: in neither does a member stand out, but together they would."""
     values = chance.normal(size=(200, 8, 1))
     values[:, 4:] += 1e3
     groups = [0] * 4 + [1] * 4
@@ -219,7 +219,7 @@ def test_a_reused_slot_begins_without_history(chance: np.random.Generator) -> No
 
 @pytest.mark.slow
 def test_a_bank_goes_on_from_a_snapshot_though_members_were_forgotten_since_the_last_block() -> None:
-    """What anybody reaches is by those that there were at the last block: not by those that there are."""
+    """A member's peak depends on the members at the last block, not on those that are left."""
     chance = np.random.default_rng(2)
     values = chance.normal(size=(3 * BLOCK, 6, 2)) * np.arange(1.0, 7.0)[:, None] ** 3
     whole, restored = fed(values[: 2 * BLOCK + 5]), Bank(np.zeros(2), WINDOWS)

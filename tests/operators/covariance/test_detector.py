@@ -169,7 +169,7 @@ def test_a_share_of_the_level_is_found_at_any_offset(offset: float) -> None:
 
 
 def test_members_that_come_and_go_each_tick_are_taken() -> None:
-    """Nobody stays long enough to be compared; then all stay, and one deviates."""
+    """No member stays long enough to be compared; then all stay, and one deviates."""
     pool, chance = pool_of(), np.random.default_rng(5)
     for tick in range(200):
         rows = [f"worker-{each}" for each in chance.choice(400, int(chance.integers(0, 9)), replace=False)]
@@ -488,7 +488,7 @@ def test_departures_from_a_pool_that_scales_in_and_out_are_not_reported(period: 
             rows = rows[len(rows) - size :]
         scores = pool.score(INTERVAL_S * tick, names := layout(rows), values := healthy(1, len(rows), tick)[0])
         pool.learn(INTERVAL_S * tick, names, values)
-        # Of the first that ever go nobody can say whether that is usual.
+        # Whether it is normal that members go cannot be known of the first ones.
         if tick > 3 * period + 60:
             assert scores.deviations == (), tick
 

@@ -36,7 +36,7 @@ def test_it_scores_like_dbscan_over_what_it_keeps(seed: int, minimum_points: int
         if core[-1]:
             assert density.score(point) == 0.0
             continue
-        old = core_distances(kept, enough) <= 0.5  # of those before: a new one makes nobody else a core point
+        old = core_distances(kept, enough) <= 0.5  # of those before: a new one makes no other a core point
         gap = core_gaps(point[None], kept[old])[0] / 0.5
         assert density.score(point) == pytest.approx(gap)
 

@@ -1,4 +1,4 @@
-"""The supervisor with real child processes: they die, hang, cannot start, and outlive nobody."""
+"""The supervisor with real child processes: they die, hang or cannot start, and none outlives it."""
 
 from __future__ import annotations
 
@@ -307,7 +307,7 @@ def test_it_ends_when_no_part_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_a_machine_that_slept_kills_nothing() -> None:
-    """All were stopped, as a container that is paused or a machine that is suspended: nobody hangs."""
+    """All were stopped, as a container that is paused or a machine that is suspended: none hangs."""
     code = f"""
 import sys
 from laggard.pipeline.core import watchdog

@@ -146,7 +146,7 @@ def test_links_of_a_mounted_volume_are_followed(tmp_path: Path) -> None:
 
 
 def test_a_pipe_is_read_where_its_owner_is_trusted(tmp_path: Path) -> None:
-    """`--config <(...)`; and one that a stranger made keeps nobody waiting."""
+    """`--config <(...)`; and one that a stranger made does not block."""
     reading, writing = os.pipe()
     os.write(writing, b'host = "web-1"')
     os.close(writing)
@@ -162,7 +162,7 @@ def test_a_pipe_is_read_where_its_owner_is_trusted(tmp_path: Path) -> None:
 
 @needs_root
 def test_a_bus_that_a_stranger_made_is_refused(tmp_path: Path) -> None:
-    """In a folder such as /tmp, where everybody may make files, and nobody replace those of others."""
+    """In a folder such as /tmp, where all users may make files, and none may replace those of others."""
     tmp_path.chmod(0o1777)
     path = tmp_path / "laggard.db"
     sqlite3.connect(path).close()

@@ -35,7 +35,7 @@ class Part:
             (self._task / str(thread)).mkdir(parents=True)
 
     def look(self, watchdog: Watchdog, *, used_ratio: float = 0.0, alive: bool = False, passed_s: float = 1.0) -> str:
-        """Look once; its threads have used so much of a core since the last look."""
+        """Look once; its threads have used this share of a core since the last look."""
         self._used_s += used_ratio * passed_s
         (self._task.parent / "status").write_text(self.status)
         for thread, state in enumerate(self.states):

@@ -1,4 +1,4 @@
-"""Each rule from a host's counters to what ails it: where it holds, with its figures, and where it must not."""
+"""Each rule from a host's counters to what affects it: where it holds, with its figures, and where it must not."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ def frames(*ticks: str, step_s: float = 5.0) -> list[Frame]:
         (("make[1@9]", "make[1@9] cc1[2@10]", "make[1@9] as[3@11] cc1[4@11]", "make[1@9]"), (("cc1", 2), ("as", 1))),
         (("a[1@9]", "a[1@9] b[2@9]", "a[1@9] b[2@9]", "a[1@9]"), (("b", 1),)),  # two ticks
         (("a[1@9]", "a[1@9] b[2@9]", "a[1@9] b[2@9]", "b[2@9] a[1@9]", "a[1@9]"), ()),  # three are too many
-        (("a[1@9] b[2@9]", "a[1@9]"), ()),  # nobody knows when it began
-        (("a[1@9]", "a[1@9] b[2@9]"), ()),  # nor when it ends
+        (("a[1@9] b[2@9]", "a[1@9]"), ()),  # its beginning is unknown
+        (("a[1@9]", "a[1@9] b[2@9]"), ()),  # its end is unknown
         (("a[1@9]", "a[1@9] b[2@9]", "b[2@10] a[1@9]", "a[1@9]"), (("b", 2),)),  # the pid is used again
         (("a[1@9]", "a[1@9] sh[2@9]", "a[1@9] cc1[2@9]", "a[1@9]"), (("cc1", 1),)),  # one process, by its last name
         (("a[1@9]", "sh[2@9]", "cc1[2@9]", "cc1[2@9]", "a[1@9]"), ()),  # that lived for three ticks
@@ -86,7 +86,7 @@ def ranking(*rows):
         ((SPENDS,), True),
         ((FAULTS, SPENDS), True),  # nearly as unusual as the worst
         ((USES, replace(SPENDS, score=3.0)), False),
-        ((replace(SPENDS, score=1.0),), False),  # nothing is told of it
+        ((replace(SPENDS, score=1.0),), False),  # it is not reported
         ((replace(SPENDS, score=math.nan),), False),
         ((USES,), False),
         ((), False),

@@ -1,4 +1,4 @@
-"""What a person is told of a ranking: culprits, those who wait for them, rows without a past, the host."""
+"""The text about a ranking: culprits, those who wait for them, rows without a past, the host."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_only_what_is_held_grows_and_by_little_of_what_is_unusual_it_is_a_step(r
         ("level", 6.0, False),
         ("two levels", 8.0, False),
         ("since it began", 5.0, False),
-        ("level in the gap", 27.0, False),  # nobody saw it before
+        ("level in the gap", 27.0, False),  # it was not seen before
         ("leak", 5.4, False),  # when it was a tenth above
         ("always", 48.0, True),
         ("lulls", 6.0, False),  # short ones are skipped

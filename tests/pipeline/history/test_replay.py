@@ -107,7 +107,7 @@ def test_the_score_of_a_tick_is_told_before_the_ranking_of_a_mark_behind_it(wire
     assert (type(extended), type(grown)) == (Progress, Incident), "at this tick it lasts"
     assert isinstance(score, ScoreOutput)
     assert (extended.ts, score.ts) == (at(LASTS), at(LASTS))
-    # A frame of that tick that comes behind the mark is told once more only if it is worse.
+    # A frame of that tick that comes behind the mark is reported again only if it is worse.
     records = list(frames("web-1", range(158)))
     marked = next(number for number, each in enumerate(records) if isinstance(each, Mark))
     records[marked - 1], records[marked] = records[marked], records[marked - 1]

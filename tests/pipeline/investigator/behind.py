@@ -1,4 +1,4 @@
-"""A pipeline for the page: operators that have worked, records that nobody could use, and some that wait."""
+"""A pipeline for the page: operators that have worked, unusable records, and some that wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API tells of applications: on a bus as a worker has left it, and on one where something is lacking."""
+"""The API's answers about applications: on a bus as a worker has left it, and on one where something is lacking."""
 
 from __future__ import annotations
 

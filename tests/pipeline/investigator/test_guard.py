@@ -255,7 +255,7 @@ def test_the_cookie_is_for_the_browser_alone(locked: Served, browser: httpx.Clie
     assert len(pair.partition("=")[2]) == len(answer.json()["key"]) == 43  # 256 bits
     assert attributes == ["Path=/", "HttpOnly", "SameSite=Strict"]
     assert answer.headers["cache-control"] == "no-store"
-    # Plain HTTP is not taken for HTTPS on anybody's word.
+    # Plain HTTP is not taken for HTTPS on a client's word.
     told = browser.post("/api/v1/session", json={"token": TOKEN}, headers={"X-Forwarded-Proto": "https"})
     assert "Secure" not in told.headers["set-cookie"]
 

@@ -1,4 +1,4 @@
-"""What the page is told of the pipeline itself."""
+"""The API's answers about the pipeline itself."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_throughput_is_what_was_processed_while_somebody_looked() -> None:
     # Of the last minute: at 1004 there were 54.
     assert rates.update(1064.0, {cpu: 84}) == {cpu: 0.5}
     assert rates.update(1066.0, {cpu: 0}) == {cpu: 0.0}  # it was reset
-    assert rates.update(9000.0, {cpu: 10}) == {}  # nobody looked for long
+    assert rates.update(9000.0, {cpu: 10}) == {}  # the last look was long ago
 
 
 def test_topics_are_told_with_what_is_in_them(page: Served) -> None:

@@ -1,4 +1,4 @@
-"""What the page is told of pools."""
+"""The API's answers about pools."""
 
 from __future__ import annotations
 

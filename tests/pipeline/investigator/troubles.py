@@ -85,7 +85,7 @@ def _progress(one: Anomaly, ts: float, change: Any, until_ts: float, **changed: 
 
 
 def joined(*found: Anomaly | Progress) -> tuple[list[Incident], list[Outgoing]]:
-    """What becomes of it: what was told of incidents, and all records, in the order in which a bus has them."""
+    """The incidents as they were reported, and all records in the order in which a bus has them."""
     joiner = Joiner()
     told: list[Incident] = []
     records = []

@@ -819,7 +819,7 @@ def test_an_agent_has_the_counters_that_are_shown() -> None:
         time.sleep(0.02)
     agent.close()
     assert shown <= {*HOST_FEATURES, *(f"{kind}_{end}" for kind, end in HOST_DEVICES)}
-    # Machines without disks, networks and pressure stall information have the others all the same.
+    # Machines without disks, networks and pressure stall information still have the others.
     assert shown >= {
         "cpus",
         "cpu_busy_ratio",

@@ -1,4 +1,4 @@
-"""What a task tells of what becomes of its anomalies."""
+"""The reports of a task on the courses of its anomalies."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ WIRED = next(each for each in wire(read_settings(environ={}, flags=[])) if each.
 
 @pytest.fixture(scope="module")
 def stream() -> tuple[list[Frame], list[Any]]:
-    """Frames with two faults at a time, and all that is told of them."""
+    """Frames with two faults at a time, and all that is reported about them."""
     given = [*frames(60, COMPUTES, WRITES)]
     return given, told(Task(WIRED, INPUT, snapshot_records=1000), given)
 

@@ -1,4 +1,4 @@
-"""Work that comes again: it is told twice, and is usual the third time; what it does otherwise is told all the same."""
+"""Work that comes again: it is reported twice, and is normal the third time; its other behavior is still reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JOB: Final = np.array([[0.8, 2e7, 2e8]])
 def frames(
     period_s: float, lengths_s: Sequence[float], times: Sequence[float], tick_s: float = 15.0
 ) -> Iterator[Frame]:
-    """A machine on which a new process of one name runs once in each period, for so long, and uses so much."""
+    """A machine on which a new process of one name runs once in each period, for `lengths_s`, with `times` the job."""
     random = np.random.default_rng(1)
     begins = [(number + 0.5) * period_s + random.uniform(-60.0, 60.0) for number in range(len(lengths_s))]
     for tick in range(int(len(lengths_s) * period_s / tick_s)):

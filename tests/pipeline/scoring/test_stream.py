@@ -53,8 +53,8 @@ def test_first_frame_is_new_whatever_it_says() -> None:
 @pytest.mark.parametrize(
     ("ts", "sequence", "verdict"),
     [
-        (1200.0, 10, "duplicate"),  # the newest once more
-        (1180.0, 9, "duplicate"),  # an earlier one once more
+        (1200.0, 10, "duplicate"),  # the newest again
+        (1180.0, 9, "duplicate"),  # an earlier one again
         (1180.0, 7, "late"),  # one that never came
         (1180.0, 11, "late"),  # a new one by a clock that stepped back
         (1180.0, UNNUMBERED, "late"),

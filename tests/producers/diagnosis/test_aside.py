@@ -1,4 +1,4 @@
-"""A question that hangs holds nobody up: a FIFO that nobody writes to is the filesystem that does not answer."""
+"""A question that hangs delays no other: a FIFO without a writer is the filesystem that does not answer."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_it_is_stopped_for_a_small_share_of_the_time(burning):
 
 
 def kill_tracer(program, delay_s):
-    """Kill who traces it, so much later than it was seen to begin. What it has stopped would stay stopped."""
+    """Kill its tracer, `delay_s` after that was seen to begin. Threads that it has stopped would stay stopped."""
     until = time.monotonic() + 60
     while not (tracer := tracer_of(program.pid)):
         assert time.monotonic() < until

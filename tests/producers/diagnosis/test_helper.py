@@ -207,7 +207,7 @@ sys.stdin.readline()
     ) as process:
         assert process.stdout
         pid = int(process.stdout.readline())
-        os.kill(pid, signal.SIGSTOP)  # it does not see that nobody asks any more
+        os.kill(pid, signal.SIGSTOP)  # it does not see that there are no more questions
         process.kill()
     until = time.monotonic() + 60.0
     while Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -268,7 +268,7 @@ child.wait()
 for pid in ("self", child.pid):
     print(next(line for line in open(f"/proc/{{pid}}/status") if line.startswith("CapEff")).split()[1])
 """
-    # As a user who has this one: root is nobody special.
+    # As a user who has this one: root has no special rights.
     rights = ("--securebits=+noroot", "--inh-caps=-all,+sys_ptrace", "--ambient-caps=-all,+sys_ptrace")
     command = ["setpriv", *rights, sys.executable, "-c", program]
     told = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/").stdout.split()

@@ -23,7 +23,7 @@ from tests.producers.diagnosis.profiled import assert_found, held, samples_of
 from tests.producers.diagnosis.rights import SAMPLES, SAMPLES_ALL
 
 OTHERS_UID = 65534
-"""Nobody's."""
+"""The user `nobody`."""
 
 
 def _process_cpu_s(pid):
@@ -318,7 +318,7 @@ def test_no_process_is_a_clear_error():
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can try it as somebody else")
 def test_without_rights_it_says_which_are_missing_and_what_to_do():
-    """Nobody may not sample root's process; its own outside of the kernel, or not at all on a stricter machine."""
+    """User `nobody` may not sample root's process; its own outside of the kernel, or none on a stricter machine."""
     program = """
 import os, subprocess, time
 from laggard.producers.diagnosis import perf

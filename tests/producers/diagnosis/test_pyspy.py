@@ -20,7 +20,7 @@ from tests.misbehaving.programs import burning_python, compiled, misbehaving
 from tests.producers.diagnosis.profiled import assert_found, held, samples_of
 
 OTHERS_UID = 65534
-"""Nobody's."""
+"""The user `nobody`."""
 
 
 def take_until(profiler, until):

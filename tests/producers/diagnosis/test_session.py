@@ -33,7 +33,7 @@ from tests.producers.diagnosis.rights import SAMPLES
 from tests.programs import path_of
 
 OTHERS_UID = 65534
-"""Nobody's."""
+"""The user `nobody`."""
 
 CALLERS_ARE_TOLD = os.uname().machine == "x86_64"
 
@@ -41,7 +41,7 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 REAL_S = 0.02
-"""Of each pause of a session, so much passes, for its process to run. For the session, all of it does."""
+"""This part of each pause of a session passes, for its process to run. For the session, all of it does."""
 
 
 @pytest.fixture(autouse=True)

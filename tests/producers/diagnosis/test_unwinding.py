@@ -1,4 +1,4 @@
-"""Stacks of blocked threads that nobody stops: of real programs, with and without frame pointers, beside eu-stack's."""
+"""Stacks of blocked threads that go unstopped: of real programs, with and without frame pointers, beside eu-stack's."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def record():
 
 
 def thread(tid, look=RUNNING, *, user_s=0.0, before_s=0.0, name="worker"):
-    """As a look finds it: so much CPU time, of which so much was before."""
+    """As a look finds it: with its CPU time, and the part of that which was before."""
     found = Thread(tid, new=False)
     found.name, found.look = name, look
     found.cpu.user_s = user_s

@@ -21,8 +21,8 @@ from laggard.producers.system.clock import Clock
 
 pytestmark = pytest.mark.slow
 
-OTHERS_UID = 65533  # not the user nobody, as whom servers run
-"""Nobody's."""
+OTHERS_UID = 65533  # not the user `nobody`, as whom servers run
+"""An unused one."""
 
 
 @pytest.fixture

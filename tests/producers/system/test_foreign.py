@@ -73,7 +73,7 @@ def test_what_cannot_be_read_is_empty_or_tells_why(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         foreign.head(str(tmp_path / "none"))
     os.mkfifo(tmp_path / "pipe")
-    assert foreign.content(str(tmp_path / "pipe")) == b""  # nobody writes, and it does not wait
+    assert foreign.content(str(tmp_path / "pipe")) == b""  # it has no writer, and it does not wait
 
 
 def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What does not answer is left behind, and what waits behind it is asked all the same."""
+"""A path that does not answer is left behind, and those that wait behind it are still asked."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Interrupted:
 
 @dataclass(frozen=True)
 class Inline:
-    """A system call that runs a soft interrupt itself: it sends to this machine, where nobody waits for it."""
+    """A system call that runs a soft interrupt itself: it sends to this machine, where no thread waits for it."""
 
     ns: int
 

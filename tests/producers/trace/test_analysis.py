@@ -65,7 +65,7 @@ def test_trap_8_requests_that_overlap_on_a_thread_are_an_event_loops() -> None:
         (60, Kind.END, 3),
     ):
         rows(at, 0, kind, 1, number, text="shop\tGET /")
-    # This one was alone: it is judged, with a note, for the thread may serve others that nobody told of.
+    # This one was alone: it is judged, with a note, for the thread may serve others that are not reported.
     rows(100, 0, Kind.BEGIN, 1, 4, text="shop\tGET /alone")
     rows.call(110, 120, 0, 1, "epoll_wait", 232, result=1)
     rows(130, 0, Kind.END, 1, 4)
@@ -131,7 +131,7 @@ def test_requests_that_overlap_a_gap_are_not_judged_also_those_that_ended_in_it(
     rows(700, 0, Kind.END, 1)
     analysis = Analysis()
     whole = rows.batch()
-    # Also where the gap is told of a batch later.
+    # Also where the gap is reported a batch later.
     found = [
         *analysis.feed(Events(whole.events[:8], whole.texts)),
         *analysis.feed(Events(whole.events[8:], whole.texts)),
@@ -173,7 +173,7 @@ def test_events_that_go_back_in_time_are_taken_as_of_the_same_time() -> None:
 
 
 def test_missing_switches_are_said_and_what_is_not_known_is_un() -> None:
-    # Thread 1 is blocked as far as is known, and then does something: nobody told that it woke and came.
+    # Thread 1 is blocked as far as is known, and then does something: its wake-up and its switch are missing.
     rows = Rows("worker", "other")
     rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
     rows(50, 0, Kind.SWITCH, 1, 9, 0, 1, text="third")

@@ -292,7 +292,7 @@ def test_trap_6_an_interrupt_takes_time_only_when_it_has_ended_and_an_inline_one
     rows(42, 0, Kind.SOFTIRQ_ENTER, 1, 3, flags=6)
     rows(48, 0, Kind.SOFTIRQ_EXIT, 1, 3, flags=6)
     rows(50, 0, Kind.SYSCALL_EXIT, 1, text="sendto")
-    # The end of this one is missing: nobody knows what it took.
+    # The end of this one is missing: its duration is unknown.
     rows(60, 0, Kind.IRQ_ENTER, 1, 30, text="virtio1-req.0", flags=5)
     rows(70, 0, Kind.SWITCH, 1, 2, 1, text="other")
     rows(80, 0, Kind.SWITCH, 2, 1, 1, text="worker")
@@ -391,7 +391,7 @@ def test_a_wait_that_times_out_for_good_is_one_for_a_timer() -> None:
 
 
 def test_an_unrecorded_switch_from_the_idle_thread_is_known_by_the_wake_up() -> None:
-    # Some kernels do not tell of each. The CPU was idle, and was told by an interrupt that somebody may run.
+    # Some kernels do not report each. The CPU was idle, and an interrupt told it that a thread may run.
     rows = Rows("worker", "other")
     rows(10, 0, Kind.BEGIN, 1)
     rows(20, 0, Kind.SYSCALL_ENTER, 1, text="read")

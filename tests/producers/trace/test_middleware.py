@@ -128,7 +128,7 @@ def test_it_is_found_when_somebody_records(tmp_path: Path, monkeypatch: pytest.M
     now += middleware.ABSENT_S
     assert one.begin("GET /") == 2
     path.unlink()
-    one.end(2)  # that it is gone is nobody's trouble
+    one.end(2)  # that it is gone is no trouble
     assert one.begin("GET /") == 0
 
 

@@ -38,7 +38,7 @@ another one begins in its place, which is no trouble."""
 
 FAULTS: Final[Mapping[str, Sequence[Fault]]] = {
     "prefork": ("healthy", "leak", "descriptors", "spin", "stuck", "slow", "spike", "left", "replaced"),
-    # One that stands still while it holds the lock stops all others: nobody is to be told from anybody.
+    # One that stands still while it holds the lock stops all others: it cannot be distinguished from them.
     "nginx": ("healthy", "replaced"),
     # The kernel counts memory and descriptors for whole processes: of a leak a thread has the page faults alone.
     "java": ("healthy", "leak", "spin", "stuck", "slow", "spike", "left", "replaced"),
@@ -74,7 +74,7 @@ class Truth:
         key: of its frames.
         members: how many there are at the beginning.
         fault: what one of them does.
-        seed: of all that is random.
+        seed: of the random numbers.
         row: id of that member; empty where nothing goes wrong.
         begin_ts: since when, in seconds since the Unix epoch; NaN where nothing goes wrong.
         end_ts: until when; NaN where it lasts to the end.
@@ -175,7 +175,7 @@ def _truth_of(file: Path) -> Path:
 
 
 class _Watched:
-    """Writes the frames of one pool, of all that the agent publishes.
+    """Writes the frames of one pool, out of those that the agent publishes.
 
     Attributes:
         key: of the frames.

@@ -31,7 +31,7 @@ def answer(question: bytes, known: str) -> bytes:
 
 
 def main() -> None:
-    """Answer until nobody tells it anything more."""
+    """Answer until its standard input ends."""
     address, known = sys.argv[1:]
     door = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     door.bind((address, PORT))

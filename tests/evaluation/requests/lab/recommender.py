@@ -38,7 +38,7 @@ def answer(door: socket.socket) -> None:
 
 
 def main() -> None:
-    """Answer until nobody tells it anything more."""
+    """Answer until its standard input ends."""
     port = int(sys.argv[1])
     door = listen(port)
     while True:
@@ -56,7 +56,7 @@ def main() -> None:
                 door.listen(BACKLOG)
                 waiting = [socket.socket() for _ in range(BACKLOG + 1)]
                 for each in waiting:
-                    # Not waited for: others may wait at the door already, and nobody opens.
+                    # Not waited for: others may wait at the door already, and it does not open.
                     each.setblocking(False)
                     with contextlib.suppress(BlockingIOError):
                         each.connect(("127.0.0.1", port))

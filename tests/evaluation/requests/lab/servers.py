@@ -129,7 +129,7 @@ class Server:
 
     @property
     def marker(self) -> Path:
-        """Where an application that tells of its requests itself looks for the tracer's file."""
+        """Where an application that reports its requests itself looks for the tracer's file."""
         return self.folder / "marker"
 
 
@@ -140,7 +140,7 @@ def need() -> None:
 
 
 def free_port() -> int:
-    """One that nobody has."""
+    """Return an unused port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])

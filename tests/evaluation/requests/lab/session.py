@@ -80,7 +80,7 @@ def run(trouble: Trouble, folder: Path, servers: Path, seconds: float, seed: int
         folder: for the trace, which goes into `trace`, and for what visitors got, `answers.jsonl`.
         servers: a folder for the servers' own files, on a disk.
         seconds: how long to record.
-        seed: of all that is random.
+        seed: of the random numbers.
 
     """
     with SERVERS[trouble.server](servers, AHEAD) as server, ExitStack() as closing:

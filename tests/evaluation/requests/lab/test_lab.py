@@ -155,7 +155,7 @@ def test_real_requests_are_traced_and_their_trouble_is_told(monkeypatch: pytest.
             answers = read_answers(file)
         shown = run(Path(base), [name], [1])
     assert len(known) > 400
-    # Not all requests that are traced: probes in PHP tell of whoever runs it.
+    # Not all requests that are traced: probes in PHP report whoever runs it.
     answered = sum(each.begin >= known[0].request.ts for each in answers)
     assert 0.95 * answered < len(known) <= len(answers), "what was answered is traced"
     for each in known:

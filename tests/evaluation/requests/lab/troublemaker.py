@@ -21,7 +21,7 @@ BUSY_S, IDLE_S = 0.008, 0.002
 
 
 def main() -> None:
-    """Do what it is told until nobody tells it anything more."""
+    """Do what its standard input asks for, until that ends."""
     name, kind, *file = sys.argv[1:]
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_NAME, name.encode(), 0, 0, 0):

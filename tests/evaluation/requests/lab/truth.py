@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Verdict = Literal["troubled", "clear", "unclear"]
 
 TROUBLED_S: Final = 0.015
-"""A request that lost at least so much is troubled."""
+"""A request that lost at least this time is troubled."""
 CLEAR_S: Final = 0.003
 """One that lost no more is not; those between are not counted."""
 
@@ -87,5 +87,5 @@ def lost(answers: Sequence[Answer], trouble: Trouble, windows: Sequence[Window])
 
 
 def verdict(lost_s: float) -> Verdict:
-    """What a request is that lost so much."""
+    """Return the verdict on a request that lost this time."""
     return "troubled" if lost_s >= TROUBLED_S else "clear" if lost_s <= CLEAR_S else "unclear"

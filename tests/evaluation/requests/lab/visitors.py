@@ -48,7 +48,7 @@ def visit(port: int, think_s: float, paths: dict[str, float], chance: random.Ran
 
 
 def main() -> None:
-    """Let them come until nobody listens."""
+    """Let them come until standard input ends."""
     port, visitors, think_s, seed, *rest = sys.argv[1:]
     paths = {path: float(weight) for path, _, weight in (each.rpartition("=") for each in rest)}
     leave = threading.Event()

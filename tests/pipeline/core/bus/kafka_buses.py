@@ -17,7 +17,7 @@ CLIENTS: tuple[Client, ...] = ("kafka-python", "librdkafka")
 
 
 def kafka_options(cluster: Cluster, client: Client = "kafka-python", **more: Any) -> KafkaOptions:
-    """For a bus whose topics nobody else has. It waits as long as a broker takes on a machine that others load."""
+    """For a bus with topics of its own. It waits as long as a broker takes on a machine that others load."""
     own: dict[str, Any] = {"bootstrap": tuple(cluster.bootstrap.split(",")), "client": client}
     own["request_timeout_s"] = 60.0
     return KafkaOptions(**{**own, "prefix": f"{uuid.uuid4().hex}.", **more})

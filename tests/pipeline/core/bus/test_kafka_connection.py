@@ -23,7 +23,7 @@ def test_a_request_that_waits_keeps_no_socket_open() -> None:
         opened = connection.transport._sock
         connection.initializing = False
         connection._init_future.success(True)
-        connection.transport.write(bytes(1 << 26))  # more than the kernel takes while nobody reads
+        connection.transport.write(bytes(1 << 26))  # more than the kernel takes without a reader
         client.poll(timeout_ms=50)
         client.close()
         assert opened.fileno() == -1

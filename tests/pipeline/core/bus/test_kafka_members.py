@@ -239,7 +239,7 @@ def test_a_member_that_was_thrown_out_commits_nothing_and_joins_again(
 def test_a_member_that_was_thrown_out_while_it_joins_notices_what_another_one_has_committed(
     options: KafkaOptions, attach: Callable[[], KafkaBus]
 ) -> None:
-    """kafka-python tells of no loss where joining is refused, and what it had is its own again when it has joined.
+    """kafka-python reports no loss where joining is refused, and what it had is its own again when it has joined.
 
     So it is where the group's coordinator was away for longer than the session, and another member has come and gone.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Trusting(KafkaSubscription):
-    """As members were: a partition is its own until the client tells of the loss."""
+    """As members were: a partition is its own until the client reports the loss."""
 
     def _doubtful(self, touched: set[Partition], membership: Membership) -> set[Partition]:
         return set()
@@ -31,7 +31,7 @@ class Trusting(KafkaSubscription):
 
 @pytest.fixture(autouse=True)
 def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits."""
+    """Let waits take no time."""
     now = 0.0
 
     def sleep(seconds: float) -> None:

@@ -35,11 +35,11 @@ class SharedBus(Refusing):
         self._gates: dict[Partition, threading.Event] = {}
 
     def give(self, partition: Partition, number: int | None) -> None:
-        """Give a partition to the member of that number, or to nobody. What somebody else had of it is void."""
+        """Give a partition to the member of that number, or to none. Another member's part of it is void."""
         self.owners[partition] = None if number is None else self.members[number]
 
     def hold_up(self, partition: Partition) -> None:
-        """Let nobody read a record of it outside of a group, until `let_go`."""
+        """Let no record of it be read outside of a group, until `let_go`."""
         self._gates[partition] = threading.Event()
 
     def let_go(self, partition: Partition) -> None:

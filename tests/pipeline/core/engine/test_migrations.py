@@ -1,4 +1,4 @@
-"""Another version of laggard on the same bus: forward, back again, and forward once more."""
+"""Another version of laggard on the same bus: forward, back and forward again."""
 
 from __future__ import annotations
 

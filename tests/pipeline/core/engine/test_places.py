@@ -158,7 +158,7 @@ def test_it_is_the_same_after_kills(name: str) -> None:
     want = undisturbed(name, states.SILENT_RECORDS)
     got = Made(name, spread(records(name), 1), 20, kills=6)
     assert got.outputs == want.outputs
-    # One that was killed before it was silent for long enough may have been saved less often, or once more.
+    # One that was killed before it was silent for long enough may have been saved less often, or one time more often.
     assert newest(got.saved) == newest(want.saved)
 
 

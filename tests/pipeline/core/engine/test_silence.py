@@ -126,7 +126,7 @@ def test_who_is_back_within_the_hour_has_not_fallen_silent() -> None:
 def test_a_clock_that_is_far_ahead_silences_no_host() -> None:
     one = new_task()
     told(one, troubled("h1"))
-    # The other host is a year ahead, and tells of itself ten times as often.
+    # The other host is a year ahead, and sends ten times as many records.
     wrong = iter(others(2000, 40.0, ahead_s=365 * 86_400.0))
     found = []
     for number in range(4, 40):
@@ -234,7 +234,7 @@ TURNS = st.lists(
 @hypothesis_settings(max_examples=50)
 @given(TURNS, st.lists(st.integers(0, 100), max_size=3))
 def test_any_hosts_and_any_commits(turns: list[tuple[str, float, int, float]], cuts: list[int]) -> None:
-    """A task that is saved and recovered at any records tells what one tells that nobody disturbed."""
+    """A task that is saved and recovered at any records reports what an undisturbed one reports."""
     frames: list[Frame] = []
     ts = T0
     for host, value, count, every_s in turns:

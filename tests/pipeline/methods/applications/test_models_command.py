@@ -334,7 +334,7 @@ def model(performance: str, intercept: float, **coefficients: float) -> ModelOut
         (model("errors", 1.0, load_1m=2.0), "errors = 1 + 2 * web-1:load_1m"),
         (model("errors", 1.0, x_seconds=3.0), "errors = 1 + 3 per s * web-1:x_seconds"),
         (model("errors", -1e-15), "errors = 0"),
-        # What is no equation is told as it is.
+        # Text that is not an equation is shown verbatim.
         (replace(model("errors", 1.0), type="tree", equation="errors by a tree"), "errors by a tree"),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""When processes are profiled, and what is told of it: on a machine made of files, in a time that the test moves.
+"""When processes are profiled, and what is reported: on a machine made of files, in a time that the test moves.
 
 The sessions are real ones. test_diagnosing_live.py has processes of this machine that misbehave.
 """
@@ -101,7 +101,7 @@ class Scene:
     def pass_(
         self, seconds: float, uses: dict[int, float] | None = None, stalled: dict[str, float] | None = None
     ) -> None:
-        """Let time pass, in which processes use so much of one CPU, and tasks wait for so much of it."""
+        """Let time pass, in which processes have these uses of one CPU, and tasks wait for these shares of it."""
         for _ in range(round(seconds / STEP_S)):
             self.time.pass_(STEP_S)
             self.write(STEP_S, uses or {}, stalled or {})
@@ -122,7 +122,7 @@ class Scene:
             put(self.machine.root / "pressure" / resource, text)
 
     def of(self, pid: int) -> list[Diagnosis]:
-        """What was told of a process."""
+        """Return the diagnoses of a process."""
         return [each for each in self.told if each.pid == pid]
 
 

@@ -188,7 +188,7 @@ def test_a_busy_thread_among_idle_ones_and_what_it_executes(tmp_path: Path, monk
         sampled = await_told(bus, program.pid, is_sampled)[-1].id
         program.tell("idle")
 
-        # On a busy machine it may be high once more, with nothing to be sampled.
+        # On a busy machine it may be high again, with nothing to be sampled.
         def is_over(found: list[Diagnosis]) -> bool:
             return is_closed([each for each in found if each.id == sampled])
 

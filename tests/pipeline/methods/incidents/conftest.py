@@ -1,4 +1,4 @@
-"""A bus for what is told of incidents."""
+"""A bus for reports of incidents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was told of an incident, and what it is in Markdown."""
+"""The account of an incident, also in Markdown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EMPTY = Ranking(math.nan, math.nan, (), 0.0, young=True)
 
 
 def told(bus: EmbeddedBus, *written: Anomaly | Progress) -> Account:
-    """What is told of the incident that the first anomaly opens, after all this was written."""
+    """The account of the incident that the first anomaly opens, after all this was written."""
     one = anomaly(0, blame("hog"))
     (opened,) = Joiner().take(one)
     bus.append([outgoing(each, TOPICS) for each in written])

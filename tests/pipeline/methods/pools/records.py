@@ -64,7 +64,7 @@ class Found:
 
 
 class Plain:
-    """Busy is who has more than 1 of the first feature, by so much; a value of -1 or -2 cannot be scored or learned."""
+    """A row is busy above 1 of the first feature, by its value; a value of -1 or -2 cannot be scored or learned."""
 
     state_version: ClassVar[int] = 1
 

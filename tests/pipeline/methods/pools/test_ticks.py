@@ -1,4 +1,4 @@
-"""Joining what hosts tell of a pool: which tick a frame is of, when ticks close, bounds and states."""
+"""Joining what hosts report about a pool: which tick a frame is of, when ticks close, bounds and states."""
 
 from __future__ import annotations
 

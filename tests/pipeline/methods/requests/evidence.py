@@ -46,7 +46,7 @@ def evidence(
     syscalls: tuple[float, float] = (247.0, 247.0),
     explained: bool = True,
 ) -> Evidence:
-    """What sets requests apart that take so long: their states are what is told of them and, else, user mode."""
+    """The evidence of requests that take `ms`: their states are those that are given and, else, user mode."""
     spent = [each for each in found if isinstance(each, Spent)]
     times, usual = dict.fromkeys(("RU", "RS"), 0.0), dict.fromkeys(("RU", "RS"), 0.0)
     for each in spent:

@@ -1,4 +1,4 @@
-"""What is told of outlying requests: of one, and where there are too many."""
+"""The text about outlying requests: about one, and where there are too many."""
 
 from __future__ import annotations
 

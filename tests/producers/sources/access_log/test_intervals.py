@@ -44,7 +44,7 @@ def test_an_interval_holds_what_ended_from_its_begin_on_and_before_its_end() -> 
 
 def test_an_interval_without_requests_has_no_response_time() -> None:
     intervals = Intervals(5.0, 3.0)  # the first begins at 5
-    assert intervals.add(requests((4.0, 0.1, 200)), NEVER).late == 0  # nobody asked for it
+    assert intervals.add(requests((4.0, 0.1, 200)), NEVER).late == 0  # it was not asked for
     (empty,) = intervals.close(10.0)
     assert (empty.ts, empty.features[THROUGHPUT], empty.features[ERRORS]) == (10.0, 0.0, 0.0)
     assert all(math.isnan(empty.features[name]) for name in (MEAN, STANDARD_DEVIATION, *QUANTILES))

@@ -122,7 +122,7 @@ class Log:
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Log]:
-    """A log that nobody has looked at yet."""
+    """A log that has not been looked at yet."""
     made = Log(tmp_path)
     yield made
     made.source.close()
@@ -171,7 +171,7 @@ def test_a_file_that_appears_later_is_read_from_its_begin(fresh: Log) -> None:
     fresh.look()
     assert [each.place for each in fresh.troubles] == [str(fresh.path)]
     fresh.look(5 * INTERVAL_S)
-    assert fresh.told == {}  # nobody knows
+    assert fresh.told == {}  # it is unknown
     fresh.write(4)
     fresh.each_counts_once()
 
@@ -248,7 +248,7 @@ def test_copytruncate_between_two_looks(fresh: Log, pattern: bool, killed: bool)
     for number in range(3):
         fresh.write(40)
         fresh.look(1.0)
-        fresh.write(20)  # nobody has read these when they are copied
+        fresh.write(20)  # these are unread when they are copied
         shutil.copy(fresh.path, fresh.folder / f"access.log.{3 - number}")
         if number != 1:
             fresh.look(1.0)
@@ -671,7 +671,7 @@ def test_whatever_happens_each_line_counts_once(
 
 
 def test_what_lies_beside_a_log_and_is_called_otherwise_is_not_opened(tmp_path: Path) -> None:
-    """To close a file gives up all locks that a process has on it: those of a database, too."""
+    """To close a file releases all locks that a process has on it: those of a database, too."""
     log, other = tmp_path / "access.log", tmp_path / "laggard.db"
     log.write_bytes(b"a\n" * 100)
     other.write_bytes(b"x" * 4096)

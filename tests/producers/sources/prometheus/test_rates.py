@@ -67,7 +67,7 @@ def test_whatever_is_counted_between_two_looks_counts_once(steps: list[int], res
     """A counter that is looked at after each step, and begun anew before some of them, loses nothing."""
     value, values, counted = 0.0, [0.0], 0.0
     for at, step in enumerate(steps):
-        begins_anew = at in resets and step < value  # else nobody can see it
+        begins_anew = at in resets and step < value  # else it cannot be seen
         value = step if begins_anew else value + step
         counted += step
         values.append(value)

@@ -1,4 +1,4 @@
-"""Rate, errors and duration: which metrics are taken, and what is told of them."""
+"""Rate, errors and duration: which metrics are taken, and what is reported about them."""
 
 from __future__ import annotations
 

@@ -319,7 +319,7 @@ def test_many_targets_are_read_at_the_same_time(run: Callable[..., Run], stack: 
 
 
 class _Meeting(list[dict[str, str]]):
-    """Nobody is answered before all have asked."""
+    """No question is answered before all have asked."""
 
     def __init__(self, barrier: threading.Barrier) -> None:
         super().__init__()

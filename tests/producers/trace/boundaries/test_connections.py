@@ -114,7 +114,7 @@ def test_a_connection_is_one_request(steps: list[Step], begin: int, end: int, th
     "steps",
     [
         [*call(SERVER, ACCEPT, 4, 7), *call(SERVER, READ, 7, 20), *call(SERVER, CLOSE, 7, 0)],  # another port
-        [*call(SERVER, ACCEPT, 3, -11), *call(SERVER, READ, 7, 20), *call(SERVER, CLOSE, 7, 0)],  # nobody came
+        [*call(SERVER, ACCEPT, 3, -11), *call(SERVER, READ, 7, 20), *call(SERVER, CLOSE, 7, 0)],  # no client came
         [*call(SERVER, ACCEPT, 3, 7), *call(SERVER, READ, 7, 0), *call(SERVER, CLOSE, 7, 0)],  # nothing was asked
         [*call(SERVER, ACCEPT, 3, 7), *call(SERVER, READ, 8, 9), *call(SERVER, CLOSE, 8, 0)],  # another descriptor
         [*call(CHILD, ACCEPT, 3, 7), *call(CHILD, READ, 7, 9), *call(CHILD, CLOSE, 7, 0)],  # another process

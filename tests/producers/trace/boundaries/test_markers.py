@@ -1,4 +1,4 @@
-"""Requests that programs tell of themselves."""
+"""Requests that programs report themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boundaries in real programs: where they are in their files, and that the kernel tells of them."""
+"""Boundaries in real programs: where they are in their files, and that the kernel reports them."""
 
 from __future__ import annotations
 

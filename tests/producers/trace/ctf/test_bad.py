@@ -207,7 +207,7 @@ def test_what_is_damaged_is_told_and_the_rest_is_read(tmp_path, change, events, 
 
 
 def test_time_that_runs_backward_stands_still(tmp_path):
-    """By 1 us, within a packet and from one to the next: the stock reader gives up on the latter."""
+    """By 1 us, within a packet and from one to the next: the stock reader stops at the latter."""
     within = switches(10)
     within[5] = (within[4][0] - 1000, *within[5][1:])
     packets = [Packet(within), Packet(switches(10, begin=within[9][0] - 1000))]

@@ -50,7 +50,7 @@ def slowly(rows: list[tuple[Kind, int, int, int]], batches: list[int]) -> list[i
     st.integers(1, 40),
 )
 def test_threads_are_filled_in_as_a_loop_does(rows, size):
-    # A switch always says who leaves; a gap is of nobody.
+    # A switch always says which thread leaves; a gap has no thread.
     rows = [
         (kind, cpu, 0 if kind is Kind.SWITCH and tid == UNKNOWN else UNKNOWN if kind is Kind.LOST else tid, comes)
         for kind, cpu, tid, comes in rows

@@ -60,7 +60,7 @@ def capture(folder: Path, buffer_kib: int) -> bool:
     finally:
         session.close()
     size = instance.header.page
-    # Who else ran is nobody's business.
+    # The names of other programs stay private.
     for number, name in enumerate(sorted((name for name in names if not name.startswith(OURS)), key=len)[::-1]):
         plain = f"p{number}"
         text = text.replace(name, plain)

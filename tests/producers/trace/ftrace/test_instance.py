@@ -102,7 +102,7 @@ def test_what_a_killed_one_leaves_is_removed(tmp_path: Path) -> None:
                 instance.publish_marker(marker)
         finally:
             process.kill()
-    # What it cost ends with it, before anybody removes it: unless another test's recorder was as quick.
+    # What it cost ends with it, before it is removed: unless another test's recorder was as quick.
     with contextlib.suppress(FileNotFoundError):
         assert (TRACEFS / "instances" / name / "tracing_on").read_text() == "0\n"
         assert int((TRACEFS / "instances" / name / "buffer_size_kb").read_text().split()[0]) < 64
@@ -120,7 +120,7 @@ def test_what_a_killed_one_leaves_is_removed(tmp_path: Path) -> None:
 
 
 def test_only_the_group_may_mark() -> None:
-    """Anybody could, and make up requests of any service."""
+    """Others could make up requests of any service."""
     marker = Path("/run") / f"laggard-test-{os.getpid()}" / "marker"
 
     def marks(text: str, group: str) -> bool:

@@ -165,7 +165,7 @@ def test_names_and_boundaries(folder: Path) -> None:
     assert calls["clone3"] + calls["clone"] >= 4
     bounds = [(row["kind"], row["a"], row["text"]) for row in told if row["kind"] in ("BEGIN", "END")]
     assert bounds == [("BEGIN", 7, "shop\tGET /cart/*"), ("END", 7, "")]
-    # Threads have their starter's process, where that is known: here nobody was asked for it; a process is its own.
+    # Threads have their starter's process, where that is known: here it was not asked for; a process is its own.
     assert {row["b"] for row in told if row["kind"] == "FORK"} - {
         row["a"] for row in told if row["kind"] == "FORK"
     } <= {0}
