@@ -86,12 +86,13 @@ def _options(options: Sequence[click.Parameter], context: click.Context) -> Iter
 
 def _default(found: re.Match[str]) -> str:
     """Return a default, and the bounds of a number, as a sentence; values are code."""
-    default, _, bounds = found[1].partition("; ")
+    default, *others = found[1].split("; ")
     shown = default if " " in default else f"`{default}`"
-    return f"Default: {shown}" + (f"; bounds: `{bounds}`." if bounds else ".")
+    more = [f"bounds: `{each}`" if "<=x" in each else each for each in others]
+    return f"{'; '.join([f'Default: {shown}', *more])}."
 
 
-_DEFAULT: Final = re.compile(r"\[default: (.*)\]")
+_DEFAULT: Final = re.compile(r"\[default: ([^\]]*)\]")
 
 
 def _cell(text: str) -> str:

@@ -36,8 +36,9 @@ that sets up clusters.
 """
 
 _PARTITIONS = """
-In the names of topics of snapshots, `N` is the [generation](../operations/upgrading.md#snapshots) of the operator's states. A new
-version of laggard may need new topics: run `laggard topics create` before you [upgrade](../operations/upgrading.md).
+In the names of topics of snapshots, `N` is the [generation](../operations/upgrading.md#snapshots) of the operator's
+states. A new version of laggard may need new topics: run `laggard topics create` before you
+[upgrade](../operations/upgrading.md).
 
 `topics.partitions` is the most workers that can share an operator; [sizing](../operations/sizing.md#partitions) has a
 rule. Kafka assigns a key to a partition by its hash and the number of partitions. So partitions that are added later

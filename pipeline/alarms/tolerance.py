@@ -142,8 +142,8 @@ def _covers(case: Case, blame: Blame) -> bool:
     if case.resources and not set(blame.resources) <= set(case.resources):
         return False
     if case.feature and case.feature != blame.feature:
-        # A deviation of unknown size, as a saturation is, has no measure for another counter.
-        sized = bool(case.resources) and not math.isnan(case.excess)
+        # A deviation of unknown size, as a saturation is, cannot be compared with that of another counter.
+        sized = bool(case.resources) and not math.isnan(case.excess) and not math.isnan(blame.usual)
         return sized and _unit(case.feature) == _unit(blame.feature) and _fits(case, blame)
     return _fits(case, blame)
 

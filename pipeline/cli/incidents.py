@@ -244,26 +244,27 @@ def _write_one(
     write(incident_lines(incident, page_of(console), silent, now), console)
     write_doing(settings, diagnoses, incident.opened_ts, blamed_rows(incident))
     following, others = [], ["incidents"]
+    onset = math.ceil(incident.opened_ts)  # a moment before its frame would rank the frame before it
     if incident.merged_into:
         going_on = to_type(settings, "incidents", incident.merged_into[:SHORT_ID])
         following.append(f"`{going_on}`, into which it was merged")
     if incident.keyed_by == "host":
         ask = ["why", "--host", incident.key]
-        began = to_type(settings, *ask, "--at", f"{incident.opened_ts:.0f}")
+        began = to_type(settings, *ask, "--at", str(onset))
         following.append(f"`{began}` for the culprits at its onset")
         if incident.change != "closed":
             following.append(f"`{to_type(settings, *ask)}` for now")
     if incident.keyed_by == "application":
         following.append(f"`{to_type(settings, 'models', incident.key)}` for what explains its performance")
         if incident.blame is not None:  # its name is that of the host
-            ask = ["why", "--host", incident.blame.name, "--at", f"{incident.opened_ts:.0f}"]
+            ask = ["why", "--host", incident.blame.name, "--at", str(onset)]
             following.append(f"`{to_type(settings, *ask)}` for the top consumers there")
     if incident.keyed_by == "pool":
-        began = to_type(settings, "pools", incident.key, "--at", f"{incident.opened_ts:.0f}")
+        began = to_type(settings, "pools", incident.key, "--at", str(onset))
         following.append(f"`{to_type(settings, 'pools', incident.key)}` for the outliers in the pool now")
         following.append(f"`{began}` for its onset")
     if incident.keyed_by == "service":
-        began = to_type(settings, "requests", incident.key, "--at", f"{incident.opened_ts:.0f}")
+        began = to_type(settings, "requests", incident.key, "--at", str(onset))
         following.append(f"`{to_type(settings, 'requests', incident.key)}` for the outlying requests now")
         following.append(f"`{began}` for its onset")
     click.echo(f"\nNext: {'; '.join(following or [f'`{to_type(settings, *others)}` for the others'])}")

@@ -11,7 +11,7 @@ import click
 from laggard.pipeline.cli.exits import USAGE, CommandError
 from laggard.pipeline.cli.opening import existing_bus, topics_of
 from laggard.pipeline.cli.options import to_type, with_settings
-from laggard.pipeline.cli.times import FORMS, parse_time
+from laggard.pipeline.cli.times import FORMS, parse_shown
 from laggard.pipeline.core.bus import Outgoing
 from laggard.pipeline.core.records import Mark, RecordError, encode
 from laggard.pipeline.core.topics import COUNTERS
@@ -35,7 +35,7 @@ def mark(settings: Settings, note: str, at: str, host: str | None, *, as_json: b
     """Mark a moment as slow, by default now, with a NOTE such as "checkout hangs"."""
     now = time.time()
     try:
-        ts = parse_time(at, now)
+        ts = parse_shown(at, now)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--at") from None
     if ts > now:

@@ -86,7 +86,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Tree:
 
 
 def run(tree: Tree, *command: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(tree.root)}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("LAGGARD_", "PYTEST_"))}
+    environment |= {"PYTHONPATH": str(tree.root), "HOME": str(tree.root)}
     done = subprocess.run(
         [sys.executable, *command], cwd=tree.root, env=environment, capture_output=True, text=True, check=False
     )

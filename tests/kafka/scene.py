@@ -149,9 +149,9 @@ class Scene:
         return sum(1 for _ in self.bus.read(partition, max(committed, self.bus.bounds(partition)[0]), end))
 
     def await_all(self) -> None:
-        """Wait until all input is committed, with all workers that run still running, for as long as there is less."""
+        """Wait until all input is committed, with all workers that run still running, as long as they get on."""
         running = [worker for worker in self.workers if worker.alive]
-        deadline, fewest = time.monotonic() + CAUGHT_UP_S, math.inf
+        deadline, before = time.monotonic() + CAUGHT_UP_S, math.inf
         while time.monotonic() < deadline:
             for worker in running:
                 worker.check()
@@ -159,15 +159,15 @@ class Scene:
                 left = self.left()
                 if not left:
                     return
-                if left < fewest:
-                    deadline, fewest = time.monotonic() + CAUGHT_UP_S, left
+                if left != before:  # first of the input, then of what came of it
+                    deadline, before = time.monotonic() + CAUGHT_UP_S, left
             time.sleep(0.1)
         told = "\n".join(worker.said()[-2000:] for worker in running)
         groups = "\n".join(
             self.cluster.tools.run("kafka-consumer-groups", "--describe", "--group", group)
             for group in (self.group, self.topics.group(JOINING.name))
         )
-        what = f"{fewest} records are left, and no fewer after {CAUGHT_UP_S} s"
+        what = f"{before} records are left, and no fewer after {CAUGHT_UP_S} s"
         raise AssertionError(f"{what}:\n{groups}\nthe workers say:\n{told}")
 
     def stop_workers(self) -> None:

@@ -53,7 +53,7 @@ def test_errors_are_found_where_they_are(tmp_path: Path, monkeypatch: pytest.Mon
             *[(15, "Easy"), (15, "Punctuation"), (16, "Repetition"), (16, "Units")],
         ],
         "messages": [(17, "Easy"), (17, "Future"), (17, "Words")],
-        "names": [],
+        "names": [(14, "Future")],
     }
 
 

@@ -329,7 +329,7 @@ def test_all_that_is_known_of_one(bus: EmbeddedBus, call: Called) -> None:
     assert f"  12.3  gaussian  from {from_}" in lines
     assert "        what cpu saw" in lines
     assert ["cpu_user_ratio", "50", "%"] in [line.split()[:3] for line in lines]
-    at = f"{still.opened_ts:.0f}"
+    at = math.ceil(still.opened_ts)
     assert lines[-1].startswith(f"Next: `laggard why --host web-1 --at {at}` for the culprits at its onset; ")
 
 
@@ -496,7 +496,7 @@ def test_an_incident_of_an_application_names_its_models_and_the_blamed_host(bus:
     _, out, _ = call(slow.id[:8])
     assert out.startswith("application shop from ")
     assert "`laggard models shop` for what explains its performance" in out
-    assert f"`laggard why --host web-1 --at {opened:.0f}` for the top consumers there" in out
+    assert f"`laggard why --host web-1 --at {math.ceil(opened)}` for the top consumers there" in out
     over = replace(slow, change="closed", until_ts=opened + 50.0, number=2)
     told = incident_sentence(over, over.evidence[0])
     assert "Most likely web-1 was short of CPU. Seen by regression (performance)" in told
@@ -513,7 +513,7 @@ def test_an_incident_of_a_pool_is_told_with_who_is_unlike_the_others(bus: Embedd
     _, out, _ = call(of_pool.id[:8])
     assert out.startswith("pool workers from ")
     assert "`laggard pools workers` for the outliers in the pool now" in out
-    assert f"`laggard pools workers --at {opened:.0f}` for its onset" in out
+    assert f"`laggard pools workers --at {math.ceil(opened)}` for its onset" in out
 
 
 def of_service(number: int, opened: float, **changes: object) -> Incident:
@@ -547,7 +547,7 @@ def test_an_incident_of_a_service_is_told_with_the_cause_and_how_to_see_its_requ
     _, out, _ = call(told.id[:8])
     assert out.startswith("service wordpress from ")
     assert "`laggard requests wordpress` for the outlying requests now" in out
-    assert f"`laggard requests wordpress --at {opened:.0f}` for its onset" in out
+    assert f"`laggard requests wordpress --at {math.ceil(opened)}` for its onset" in out
     over = of_service(1, opened, change="closed", until_ts=opened + 50.0)
     assert "and lasted 50 s. The main cause was `lock x.lock`. Seen by requests" in over.sentence
     assert ended_sentence(over.blame, "request", 50.0, math.nan) == (
