@@ -30,7 +30,7 @@ from laggard.pipeline.history.report import (
     plotted,
     ranked,
     score_digits,
-    telling,
+    subject_of,
 )
 from laggard.pipeline.methods.pools.report import pool_lines
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import TextIO
 
+    from laggard.operators.ranking import Ranking
     from laggard.pipeline.core.records.outputs import ReplayOutput
     from laggard.pipeline.history.answers import Answer
     from laggard.pipeline.history.series import Series
@@ -88,9 +89,9 @@ def page_lines(
     header: str,
     reported: Sequence[str] = (),
     *,
+    shown: Ranking,
     here: bool,
     scored: bool = False,
-    every: bool = True,
 ) -> Iterator[Text]:
     """Yield the lines of a whole answer.
 
@@ -100,9 +101,9 @@ def page_lines(
         page: the page.
         header: the first line.
         reported: a line for each incident that was open then.
+        shown: its ranking, or the part of it to show.
         here: whether the moment is now and the host this machine, so that a closer look is possible.
         scored: see `story`.
-        every: whether to show rows that do not help to find a cause, too, see `telling`.
 
     """
     yield Text(header, "dim")
@@ -111,16 +112,13 @@ def page_lines(
         yield Text(line, "bold")
         yield Text()
     yield from findings(answer, scored=scored)
-    ranking = answer.ranking if every else telling(answer)
-    if ranking.rows:
+    if shown.rows:
         yield Text()
-        yield from ranked(ranking, answer.commands, page, answer.verdict)
-    if len(ranking.rows) < len(answer.ranking.rows):
+        yield from ranked(shown, answer.commands, page, answer.verdict)
+    if len(shown.rows) < len(answer.ranking.rows):
         yield Text()
         yield Text("Rows with a score below 0.1 are left out; --all shows them.", "dim")
-    about = answer.subject
-    if about is not None and about.row not in {row.row for row in ranking.rows} and about.scope != "host" and not every:
-        about = None
+    about = subject_of(answer, shown)
     if about is not None and series is not None:
         yield Text()
         yield from plotted(series, about.name, page)
@@ -169,7 +167,9 @@ class LivePage:
             header += f"    no frame for {readable_duration(age_s)}: is the agent running?"
         about = answer.subject
         series = None if about is None else self._watched.series(answer, about.row, about.feature.feature, about.scope)
-        lines = page_lines(answer, series, page_of(console), header, here=self._here and not silent)
+        lines = page_lines(
+            answer, series, page_of(console), header, shown=answer.ranking, here=self._here and not silent
+        )
         return Group(*(_shown(line, console) for line in lines))
 
 

@@ -34,7 +34,7 @@ from laggard.pipeline.explaining.explain import pid_of, printable
 from laggard.pipeline.explaining.names import first_of
 from laggard.pipeline.explaining.units import readable_duration
 from laggard.pipeline.history.hosts import NothingRecordedError, UnknownHostError
-from laggard.pipeline.history.report import moment, plain_findings, telling
+from laggard.pipeline.history.report import moment, plain_findings, subject_of, telling
 from laggard.pipeline.history.why import History, OutsideError
 from laggard.pipeline.methods.diagnoses.page import brief_lines, doing_lines, standing
 from laggard.pipeline.methods.incidents.diagnosed import Recorded, concerning
@@ -45,6 +45,7 @@ from laggard.pipeline.wiring import asked
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from laggard.operators.ranking import Ranking
     from laggard.pipeline.alarms.status import Status
     from laggard.pipeline.core.bus import Bus
     from laggard.pipeline.core.records.diagnosis import Diagnosis
@@ -128,10 +129,10 @@ def why(
             _write_json(answer, mark, diagnoses, reported)
         else:
             here = ts is None and not silent_s and host == settings[GeneralSettings].host
-            _write_page(history, answer, mark, now, reported, here=here, every=every)
+            shown = answer.ranking if every else telling(answer)
+            _write_page(history, answer, mark, now, reported, shown=shown, here=here)
             blamed = [row.row for row in answer.verdict.culprits]
-            rows_shown = answer.ranking.rows if every else telling(answer).rows
-            write_doing(settings, diagnoses, answer.frame.ts, blamed, [row.row for row in rows_shown])
+            write_doing(settings, diagnoses, answer.frame.ts, blamed, [row.row for row in shown.rows])
             click.echo(f"Next: {_next(settings, answer, here=here)}")
             if url := page_url(settings, "/", host=answer.host, at=answer.frame.ts):
                 click.echo(f"Page: {url}")
@@ -259,12 +260,12 @@ def _write_page(
     now: float,
     reported: list[Incident],
     *,
+    shown: Ranking,
     here: bool,
-    every: bool,
 ) -> None:
 
     console = console_of(sys.stdout)
-    about = answer.subject
+    about = subject_of(answer, shown)
     series = None if about is None else history.series(answer, about.row, about.feature.feature, about.scope)
     frame_ts = answer.frame.ts
     status = _status(answer, reported)
@@ -277,7 +278,7 @@ def _write_page(
         header += f", the frame nearest to {moment(answer.ts)}"
     lines = [_incident_line(each) for each in reported[:REPORTED]]
     scored = status in ALARMED
-    write(page_lines(answer, series, page_of(console), header, lines, here=here, scored=scored, every=every), console)
+    write(page_lines(answer, series, page_of(console), header, lines, shown=shown, here=here, scored=scored), console)
     if answer.since == answer.since:
         click.secho(
             f"The baseline was learned from {moment(answer.since)} on: the bus keeps no older state, and no older "

@@ -108,6 +108,13 @@ def telling(answer: Answer) -> Ranking:
     return replace(answer.ranking, rows=tuple(row for row in rows if row.row in named or not row.score < SHOWN))
 
 
+def subject_of(answer: Answer, shown: Ranking) -> Subject | None:
+    """Return the subject of an answer of which this part of the ranking is shown; None if its row is left out."""
+    about = answer.subject
+    left_out = {row.row for row in answer.ranking.rows} - {row.row for row in shown.rows}
+    return None if about is None or about.row in left_out else about
+
+
 def ranked(ranking: Ranking, commands: Mapping[str, str], page: Page, verdict: Verdict | None = None) -> Iterator[Text]:
     """Yield each row with its score, name, pid and command, and its features below.
 
