@@ -38,6 +38,8 @@ eval "$(_LAGGARD_COMPLETE=bash_source laggard)"
 ```
 """
 
+_DEFAULT: Final = re.compile(r"\[default: ([^\]]*)\]")
+
 
 def commands_page() -> str:
     """Return the page."""
@@ -90,9 +92,6 @@ def _default(found: re.Match[str]) -> str:
     shown = default if " " in default else f"`{default}`"
     more = [f"bounds: `{each}`" if "<=x" in each else each for each in others]
     return f"{'; '.join([f'Default: {shown}', *more])}."
-
-
-_DEFAULT: Final = re.compile(r"\[default: ([^\]]*)\]")
 
 
 def _cell(text: str) -> str:
