@@ -64,7 +64,7 @@ KINDS: Final[Mapping[Fault, frozenset[str]]] = {
 
 @dataclass(frozen=True)
 class World:
-    """How threads that behave alike still differ.
+    """The differences between threads that behave alike.
 
     Attributes:
         items: in service at once in a thread under full load, on average.

@@ -129,7 +129,7 @@ class Server:
 
     @property
     def marker(self) -> Path:
-        """Where an application that reports its requests itself looks for the tracer's file."""
+        """The path at which an application that reports its requests looks for the tracer's file."""
         return self.folder / "marker"
 
 
