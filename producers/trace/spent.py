@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.core.records import Spent
@@ -29,6 +29,9 @@ MOST_FAILED: Final = 12
 
 _UNEXPLAINED: Final = frozenset({BI, UN})
 _EINPROGRESS: Final = -115
+_PREPARES: Final = frozenset({"epoll_ctl", "fcntl", "getpeername", "getsockname", "getsockopt", "ioctl", "setsockopt"})
+"""The calls on the descriptor of a connect(2) in progress that do not show whether it has ended."""
+
 _SOON: Final = 8
 """The number of system calls after a non-blocking connect(2) in which its result is expected."""
 
@@ -102,6 +105,9 @@ def _waited(sums: dict[Key, _Sum], piece: Piece, texts: Texts) -> None:
             if texts[polled[2]] == "getsockopt":
                 # After the wait, the program asks for the result of connect(2), which was EINPROGRESS.
                 name, call = "connect", polled
+        pending = None if name == "connect" else _pending(thread, call, polled, texts)
+        if pending is not None:
+            name, on, call = "connect", _on(pending), pending
         result = _result(thread, call, texts)
     by = _blamed(call, waker, thread)
     if by is not None and state == BF and result == "ETIMEDOUT":
@@ -140,6 +146,25 @@ def _polled(thread: Thread, call: Call, texts: Texts) -> Call | None:
     place = bisect_right(thread.calls, (call[0], FOREVER))
     if place < len(thread.calls) and does(texts[thread.calls[place][2]]) & Does.TAKES_DESCRIPTOR:
         return thread.calls[place]
+    return None
+
+
+def _pending(thread: Thread, call: Call, polled: Call | None, texts: Texts) -> Call | None:
+    """Return the connect(2) in progress that a poll waits for: an earlier one, of a descriptor not used since then.
+
+    A poll that times out is followed by no getsockopt(2), but by a close(2), or by another poll.
+    """
+    if not does(texts[call[2]]) & Does.POLLS:
+        return None
+    place = bisect_left(thread.calls, (call[0],))
+    used = set()
+    for earlier in reversed(thread.calls[max(place - _SOON, 0) : place]):
+        name = texts[earlier[2]]
+        if earlier[3] == _EINPROGRESS and does(name) & Does.CONNECTS:
+            fits = earlier[6] not in used and (polled is None or polled[6] == earlier[6])
+            return earlier if fits else None
+        if name not in _PREPARES and does(name) & Does.TAKES_DESCRIPTOR:
+            used.add(earlier[6])
     return None
 
 

@@ -221,3 +221,36 @@ def test_a_nonblocking_connect_has_the_error_that_getsockopt_returns() -> None:
     assert ("connect", "127.0.0.1:3306", "", 0, "ECONNREFUSED", 1, 5) in of(request, "RS")
     # The wait in the poll was the connect's.
     assert of(request, "BT") == [("connect", "127.0.0.1:3306", "python", 2, "ECONNREFUSED", 1, 9)]
+
+
+@pytest.mark.parametrize("after", ["close", "poll", "recvfrom", "used before"])
+def test_a_poll_after_a_nonblocking_connect_waits_for_the_connection_until_its_time_limit(after: str) -> None:
+    rows = Rows("php-fpm")
+    rows(10, 0, Kind.BEGIN, 1, text="shop\tGET /")
+    rows(20, 0, Kind.SYSCALL_ENTER, 1, 42, 9, text="connect")
+    rows(21, 0, Kind.PATH, 1, text="10.0.0.9:3306")
+    rows(25, 0, Kind.SYSCALL_EXIT, 1, 42, -115, text="connect")
+    rows.call(26, 27, 0, 1, "fcntl", 72, 9, 4)
+    if after == "used before":
+        rows.call(27, 28, 0, 1, "sendto", 44, 9, result=3)
+    rows(30, 0, Kind.SYSCALL_ENTER, 1, 7, 0x7F00, text="poll")
+    rows(31, 0, Kind.SWITCH, 1, 0, 0, 1)
+    rows(60, 0, Kind.IRQ_ENTER, 0, 236, text="local_timer", flags=HARD)
+    rows(61, 0, Kind.TIMER_ENTER, 0, flags=HARD)
+    rows(62, 0, Kind.WAKE, 0, 1, flags=HARD)
+    rows(63, 0, Kind.TIMER_EXIT, 0, flags=HARD)
+    rows(64, 0, Kind.IRQ_EXIT, 0, 236, flags=HARD)
+    rows(65, 0, Kind.SWITCH, 0, 1, text="php-fpm")
+    rows(66, 0, Kind.SYSCALL_EXIT, 1, 7, 0, text="poll")
+    if after == "recvfrom":
+        rows(1, 0, Kind.OPENED, 1, 4, text="127.0.0.1:6379")
+        rows.rows.insert(1, rows.rows.pop())
+        rows.call(67, 68, 0, 1, "recvfrom", 45, 4, result=100)
+    elif after != "used before":
+        rows.call(67, 68, 0, 1, after, {"close": 3, "poll": 7}[after], 9)
+    rows(80, 0, Kind.END, 1)
+    expected = {
+        "recvfrom": ("poll", "127.0.0.1:6379", "", 0, "", 1, 31),  # of another socket
+        "used before": ("poll", "", "", 0, "", 1, 31),
+    }
+    assert of(rows.one(), "BS") == [expected.get(after, ("connect", "10.0.0.9:3306", "", 0, "EINPROGRESS", 1, 31))]
