@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from laggard.operators.requests.results import Cluster
+from laggard.operators.requests.tries import PENDING, are_tries, is_failure, is_sleep
 from laggard.operators.requests.usual import Moments, Profile, common, evidence
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def signature(found: Profile, usual: Moments, *, lost_s: float) -> Signature:
     weight = max(usual.weight, 1.0)
     blocks: Signature = {name: {} for name in _BLOCKS}
     has_calls = any(key[0] == "ngram" for key in found)
+    tried = _tried(found, usual, weight)
     for key, (count, time_s, _) in found.items():
         match key[0]:
             case "state":
@@ -55,7 +57,7 @@ def signature(found: Profile, usual: Moments, *, lost_s: float) -> Signature:
                     _add_more(blocks["did"], key, count, usual)
             case "spent":
                 excess_s = time_s - usual.sums(key).time_s / weight
-                state, call, on, by, result = key[1:]
+                state, call, on, by, result = key[1:] if tried is None or not is_sleep(*key[1:3]) else tried
                 call = "" if state in _WHERE_DOES_NOT_MATTER else call
                 on = on.rpartition("/")[0] or on if state in _BY_FOLDER else on
                 _add(blocks["call"], (state, call), excess_s, lost_s)
@@ -71,6 +73,28 @@ def signature(found: Profile, usual: Moments, *, lost_s: float) -> Signature:
     if not any(blocks.values()):
         blocks["did"] = {_NOTHING: 1.0}
     return {name: _unit(block) for name, block in blocks.items() if block}
+
+
+def _tried(found: Profile, usual: Moments, weight: float) -> tuple[str, str, str, str, str] | None:
+    """Return the failing tries of a request, in place of the sleeps between them; None without any.
+
+    So its sleeps are not like those of a request that only sleeps.
+    """
+    tries: dict[tuple[str, str, str], float] = {}
+    sleeps = 0.0
+    for key, (count, _, _) in found.items():
+        if key[0] == "spent":
+            more = count - usual.sums(key).times / weight
+            state, call, on, _, result = key[1:]
+            if is_sleep(state, call):
+                sleeps += more
+            elif is_failure(call, result) or (result == PENDING and state == "RS"):
+                tries[call, on, result] = tries.get((call, on, result), 0.0) + more
+    those = [what for what, more in tries.items() if are_tries(what[1], more, sleeps)]
+    if not those:
+        return None
+    call, on, result = max(those, key=lambda what: (tries[what], what))
+    return "BS", call, on, "", result
 
 
 def _add_more(block: dict[tuple[str, ...], float], key: Key, count: float, usual: Moments) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from laggard.operators.requests.tries import LOCKS, PENDING, POLLS, TURNED_AWAY, is_failure, is_sleep
 from laggard.pipeline.explaining.units import readable
 from laggard.pipeline.methods.requests.spending import Alike, Spending, known, more_often, quoted, seconds, shown
 from laggard.pipeline.methods.requests.words import RESULTS, SPANS, STATES
@@ -16,8 +17,6 @@ from laggard.pipeline.methods.requests.words import RESULTS, SPANS, STATES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LOCKS: Final = frozenset({"flock", "fcntl", "fcntl64"})
-SLEEPS: Final = frozenset({"nanosleep", "clock_nanosleep", "pause"})
 CHILDREN: Final = frozenset({"wait4", "waitid"})
 WRITES: Final = frozenset(
     {"fsync", "fdatasync", "sync", "syncfs", "sync_file_range", "msync", "write", "writev", "pwrite64", "pwritev2"}
@@ -26,20 +25,7 @@ READS: Final = frozenset({"", "read", "readv", "pread64", "preadv", "preadv2", "
 """The calls that read files. A wait for a disk outside of system calls is a page fault, which reads files, too."""
 
 SENDS: Final = frozenset({"sendto", "sendmsg", "sendmmsg", "write", "writev", "sendfile", "splice"})
-POLLS: Final = frozenset({"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"})
-ASKS: Final = frozenset({"getsockopt"})
-"""Failures in these repeat an earlier one: they query the result of a connect."""
-
 RESOLVERS: Final = frozenset({"dnsmasq", "named", "nscd", "systemd-resolve", "systemd-resolved", "unbound"})
-
-TURNED_AWAY: Final = frozenset({"EAGAIN", "EACCES", "EWOULDBLOCK"})
-"""The results of a nonblocking request for a lock that another process holds."""
-
-EXPECTED: Final = frozenset({"EAGAIN", "EALREADY", "EINPROGRESS", "EINTR", "EWOULDBLOCK"})
-"""Normal results of nonblocking calls."""
-
-PENDING: Final = "EINPROGRESS"
-"""The result of a nonblocking connect(2)."""
 
 RUNS: Final = frozenset({"RU", "RS", "BP"})
 """States that wait for nothing except the CPU."""
@@ -95,13 +81,7 @@ def _fails(each: Spending) -> str | None:
         # A program queries the result later. If it begins many, they fail, or it connects again each time.
         repeated = each.state == "RS" and more_often(each.found.count, known(each.found.usual_count))
         return f"connect\0{each.on}\0{PENDING}" if repeated else None
-    if not each.result or each.result.startswith("ERESTART") or each.syscall in POLLS | SLEEPS | ASKS:
-        return None
-    if each.syscall.startswith("futex") or (each.result in EXPECTED and each.syscall != "connect"):
-        return None
-    if each.result in EXPECTED - {"EAGAIN"}:
-        return None
-    return f"{each.syscall}\0{each.on}\0{each.result}"
+    return f"{each.syscall}\0{each.on}\0{each.result}" if is_failure(each.syscall, each.result) else None
 
 
 def _failing(alike: Alike) -> Words:
@@ -130,7 +110,12 @@ def _names(alike: Alike) -> Words:
 
 def _connection(alike: Alike) -> Words:
     to = f" to {alike.where}" if alike.where else ""
-    return Words(f"waits for a connection{to}{_who(alike)}: {alike.figures}", f"connect{to}")
+    timed_out = [each for each in alike.parts if each.state == "BS" and each.found.count]
+    until = ""
+    if timed_out and sum(each.lost_s for each in timed_out) >= alike.lost_s / 2.0:
+        # The timer is the program's: its limit is as long as the longest part's wait.
+        until = f", until a limit of {seconds(timed_out[0].found.time_s / timed_out[0].found.count)}"
+    return Words(f"waits for a connection{to}{_who(alike)}{until}{alike.often}: {alike.figures}", f"connect{to}")
 
 
 def _written(alike: Alike) -> Words:
@@ -318,7 +303,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(_all(lambda each: each.state == "BD" and each.syscall in WRITES), _written),
     Rule(_all(lambda each: each.state == "BD" and each.syscall in READS), _read),
     Rule(_all(lambda each: each.state == "BD"), _disk),
-    Rule(_all(lambda each: each.state == "BS" and each.syscall in SLEEPS | {""}), _slept),
+    Rule(_all(lambda each: is_sleep(each.state, each.syscall)), _slept),
     Rule(_all(lambda each: each.state == "BS" and not each.on), _limited),
     Rule(_all(lambda each: each.syscall in CHILDREN and _waits(each)), _child),
     Rule(_by_place(lambda each: each.socket and each.syscall in SENDS and _waits(each)), _taken),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from laggard.operators.requests.tries import are_tries
 from laggard.pipeline.methods.requests.rules import RULES, SLEEP_RULE
 from laggard.pipeline.methods.requests.spending import Alike, Spending, known, quoted
 from laggard.pipeline.methods.requests.words import SPANS, STATES
@@ -85,13 +86,14 @@ def _grouped(evidence: Evidence) -> Iterator[tuple[Rule, Sequence[Spending], Seq
             if which is not None:
                 groups.setdefault(which, []).append(spending)
     sleeps = groups.get((SLEEP_RULE, ""), [])
-    tries = next(
+    tries = max(
         (
             which
             for which, parts in groups.items()
-            if RULES[which[0]].vain and sleeps and 0.5 <= _more(sleeps) / max(_more(parts), 1.0) <= 2.0
+            if RULES[which[0]].vain and are_tries(parts[0].on, _more(parts), _more(sleeps))
         ),
-        None,
+        key=lambda which: _more(groups[which]),
+        default=None,
     )
     for which, parts in groups.items():
         between: Sequence[Spending] = sleeps if which == tries else ()

@@ -222,6 +222,27 @@ def test_those_that_wait_for_a_disk_are_alike_whichever_file_each_reads() -> Non
     assert len(set(numbers)) == 1
 
 
+def test_a_lone_sleep_is_not_of_the_cluster_of_refused_connections() -> None:
+    chance = np.random.default_rng(17)
+    requests, clusters = Requests(minimum_points=20), {"refused": set[int](), "sleep": set[int]()}
+    for number in range(1_500):
+        request, what = _normal(chance, number), ""
+        if number > 500 and number % 20 == 0:
+            what = "refused" if number % 40 else "sleep"
+            request = _troubled(chance, number, "refused")
+        if what == "sleep":
+            slept = Use(("BS", "nanosleep", "", "", ""), 0, 1, request.times_s["BS"])
+            missing = Use(("RS", "access", "/srv/www/.maintenance", "", "ENOENT"), 0, 1, 1e-5)
+            normal = _normal(chance, number)
+            times = {**normal.times_s, "BS": slept.time_s}
+            request = _request(number, times, (*CALLS, "access", "nanosleep"), [slept, missing])
+        [judged] = _judged(requests, [request])
+        if what and judged.outlier:
+            clusters[what].add(judged.cluster)
+    assert [len(numbers) for numbers in clusters.values()] == [1, 1]
+    assert clusters["refused"] != clusters["sleep"]
+
+
 def test_waits_for_many_files_of_one_folder_explain_together() -> None:
     chance = np.random.default_rng(16)
     requests = Requests()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laggard.operators.requests.tries import SEVERAL
 from laggard.pipeline.methods.requests.causes import LONGEST_TITLE, MOST_CAUSES, cause, title
 from laggard.pipeline.methods.requests.spending import LONGEST_NAME, LONGEST_OBJECT
 from laggard.pipeline.methods.requests.words import RESULTS, SPANS, STATES, SYSCALLS
@@ -58,6 +59,21 @@ CASES = {
         30,
         Spent(2, 0, "RS", "connect", "/run/php.sock", result="EAGAIN", times=12),
         Spent(260, 0, "BS", "nanosleep", times=12),
+    ),
+    "connect that does not block, and a time limit": evidence(
+        330, 30, Spent(300, 0, "BS", "connect", "10.0.0.9:3306", result="EINPROGRESS"), requests=20
+    ),
+    "one failed call, and one sleep": evidence(
+        330,
+        30,
+        Spent(0.02, 0, "RS", "access", "/srv/www/.maintenance", result="ENOENT"),
+        Spent(300, 0, "BS", "clock_nanosleep"),
+    ),
+    "sleeps, and failures at different things": evidence(
+        330,
+        30,
+        Spent(0.02, 0, "RS", "access", "/srv/cache/*", result="ENOENT", times=6),
+        Spent(300, 0, "BS", "clock_nanosleep", times=6),
     ),
     "connect that waits": evidence(1100, 30, Spent(1040, 0, "BN", "connect", "10.0.0.9:3306")),
     "result without words": evidence(
@@ -281,6 +297,15 @@ REPEATED = st.builds(
     usual_times=st.floats(0.0, 1e3),
     statistic=st.floats(-1e3, 1e6),
 )
+
+
+@given(failures=st.integers(1, 60), sleeps=st.integers(1, 60))
+def test_a_sleep_is_between_tries_only_where_several_fail_alike(failures: int, sleeps: int) -> None:
+    tried = Spent(1, 0, "RS", "connect", "127.0.0.1:3306", result="ECONNREFUSED", times=failures)
+    told = cause(evidence(600, 30, tried, Spent(560, 0, "BS", "clock_nanosleep", times=sleeps)))
+    between = failures >= SEVERAL and failures / 2 <= sleeps <= 2 * failures
+    assert ("sleeps in between" in told) == between
+    assert told.startswith("sleeps (`clock_nanosleep`)") != between
 
 
 @given(
