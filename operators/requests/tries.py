@@ -43,7 +43,7 @@ def is_failure(syscall: str, result: str) -> bool:
 
 
 def is_sleep(state: str, syscall: str) -> bool:
-    """Return whether a thread slept of its own will, in a call that waits for nothing else."""
+    """Return whether a thread slept because it asked to, in a call that waits for nothing else."""
     return state == "BS" and syscall in SLEEPS | {""}
 
 

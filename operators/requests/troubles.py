@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from laggard.operators.requests.results import Cluster
 from laggard.operators.requests.tries import PENDING, are_tries, is_failure, is_sleep
 from laggard.operators.requests.usual import Moments, Profile, common, evidence
+from laggard.operators.requests.work import own_s, several_times
 
 if TYPE_CHECKING:
     from laggard.operators.requests.results import Traced
@@ -43,7 +44,8 @@ def signature(found: Profile, usual: Moments, *, lost_s: float) -> Signature:
     thing. Each has the square roots of shares, so that the product of two is 1 if time was lost in the same way,
     however much it was. The fourth block has the excess of system calls; without these, that of entries into states. A
     request without any lost time or excess has the calls that it lacks instead. One without these has the signature of
-    all such requests, so that each does not become a cluster of its own.
+    all such requests, so that each does not become a cluster of its own. See `tries` for failing tries, and `work` for
+    requests that do several times their usual work.
     """
     weight = max(usual.weight, 1.0)
     blocks: Signature = {name: {} for name in _BLOCKS}
@@ -65,6 +67,7 @@ def signature(found: Profile, usual: Moments, *, lost_s: float) -> Signature:
                 _add(blocks["spent"], what, excess_s, lost_s)
             case "ngram" if len(key) < 4:
                 _add_more(blocks["did"], key, count, usual)
+    _work_first(blocks, found, usual, lost_s)
     for name in ("state", "call", "spent"):
         blocks[name] = {key: math.sqrt(each) for key, each in blocks[name].items() if each > _NOTABLE * lost_s}
     if not any(blocks.values()):
@@ -73,6 +76,19 @@ def signature(found: Profile, usual: Moments, *, lost_s: float) -> Signature:
     if not any(blocks.values()):
         blocks["did"] = {_NOTHING: 1.0}
     return {name: _unit(block) for name, block in blocks.items() if block}
+
+
+def _work_first(blocks: Signature, found: Profile, usual: Moments, lost_s: float) -> None:
+    """Count waits for a CPU as work, as far as they are due to several times the usual work."""
+    times_s, usual_s = {key[1]: each[1] for key, each in found.items() if key[0] == "state"}, usual.mean_s()
+    if not several_times(times_s, usual_s, lost_s, repeats_calls=bool(blocks["did"])):
+        return
+    due = 1.0 - own_s(usual_s) / own_s(times_s)
+    for name, work in (("state", ("RU",)), ("call", ("RU", "")), ("spent", ("RU", "", "", "", ""))):
+        block = blocks[name]
+        for key in [key for key in block if key[0] in _WHERE_DOES_NOT_MATTER]:
+            block[work] = block.get(work, 0.0) + due * block[key]
+            block[key] *= 1.0 - due
 
 
 def _tried(found: Profile, usual: Moments, weight: float) -> tuple[str, str, str, str, str] | None:

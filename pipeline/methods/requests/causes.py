@@ -1,6 +1,7 @@
 """The causes of slow or odd requests in plain words: one main cause, and up to two lesser ones.
 
-The cause with most lost time comes first. A cause that is known only by its count, a repeated system call, comes first
+The cause with most lost time comes first. Waits for a CPU come after the request's own work if that is several times
+the usual. A cause that is known only by its count, a repeated system call, comes first
 if the times only say that a request computes, or waits for an unknown process.
 """
 
@@ -10,6 +11,7 @@ import math
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from laggard.operators.requests.work import RUNS, several_times
 from laggard.pipeline.explaining.explain import printable, shortened
 from laggard.pipeline.explaining.units import readable
 from laggard.pipeline.methods.requests.spending import known, more_often, quoted, seconds, times
@@ -96,7 +98,7 @@ def _these(evidence: Evidence) -> str:
 
 def _findings(evidence: Evidence) -> Sequence[Finding]:
     """Return the reported causes of slow requests, the main one first."""
-    found = troubles(evidence)
+    found = _work_first(evidence, troubles(evidence))
     lost_s = evidence.duration_s - known(evidence.usual_duration_s)
     reported = [each for place, each in enumerate(found) if not place or each.lost_s >= LESSER * lost_s][:MOST_CAUSES]
     others = [each for each in found if each.repeated and each not in reported]
@@ -105,6 +107,18 @@ def _findings(evidence: Evidence) -> Sequence[Finding]:
         others.append(calls)
     reported = [*reported[: MOST_CAUSES - len(others[:1])], *others[:1]]
     return sorted(reported, key=lambda each: not each.repeated) if reported and reported[0].vague else reported
+
+
+def _work_first(evidence: Evidence, found: Sequence[Finding]) -> Sequence[Finding]:
+    """Put waits for a CPU after the work that needs it, where this is several times the usual."""
+    lost_s = evidence.duration_s - known(evidence.usual_duration_s)
+    repeats_calls = _repeated_calls(evidence) is not None
+    if not several_times(evidence.times_s, evidence.usual_s, lost_s, repeats_calls=repeats_calls):
+        return found
+    work_s = max((each.lost_s for each in found if each.state in RUNS), default=math.inf)
+    return sorted(
+        found, key=lambda each: (-min(each.lost_s, work_s) if each.state == "BP" else -each.lost_s, each.state == "BP")
+    )
 
 
 def _repeated_calls(evidence: Evidence, reported: Set[str] = frozenset()) -> Finding | None:

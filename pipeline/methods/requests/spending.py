@@ -29,6 +29,8 @@ LONGEST_OBJECT: Final = 60
 TALKS: Final = frozenset({"recvfrom", "recvmsg", "recvmmsg", "sendto", "sendmsg", "sendmmsg", "accept", "accept4"})
 """Calls on sockets only."""
 
+_ROUNDING: Final = 1e-6
+
 _SOCKET: Final = re.compile(r"^\[?[^/]*\]?:(\d+|\*)$|^unix:|^@|\.sock(et)?$")
 
 
@@ -68,6 +70,7 @@ class Alike:
         time_s: the mean seconds a request.
         usual_s: those of normal requests.
         sleeps: the sleeps between failing tries; both times include them.
+        whole: whether both times are those of a whole state, of which the parts may be only some.
 
     """
 
@@ -76,6 +79,7 @@ class Alike:
     time_s: float
     usual_s: float
     sleeps: Sequence[Spending] = ()
+    whole: bool = False
 
     @property
     def syscall(self) -> str:
@@ -142,7 +146,8 @@ class Alike:
     def _by(self) -> tuple[str, int]:
         """Return the names of the causes, and the pid of a single one."""
         named = [(name, share) for name, share in self._ranked() if name]
-        if sum(share for _, share in named) < 0.5:
+        known_share = sum(share for _, share in named)
+        if known_share < 0.5 or named[0][1] < 1.0 - known_share - _ROUNDING:
             return "", 0
         first = quoted(named[0][0])
         if self.culprit:
@@ -152,11 +157,15 @@ class Alike:
         return f"{first} and others", 0
 
     def _ranked(self) -> list[tuple[str, float]]:
-        """Return the causes with their shares of the lost time; the name of unknown ones is empty."""
+        """Return the causes with their shares of the lost time; the name of unknown ones is empty.
+
+        The shares of a state's time sum to less than 1 where some of it has no known use.
+        """
         by: Counter[str] = Counter()
         for each in self.parts:
             by[each.by] += round(1e9 * max(each.lost_s, 0.0))
-        return [(name, count / by.total()) for name, count in by.most_common() if count]
+        total = max(by.total(), round(1e9 * self.lost_s)) if self.whole else by.total()
+        return [(name, count / total) for name, count in by.most_common() if count]
 
     @property
     def where(self) -> str:

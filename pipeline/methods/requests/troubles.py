@@ -33,6 +33,7 @@ class Finding:
         bare: whether it has no further words at all: neither the reason for a wait nor that it computes.
         repeated: whether it happens much more often than usual, whatever time it takes.
         syscall: its system call; empty without one.
+        state: the state whose whole time it reports; empty for none.
 
     """
 
@@ -43,6 +44,7 @@ class Finding:
     bare: bool = False
     repeated: bool = False
     syscall: str = ""
+    state: str = ""
 
 
 def troubles(evidence: Evidence) -> list[Finding]:
@@ -67,7 +69,7 @@ def troubles(evidence: Evidence) -> list[Finding]:
                 left[each.state] = time_s - each.found.time_s, max(usual_s - each.usual_s, 0.0)
     for state, (time_s, usual_s) in left.items():
         of_all = next((each for each in RULES if each.state == state), None)
-        alike = Alike(evidence, state_parts.get(state, ()), time_s, usual_s)
+        alike = Alike(evidence, state_parts.get(state, ()), time_s, usual_s, whole=True)
         found.append(_of_state(state, alike) if of_all is None else _finding(of_all, alike))
     return sorted(
         (each for each in found if each.lost_s > 0.0 or each.repeated), key=attrgetter("lost_s"), reverse=True
@@ -78,7 +80,8 @@ def _grouped(evidence: Evidence) -> Iterator[tuple[Rule, Sequence[Spending], Seq
     """Yield rules with their groups, the parts with most lost time first, and the sleeps between failing tries."""
     groups: dict[tuple[int, str], list[Spending]] = {}
     for each in evidence.differences:
-        if each.kind == "spent" and each.statistic > CHANCE:
+        # All waits for a CPU are reported together, so that each who had it has its true share.
+        if each.kind == "spent" and (each.statistic > CHANCE or each.what[0] == "BP"):
             state, syscall, on, by, result = each.what
             spending = Spending(state, syscall, on, by, result, each)
             found = ((place, rule.key(spending)) for place, rule in enumerate(RULES))
@@ -110,7 +113,7 @@ def _finding(rule: Rule, alike: Alike) -> Finding:
     text, title = rule.describe(alike)
     vague = bool(rule.state) and rule.state != "BP"
     repeated = rule.vain and alike.repeated
-    return Finding(alike.lost_s, text, title, vague=vague, repeated=repeated, syscall=alike.syscall)
+    return Finding(alike.lost_s, text, title, vague=vague, repeated=repeated, syscall=alike.syscall, state=rule.state)
 
 
 def _of_state(state: str, alike: Alike) -> Finding:

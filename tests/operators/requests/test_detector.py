@@ -243,6 +243,25 @@ def test_a_lone_sleep_is_not_of_the_cluster_of_refused_connections() -> None:
     assert clusters["refused"] != clusters["sleep"]
 
 
+def test_requests_that_do_much_more_work_are_not_of_the_cluster_of_a_taken_cpu() -> None:
+    chance = np.random.default_rng(18)
+    requests, clusters = Requests(minimum_points=20), {"compiles": set[int](), "stolen": set[int]()}
+    for number in range(1_500):
+        request, what = _normal(chance, number), ""
+        if number > 500 and number % 20 == 0:
+            what = "compiles" if number % 40 else "stolen"
+            request = _troubled(chance, number, "stolen")
+        if what == "compiles":
+            times = {**request.times_s, "RU": 12.0 * request.times_s["RU"], "BP": 2.0 * request.times_s["BP"]}
+            taken = Use(BACKUP, 99, 4, times["BP"])
+            request = _request(number, times, (*CALLS, *("openat", "fstat", "read") * 20), [taken])
+        [judged] = _judged(requests, [request])
+        if what and judged.outlier:
+            clusters[what].add(judged.cluster)
+    assert [len(numbers) for numbers in clusters.values()] == [1, 1]
+    assert clusters["compiles"] != clusters["stolen"]
+
+
 def test_waits_for_many_files_of_one_folder_explain_together() -> None:
     chance = np.random.default_rng(16)
     requests = Requests()
