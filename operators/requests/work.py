@@ -1,7 +1,7 @@
 """Whether a request does several times its usual work: that comes before whoever takes the CPU meanwhile.
 
-A wait for a CPU grows with the work that needs one. So where the work is several times the usual, the same share of the
-wait is due to it: the critical path of the request would have waited that much less with its usual work.
+A wait for a CPU grows with the work that needs one. Where the work is several times the usual, the same share of the
+wait is due to it: with its usual work, the request would have waited that much less.
 """
 
 from __future__ import annotations

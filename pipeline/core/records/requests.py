@@ -212,6 +212,13 @@ class RequestOutput(Declared):
     path: Annotated[tuple[Segment, ...], PATH]
     young: Annotated[bool, YOUNG]
     live: Annotated[bool, LIVE]
+    cluster_cause: Annotated[
+        str,
+        text(
+            "A sentence for people on all requests of its cluster; empty without one. `cause` is about this request.",
+            added=True,
+        ),
+    ] = ""
 
     @classmethod
     def made(cls, found: Fields, **read: Any) -> Self:

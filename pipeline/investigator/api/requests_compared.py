@@ -10,7 +10,6 @@ import msgspec
 
 from laggard.pipeline.investigator.endpoint import Answer, Endpoint, Number, Text
 from laggard.pipeline.investigator.requests import Asked, OfService, RequestRow, rows, stretch
-from laggard.pipeline.methods.requests.causes import cause
 from laggard.pipeline.methods.requests.lanes import colors_of, label, ordered
 from laggard.pipeline.methods.requests.report import difference_text
 from laggard.pipeline.methods.requests.text import traced
@@ -177,7 +176,7 @@ def cluster(reading: Reading, question: Member) -> Cluster:
         len(members),
         sum(each.odd for each in outputs),
         statistics.median(each.duration_s for each in outputs),
-        outputs[-1].cause if evidence is None else cause(evidence),
+        recorded.cause_of(outputs[-1]),
         compared,
         beside,
         _states_of_outputs(outputs) if evidence is None else _states(evidence),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from laggard.pipeline.core.topics import Topic, Topics
 
 LATELY: Final = 500
-"""The number of newest records of each partition that `lately` reads."""
+"""The number of newest records of each partition that are read for what goes on now."""
 
 _STEP: Final = 512  # records
 _ROUNDED_S: Final = 0.002  # a bus may store whole milliseconds
@@ -73,7 +73,8 @@ class Clustered:
         newest_ts: the begin of the newest, likewise.
         median_s: the median of their durations in seconds.
         time_s: the sum of their durations in seconds.
-        cause: the cause of the newest, in words.
+        cause: the sentence on all requests of the cluster, as of its newest known one; that of the newest of these
+            requests if they are in no cluster.
         example: the id of the newest.
 
     """
@@ -133,12 +134,14 @@ class RequestsFound:
     Attributes:
         took: the basic data of requests, by service and id.
         outputs: the outputs on outliers, by service and id.
+        causes: the newest sentence on each cluster with its time, by service and name, whatever time is asked about.
         cut: the services with more requests than were read.
 
     """
 
     took: dict[tuple[str, str], Took] = field(default_factory=dict)
     outputs: dict[tuple[str, str], RequestOutput] = field(default_factory=dict)
+    causes: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
     cut: set[str] = field(default_factory=set)
 
     def add(self, record: Request | RequestOutput) -> None:
@@ -146,6 +149,17 @@ class RequestsFound:
         self.put(record.service, record.request, took(record))
         if isinstance(record, RequestOutput):
             self.outputs[record.service, record.request] = record
+            self.add_cause(record)
+
+    def add_cause(self, record: RequestOutput) -> None:
+        """Add the sentence on the cluster of an outlier, also if the outlier is outside of the time asked about."""
+        cluster = record.service, record.cluster
+        if record.cluster and record.cluster_cause and record.ts >= self.causes.get(cluster, (-math.inf, ""))[0]:
+            self.causes[cluster] = record.ts, record.cluster_cause
+
+    def cause_of(self, newest: RequestOutput) -> str:
+        """Return the sentence on the cluster of an outlier; that on the outlier if there is none."""
+        return self.causes.get((newest.service, newest.cluster), (0.0, newest.cause))[1]
 
     def put(self, service: str, request: str, what: Took) -> None:
         """Add the basic data of a request, by its id."""
@@ -180,7 +194,8 @@ def _summary(service: str, keys: Sequence[tuple[str, str]], recorded: RequestsFo
         clusters[each.cluster].append(each)
     newest = outputs[-1] if outputs else None
     ranked = sorted(
-        map(_clustered, clusters.values()), key=lambda each: (not each.cluster, -each.time_s, each.begin_ts)
+        (_clustered(each, recorded) for each in clusters.values()),
+        key=lambda each: (not each.cluster, -each.time_s, each.begin_ts),
     )
     return Summary(
         service,
@@ -196,7 +211,7 @@ def _summary(service: str, keys: Sequence[tuple[str, str]], recorded: RequestsFo
     )
 
 
-def _clustered(outputs: Sequence[RequestOutput]) -> Clustered:
+def _clustered(outputs: Sequence[RequestOutput], recorded: RequestsFound) -> Clustered:
     newest = outputs[-1]
     durations_s = [each.duration_s for each in outputs]
     return Clustered(
@@ -207,7 +222,7 @@ def _clustered(outputs: Sequence[RequestOutput]) -> Clustered:
         newest.ts,
         statistics.median(durations_s),
         math.fsum(durations_s),
-        newest.cause,
+        recorded.cause_of(newest),
         newest.request,
     )
 

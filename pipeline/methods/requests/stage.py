@@ -23,7 +23,7 @@ from laggard.pipeline.core.engine.stage import REPLAY_HEADER, SNAPSHOT_RECORDS, 
 from laggard.pipeline.core.eventtime import SILENT_S
 from laggard.pipeline.core.records import Feedback, Request
 from laggard.pipeline.core.records.limits import MAX_TS
-from laggard.pipeline.methods.requests.causes import title
+from laggard.pipeline.methods.requests.causes import cause, title
 from laggard.pipeline.methods.requests.numbering import Numbering
 from laggard.pipeline.methods.requests.recorded import EncodedRequests
 from laggard.pipeline.methods.requests.text import blamed, lost_s, rates_sentence, request_output, traced
@@ -56,6 +56,9 @@ MOST_NAMES: Final = 256
 
 SETTLED_REQUESTS: Final = 5
 """The name of a cluster is final after this many requests: a cause from the first one alone is often wrong."""
+
+REVISED_REQUESTS: Final = 20
+"""The requests between two sentences on a cluster with a final name: a comparison with normal ones takes long."""
 
 
 class Operator(Protocol):
@@ -122,10 +125,18 @@ class RequestsStage(Wired):
 
 
 class Named(NamedTuple):
-    """The name of a cluster, and the number of requests that it is from."""
+    """The words for a cluster.
+
+    Attributes:
+        name: its name.
+        requests: the number of its requests since it was first named.
+        cause: the sentence on its requests; empty in the states of older versions.
+
+    """
 
     name: str
     requests: int
+    cause: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -162,7 +173,8 @@ class Service(Keyed):
             "judge": self.detector.snapshot(),
             "numbering": self.numbering.snapshot(),
             "ticks": self.ticks.snapshot(),
-            "names": [[number, *named] for number, named in self.names.items()],
+            "names": [[number, named.name, named.requests] for number, named in self.names.items()],
+            "causes": [[number, named.cause] for number, named in self.names.items()],
         }
 
     def restore(self, state: dict[str, Any], decoder: Decoder, place: str) -> None:
@@ -171,26 +183,38 @@ class Service(Keyed):
         self.detector.restore(state["judge"])
         self.numbering.restore(state["numbering"])
         self.ticks.restore(state["ticks"])
-        self.names = {int(number): Named(str(name), int(requests)) for number, name, requests in state["names"]}
+        causes = dict(state.get("causes", ()))  # not in states of older versions
+        self.names = {
+            int(number): Named(str(name), int(requests), str(causes.get(number, "")))
+            for number, name, requests in state["names"]
+        }
 
     def begin_anew(self, scope: str, operator: streams.Operator) -> Stream:
         """Reset the parts that depend on the clock; the learned requests stay."""
         self.numbering, self.ticks = Numbering(), Ticks()
         return Keyed.begin_anew(self, scope, operator)
 
-    def name_of(self, judged: RequestScore) -> str:
-        """Return the name of an outlier's cluster, after the outlier was learned."""
+    def named(self, judged: RequestScore) -> Named:
+        """Return the words for an outlier's cluster, after the outlier was learned.
+
+        They depend on the requests of the cluster alone. The sentence is from all of them, and not from the newest.
+        """
         assert judged.evidence is not None
         known = self.names.pop(judged.cluster, Named("", 0))
-        if known.requests < SETTLED_REQUESTS:
+        requests = known.requests + 1
+        name, text = known.name, known.cause
+        if requests <= SETTLED_REQUESTS or requests % REVISED_REQUESTS == 0 or not text:
             cluster = self.detector.cluster(judged.cluster)
-            name = title(judged.evidence if cluster is None else cluster.evidence)
-            taken = any(each.name == name for each in self.names.values())
-            known = Named(f"{name} ({judged.cluster})" if taken else name, known.requests + 1)
-        self.names[judged.cluster] = known
+            evidence = judged.evidence if cluster is None else cluster.evidence
+            text = cause(evidence)
+            if requests <= SETTLED_REQUESTS:
+                name = title(evidence)
+                taken = any(each.name == name for each in self.names.values())
+                name = f"{name} ({judged.cluster})" if taken else name
+        found = self.names[judged.cluster] = Named(name, requests, text)
         if len(self.names) > MOST_NAMES:
             del self.names[next(iter(self.names))]
-        return known.name
+        return found
 
 
 class RateNarrator(Narrator):
@@ -296,8 +320,9 @@ class RequestsTask(Task):
             self._refuse(record, f"{self._place(record)}: not learned: {error_text(error)}")
         if scored.outlier:
             try:
-                cluster = service.name_of(scored)
-                output = request_output(request, scored, cluster, operator=self.wired.name, live=live)
+                named = service.named(scored)
+                cluster, text = named.name, named.cause
+                output = request_output(request, scored, cluster, text, operator=self.wired.name, live=live)
                 self.outputs.append(output)
             except Exception as error:  # noqa: BLE001 - see above
                 self._refuse(record, f"{self._place(record)}: an outlier that cannot be reported: {error_text(error)}")
@@ -333,10 +358,12 @@ class RequestsTask(Task):
         assert self._stage.whole is not None
         found = self._stage.whole(lambda: map(traced, encoded.requests()))
         names: dict[int, str] = {}
+        causes = {each.number: cause(each.evidence) for each in found.clusters}
         for each in found.clusters:
             name = title(each.evidence)
             names[each.number] = f"{name} ({each.number})" if name in names.values() else name
         for at, request in enumerate(encoded.requests()):
             if (outlier := found.outliers.get(at)) is not None:
-                cluster, name = names[outlier.cluster], self.wired.name
-                self.outputs.append(request_output(request, outlier, cluster, operator=name, live=False))
+                cluster, text = names[outlier.cluster], causes[outlier.cluster]
+                output = request_output(request, outlier, cluster, text, operator=self.wired.name, live=False)
+                self.outputs.append(output)

@@ -15,7 +15,14 @@ from laggard.pipeline.core.records.limits import MAX_TS
 from laggard.pipeline.core.records.requests import RequestOutput
 from laggard.pipeline.core.topics import ANOMALIES, REQUESTS
 from laggard.pipeline.history.series import Reader
-from laggard.pipeline.methods.requests.queries import RequestsFound, Took, output_of, partitions_of, read_request
+from laggard.pipeline.methods.requests.queries import (
+    LATELY,
+    RequestsFound,
+    Took,
+    output_of,
+    partitions_of,
+    read_request,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -99,6 +106,8 @@ class Stored:
                 for _, record in self._between(partition, begin, end)[0]:
                     if isinstance(record, RequestOutput):
                         recorded.add(record)
+                for output in self._later(partition, end):
+                    recorded.add_cause(output)
         # Records of another service in the partition may have displaced all normal ones of a service.
         name = self._topics.name(REQUESTS)
         recorded.cut = {each for each in {key[0] for key in recorded.took} if self._bus.partition_of(name, each) in cut}
@@ -141,6 +150,14 @@ class Stored:
         cache = self._read(partition, start, stop)
         within = (each for each in cache.records if start <= each[0] < stop)
         return within, more
+
+    def _later(self, partition: Partition, end: float) -> Iterator[RequestOutput]:
+        """Yield the newest outputs if there are any after a time: the sentence on a cluster does not depend on it."""
+        _, newest = self._bus.bounds(partition)
+        if not math.isinf(end) and self._bus.offset_at(partition, end + LONGEST_REQUEST_S) < newest:
+            for record in Reader(self._bus, partition).newest(LATELY):
+                if (output := output_of(record)) is not None:
+                    yield output
 
     def _read(self, partition: Partition, start: int, stop: int) -> _Cache:
         """Return the cache of a partition after reading the missing part of a range of offsets."""

@@ -52,7 +52,9 @@ def lost_s(request: Request, judged: RequestScore) -> float:
     return max(request.duration_s - usual_s, 0.0) if usual_s else 0.0
 
 
-def request_output(request: Request, judged: RequestScore, cluster: str, *, operator: str, live: bool) -> RequestOutput:
+def request_output(
+    request: Request, judged: RequestScore, cluster: str, cluster_cause: str, *, operator: str, live: bool
+) -> RequestOutput:
     """Return the output on an outlying request; `cluster` is the name of its cluster."""
     assert judged.evidence is not None
     return RequestOutput(
@@ -75,6 +77,7 @@ def request_output(request: Request, judged: RequestScore, cluster: str, *, oper
         path=request.path,
         young=judged.young,
         live=live,
+        cluster_cause=cluster_cause,
     )
 
 

@@ -41,6 +41,7 @@ OUTLYING_REQUEST = RequestOutput(
     path=(Segment(0, 0.0, 0.01, "RU", ""), Segment(1, 0.01, 0.51, "RU", "holds x.lock")),
     young=False,
     live=True,
+    cluster_cause="waits for a lock held by `worker`",
 )
 OUTLYING_JSON: dict[str, Any] = {
     "kind": "request",
@@ -63,6 +64,7 @@ OUTLYING_JSON: dict[str, Any] = {
     "path": [[0, 0.0, 0.01, "RU", ""], [1, 0.01, 0.51, "RU", "holds x.lock"]],
     "young": False,
     "live": True,
+    "cluster_cause": "waits for a lock held by `worker`",
 }
 
 
@@ -95,6 +97,7 @@ def outlying(draw: st.DrawFn) -> RequestOutput:
         path=tuple(path),
         young=draw(st.booleans()),
         live=draw(st.booleans()),
+        cluster_cause=draw(TEXTS),
     )
 
 

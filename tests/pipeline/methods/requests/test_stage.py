@@ -17,7 +17,7 @@ from laggard.pipeline.core.engine import states
 from laggard.pipeline.core.engine.snapshots import decode_state
 from laggard.pipeline.core.engine.stage import REPLAY_HEADER, DeadLetter, Rekeyed
 from laggard.pipeline.core.eventtime import SET_BACK_RECORDS
-from laggard.pipeline.core.records import Case, Feedback, Frame, Mark, encode, make_layout
+from laggard.pipeline.core.records import Case, Decoder, Feedback, Frame, Mark, Spent, encode, make_layout
 from laggard.pipeline.core.records.feedback_output import FeedbackOutput
 from laggard.pipeline.core.records.outputs import Anomaly, Progress, anomaly_id
 from laggard.pipeline.core.records.requests import RequestOutput, request_id
@@ -121,6 +121,29 @@ def test_a_cluster_keeps_its_name_and_no_other_one_has_it() -> None:
     assert names(*(31.0 + at for at in range(9))) == [f"{first} (1)"] * 9
     service.names.pop(77)
     assert names(50) == [f"{first} (1)"]
+
+
+def test_the_sentence_on_a_cluster_is_of_all_its_requests() -> None:
+    task = new_task()
+    give(task, calm(0, 30))
+    told = [each for each in give(task, (locked(30 + at) for at in range(40))) if isinstance(each, RequestOutput)]
+    causes = {each.cluster_cause for each in told}
+    assert all(LOCK in each for each in causes)
+    # One request of the cluster that loses its time elsewhere, too, does not change what is said of all.
+    spent = (Spent("BT", "fcntl", LOCK, "worker", 812, "", 1, 0.4), Spent("BD", "read", "/srv/data", "", 0, "", 9, 0.4))
+    times_s = {"RU": 0.1, "BT": 0.4, "BD": 0.4}
+    (other,) = give(task, [locked(71, times_s=times_s, spent=spent)])
+    assert other.cluster == told[-1].cluster
+    assert "/srv/data" in other.cause
+    assert other.cluster_cause == told[-1].cluster_cause
+    # In a state of an older version there is none yet.
+    service = service_of(task)
+    state = service.snapshot()
+    del state["causes"]
+    service.restore(state, Decoder(), "here")
+    (again,) = give(task, [locked(72)])
+    assert again.cluster == other.cluster
+    assert LOCK in again.cluster_cause
 
 
 def test_the_number_of_remembered_names_is_limited() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,6 +16,7 @@ from laggard.pipeline.core.records import encode
 from laggard.pipeline.core.records.outputs import write_output
 from laggard.pipeline.core.topics import ANOMALIES, REQUESTS, Topics
 from laggard.pipeline.methods.requests import stored
+from laggard.pipeline.methods.requests.queries import summaries
 from laggard.pipeline.methods.requests.stored import Stored, requests_on
 from tests.pipeline.methods.requests.told import normal, outlying
 
@@ -72,6 +75,17 @@ def test_whatever_was_asked_before_the_answer_is_that_of_who_asks_first(
         begin, end = sorted(BEGIN + draw.uniform(-10.0, 400.0) for _ in range(2))
         service = draw.choice(["", "wordpress", "shop"])
         same(asked.between(begin, end, service), requests_on(bus, TOPICS, begin, end, service))
+
+
+def test_the_sentence_on_a_cluster_is_the_same_whatever_time_is_asked_about(bus: Counting) -> None:
+    fill(bus, BEGIN)
+    told = [replace(output, cluster_cause=f"after {at}") for at, (_, output) in enumerate(outlying(begin=BEGIN + 9e3))]
+    for each in told:
+        bus.append([Outgoing(TOPICS.name(ANOMALIES), each.service, write_output(each).encode(), each.ts)])
+    windows = ((BEGIN, BEGIN + 60.0), (BEGIN, BEGIN + 9_050.0), (BEGIN, math.inf), (BEGIN + 9_050.0, math.inf))
+    for begin, end in windows:
+        (summary,) = summaries(requests_on(bus, TOPICS, begin, end), begin, end, "wordpress")
+        assert {each.cause for each in summary.clusters if each.cluster} == {"after 9"}, (begin, end)
 
 
 def test_what_was_read_is_not_read_again(bus: Counting) -> None:
