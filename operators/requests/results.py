@@ -40,6 +40,7 @@ class Traced:
         times_s: the time in each state, in seconds; the times sum to the duration.
         syscalls: its system calls, in order.
         uses: the things that it spent time on; empty if unknown.
+        name: its name, such as the page or the route, without varying parts; empty if unknown.
 
     """
 
@@ -50,6 +51,7 @@ class Traced:
     times_s: Mapping[str, float]
     syscalls: Sequence[str]
     uses: Sequence[Use] = ()
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,25 @@ class Difference:
     pid: int = 0
 
 
+class Named(NamedTuple):
+    """A name that most of some requests have, and few normal ones.
+
+    Attributes:
+        name: the name.
+        requests: the number of these requests with it.
+        of: the number of these requests with any name.
+        normal: the number of normal requests with it.
+        of_normal: the number of normal requests with any name.
+
+    """
+
+    name: str
+    requests: int
+    of: int
+    normal: int
+    of_normal: int
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """A comparison of one request, or of similar ones, with normal requests.
@@ -99,6 +120,7 @@ class Evidence:
         usual_syscalls: that of normal requests.
         differences: the differences, worst first: by their share of the lost time and by their statistic.
         explained: whether any of them is beyond chance; otherwise only the duration differs.
+        named: the name that distinguishes them; None without one.
 
     """
 
@@ -113,6 +135,7 @@ class Evidence:
     usual_syscalls: float
     differences: tuple[Difference, ...]
     explained: bool
+    named: Named | None = None
 
 
 @dataclass(frozen=True, slots=True)

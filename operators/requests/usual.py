@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from laggard.operators.requests.ngrams import ALONE, APART, STEADY
-from laggard.operators.requests.results import Difference, Evidence
+from laggard.operators.requests.results import Difference, Evidence, Named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +29,12 @@ _EXPLAINS: Final = 0.25  # the least explained share of the lost time
 _MOST_HAVE: Final = 0.5
 _MANIFOLD: Final = 1.5
 _UTMOST: Final = 1e4
+_NAME: Final = ("name",)
+"""The key of all requests with a name; `("name", "GET /cart")` is that of one name."""
+
+_FEW_NORMAL, _FEW = 50.0, 3.0  # with fewer named requests, a name tells nothing
+_SHARED: Final = 0.8  # the least share of a name that distinguishes requests
+_RARE: Final = 0.1  # and its largest one among normal requests
 
 
 class Sums(NamedTuple):
@@ -59,8 +65,10 @@ Profile = dict[Key, tuple[float, float, int]]
 
 
 def profile(request: Traced) -> Profile:
-    """Return the profile of a request: states, n-grams of one to three system calls, and things it spent time on."""
+    """Return the profile of a request: its name, states, n-grams of system calls, and things it spent time on."""
     found: Profile = {}
+    if request.name:
+        found[_NAME] = found["name", request.name] = 1.0, 0.0, 0
     for state in dict.fromkeys((*request.times_s, *request.counts)):  # a set has no order
         found["state", state] = request.counts.get(state, 0.0), request.times_s.get(state, 0.0), 0
     for ngram, count in ngrams_of(request.syscalls):
@@ -193,6 +201,8 @@ def evidence(some: Moments, usual: Moments) -> Evidence:
     lost_s = duration_s - (0.0 if math.isnan(usual_duration_s) else usual_duration_s)
     ranked = []
     for key in dict.fromkeys((*some.keys(), *(each for each in usual.keys() if common(each, usual)))):  # noqa: SIM118
+        if key[0] == "name":
+            continue
         found = _difference(key, some, weight, usual, usual_weight)
         ranked.append((_worth(found, lost_s), found))
     ranked.sort(key=lambda each: -each[0])
@@ -209,7 +219,29 @@ def evidence(some: Moments, usual: Moments) -> Evidence:
         differences=tuple(each for _, each in ranked[:MOST_DIFFERENCES]),
         explained=any(_explains(each, lost_s, weight) for _, each in ranked)
         or _explain_together((each for _, each in ranked), lost_s),
+        named=distinctive_name(some, usual),
     )
+
+
+def distinctive_name(some: Moments, usual: Moments) -> Named | None:
+    """Return the name that most of some requests have and normal ones rarely; None without one.
+
+    The name of a single request is no evidence: most services have many rare names. Several requests that share one by
+    chance are rare: the statistic is the square root of the likelihood ratio of both shares (G-test of Sokal and Rohlf,
+    Biometry, 1981), with half a normal request more.
+    """
+    of, of_normal = some.sums(_NAME).present, usual.sums(_NAME).present
+    names = [key for key in some.keys() if key[0] == "name" and key != _NAME]  # noqa: SIM118 - no dictionary
+    if of < _FEW or of_normal < _FEW_NORMAL or not names:
+        return None
+    key = max(names, key=lambda each: (some.sums(each).present, each))
+    requests, normal = some.sums(key).present, usual.sums(key).present
+    share, usual_share = min(requests / of, 1.0), (normal + 0.5) / (of_normal + 1.0)
+    if share < _SHARED or usual_share > _RARE:
+        return None
+    others = (1.0 - share) * math.log((1.0 - share) / (1.0 - usual_share)) if share < 1.0 else 0.0
+    statistic = math.sqrt(2.0 * of * (share * math.log(share / usual_share) + others))
+    return Named(key[1], *map(round, (requests, of, normal, of_normal))) if statistic > APART else None
 
 
 def common(key: Key, usual: Moments) -> bool:

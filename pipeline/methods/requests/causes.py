@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from laggard.operators.requests.work import RUNS, several_times
 from laggard.pipeline.explaining.explain import printable, shortened
 from laggard.pipeline.explaining.units import readable
-from laggard.pipeline.methods.requests.spending import known, more_often, quoted, seconds, times
+from laggard.pipeline.methods.requests.spending import known, more_often, quoted, seconds, shown, times
 from laggard.pipeline.methods.requests.troubles import CHANCE, Finding, troubles
 from laggard.pipeline.methods.requests.words import SPANS, SYSCALLS
 
@@ -35,6 +35,8 @@ LONGER: Final = 1.1
 CLEAR: Final = 2.0 * CHANCE
 """A statistic of mean counts, perhaps of few requests, is beyond chance above this."""
 
+_APART: Final = "apart from normal requests"
+
 LONGEST_TITLE: Final = 40
 """The most characters of a title."""
 
@@ -50,23 +52,41 @@ def cause(evidence: Evidence) -> str:
         that the cause is unknown. It has no control characters, whatever the names of files and processes.
 
     """
-    takes = _durations(evidence)
-    if not _slow(evidence):
-        findings = _oddities(evidence)
-        if not _known(evidence, findings):
-            return f"nothing sets {_these(evidence)} apart from normal requests"
-        return f"{'; and '.join(each.clause for each in findings)}; it takes {takes}"
-    findings = _findings(evidence)
-    if _known(evidence, findings):
-        return "; and ".join(each.clause for each in findings)
+    slow, name = _slow(evidence), _named(evidence)
+    findings = _findings(evidence) if slow else _oddities(evidence)
+    if not _known(evidence, findings):
+        return _unknown(evidence, findings, name) if slow else _not_slow(evidence, name)
+    clauses = "; and ".join(each.clause for each in findings)
+    takes = "" if slow else f"; it takes {_durations(evidence)}"
+    return clauses + takes + (f"; {name}" if name else "")
+
+
+def _not_slow(evidence: Evidence, name: str) -> str:
+    """Return the text on requests that are not slow, without a known difference but perhaps their name."""
+    return f"{name}; they take {_durations(evidence)}" if name else f"nothing sets {_these(evidence)} {_APART}"
+
+
+def _unknown(evidence: Evidence, findings: Sequence[Finding], name: str) -> str:
+    """Return the text on slow requests without a known cause but perhaps their name."""
     most = max(findings, key=attrgetter("lost_s"), default=None)
     if math.isnan(evidence.usual_duration_s):
         return "the baseline is not known yet" + (f"; most of its time: {most.clause}" if most else "")
     takers = "it takes" if evidence.requests == 1 else "they take"
-    text = f"nothing sets {_these(evidence)} apart from normal requests but that {takers} longer: {takes}"
+    apart = f"{name}; {takers}" if name else f"nothing sets {_these(evidence)} {_APART} but that {takers} longer:"
+    text = f"{apart} {_durations(evidence)}"
     if most and most.lost_s >= (evidence.duration_s - evidence.usual_duration_s) / 2.0:
         text += f"; most of that: {most.clause}"
     return text
+
+
+def _named(evidence: Evidence) -> str:
+    """Return the name that distinguishes requests, with its counts, as text; empty without one."""
+    if (found := evidence.named) is None:
+        return ""
+    these = f"all {found.of:,}" if found.requests >= found.of else f"{found.requests:,} of {found.of:,}"
+    normal = f"{found.normal:,}" if found.normal else "none"
+    are = "are" if found.normal > 1 else "is"
+    return f"{these} are `{shown(found.name)}`, as {are} {normal} of {found.of_normal:,} normal ones"
 
 
 def title(evidence: Evidence) -> str:
@@ -74,7 +94,8 @@ def title(evidence: Evidence) -> str:
     slow = _slow(evidence)
     findings = _findings(evidence) if slow else _oddities(evidence)
     if not _known(evidence, findings):
-        return "slower" if slow else "odd"
+        what = "slower" if slow else "odd"
+        return shortened(printable(f"{what} {evidence.named.name}"), LONGEST_TITLE) if evidence.named else what
     return shortened(printable(findings[0].title), LONGEST_TITLE)
 
 

@@ -43,6 +43,7 @@ def traced(request: Request) -> Traced:
             for each in request.spent
             if each.state != REST
         ],
+        request.name,
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
-from laggard.operators.requests.results import Traced, Use
+from laggard.operators.requests.results import Named, Traced, Use
 from laggard.operators.requests.troubles import signature
 from laggard.operators.requests.usual import MOST_DIFFERENCES, MOST_KEYS, Moments, evidence, profile
 
@@ -85,3 +86,39 @@ def test_a_signature_has_what_the_time_was_lost_on_and_nothing_of_who_lost_none(
     assert found["call"] == {("BT", "fcntl"): 1.0}
     assert found["spent"] == {slow.what: 1.0}
     assert signature(profile(request), usual, lost_s=-0.1).keys() == {"did"}
+
+
+def named(normal: dict[str, int], some: dict[str, int]) -> Named | None:
+    """The name that distinguishes some requests, from the numbers of requests by name."""
+    both = []
+    for names in (normal, some):
+        both.append(Moments(10_000))
+        for name, requests in names.items():
+            request = Traced(0.0, "r", 0.1, {"RU": 1.0}, {"RU": 0.1}, (), name=name)
+            for _ in range(requests):
+                both[-1].add(request, profile(request))
+    return evidence(both[1], both[0]).named
+
+
+def test_a_name_that_most_of_them_have_and_normal_ones_rarely_sets_requests_apart() -> None:
+    normal = {"GET /": 900, "GET /cart": 98, "GET /opreset.php": 2, "": 500}
+    assert named(normal, {"GET /opreset.php": 11, "GET /": 1}) == ("GET /opreset.php", 11, 12, 2, 1_000)
+    assert named(normal, {"GET /new": 3, "": 90}) == ("GET /new", 3, 3, 0, 1_000)
+    # What many have, what few of them share, what is of too few, and what nothing can be compared with.
+    assert named(normal, {"GET /": 12}) is None
+    assert named(normal, {"GET /opreset.php": 6, "GET /": 6}) is None
+    assert named(normal, {"GET /opreset.php": 2}) is None
+    assert named({"": 900, "GET /": 40}, {"GET /opreset.php": 12}) is None
+
+
+def test_names_by_chance_set_no_requests_apart() -> None:
+    chance = np.random.default_rng(19)
+    pages = [f"GET /{number}" for number in range(200)]
+    shares = 1.0 / np.arange(1.0, 201.0)
+    shares /= shares.sum()
+
+    def drawn(requests: int) -> dict[str, int]:
+        return dict(zip(pages, chance.multinomial(requests, shares).tolist(), strict=True))
+
+    normal = drawn(3_000)
+    assert sum(named(normal, drawn(int(chance.integers(1, 12)))) is not None for _ in range(200)) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from laggard.operators.requests.results import Difference, Evidence
+from laggard.operators.requests.results import Difference, Evidence, Named
 
 FIRM = 20.0
 
@@ -45,6 +45,7 @@ def evidence(
     requests: int = 1,
     syscalls: tuple[float, float] = (247.0, 247.0),
     explained: bool = True,
+    named: Named | None = None,
 ) -> Evidence:
     """The evidence of requests that take `ms`: their states are those that are given and, else, user mode."""
     spent = [each for each in found if isinstance(each, Spent)]
@@ -91,4 +92,5 @@ def evidence(
         *syscalls,
         tuple(differences),
         explained,
+        named,
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laggard.operators.requests.results import Named
 from laggard.operators.requests.tries import SEVERAL
 from laggard.pipeline.methods.requests.causes import LONGEST_TITLE, MOST_CAUSES, cause, title
 from laggard.pipeline.methods.requests.spending import LONGEST_NAME, LONGEST_OBJECT
@@ -253,6 +254,24 @@ CASES = {
     "the tracer has a small share of the CPU": evidence(
         300, 20, Spent(90, 0.1, "BP", by="laggard-trace", pid=812), states={"RU": (20, 12), "BP": (270, 8)}, requests=40
     ),
+    "nothing but a name": evidence(
+        86.2,
+        10,
+        states={"RU": (52.4, 4.1), "BP": (25.6, 2.8)},
+        requests=40,
+        explained=False,
+        named=Named("GET /opreset.php", 40, 40, 0, 5_400),
+    ),
+    "a name, and a cause": evidence(
+        510,
+        30,
+        Spent(480, 0, "BT", "flock", "/var/lib/x.lock", "worker", pid=812),
+        requests=40,
+        named=Named("GET /report/*", 38, 40, 2, 5_400),
+    ),
+    "fast ones of a name": evidence(
+        12, 12, requests=9, explained=False, named=Named("GET /\x1b[31m" + "x" * 90, 9, 9, 1, 5_400)
+    ),
     "in a row, where no call alone is repeated": evidence(
         90, 30, Repeated(("epoll_wait", "read"), 3.6, 0.06), states={"RU": (80, 20)}
     ),
@@ -340,10 +359,18 @@ def test_a_sleep_is_between_tries_only_where_several_fail_alike(failures: int, s
     usual_ms=st.floats(0.001, 1e6) | st.just(math.nan),
     found=st.lists(SPENT | REPEATED, max_size=12),
     requests=st.integers(1, 1000),
-    explained=st.booleans(),
+    more=st.fixed_dictionaries(
+        {
+            "explained": st.booleans(),
+            "named": st.none()
+            | st.builds(
+                Named, st.text(max_size=200), st.integers(3, 400), st.just(400), st.integers(0, 9), st.just(5_000)
+            ),
+        }
+    ),
 )
-def test_whatever_the_evidence_it_is_one_printable_clause_of_bounded_length(ms, usual_ms, found, requests, explained):
-    known = evidence(ms, usual_ms, *found, requests=requests, explained=explained)
+def test_whatever_the_evidence_it_is_one_printable_clause_of_bounded_length(ms, usual_ms, found, requests, more):
+    known = evidence(ms, usual_ms, *found, requests=requests, **more)
     told, name = cause(known), title(known)
     assert told
     assert told.isprintable()
