@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _SYMTAB, _NOTE, _DYNSYM = 2, 7, 11
 _FUNCTIONS: Final = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
+_OBJECTS: Final = (1,)  # STT_OBJECT
 _STAPSDT: Final = (b"stapsdt\0", 3)  # owner and type of the notes of probes
 _LARGEST: Final = 256 << 20  # the largest section that is read, in bytes
 _SIMILAR: Final = 3
@@ -101,6 +102,20 @@ class Program:
         hint = f"; similar names: {', '.join(similar)}" if similar else ""
         raise ProgramError(f"{self._path}: has no function {name}{hint}")
 
+    def variable(self, name: str, probe: int) -> int | None:
+        """Return the place of a global variable as seen from code at an offset; None without one, or with 32 bits.
+
+        The kernel adds it to the address at which the file would begin if it were loaded as a whole with this code.
+        """
+        loaded = next((each for each in self._segments if each[0] <= probe < each[0] + each[2]), None)
+        if loaded is None or self._pointer != "Q":
+            return None
+        for symbols, texts in self._symbols(_OBJECTS):
+            for symbol, address in symbols:
+                if texts.startswith(name.encode() + b"\0", symbol):
+                    return address - (loaded[1] - loaded[0])
+        return None
+
     def probes(self) -> list[Usdt]:
         """Return all probes that its authors have added."""
         return [probe for section in self._sections if section[1] == _NOTE for probe in self._notes(section)]
@@ -116,8 +131,8 @@ class Program:
             raise ProgramError(f"{self._path}: a section of {section[5]} bytes, more than {_LARGEST}")
         return os.pread(self._descriptor, section[5], section[4])
 
-    def _symbols(self) -> Iterator[tuple[list[tuple[int, int]], bytes]]:
-        """Yield for each table the place of the name and the address of each function, and the names."""
+    def _symbols(self, kinds: tuple[int, ...] = _FUNCTIONS) -> Iterator[tuple[list[tuple[int, int]], bytes]]:
+        """Yield for each table the place of the name and the address of each symbol of some kinds, and the names."""
         layout = struct.Struct(
             self._order + "".join({"u1": "B", "u2": "H", "u4": "I", "u8": "Q"}[kind] for _, kind in self._symbol)
         )
@@ -128,10 +143,10 @@ class Program:
                 raw = self._content(section)
                 entries = layout.iter_unpack(raw[: len(raw) // layout.size * layout.size])
                 chosen = ([entry[place] for place in places] for entry in entries)
-                functions = [
-                    (name, address) for name, address, info, at in chosen if info & 15 in _FUNCTIONS and at and address
+                symbols = [
+                    (name, address) for name, address, info, at in chosen if info & 15 in kinds and at and address
                 ]
-                yield functions, self._content(self._sections[section[6]])
+                yield symbols, self._content(self._sections[section[6]])
 
     def _notes(self, section: tuple[int, ...]) -> Iterator[Usdt]:
         raw, at = self._content(section), 0

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
 
 from laggard.producers.trace.events import Kind
 from laggard.producers.trace.steady import asked_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+FAULT: Final = "(fault)"
+"""The text of the kernel for memory that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,8 @@ class Probe:
         arguments: the values to fetch, in the syntax of uprobe_events of tracefs: `uri=+0(%dx):ustring`.
         names: the arguments that make the name of the request, in this order.
         name: the name if these are all empty.
+        variable: a variable whose value replaces the last of `names`, if the program has it in a table.
+        entries: the arguments with the name and the value of entries of this table, one of which may be that variable.
 
     """
 
@@ -34,6 +41,13 @@ class Probe:
     arguments: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     name: str = ""
+    variable: str = ""
+    entries: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The arguments that `text` needs, in its order."""
+        return *self.names, *chain.from_iterable(self.entries)
 
     def definition(self, group: str) -> str:
         """Return the line for `dynamic_events`."""
@@ -41,8 +55,12 @@ class Probe:
         return " ".join([f"p:{group}/{self.event}", self.place, *self.arguments])
 
     def text(self, parts: Sequence[str]) -> str:
-        """Return the text of a `BEGIN`: service and name."""
-        name = asked_for(" ".join(part for part in parts if part))
+        """Return the text of a `BEGIN`: service and name. The parts are the values of `texts`."""
+        named, table = list(parts[: len(self.names)]), parts[len(self.names) :]
+        value = next((value for key, value in zip(table[::2], table[1::2], strict=True) if key == self.variable), "")
+        if self.variable and value not in ("", FAULT):
+            named[-1] = value
+        name = asked_for(" ".join(part for part in named if part))
         return f"{self.service}\t{name or self.name}"
 
     def to_json(self) -> dict[str, Any]:
@@ -55,6 +73,8 @@ class Probe:
             "arguments": list(self.arguments),
             "names": list(self.names),
             "name": self.name,
+            "variable": self.variable,
+            "entries": [list(entry) for entry in self.entries],
         }
 
     @classmethod
@@ -73,4 +93,6 @@ class Probe:
             tuple(data["arguments"]),
             tuple(data["names"]),
             data["name"],
+            data.get("variable", ""),  # not in recordings of older versions
+            tuple((key, value) for key, value in data.get("entries", ())),
         )

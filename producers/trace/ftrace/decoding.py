@@ -326,6 +326,6 @@ class Decoder:
     def _probed(self, some: Fields, rows: NDArray[np.void], probe: Probe) -> None:
         rows["kind"][some.rows] = probe.kind
         if probe.kind == Kind.BEGIN:
-            columns = [some.texts(name) for name in probe.names]
+            columns = [some.texts(name) for name in probe.texts]
             for index, row in enumerate(some.rows.tolist()):
                 rows["text"][row] = self._texts.place(probe.text([column[index] for column in columns]))

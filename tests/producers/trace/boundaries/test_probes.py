@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import subprocess
 import urllib.request
 from contextlib import closing, contextmanager
@@ -16,7 +17,7 @@ from laggard.producers.trace.boundaries import usdt
 from laggard.producers.trace.boundaries.elf import Program, ProgramError
 from laggard.producers.trace.boundaries.functions import Function, function_probes
 from laggard.producers.trace.boundaries.php import php_probes, running_interpreters
-from laggard.producers.trace.boundaries.probes import Probe
+from laggard.producers.trace.boundaries.probes import FAULT, Probe
 from laggard.producers.trace.events import Kind
 from laggard.producers.trace.ftrace.recorder import Recorder
 from laggard.producers.trace.ftrace.recording import Recording
@@ -131,6 +132,52 @@ def test_php(tmp_path: Path) -> None:
     assert len({thread for _, thread, _ in found}) == 1
 
 
+def fastcgi(socket_path: Path, **variables: str) -> bytes:
+    """The answer to a request of FastCGI."""
+
+    def record(kind: int, body: bytes) -> bytes:
+        return struct.pack(">BBHHBx", 1, kind, 1, len(body), 0) + body
+
+    table = b"".join(
+        struct.pack(">II", len(key) | 1 << 31, len(value.encode()) | 1 << 31) + key.encode() + value.encode()
+        for key, value in variables.items()
+    )
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(socket_path))
+        client.sendall(record(1, struct.pack(">HB5x", 1, 0)) + record(4, table) + record(4, b"") + record(5, b""))
+        return b"".join(iter(lambda: client.recv(4096), b""))
+
+
+@X86_64
+@TRACES
+def test_php_fpm_tells_what_the_client_asked_for_though_one_script_serves_all(tmp_path: Path) -> None:
+    script, listens, pool = tmp_path / "index.php", tmp_path / "fpm.socket", tmp_path / "fpm.conf"
+    script.write_text("<?php usleep(1000); echo 'served';")
+    pool.write_text(
+        f"[global]\nerror_log = {tmp_path}/log\n[www]\nuser = root\nlisten = {listens}\npm = static\n"
+        "pm.max_children = 1\n"
+    )
+    uris = ["/shop/cart/17?token=x", "/blog/2024/05/hello", "", "/" + "a" * 3_000, "/\x1b[1m"]
+    probes = php_probes(file_of("php-fpm"), "blog")
+    command = [path_of("php-fpm"), "--nodaemonize", "--allow-to-run-as-root", "--fpm-config", pool]
+    with subprocess.Popen(command, stdout=-3, stderr=-3) as server:
+        try:
+            awaited(listens.exists)
+            with Recorder(tmp_path / "folder", probes=probes) as recorder:
+                recorder.start()
+                for uri in [*uris, "/"]:  # a request ends after its answer
+                    variables = {"SCRIPT_FILENAME": str(script), "SCRIPT_NAME": "/index.php", "REQUEST_METHOD": "GET"}
+                    more = {"REQUEST_URI": uri} if uri else {}
+                    assert b"served" in fastcgi(listens, **variables, **more, HTTP_HOST="shop")
+                recorder.stop()
+        finally:
+            server.terminate()
+    names = [text.partition("\t")[2] for kind, _, text in bounds(tmp_path / "folder") if kind == "BEGIN"]
+    assert names[:3] == ["GET /shop/cart/*", "GET /blog/*/*/hello", "GET /index.php"]
+    assert names[3].startswith("GET /a")
+    assert names[4] == "GET /\x1b[1m"
+
+
 def test_no_php(program: Path) -> None:
     with pytest.raises(ProgramError, match=r"has no probes request__startup and request__shutdown \(USDT\)"):
         php_probes(program)
@@ -200,3 +247,17 @@ def test_plain_data_and_back() -> None:
     assert Probe.from_json(probe.to_json()) == probe
     assert probe.definition("g") == "p:g/a /x:0x1 uri=+0(%ax):ustring"
     assert (probe.text(["/a/5"]), probe.text([""])) == ("shop\t/a/*", "shop\tnone")
+    older = {key: value for key, value in probe.to_json().items() if key not in ("variable", "entries")}
+    assert Probe.from_json(older) == probe
+
+
+def test_a_variable_replaces_the_last_part_of_a_name_where_its_table_has_it() -> None:
+    names, entries = ("method", "uri"), (("key0", "value0"), ("key1", "value1"))
+    probe = Probe("a", "/x:0x1", Kind.BEGIN, "shop", (), names, variable="REQUEST_URI", entries=entries)
+    assert Probe.from_json(probe.to_json()) == probe
+    assert probe.texts == ("method", "uri", "key0", "value0", "key1", "value1")
+    there = ("GET", "/index.php")
+    assert probe.text([*there, "REQUEST_URI", "/cart", FAULT, FAULT]) == "shop\tGET /cart"
+    assert probe.text([*there, "OTHER", "/no", "REQUEST_URI", "/cart"]) == "shop\tGET /cart"
+    for table in (("OTHER", "/no", FAULT, FAULT), (FAULT,) * 4, ("", "", "", ""), ("REQUEST_URI", FAULT, "", "")):
+        assert probe.text([*there, *table]) == "shop\tGET /index.php"
