@@ -16,6 +16,7 @@ from laggard.producers.trace.calls import Does, does
 from laggard.producers.trace.critical_path import Timelines
 from laggard.producers.trace.events import NO_TEXT, Kind
 from laggard.producers.trace.machine import Machine
+from laggard.producers.trace.request_names import RequestNames
 from laggard.producers.trace.serving import Board, Serving
 from laggard.producers.trace.spent import spent
 from laggard.producers.trace.states import BI, NAMES, UN
@@ -128,6 +129,7 @@ class Analysis:
         self._handlers: dict[int, dict[int, Callable[[Row], None]]] = {}
         self._packets: dict[int, tuple[Thread, int]] = {}
         self._board = Board(self._ended)
+        self._names = RequestNames()
         self._gaps: list[tuple[int, int]] = []
         self._held: list[tuple[int, int, Request]] = []
         self._now = -FOREVER
@@ -228,7 +230,7 @@ class Analysis:
             times_s=_in_seconds(times),
             syscalls=tuple(syscalls[:MAX_SYSCALLS]),
             host=machine.name,
-            name=asked_for(name)[:MAX_NAME],
+            name=self._names.name(service, asked_for(name)[:MAX_NAME]),
             critical_s=_in_seconds(times if critical is local else _sums(critical)),
             spent=spent(local, self._texts),
             threads=threads,

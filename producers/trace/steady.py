@@ -22,7 +22,11 @@ _RANDOM: Final = re.compile(
     r"(?=[A-Za-z]*[\d_A-Z])(?=[\d_a-z]*[A-Z]|[A-Z_a-z]*\d)[A-Za-z0-9_]{6,}(?=$|\.)"
 )
 _LONGEST_FILE: Final = 255  # in characters: NAME_MAX
-_SEGMENT: Final = re.compile(rf"^(?:\d+|{_UUID}|(?=[0-9a-f-]*\d)[0-9a-f-]{{8,}})$", re.IGNORECASE)
+_ID: Final = re.compile(rf"(?:\d+|{_UUID}|(?=[0-9a-f-]*\d)[0-9a-f-]{{8,}})", re.IGNORECASE)
+_SLUG: Final = re.compile(r"[^\W_]+(?:[-_][^\W_]+){3,}|[^%]*%[0-9a-fA-F]{2}.*", re.DOTALL)
+"""Four words and more, or text that is escaped: no route has these."""
+_TOKEN: Final = re.compile(r"(?=[^\d]*\d)(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[\w~-]{16,}=*")
+_NUMBERED_PART: Final = re.compile(r"[-_]\d+$")
 
 
 @lru_cache(maxsize=65_536)
@@ -76,6 +80,17 @@ def asked_for(text: str) -> str:
 
     >>> asked_for("GET /orders/4711/items?page=2")
     'GET /orders/*/items'
+    >>> asked_for("GET /2024/05/what-we-did-last-summer.html"), asked_for("GET /sign-in/step-2")
+    ('GET /*/*/*.html', 'GET /sign-in/step-*')
     """
     text = text.split("?", 1)[0].split("#", 1)[0]
-    return redact("/".join("*" if _SEGMENT.match(part) else part for part in text.split("/")))
+    first, *parts = text.split("/")
+    return redact("/".join(["*" if _ID.fullmatch(first) else first, *map(_part, parts)]))
+
+
+def _part(part: str) -> str:
+    """Return a part of a path, or `*` for an id, a slug or a token; an extension stays."""
+    stem, dot, extension = part.rpartition(".") if "." in part[1:] else (part, "", "")
+    if any(pattern.fullmatch(stem) for pattern in (_ID, _SLUG, _TOKEN)):
+        return f"*{dot}{extension}"
+    return _NUMBERED_PART.sub(lambda found: f"{found[0][0]}*", stem) + dot + extension
