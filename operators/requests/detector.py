@@ -107,7 +107,7 @@ class Requests:
 
     """
 
-    state_version: ClassVar[int] = 1
+    state_version: ClassVar[int] = 2
 
     def __init__(self, *, eps_s: float | None = None, minimum_points: int = 100, reference: int = 10_000) -> None:
         if eps_s is not None and not eps_s > 0.0:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-EvidenceKind = Literal["state", "ngram", "spent"]
+EvidenceKind = Literal["state", "ngram", "spent", "beyond"]
 
 
 class Use(NamedTuple):
@@ -41,6 +41,8 @@ class Traced:
         syscalls: its system calls, in order.
         uses: the things that it spent time on; empty if unknown.
         name: its name, such as the page or the route, without varying parts; empty if unknown.
+        beyond: the seconds of its critical path in other threads, by state, system call and name of the thread: the
+            work and the waits of those that it waited for.
 
     """
 
@@ -52,6 +54,7 @@ class Traced:
     syscalls: Sequence[str]
     uses: Sequence[Use] = ()
     name: str = ""
+    beyond: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,9 @@ class Difference:
     """A difference of some requests from normal ones.
 
     Attributes:
-        kind: whether it is a state, an n-gram of system calls, or a thing that time was spent on.
-        what: the state; the system calls of the n-gram; or the parts of `Use.what`.
+        kind: whether it is a state, an n-gram of system calls, a thing that time was spent on, or what another thread
+            did on the critical path.
+        what: the state; the system calls of the n-gram; the parts of `Use.what`; or a key of `Traced.beyond`.
         count: its mean count in these requests.
         usual_count: its mean count in normal requests.
         time_s: its mean time in these requests, in seconds; NaN for n-grams.

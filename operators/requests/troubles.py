@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from laggard.operators.requests.results import Cluster
-from laggard.operators.requests.tries import PENDING, are_tries, is_failure, is_sleep
+from laggard.operators.requests.tries import LOCKS, PENDING, are_tries, is_failure, is_sleep
 from laggard.operators.requests.usual import Moments, Profile, common, evidence
 from laggard.operators.requests.work import own_s, several_times
 
@@ -31,6 +31,9 @@ _UNUSUAL: Final = 7.0  # in spreads: a count of two for what normally occurs onc
 _LARGEST: Final = 5.0  # of log(1 + count): larger counts are equal
 _NOTHING: Final = ("",)
 _WHERE_DOES_NOT_MATTER: Final = frozenset({"BP"})  # preemption may happen anywhere
+WAITS: Final = frozenset({"BT", "BN", "BF"})
+"""The states in which a thread waits for the work of another one, which the critical path shows."""
+
 _BY_FOLDER: Final = frozenset({"BD"})  # requests that read different files may have the same fault
 
 Signature = dict[str, dict[tuple[str, ...], float]]
@@ -44,8 +47,10 @@ def signature(found: Profile, usual: Moments, *, lost_s: float) -> Signature:
     thing. Each has the square roots of shares, so that the product of two is 1 if time was lost in the same way,
     however much it was. The fourth block has the excess of system calls; without these, that of entries into states. A
     request without any lost time or excess has the calls that it lacks instead. One without these has the signature of
-    all such requests, so that each does not become a cluster of its own. See `tries` for failing tries, and `work` for
-    requests that do several times their usual work.
+    all such requests, so that each does not become a cluster of its own.
+
+    Waits for answers are divided by what the others did on the critical path. See `tries` for failing tries, and
+    `work` for requests that do several times their usual work.
     """
     weight = max(usual.weight, 1.0)
     blocks: Signature = {name: {} for name in _BLOCKS}
@@ -67,6 +72,7 @@ def signature(found: Profile, usual: Moments, *, lost_s: float) -> Signature:
                 _add(blocks["spent"], what, excess_s, lost_s)
             case "ngram" if len(key) < 4:
                 _add_more(blocks["did"], key, count, usual)
+    _look_through(blocks, found, usual)
     _work_first(blocks, found, usual, lost_s)
     for name in ("state", "call", "spent"):
         blocks[name] = {key: math.sqrt(each) for key, each in blocks[name].items() if each > _NOTABLE * lost_s}
@@ -89,6 +95,29 @@ def _work_first(blocks: Signature, found: Profile, usual: Moments, lost_s: float
         for key in [key for key in block if key[0] in _WHERE_DOES_NOT_MATTER]:
             block[work] = block.get(work, 0.0) + due * block[key]
             block[key] *= 1.0 - due
+
+
+def _look_through(blocks: Signature, found: Profile, usual: Moments) -> None:
+    """Divide waits for answers by what others did: a server that computes is not one that waits for a lock.
+
+    A wait for a lock stays whole: the lock is the fault, whatever its holder does.
+    """
+    weight = max(usual.weight, 1.0)
+    did: dict[tuple[str, ...], float] = {}
+    for key, (_, time_s, _) in found.items():
+        if key[0] == "beyond":
+            excess_s = time_s - usual.sums(key).time_s / weight
+            did[key[1:3]] = did.get(key[1:3], 0.0) + max(excess_s, 0.0)
+    waited_s = sum(each for key, each in blocks["state"].items() if key[0] in WAITS)
+    did_s = sum(did.values())
+    total_s = max(did_s, waited_s)
+    for name in ("call", "spent") if did_s > 0.0 else ():
+        block = blocks[name]
+        for key in [key for key in block if key[0] in WAITS and key[1] not in LOCKS and not key[1].startswith("futex")]:
+            excess_s = block[key]
+            block[key] = excess_s * (1.0 - did_s / total_s)
+            for what, time_s in did.items():
+                block[*key, *what] = excess_s * time_s / total_s
 
 
 def _tried(found: Profile, usual: Moments, weight: float) -> tuple[str, str, str, str, str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from laggard.operators.requests.ngrams import ALONE, APART, STEADY
 from laggard.operators.requests.results import Difference, Evidence, Named
@@ -65,7 +65,7 @@ Profile = dict[Key, tuple[float, float, int]]
 
 
 def profile(request: Traced) -> Profile:
-    """Return the profile of a request: its name, states, n-grams of system calls, and things it spent time on."""
+    """Return the profile of a request: its name, states, n-grams of calls, and where its time went."""
     found: Profile = {}
     if request.name:
         found[_NAME] = found["name", request.name] = 1.0, 0.0, 0
@@ -76,6 +76,8 @@ def profile(request: Traced) -> Profile:
     for use in request.uses:
         times, time_s, _ = found.get(("spent", *use.what), (0.0, 0.0, 0))
         found["spent", *use.what] = times + use.times, time_s + use.time_s, use.pid
+    for what, time_s in request.beyond.items():
+        found["beyond", *what] = 1.0, time_s, 0
     return found
 
 
@@ -265,9 +267,8 @@ def _difference(key: Key, some: Moments, weight: float, usual: Moments, usual_we
         spread = math.sqrt(variance + (_TIME_SPREAD * usual_time_s) ** 2 + _TIME_SPREAD_S**2)
         of_time = (time_s - usual_time_s) / spread
         statistic = max(of_time, statistic, key=abs) if _failed(key) else of_time
-    kind: EvidenceKind = "ngram" if key[0] == "ngram" else "state" if key[0] == "state" else "spent"
     return Difference(
-        kind=kind,
+        kind=cast("EvidenceKind", key[0]),
         what=key[1:],
         count=count,
         usual_count=usual_count,
@@ -293,7 +294,7 @@ def _worth(difference: Difference, lost_s: float) -> float:
 
 def _explains(difference: Difference, lost_s: float, requests: float) -> bool:
     """Return whether a difference is a cause: in most requests, beyond chance, and not a state alone."""
-    if difference.statistic <= APART or difference.kind == "state":
+    if difference.statistic <= APART or difference.kind in {"state", "beyond"}:
         return False
     if (
         difference.kind == "spent"

@@ -80,7 +80,7 @@ def asked_for(text: str) -> str:
 
     >>> asked_for("GET /orders/4711/items?page=2")
     'GET /orders/*/items'
-    >>> asked_for("GET /2024/05/what-we-did-last-summer.html"), asked_for("GET /sign-in/step-2")
+    >>> asked_for("GET /2024/05/how-to-bake-good-bread.html"), asked_for("GET /sign-in/step-2")
     ('GET /*/*/*.html', 'GET /sign-in/step-*')
     """
     text = text.split("?", 1)[0].split("#", 1)[0]

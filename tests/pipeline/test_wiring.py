@@ -287,6 +287,9 @@ def test_settings_of_requests_become_parameters() -> None:
     assert judge is not stage.detector()
     assert judge.eps_s == 0.025
     assert stage.state_version == judge.state_version + rates.state_version - 1
+    assert list(stage.migrations) == list(range(1, stage.state_version))
+    state = rates.snapshot()
+    assert [migrate(state) for migrate in stage.migrations.values()] == [state]
     # As published needs an end.
     (of_recorded,) = replayed(settings, ServedByFrames())
     assert isinstance(of_recorded, RequestsStage)

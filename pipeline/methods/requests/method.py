@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from laggard.operators.requests.detector import Requests
 from laggard.operators.requests.isomap import isomap, threshold
@@ -54,10 +54,16 @@ def requests_stage(settings: Settings, *, recorded: bool = False) -> RequestsSta
             "method": own.method,
             "false_alarms_per_day": own.false_alarms,
         },
+        migrations={1: _unchanged},
         answers_marks=False,
         detector=partial(Requests, eps_s=eps_s, minimum_points=minimum_points, reference=reference),
         whole=partial(whole, eps_s=eps_s, minimum_points=minimum_points) if at_the_end else None,
     )
+
+
+def _unchanged(state: dict[str, Any]) -> dict[str, Any]:
+    """Migrate a state of version 1: it only lacks names, and what other threads did. Older versions misread these."""
+    return state
 
 
 def analysis_functions() -> AnalysisFunctions:

@@ -229,6 +229,9 @@ def difference_text(found: Difference) -> str:
         case "spent":
             state, syscall, on, by, result = found.what
             return use_text(Spent(state, syscall, on, by, found.pid, result, 0, 0.0))
+        case "beyond":
+            state, syscall, who = found.what
+            return use_text(Spent(state, syscall, "", who, 0, "", 0, 0.0))
         case "ngram":
             does = "" if len(found.what) > 1 else SYSCALLS.get(found.what[0], "")
             return printable(", ".join(found.what)) + (f" ({does})" if does else "")

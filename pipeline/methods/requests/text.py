@@ -11,6 +11,7 @@ from laggard.pipeline.core.records.requests import REST, RequestOutput, request_
 from laggard.pipeline.explaining.explain import printable
 from laggard.pipeline.explaining.units import readable
 from laggard.pipeline.methods.requests.causes import cause
+from laggard.pipeline.methods.requests.words import STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 RARE: Final = 0.001
 """Usual shares below this are shown as 1 of a number, since they would look like none."""
+
+_PLAIN: Final = frozenset({"RU", "BP"})
+"""States outside of system calls."""
 
 NAMED: Final = 3
 """The most clusters with a sentence of their own."""
@@ -44,7 +48,20 @@ def traced(request: Request) -> Traced:
             if each.state != REST
         ],
         request.name,
+        _beyond(request),
     )
+
+
+def _beyond(request: Request) -> dict[tuple[str, str, str], float]:
+    """Return the seconds of the critical path in other threads than the request's own."""
+    found: dict[tuple[str, str, str], float] = {}
+    for piece in request.path:
+        if piece.thread and piece.state in STATES:
+            who = request.threads[piece.thread].rpartition("[")[0].rstrip("0123456789")
+            call = "" if piece.state in _PLAIN else piece.detail.partition(" ")[0]
+            what = piece.state, call, who.rstrip("-_#/ :") or who
+            found[what] = found.get(what, 0.0) + piece.end_s - piece.begin_s
+    return found
 
 
 def lost_s(request: Request, judged: RequestScore) -> float:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from laggard.operators.requests.tries import are_tries
+from laggard.operators.requests.troubles import WAITS
 from laggard.pipeline.methods.requests.rules import RULES, SLEEP_RULE
-from laggard.pipeline.methods.requests.spending import Alike, Spending, known, quoted
+from laggard.pipeline.methods.requests.spending import Alike, Spending, known, quoted, seconds
 from laggard.pipeline.methods.requests.words import SPANS, STATES
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Finding:
         repeated: whether it happens much more often than usual, whatever time it takes.
         syscall: its system call; empty without one.
         state: the state whose whole time it reports; empty for none.
+        waits: whether it is a wait for the work of another thread.
 
     """
 
@@ -45,6 +47,7 @@ class Finding:
     repeated: bool = False
     syscall: str = ""
     state: str = ""
+    waits: bool = False
 
 
 def troubles(evidence: Evidence) -> list[Finding]:
@@ -71,9 +74,26 @@ def troubles(evidence: Evidence) -> list[Finding]:
         of_all = next((each for each in RULES if each.state == state), None)
         alike = Alike(evidence, state_parts.get(state, ()), time_s, usual_s, whole=True)
         found.append(_of_state(state, alike) if of_all is None else _finding(of_all, alike))
-    return sorted(
-        (each for each in found if each.lost_s > 0.0 or each.repeated), key=attrgetter("lost_s"), reverse=True
-    )
+    found = [each for each in found if each.lost_s > 0.0 or each.repeated]
+    found.sort(key=attrgetter("lost_s"), reverse=True)
+    return _looked_through(found, evidence)
+
+
+def _looked_through(found: list[Finding], evidence: Evidence) -> list[Finding]:
+    """Add to the longest wait for another thread what most of it was on the critical path, if that is known."""
+    did: dict[tuple[str, ...], float] = {}
+    for each in evidence.differences:
+        if each.kind == "beyond" and each.statistic > CHANCE:
+            did[each.what] = each.time_s - known(each.usual_time_s)
+    wait = next((place for place, each in enumerate(found) if each.waits), None)
+    if did and wait is not None:
+        longest = max(did, key=lambda what: (did[what], what))
+        state, syscall, who = longest
+        if did[longest] >= found[wait].lost_s / 2.0:
+            call = f" ({quoted(syscall)})" if syscall else ""
+            text = f", in which {quoted(who)} {STATES[state].does}{call}, for {seconds(did[longest])}"
+            found[wait] = replace(found[wait], clause=found[wait].clause + text)
+    return found
 
 
 def _grouped(evidence: Evidence) -> Iterator[tuple[Rule, Sequence[Spending], Sequence[Spending]]]:
@@ -113,7 +133,10 @@ def _finding(rule: Rule, alike: Alike) -> Finding:
     text, title = rule.describe(alike)
     vague = bool(rule.state) and rule.state != "BP"
     repeated = rule.vain and alike.repeated
-    return Finding(alike.lost_s, text, title, vague=vague, repeated=repeated, syscall=alike.syscall, state=rule.state)
+    waits = not rule.state and bool(alike.parts) and alike.parts[0].state in WAITS
+    return Finding(
+        alike.lost_s, text, title, vague=vague, repeated=repeated, syscall=alike.syscall, state=rule.state, waits=waits
+    )
 
 
 def _of_state(state: str, alike: Alike) -> Finding:

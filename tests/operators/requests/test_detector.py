@@ -262,6 +262,29 @@ def test_requests_that_do_much_more_work_are_not_of_the_cluster_of_a_taken_cpu()
     assert clusters["compiles"] != clusters["stolen"]
 
 
+def test_waits_for_a_server_are_of_as_many_clusters_as_it_has_reasons() -> None:
+    chance = np.random.default_rng(20)
+    requests = Requests(minimum_points=20)
+    reasons = {"query": ("RU", ""), "row lock": ("BF", "futex"), "table lock": ("BS", "nanosleep"), "busy": ("BP", "")}
+    clusters = {reason: set[int]() for reason in reasons}
+    for number in range(2_000):
+        request = _normal(chance, number)
+        waited_s, reason = 0.002 * chance.lognormal(0.0, 0.2), ("RU", "")
+        which = list(reasons)[number // 20 % 4] if number > 500 and number % 20 == 0 else ""
+        if which:
+            waited_s, reason = 0.1 * chance.lognormal(0.0, 0.3), reasons[which]
+        asked = Use(("BT", "poll", "/run/mysqld.sock", "mysqld", ""), 9, 1, waited_s)
+        made = _request(number, {**request.times_s, "BT": waited_s}, tuple(request.syscalls), [*request.uses, asked])
+        share = chance.uniform(0.8, 1.0)
+        did = {(*reason, "mysqld"): share * waited_s}
+        did["RS", "sendto", "mysqld"] = (1.0 - share) * waited_s
+        [judged] = _judged(requests, [replace(made, beyond=did)])
+        if which and judged.outlier:
+            clusters[which].add(judged.cluster)
+    assert all(len(numbers) == 1 for numbers in clusters.values())
+    assert len(set.union(*clusters.values())) == 4
+
+
 def test_waits_for_many_files_of_one_folder_explain_together() -> None:
     chance = np.random.default_rng(16)
     requests = Requests()

@@ -27,6 +27,17 @@ class Spent(NamedTuple):
     statistic: float = FIRM
 
 
+class Beyond(NamedTuple):
+    """What another thread did on the critical path, and what is usual of it."""
+
+    ms: float
+    usual_ms: float = 0.0
+    state: str = "RU"
+    syscall: str = ""
+    who: str = "mysqld"
+    statistic: float = FIRM
+
+
 class Repeated(NamedTuple):
     """System calls in a row, and what is usual of them."""
 
@@ -40,7 +51,7 @@ class Repeated(NamedTuple):
 def evidence(
     ms: float,
     usual_ms: float = math.nan,
-    *found: Spent | Repeated,
+    *found: Spent | Beyond | Repeated,
     states: dict[str, tuple[float, float]] | None = None,
     requests: int = 1,
     syscalls: tuple[float, float] = (247.0, 247.0),
@@ -72,6 +83,18 @@ def evidence(
             each.pid,
         )
         if isinstance(each, Spent)
+        else Difference(
+            "beyond",
+            (each.state, each.syscall, each.who),
+            1.0,
+            1.0,
+            each.ms / 1e3,
+            each.usual_ms / 1e3,
+            1.0,
+            1.0,
+            each.statistic,
+        )
+        if isinstance(each, Beyond)
         else Difference(
             "ngram", each.what, each.times, each.usual_times, math.nan, math.nan, each.share, 0.0, each.statistic
         )

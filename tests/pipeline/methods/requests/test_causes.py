@@ -14,7 +14,7 @@ from laggard.operators.requests.tries import SEVERAL
 from laggard.pipeline.methods.requests.causes import LONGEST_TITLE, MOST_CAUSES, cause, title
 from laggard.pipeline.methods.requests.spending import LONGEST_NAME, LONGEST_OBJECT
 from laggard.pipeline.methods.requests.words import RESULTS, SPANS, STATES, SYSCALLS
-from tests.pipeline.methods.requests.evidence import Repeated, Spent, evidence
+from tests.pipeline.methods.requests.evidence import Beyond, Repeated, Spent, evidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -253,6 +253,28 @@ CASES = {
     ),
     "the tracer has a small share of the CPU": evidence(
         300, 20, Spent(90, 0.1, "BP", by="laggard-trace", pid=812), states={"RU": (20, 12), "BP": (270, 8)}, requests=40
+    ),
+    "a server that computes": evidence(
+        330, 30, Spent(300, 2, "BT", "poll", "/run/mysqld.sock", "mysqld", pid=9), Beyond(250, 1), Beyond(40, 0, "BP")
+    ),
+    "a server whose thread waits for another one": evidence(
+        330,
+        30,
+        Spent(300, 2, "BT", "poll", "/run/mysqld.sock", "mysqld", pid=9),
+        Beyond(20, 1),
+        Beyond(270, 0, "BF", "futex"),
+    ),
+    "a holder of a lock that sleeps": evidence(
+        510,
+        30,
+        Spent(480, 0, "BT", "flock", "/var/lib/x.lock", "worker", pid=812),
+        Beyond(470, 0, "BS", "clock_nanosleep", "worker"),
+    ),
+    "a server that did many things": evidence(
+        330,
+        30,
+        Spent(300, 2, "BT", "poll", "/run/mysqld.sock", "mysqld", pid=9),
+        *[Beyond(100, 1, state) for state in ("RU", "BP", "BD")],
     ),
     "nothing but a name": evidence(
         86.2,

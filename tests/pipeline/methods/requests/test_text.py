@@ -10,7 +10,7 @@ import pytest
 
 from laggard.operators.ranking import FeatureScore, RowScore
 from laggard.operators.requests.results import Cluster, RequestScore, Use
-from laggard.pipeline.core.records import Request, Spent, read_line
+from laggard.pipeline.core.records import Request, Segment, Spent, read_line
 from laggard.pipeline.core.records.requests import REST
 from laggard.pipeline.methods.requests.text import blamed, lost_s, rates_sentence, traced
 from tests.pipeline.methods.requests.evidence import Spent as Apart
@@ -39,6 +39,22 @@ def test_a_request_is_what_the_operator_takes_without_what_is_only_the_rest() ->
     assert taken.uses == [Use(("BT", "fcntl", LOCK, "worker", ""), 812, 1, 0.5), Use(("RU", "", "", "", ""), 0, 3, 0.1)]
     assert (taken.ts, taken.request, taken.duration_s) == (request.ts, request.request, 0.6)
     assert (taken.counts, taken.times_s, taken.syscalls) == (request.counts, request.times_s, request.syscalls)
+
+
+def test_what_other_threads_did_on_the_critical_path_is_theirs_whatever_their_numbers() -> None:
+    threads = ("php-fpm[7]", "mariadbd[99:105]", "mariadbd[99:106]", "worker-3[8]")
+    path = (
+        Segment(0, 0.0, 0.1, "RU", ""),
+        Segment(1, 0.1, 0.2, "BF", "futex"),
+        Segment(2, 0.2, 0.3, "BF", "futex"),
+        Segment(3, 0.3, 0.5, "BP", ""),
+        Segment(3, 0.5, 0.6, "RS", "sendto unix:/run/mysqld.sock"),
+    )
+    assert traced(locked(0.0, threads=threads, path=path)).beyond == {
+        ("BF", "futex", "mariadbd"): pytest.approx(0.2),
+        ("BP", "", "worker"): pytest.approx(0.2),
+        ("RS", "sendto", "worker"): pytest.approx(0.1),
+    }
 
 
 @pytest.mark.parametrize(("usual", "lost"), [({"RU": 0.1, "RS": 0.02}, 0.48), ({}, 0.0), ({"RU": 9.0}, 0.0)])

@@ -159,7 +159,7 @@ def test_php_fpm_tells_what_the_client_asked_for_though_one_script_serves_all(tm
     )
     uris = ["/shop/cart/17?token=x", "/blog/2024/05/hello", "", "/" + "a" * 3_000, "/\x1b[1m"]
     probes = php_probes(file_of("php-fpm"), "blog")
-    command = [path_of("php-fpm"), "--nodaemonize", "--allow-to-run-as-root", "--fpm-config", pool]
+    command = f"{path_of('php-fpm')} --nodaemonize --allow-to-run-as-root --fpm-config {pool}".split()
     with subprocess.Popen(command, stdout=-3, stderr=-3) as server:
         try:
             awaited(listens.exists)
