@@ -1,19 +1,22 @@
-"""The rates of outliers among requests: whether those of a cluster are more frequent than by chance."""
+"""The rates of outliers among requests: whether those of a cluster are more frequent than by chance.
+
+Each cluster has an anomaly of its own, from its onset to its end: one cause of slow requests may end while others last.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from scipy.special import betainc
 
 from laggard.operators.calibration import Calibration
+from laggard.operators.contract import LastingScores, Open
 from laggard.operators.ranking import FeatureScore, Ranking, RowScore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from laggard.operators.contract import Layout, Matrix
 
@@ -38,7 +41,8 @@ OVER: Final = 0.01
 """A window is dropped if the few outliers in its newest ticks have at most this probability at the rate before."""
 
 CALM: Final = 3
-"""The number of normal ticks after which the anomaly of a cluster ends."""
+CALM_S: Final = 30.0
+"""The anomaly of a cluster ends after this number of normal ticks, or with the first one after this time in seconds."""
 
 LASTING_SHARE: Final = 0.5
 LASTING_SCORE: Final = 1.01
@@ -72,33 +76,54 @@ class _Row:
         self.recent: deque[tuple[float, float]] = deque(maxlen=WINDOWS[-1])
 
 
-@dataclass(frozen=True, slots=True)
-class TickScores:
+class TickScores(LastingScores):
     """The scores of a tick.
 
     Attributes:
         ts: the time of the tick, seconds since the Unix epoch.
-        score: the score of the worst cluster; above 1 is more than the budget allows.
         rows: all clusters of the tick, the worst first.
+        onsets: the times of the first ticks of open anomalies by row, seconds since the Unix epoch.
         raw: the raw score.
         age_s: the age of the model in seconds.
         young: whether that is too short for reliable scores.
+        score: the score of the worst cluster; above 1 is more than the budget allows.
 
     """
 
-    ts: float
-    score: float
-    rows: tuple[RowScore, ...]
-    raw: float
-    age_s: float
-    young: bool
+    __slots__ = ("age_s", "onsets", "raw", "rows", "score", "ts", "young")
+
+    def __init__(
+        self, ts: float, rows: Sequence[RowScore], onsets: Mapping[str, float], raw: float, age_s: float, *, young: bool
+    ) -> None:
+        self.ts, self.raw, self.age_s, self.young = ts, raw, age_s, young
+        self.rows, self.onsets = tuple(rows), onsets
+        self.score = rows[0].score if rows else 0.0
+        self.sudden = max((each.score for each in rows if each.row not in onsets), default=0.0)
+        self.suspicion = 0.0
+
+    @property
+    def open(self) -> Mapping[str, Open]:
+        """The open anomalies by row; see `LastingScores`."""
+        scores = {each.row: each.score for each in self.rows}
+        return {row: Open(onset_ts, scores[row]) for row, onset_ts in self.onsets.items()}
+
+    def about(self, anomaly: str, rows: int, features: int) -> Ranking:
+        """Return the ranking of one cluster, or of those without an open anomaly; see `LastingScores`."""
+        return self._ranked(
+            [each for each in self.rows if (each.row == anomaly if anomaly else each.row not in self.onsets)],
+            rows,
+            features,
+        )
 
     def ranking(self, rows: int, features: int) -> Ranking:
-        """Rank the clusters, the worst first."""
+        """Rank all clusters, the worst first."""
+        return self._ranked(self.rows, rows, features)
+
+    def _ranked(self, found: Sequence[RowScore], rows: int, features: int) -> Ranking:
         ranked = tuple(
-            RowScore(each.row, each.name, each.score, each.features[:features], each.age_s) for each in self.rows[:rows]
+            RowScore(each.row, each.name, each.score, each.features[:features], each.age_s) for each in found[:rows]
         )
-        return Ranking(self.ts, self.score, ranked, self.age_s, self.young)
+        return Ranking(self.ts, found[0].score if found else 0.0, ranked, self.age_s, self.young)
 
 
 class Rates:
@@ -136,7 +161,9 @@ class Rates:
         """Score a tick. The state does not change."""
         requests, counted = _read(layout, values)
         age_s = 0.0 if math.isnan(self._first_ts) else ts - self._first_ts
-        rows, most = [], 0.0
+        rows: list[RowScore] = []
+        onsets: dict[str, float] = {}
+        most = 0.0
         # An anomaly with few requests continues at a tick without any.
         out = {row: (each.name, 0.0, 0.0) for row, each in self._rows.items() if not math.isnan(each.out_since_ts)}
         for row, (name, outliers, lost_s) in (out | counted).items():
@@ -148,10 +175,15 @@ class Rates:
             if row in out and score >= LASTING_SHARE:
                 score = max(score, LASTING_SCORE)
             rows.append(RowScore(row, name, score, features, row_age_s))
+            if score > 1.0 or (row in out and not self._is_calm(self._rows[row].calm + 1, ts)):
+                onsets[row] = self._rows[row].out_since_ts if row in out else ts
         rows.sort(key=lambda each: (-each.score, each.row))
         young = age_s < _YOUNG_S or self._requests < _YOUNG_REQUESTS
-        score = max(self._calibration.score(most), rows[0].score if rows else 0.0)
-        return TickScores(ts, score, tuple(rows), most, age_s, young)
+        return TickScores(ts, rows, onsets, most, age_s, young=young)
+
+    def _is_calm(self, ticks: int, ts: float) -> bool:
+        """Return whether an anomaly has ended after this number of normal ticks, the last one at `ts`."""
+        return ticks >= CALM or ts - self._ts >= CALM_S
 
     def _raw_score(
         self, known: _Row | None, requests: float, outliers: float, lost_s: float
@@ -208,13 +240,12 @@ class Rates:
             self._requests *= decay
             for row in self._rows.values():
                 row.outliers, row.lost_s = row.outliers * decay, row.lost_s * decay
-        self._ts = ts
         for key in counted.keys() - self._rows.keys():
             self._rows[key] = _Row(counted[key][0], ts)
         out = {each.row for each in scored.rows if each.score > 1.0}
         for key, row in self._rows.items():
             row.calm = 0 if key in out else row.calm + 1
-            if row.calm >= CALM:
+            if row.calm and self._is_calm(row.calm, ts):
                 row.out_since_ts = math.nan
             elif not row.calm and math.isnan(row.out_since_ts):
                 row.out_since_ts = ts
@@ -227,6 +258,7 @@ class Rates:
             learned = min(outliers, expected if is_frozen else expected + 2.0 * math.sqrt(expected) + 1.0)
             row.outliers += learned
             row.lost_s += lost_s * learned / outliers if outliers else 0.0
+        self._ts = ts
         self._requests += requests
         self._recent.append(requests)
         if len(self._rows) > MOST_ROWS:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from laggard.pipeline.core.records.outputs import Blame, Evidence, Excuse, Incident
 
 
+MOST_OTHERS: Final = 3
+"""The most other causes in the text of an incident that go on, and that have ended."""
+
 _EXCUSED: Final[Mapping[str, str]] = {
     "usual": "By feedback it is usual, and is no longer reported.",
     "expected": "By feedback it is expected, and is not reported until its time.",
@@ -103,7 +106,12 @@ def incident_sentence(incident: Incident, leading: Evidence) -> str:
             return f"On {where} something began at {began}. {unseen}{blamed} {_seen(incident)}"
         lasted = f"lasted {readable_duration(lasted_s)}" if lasted_s >= 1.0 else "was over at once"
         return f"On {where} it is over: it began at {began} and {lasted}.{blamed} {_seen(incident)}"
-    sentences = [f"On {where} since {began}: {leading.sentence}", _felt(incident, leading), _seen(incident)]
+    sentences = [
+        f"On {where} since {began}: {leading.sentence}",
+        _felt(incident, leading),
+        _others(incident, leading),
+        _seen(incident),
+    ]
     if closer := _closer(incident, leading):
         sentences.append(f"Look closer: {closer}.")
     return " ".join(filter(None, sentences))
@@ -125,6 +133,27 @@ def _felt(incident: Incident, leading: Evidence) -> str:
         return ""
     on_host = [each for each in incident.evidence if each.scope == "host" and math.isnan(each.until_ts)]
     return max(on_host, key=lambda each: each.score).sentence if on_host else ""
+
+
+def _others(incident: Incident, leading: Evidence) -> str:
+    """Return the other causes of a service's slow requests: the worst that go on, and the last that have ended."""
+    if incident.keyed_by != "service":
+        return ""
+    known = "" if leading.blame is None else leading.blame.name
+    named = [(each.blame.name, each) for each in incident.evidence if each.blame and each.blame.name != known]
+    going_on = {name: each for name, each in named if math.isnan(each.until_ts)}
+    ended = {name: each for name, each in named if name not in going_on}
+    worst = sorted(going_on.items(), key=lambda each: -each[1].score)
+    last = sorted(ended.items(), key=lambda each: -each[1].until_ts)
+    also = _listed("Also", [f"`{printable(name)}` since {_clock(each.opened_ts)}" for name, each in worst])
+    over = _listed("Over", [f"`{printable(name)}` at {_clock(each.until_ts)}" for name, each in last])
+    return f"{also} {over}".strip()
+
+
+def _listed(begin: str, causes: list[str]) -> str:
+    if (left := len(causes) - MOST_OTHERS) > 0:
+        causes = [*causes[:MOST_OTHERS], f"{left:,} more"]
+    return f"{begin}: {', '.join(causes)}." if causes else ""
 
 
 def _accepted(lasted_s: float) -> str:
@@ -185,6 +214,10 @@ def _closer(incident: Incident, leading: Evidence) -> str:
     if leading.blame is not None and (pid := pid_of(leading.blame.row)) is not None:
         commands.append(f"on that machine `laggard diagnose {pid}`")
     return ", ".join(commands)
+
+
+def _clock(ts: float) -> str:
+    return datetime.fromtimestamp(ts, UTC).strftime("%H:%M:%S")
 
 
 def _moment(ts: float) -> str:

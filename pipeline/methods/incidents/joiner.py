@@ -19,6 +19,8 @@ program joins an open incident by the resource, but others join it only by the n
 group or a process may be near for weeks, too, and other processes do not compete for it. So an anomaly of a limit joins
 others only by the name of the program.
 
+All causes of slow requests of a service are one fault: who is called looks at the service, not at each cause.
+
 An anomaly that joins two incidents by the first two rules merges them: the younger closes, `merged_into` the other.
 
 An anomaly of an operator that is far behind the others may belong to the time of an incident that has closed. It opens
@@ -208,10 +210,14 @@ class Joiner:
     # Ended anomalies.
 
     def _end(self, known: Open, anomaly: str, until_ts: float, ts: float, **why: Any) -> list[Incident]:
-        """End an anomaly for the reason `why`, and return the closing of its incident if it was the last one."""
+        """End an anomaly for the reason `why`, and its incident if it was the last one.
+
+        While others go on, the incident is published only if it has one cause less.
+        """
+        causes = known.causes()
         known.end(anomaly, until_ts)
         if known.last_records:
-            return []
+            return [known.publish("extended", ts)] if known.causes() != causes else []
         self._open.remove(known)
         until_ts = max(known.record.opened_ts, *(each.until_ts for each in known.record.evidence))
         known.record = replace(known.record, until_ts=until_ts, **why)

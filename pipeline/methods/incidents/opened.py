@@ -58,9 +58,13 @@ class Open:
         """Return whether a program is blamed now."""
         return any(program_of(seen) is not None for seen in self.going_on())
 
+    def causes(self) -> set[str]:
+        """Return the names of what is blamed now."""
+        return {seen.blame.name for seen in self.going_on() if seen.blame is not None}
+
     def same(self, program: Blame, scope: str) -> bool:
         """Return whether an anomaly of this scope that blames this program certainly belongs to it."""
-        if program.name in self.names:
+        if scope == "request" or program.name in self.names:
             return True
         return scope != "limit" and not self.resources().isdisjoint(resources_of(program))
 

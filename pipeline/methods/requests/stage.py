@@ -26,11 +26,11 @@ from laggard.pipeline.core.records.limits import MAX_TS
 from laggard.pipeline.methods.requests.causes import cause, title
 from laggard.pipeline.methods.requests.numbering import Numbering
 from laggard.pipeline.methods.requests.recorded import EncodedRequests
-from laggard.pipeline.methods.requests.text import blamed, lost_s, rates_sentence, request_output, traced
+from laggard.pipeline.methods.requests.text import blamed, lost_s, rate_sentence, request_output, traced
 from laggard.pipeline.methods.requests.ticks import REQUEST, Ticks, frame_of
 from laggard.pipeline.scoring.keyed import Keyed
 from laggard.pipeline.scoring.narrator import Narrator
-from laggard.pipeline.scoring.stream import Stream, late
+from laggard.pipeline.scoring.stream import Stream, late, open_anomalies
 from laggard.pipeline.scoring.task import Task
 from laggard.pipeline.scoring.wired import Wired
 
@@ -232,13 +232,12 @@ class RateNarrator(Narrator):
         """Return the culprit, see `Narrator`."""
         return blamed(found.rows[0], self._cluster(frame.key, found.rows[0].row)) if found.rows else None
 
-    def sentence(self, scores: contract.Scores, found: Ranking, frame: Frame) -> str:  # noqa: ARG002
-        """Return the sentence on an anomaly."""
-        return rates_sentence(found.rows, lambda row: self._cluster(frame.key, row), young=found.young)
-
-    def beside(self, found: Ranking, frame: Frame, before: Frame | None) -> str:  # noqa: ARG002
-        """Return nothing, since the sentence says it."""
-        return ""
+    def finding_sentence(self, scores: contract.Scores, found: Ranking, frame: Frame, own: str) -> str:
+        """Return the sentence on the anomaly of a cluster."""
+        ongoing = open_anomalies(scores).get(own)
+        lasted_s = 0.0 if ongoing is None else frame.ts - ongoing.onset_ts
+        row = found.rows[0]
+        return rate_sentence(row, self._cluster(frame.key, row.row), young=found.young, lasted_s=lasted_s)
 
 
 class RequestsTask(Task):

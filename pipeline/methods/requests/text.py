@@ -9,7 +9,7 @@ from laggard.operators.requests.results import Traced, Use
 from laggard.pipeline.core.records.outputs import Blame
 from laggard.pipeline.core.records.requests import REST, RequestOutput, request_id
 from laggard.pipeline.explaining.explain import printable
-from laggard.pipeline.explaining.units import readable
+from laggard.pipeline.explaining.units import readable, readable_duration
 from laggard.pipeline.methods.requests.causes import cause
 from laggard.pipeline.methods.requests.words import STATES
 
@@ -99,35 +99,28 @@ def request_output(
     )
 
 
-def rates_sentence(rows: Sequence[RowScore], cluster: Callable[[str], Cluster | None], *, young: bool) -> str:
-    """Return the clusters that are too frequent, with their causes, as text.
+def rate_sentence(row: RowScore, cluster: Cluster | None, *, young: bool, lasted_s: float = 0.0) -> str:
+    """Return a cluster that is too frequent, with its cause, as text.
 
     Args:
-        rows: the clusters by number, worst first, each with its share of requests as first feature.
-        cluster: returns a cluster by its number; None if it is forgotten.
+        row: the cluster, with its share of requests as first feature.
+        cluster: its requests; None if it is forgotten.
         young: whether there were too few requests for reliable scores.
+        lasted_s: the time since its onset, in seconds.
 
     """
-    worst = [each for each in rows if each.score > 1.0] or list(rows[:1])
-    sentences = [_row_sentence(each, cluster(each.row), first=not place) for place, each in enumerate(worst[:NAMED])]
-    if len(worst) > NAMED:
-        left = len(worst) - NAMED
-        sentences.append(f"So {'is 1 more cluster' if left == 1 else f'are {left:,} more clusters'}.")
-    if not sentences:
-        sentences.append("There are no more outliers than usual.")
+    feature = row.features[0]
+    share = f"{readable(feature.feature, feature.value)} of requests, {_usually(feature)}, are outliers"
+    if cluster is None:
+        sentences = [f"{share} (`{printable(row.name)}`)."]
+    else:
+        example = f" like `{printable(cluster.example)}`" if cluster.example else ""
+        sentences = [f"{share}{example} (`{printable(row.name)}`): {cause(cluster.evidence)}."]
+    if lasted_s > 0.0:
+        sentences.append(f"It has been so for {readable_duration(lasted_s)}.")
     if young:
         sentences.append("Too few requests were seen to be sure.")
     return " ".join(sentences)
-
-
-def _row_sentence(row: RowScore, cluster: Cluster | None, *, first: bool) -> str:
-    feature = row.features[0]
-    share, usually = readable(feature.feature, feature.value), _usually(feature)
-    share = f"{share} of requests, {usually}, are outliers" if first else f"Another {share}, {usually}, are"
-    if cluster is None:
-        return f"{share} (`{printable(row.name)}`)."
-    example = f" like `{printable(cluster.example)}`" if cluster.example else ""
-    return f"{share}{example} (`{printable(row.name)}`): {cause(cluster.evidence)}."
 
 
 def _usually(feature: FeatureScore) -> str:

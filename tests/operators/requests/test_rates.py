@@ -106,4 +106,34 @@ def test_the_state_of_an_older_laggard_is_read() -> None:
     state = rates.snapshot()
     restored.restore(state | {"rows": [row[:6] for row in state["rows"]]})
     layout, values = _tick(200, {"1": 9})
-    assert restored.score(3_000.0, layout, values) == rates.score(3_000.0, layout, values)
+    assert restored.score(3_000.0, layout, values).rows == rates.score(3_000.0, layout, values).rows
+
+
+def test_each_cluster_is_open_from_its_own_onset_to_its_own_end() -> None:
+    rates = Rates()
+    _fed(rates, np.random.default_rng(5), range(720), {"1": 0.003})
+    courses: dict[str, list[int]] = {}
+    for tick in range(720, 800):
+        counted = {"7": 9 * (722 <= tick < 760), "8": 30 * (740 <= tick < 780)}
+        layout, values = _tick(200, counted)
+        scores = rates.score(tick * TICK_S, layout, values)
+        assert scores.sudden <= 1.0
+        for row, open_ in scores.open.items():
+            courses.setdefault(row, []).append(tick)
+            assert open_.onset_ts == courses[row][0] * TICK_S
+            assert scores.about(row, 9, 9).rows[0].row == row
+        rates.learn(tick * TICK_S, layout, values)
+    assert courses.keys() == {"7", "8"}
+    for row, start, stop in (("7", 722, 760), ("8", 740, 780)):
+        first, *_, last = courses[row]
+        assert first == start
+        assert stop <= last <= stop + 6  # ended within a minute of the fault
+        assert courses[row] == list(range(first, last + 1))
+
+
+def test_an_anomaly_ends_with_the_first_normal_tick_after_a_pause() -> None:
+    rates = Rates()
+    _fed(rates, np.random.default_rng(5), range(720), {"1": 0.003})
+    _fed(rates, np.random.default_rng(6), range(720, 740), {"7": 0.05})
+    assert rates.score(740 * TICK_S, *_tick(200, {})).open.keys() == {"7"}
+    assert not rates.score(745 * TICK_S, *_tick(200, {})).open

@@ -19,8 +19,9 @@ from laggard.pipeline.core.engine.stage import REPLAY_HEADER, DeadLetter, Rekeye
 from laggard.pipeline.core.eventtime import SET_BACK_RECORDS
 from laggard.pipeline.core.records import Case, Decoder, Feedback, Frame, Mark, Spent, encode, make_layout
 from laggard.pipeline.core.records.feedback_output import FeedbackOutput
-from laggard.pipeline.core.records.outputs import Anomaly, Progress, anomaly_id
+from laggard.pipeline.core.records.outputs import Anomaly, Incident, Progress, anomaly_id
 from laggard.pipeline.core.records.requests import RequestOutput, request_id
+from laggard.pipeline.methods.incidents.joiner import Joiner
 from laggard.pipeline.methods.requests.stage import MOST_NAMES
 from laggard.pipeline.methods.requests.ticks import REQUEST
 from laggard.pipeline.scoring.observers import Observer
@@ -209,7 +210,7 @@ def test_more_outliers_than_normal_are_an_anomaly() -> None:
     (anomaly,) = [each for each in told if isinstance(each, Anomaly)]
     assert (anomaly.keyed_by, anomaly.key, anomaly.scope, anomaly.operator) == ("service", "shop", REQUEST, "requests")
     assert anomaly.ts == T0 + 110.0
-    assert anomaly.id == anomaly_id("requests", "shop", f"request {anomaly.ts!r} -1")
+    assert anomaly.id == anomaly_id("requests", "shop", f"request {anomaly.ts!r} -1 1")
     assert (anomaly.live, anomaly.young) == (True, True)
     assert anomaly.blame is not None
     assert (anomaly.blame.row, anomaly.blame.name, anomaly.blame.feature) == ("1", "lock x.lock", "outlying_ratio")
@@ -222,6 +223,28 @@ def test_more_outliers_than_normal_are_an_anomaly() -> None:
     assert [each.change for each in ended] == ["ended"]
     assert ended[0].id == anomaly.id
     assert T0 + 160.0 <= ended[0].until_ts <= T0 + 170.0
+
+
+def test_each_cause_has_an_anomaly_and_the_incident_names_the_worst_that_goes_on() -> None:
+    task, joiner = new_task(), Joiner()
+    give(task, calm(0, 100))
+    incidents: list[Incident] = []
+    locks = [each for at in range(100, 160) for each in ([locked(at + 0.55)] if at % 2 else [])]
+    reads = [reading(at + 0.75) for at in range(120, 200)]
+    given = sorted([*calm(100, 300), *locks, *reads], key=lambda each: each.ts + each.duration_s)
+    for told in give(task, given):
+        if isinstance(told, Anomaly | Progress):
+            incidents += joiner.take(told)
+    first, both, *_, left, closed = incidents
+    assert (first.change, closed.change) == ("opened", "closed")
+    assert {(each.id, each.change) for each in incidents[1:-1]} == {(first.id, "extended")}
+    assert [each.blame.name for each in (first, both, left) if each.blame] == ["lock x.lock", "disk reads", "disk reads"]
+    assert " (`disk reads`): " in both.sentence
+    assert "Also: `lock x.lock` since 22:15:10." in both.sentence
+    assert "It has been so for " in left.sentence
+    assert "Over: `lock x.lock` at 22:16:10." in left.sentence
+    assert [(each.opened_ts - T0, each.until_ts - T0) for each in closed.evidence] == [(110.0, 170.0), (130.0, 200.0)]
+    assert left.ts == T0 + 200.0  # half a minute after it was last too frequent
 
 
 def test_what_a_person_says_is_usual_ends_and_is_not_told_again() -> None:

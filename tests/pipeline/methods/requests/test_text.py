@@ -12,7 +12,7 @@ from laggard.operators.ranking import FeatureScore, RowScore
 from laggard.operators.requests.results import Cluster, RequestScore, Use
 from laggard.pipeline.core.records import Request, Segment, Spent, read_line
 from laggard.pipeline.core.records.requests import REST
-from laggard.pipeline.methods.requests.text import blamed, lost_s, rates_sentence, traced
+from laggard.pipeline.methods.requests.text import blamed, lost_s, rate_sentence, traced
 from tests.pipeline.methods.requests.evidence import Spent as Apart
 from tests.pipeline.methods.requests.evidence import evidence
 from tests.pipeline.methods.requests.stages import LOCK, locked, normal
@@ -64,28 +64,19 @@ def test_what_is_lost_is_what_it_took_longer_than_usual(usual: dict[str, float],
 
 
 def test_a_sentence_says_how_many_which_and_why() -> None:
-    told = rates_sentence([row("3", 2.5)], cluster, young=False)
-    assert told == (
+    said = rate_sentence(row("3", 2.5), cluster("3"), young=False)
+    assert said == (
         "4 % of requests, usually 0.1 %, are outliers like `r7-3` (`lock x.lock`): waits for a lock held by "
         "`worker` (pid 812) (`fcntl` on /srv/x.lock): 500 ms of 600 ms, usually 0."
     )
-    # Of what is forgotten the name is told.
-    assert rates_sentence([row("3", 2.5)], lambda _: None, young=False) == (
+    said_later = rate_sentence(row("3", 2.5), cluster("3"), young=True, lasted_s=90.0)
+    assert said_later == f"{said} It has been so for 90 s. Too few requests were seen to be sure."
+    # A forgotten cluster is named.
+    assert rate_sentence(row("3", 2.5), None, young=False) == (
         "4 % of requests, usually 0.1 %, are outliers (`lock x.lock`)."
     )
-    assert rates_sentence([], cluster, young=False) == "There are no more outliers than usual."
     # Names have no control characters.
-    told = rates_sentence([row("3", 2.5, name="a\x1b[1m")], lambda _: cluster("3", "e\nx"), young=False)
-    assert told.isprintable()
-
-
-def test_several_clusters_are_told_up_to_three() -> None:
-    rows = [row("3", 2.5), row("4", 2.0, 0.02), row("5", 1.5), row("6", 1.1), row("7", 0.5)]
-    told = rates_sentence(rows, cluster, young=True)
-    assert " Another 2 %, usually 0.1 %, are like `r7-4` (`lock x.lock`): " in told
-    assert told.count("waits for a lock") == 3
-    assert told.endswith(" So is 1 more cluster. Too few requests were seen to be sure.")
-    assert "So are 2 more clusters." in rates_sentence([*rows[:4], row("8", 1.1)], cluster, young=False)
+    assert rate_sentence(row("3", 2.5, name="a\x1b[1m"), cluster("3", "e\nx"), young=False).isprintable()
 
 
 def test_the_cluster_is_blamed_with_the_resource_that_it_waits_for() -> None:
