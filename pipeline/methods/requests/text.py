@@ -14,7 +14,7 @@ from laggard.pipeline.methods.requests.causes import cause
 from laggard.pipeline.methods.requests.words import STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from laggard.operators.ranking import FeatureScore, RowScore
     from laggard.operators.requests.results import Cluster, Evidence, RequestScore
@@ -25,9 +25,6 @@ RARE: Final = 0.001
 
 _PLAIN: Final = frozenset({"RU", "BP"})
 """States outside of system calls."""
-
-NAMED: Final = 3
-"""The most clusters with a sentence of their own."""
 
 RESOURCES: Final[Mapping[str, str]] = {"RU": "cpu", "RS": "cpu", "BP": "cpu", "BD": "disk", "BN": "network"}
 """The resource that a request uses or waits for, by state."""

@@ -238,7 +238,8 @@ def test_each_cause_has_an_anomaly_and_the_incident_names_the_worst_that_goes_on
     first, both, *_, left, closed = incidents
     assert (first.change, closed.change) == ("opened", "closed")
     assert {(each.id, each.change) for each in incidents[1:-1]} == {(first.id, "extended")}
-    assert [each.blame.name for each in (first, both, left) if each.blame] == ["lock x.lock", "disk reads", "disk reads"]
+    blamed = [each.blame.name for each in (first, both, left) if each.blame]
+    assert blamed == ["lock x.lock", "disk reads", "disk reads"]
     assert " (`disk reads`): " in both.sentence
     assert "Also: `lock x.lock` since 22:15:10." in both.sentence
     assert "It has been so for " in left.sentence
