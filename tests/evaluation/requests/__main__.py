@@ -26,7 +26,8 @@ from tests.evaluation.requests import published, published_costs, published_eps,
 from tests.evaluation.requests.lab import judging
 from tests.evaluation.requests.lab.recording import SECONDS
 from tests.evaluation.requests.lab.servers import need
-from tests.evaluation.requests.lab.troubles import TROUBLES
+from tests.evaluation.requests.lab.sites import need_wordpress
+from tests.evaluation.requests.lab.troubles import OURS, TROUBLES, WORDPRESS
 from tests.evaluation.requests.published_data import read
 from tests.programs import MissingPartError
 
@@ -52,11 +53,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folders = parser.add_mutually_exclusive_group()
     folders.add_argument("--record", type=Path, metavar="FOLDER", help="of --part lab: what it has already is kept")
     folders.add_argument("--replay", type=Path, metavar="FOLDER", help="of --part lab")
-    parser.add_argument("--troubles", nargs="+", choices=TROUBLES, default=list(TROUBLES), help="of --part lab")
+    parser.add_argument(
+        "--troubles",
+        nargs="+",
+        choices=TROUBLES,
+        metavar="TROUBLE",
+        default=list(OURS),
+        help=f"of --part lab: {', '.join(TROUBLES)}",
+    )
+    parser.add_argument("--wordpress", action="store_true", help="of --part lab: all troubles of WordPress instead")
     parser.add_argument("--seeds", type=int, nargs="+", default=[SEED], help="of --part lab: a recording for each")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each recording of --part lab")
     parser.add_argument("--servers", nargs="+", choices=tracing_costs.CASES, default=list(tracing_costs.CASES))
     options = parser.parse_args(arguments)
+    if options.wordpress:
+        options.troubles = list(WORDPRESS)
     if (options.part == "lab") != bool(options.record or options.replay):
         parser.error("expected --record FOLDER or --replay FOLDER with --part lab, and with no other")
     if options.part in {"lab", "tracing"}:
@@ -104,6 +115,8 @@ def _live(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     if not options.replay:
         try:
             need()
+            if WORDPRESS.keys() & options.troubles:
+                need_wordpress()
         except MissingPartError as error:
             parser.error(str(error))
     if options.part == "tracing":

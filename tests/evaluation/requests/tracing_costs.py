@@ -22,8 +22,9 @@ import numpy as np
 
 from laggard.producers.trace.analysis import Analysis
 from laggard.producers.trace.ftrace.recording import Recording
-from tests.evaluation.requests.lab.servers import blog, shop
+from tests.evaluation.requests.lab.servers import shop
 from tests.evaluation.requests.lab.session import recorder
+from tests.evaluation.requests.lab.sites import blog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

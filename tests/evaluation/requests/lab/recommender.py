@@ -3,7 +3,7 @@
     python -m tests.evaluation.requests.lab.recommender PORT
 
 It is told by lines on its standard input: `away SECONDS` (nothing listens), `deaf SECONDS` (connections are not taken,
-and as many as may wait do already). It ends with its standard input.
+and as many as may wait do already), `late SECONDS` (it does not answer). It ends with its standard input.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ def main() -> None:
                 door.close()
                 time.sleep(float(seconds))
                 door = listen(port)
+            elif what == "late":
+                time.sleep(float(seconds))
             else:
                 door.listen(BACKLOG)
                 waiting = [socket.socket() for _ in range(BACKLOG + 1)]

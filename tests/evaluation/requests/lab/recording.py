@@ -20,8 +20,9 @@ from laggard.pipeline.core.records import Request
 from laggard.pipeline.core.records.json_lines import read_line, write_line
 from laggard.producers.trace.analysis import Analysis, Report
 from laggard.producers.trace.ftrace.recording import Recording
+from tests.evaluation.requests.lab.injecting import Window
 from tests.evaluation.requests.lab.session import run
-from tests.evaluation.requests.lab.troubles import TROUBLES, Trouble, Window
+from tests.evaluation.requests.lab.troubles import TROUBLES, Trouble
 from tests.evaluation.requests.lab.truth import Answer, Verdict, lost, read_answers, verdict
 
 if TYPE_CHECKING:

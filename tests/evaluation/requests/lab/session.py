@@ -9,24 +9,22 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from laggard.producers.trace.boundaries.php import php_probes
 from laggard.producers.trace.ftrace.recorder import Recorder
-from tests.evaluation.requests.lab.servers import AHEAD, Server, blog, process, shop
-from tests.evaluation.requests.lab.troubles import Injector
+from tests.evaluation.requests.lab.injecting import Injector
+from tests.evaluation.requests.lab.servers import AHEAD, Server, process, shop
+from tests.evaluation.requests.lab.sites import blog, wordpress
 from tests.evaluation.requests.lab.truth import read_answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.evaluation.requests.lab.troubles import Trouble, Window
+    from tests.evaluation.requests.lab.injecting import Window
+    from tests.evaluation.requests.lab.troubles import Trouble
     from tests.evaluation.requests.lab.truth import Answer
 
-SERVERS: Final = {"blog": blog, "shop": shop}
+SERVERS: Final = {"blog": blog, "shop": shop, "wordpress": wordpress}
 VISITORS: Final = 8
-THINK_S: Final = 0.2
-"""With this number of visitors some 35 pages a second."""
 WARM_UP_S: Final = 5.0
-CALM_S: Final = 8.0
-"""At the beginning of a recording, before the trouble comes for the first time."""
 
 
 class Seen(NamedTuple):
@@ -45,13 +43,11 @@ class Seen(NamedTuple):
 
 
 @contextmanager
-def visited(
-    server: Server, file: Path, seed: int, *, visitors: int = VISITORS, think_s: float = THINK_S
-) -> Iterator[None]:
+def visited(server: Server, file: Path, seed: int, *, visitors: int = VISITORS) -> Iterator[None]:
     """Let visitors come; what they got stands in a file afterward."""
     module = "tests.evaluation.requests.lab.visitors"
     paths = [f"{path}={weight}" for path, weight in server.paths.items()]
-    command = [sys.executable, "-m", module, server.port, visitors, think_s, seed, *paths]
+    command = [sys.executable, "-m", module, server.port, visitors, server.think_s, server.numbers, seed, *paths]
     with process(list(map(str, command)), log=file, priority=AHEAD) as started:
         yield
         assert started.stdin is not None
@@ -89,7 +85,7 @@ def run(trouble: Trouble, folder: Path, servers: Path, seconds: float, seed: int
         # What the recorder's process starts from then on is not recorded.
         injector = Injector(trouble, trouble.prepare(server, closing), seed)
         with visited(server, folder / "answers.jsonl", seed), recorder(server, folder / "trace") as recording:
-            calm_until = time.monotonic() + CALM_S
+            calm_until = time.monotonic() + server.calm_s
 
             def wanted() -> bool:
                 if time.monotonic() > calm_until and not injector.is_alive():

@@ -13,12 +13,12 @@ import pytest
 
 from laggard.pipeline.core.records import Request, Spent
 from laggard.producers.trace.ftrace.instance import TRACEFS
-from tests.evaluation.requests.lab import session
+from tests.evaluation.requests.lab.injecting import Window
 from tests.evaluation.requests.lab.judging import judged, run, table
 from tests.evaluation.requests.lab.names import answer
 from tests.evaluation.requests.lab.recording import Known, analyse, matched, read, record
 from tests.evaluation.requests.lab.servers import need
-from tests.evaluation.requests.lab.troubles import TROUBLES, Window
+from tests.evaluation.requests.lab.troubles import TROUBLES
 from tests.evaluation.requests.lab.truth import Answer, lost, read_answers, verdict
 
 LOCK: Final = TROUBLES["lock"]
@@ -48,6 +48,8 @@ def test_what_is_usual_is_so_for_a_kind_of_page() -> None:
     answers = [page(at, 0.1, cache_s=0.09, path=slow) for at in range(5)] + [page(9, 0.1, cache_s=0.09)]
     answers += [page(at, 0.01) for at in range(20, 25)]
     assert {each.page for each in answers} == {"search", "home"}
+    assert page(0, 1, path="/article-12/").page == page(0, 1, path="/article-7/").page != page(0, 1, path="/").page
+    assert page(0, 1, path="/?s=word3").page == page(0, 1, path="/?s=word4").page != page(0, 1, path="/").page
     assert lost(answers, LOCK, [Window(0.0, 30.0)]) == pytest.approx([0.0] * 5 + [0.09] + [0.0] * 5)
 
 
@@ -113,6 +115,15 @@ def test_a_sentence_has_to_say_all_of_it() -> None:
     assert not refused.named("sleeps (`clock_nanosleep`): 38.9 ms of 61.4 ms", PORTS)
 
 
+def test_a_sentence_has_to_say_nothing_that_is_wrong() -> None:
+    query, opcache = TROUBLES["wordpress-query"], TROUBLES["wordpress-opcache"]
+    answer = "waits for the answer of `mariadbd` (pid 7): 300 ms, in which `mariadbd`"
+    assert query.named(f"{answer} computes in user mode, for 280 ms", PORTS)
+    assert not query.named(f"{answer} waits for another thread (`futex`), for 280 ms", PORTS)
+    assert opcache.named("computes in user mode: 2 s of 3 s; and is off the CPU: 1 s of 3 s", PORTS)
+    assert not opcache.named("is off the CPU: 2 s of 3 s; and computes in user mode: 1 s of 3 s", PORTS)
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "code", "answers"),
     [(b"prices.shop.test", 1, 0, 1), (b"other.shop.test", 1, 3, 0), (b"prices.shop.test", 28, 3, 0)],
@@ -143,9 +154,8 @@ def able() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("able")
-def test_real_requests_are_traced_and_their_trouble_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_requests_are_traced_and_their_trouble_is_told() -> None:
     name = "lock"
-    monkeypatch.setattr(session, "CALM_S", 6.0)
     with tempfile.TemporaryDirectory(prefix="laggard-lab-") as base:
         folder = Path(base, f"{name}-1")
         record(TROUBLES[name], folder, 25.0, seed=1)

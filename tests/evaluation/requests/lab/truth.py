@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from statistics import median
@@ -12,12 +13,14 @@ from urllib.parse import parse_qs, urlsplit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tests.evaluation.requests.lab.troubles import Trouble, Window
+    from tests.evaluation.requests.lab.injecting import Window
+    from tests.evaluation.requests.lab.troubles import Trouble
 
 Verdict = Literal["troubled", "clear", "unclear"]
 
 TROUBLED_S: Final = 0.015
 """A request that lost at least this time is troubled."""
+_NUMBER: Final = re.compile(r"\d+")
 CLEAR_S: Final = 0.003
 """One that lost no more is not; those between are not counted."""
 
@@ -44,7 +47,8 @@ class Answer:
     def page(self) -> str:
         """Which kind of page it is."""
         parts = urlsplit(self.path)
-        return "".join(parse_qs(parts.query).get("page", [parts.path]))
+        query = parse_qs(parts.query)
+        return "".join(query.get("page", [_NUMBER.sub("*", parts.path), *sorted(query)]))
 
 
 def read_answers(lines: Iterable[str]) -> list[Answer]:

@@ -1,10 +1,10 @@
 """Visitors of a web server: each asks for a page, reads it for a while, and asks for the next one (a closed loop).
 
-    python -m tests.evaluation.requests.lab.visitors PORT VISITORS THINK_S SEED PATH=WEIGHT...
+    python -m tests.evaluation.requests.lab.visitors PORT VISITORS THINK_S NUMBERS SEED PATH=WEIGHT...
 
-A path has `{}` where a number stands. Each answer is a line of JSON on the standard output: `ts` (when it was asked
-for, seconds since the Unix epoch), `took_s`, `status` (0 where there was none), `path`, and what its headers say:
-`thread`, `begin`, `end`, `phases`. It ends with its standard input.
+A path has `{}` where a number stands, of 1 to NUMBERS. Each answer is a line of JSON on the standard output: `ts` (when
+it was asked for, seconds since the Unix epoch), `took_s`, `status` (0 where there was none), `path`, and what its
+headers say: `thread`, `begin`, `end`, `phases`. It ends with its standard input.
 """
 
 from __future__ import annotations
@@ -15,17 +15,25 @@ import random
 import sys
 import threading
 import time
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TIMEOUT_S: Final = 30.0
-NUMBERS: Final = 500
 
 
-def visit(port: int, think_s: float, paths: dict[str, float], chance: random.Random, leave: threading.Event) -> None:
+def choose(paths: dict[str, float], numbers: int, chance: random.Random) -> str:
+    """Choose a page."""
+    (path,) = chance.choices(list(paths), list(paths.values()))
+    return path.format(chance.randrange(numbers) + 1)
+
+
+def visit(port: int, think_s: float, chosen: Callable[[], str], chance: random.Random, leave: threading.Event) -> None:
     """Come, and go on until it is time to leave."""
     while not leave.wait(chance.expovariate(1 / think_s)):
-        (path,) = chance.choices(list(paths), list(paths.values()))
-        path = path.format(chance.randrange(NUMBERS) + 1)
+        path = chosen()
         ts, begin = time.time(), time.perf_counter()
         answer: dict[str, object] = {"ts": ts, "path": path, "status": 0}
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
@@ -49,13 +57,14 @@ def visit(port: int, think_s: float, paths: dict[str, float], chance: random.Ran
 
 def main() -> None:
     """Let them come until standard input ends."""
-    port, visitors, think_s, seed, *rest = sys.argv[1:]
+    port, visitors, think_s, numbers, seed, *rest = sys.argv[1:]
     paths = {path: float(weight) for path, _, weight in (each.rpartition("=") for each in rest)}
     leave = threading.Event()
-    threads = [
-        threading.Thread(target=visit, args=(int(port), float(think_s), paths, random.Random(f"{seed}:{each}"), leave))
-        for each in range(int(visitors))
-    ]
+    threads = []
+    for each in range(int(visitors)):
+        chance = random.Random(f"{seed}:{each}")
+        chosen = partial(choose, paths, int(numbers), chance)
+        threads.append(threading.Thread(target=visit, args=(int(port), float(think_s), chosen, chance, leave)))
     for thread in threads:
         thread.start()
     sys.stdin.read()
