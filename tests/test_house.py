@@ -224,6 +224,8 @@ def test_only_the_modules_of_methods_know_concrete_operators() -> None:
         "laggard.operators.requests.results",
         "laggard.operators.saturation.results",
     }
+    # The rules by which requests are one cluster: its words follow the same ones.
+    shared |= {"laggard.operators.requests.tries", "laggard.operators.requests.work"}
     for path in MODULES:
         # The settings of a method name the types of their choices.
         if path.parts[0] == "pipeline" and path.name not in {"method.py", "settings.py"} and "hosts" not in path.parts:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from laggard.operators.requests.results import Cluster
 from laggard.operators.requests.tries import LOCKS, PENDING, are_tries, is_failure, is_sleep
 from laggard.operators.requests.usual import Moments, Profile, common, evidence
-from laggard.operators.requests.work import own_s, several_times
+from laggard.operators.requests.work import WAITS, own_s, several_times
 
 if TYPE_CHECKING:
     from laggard.operators.requests.results import Traced
@@ -31,9 +31,6 @@ _UNUSUAL: Final = 7.0  # in spreads: a count of two for what normally occurs onc
 _LARGEST: Final = 5.0  # of log(1 + count): larger counts are equal
 _NOTHING: Final = ("",)
 _WHERE_DOES_NOT_MATTER: Final = frozenset({"BP"})  # preemption may happen anywhere
-WAITS: Final = frozenset({"BT", "BN", "BF"})
-"""The states in which a thread waits for the work of another one, which the critical path shows."""
-
 _BY_FOLDER: Final = frozenset({"BD"})  # requests that read different files may have the same fault
 
 Signature = dict[str, dict[tuple[str, ...], float]]

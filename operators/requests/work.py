@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 RUNS: Final = ("RU", "RS")
 """The states in which a thread has a CPU."""
 
+WAITS: Final = frozenset({"BT", "BN", "BF"})
+"""The states in which a thread waits for the work of another one, which the critical path shows."""
+
 _TIMES: Final = 3.0
 _SHARE: Final = 0.2
 _TIMES_WITH_CALLS: Final = 2.0

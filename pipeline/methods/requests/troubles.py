@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from laggard.operators.requests.tries import are_tries
-from laggard.operators.requests.troubles import WAITS
+from laggard.operators.requests.work import WAITS
 from laggard.pipeline.methods.requests.rules import RULES, SLEEP_RULE
 from laggard.pipeline.methods.requests.spending import Alike, Spending, known, quoted, seconds
 from laggard.pipeline.methods.requests.words import SPANS, STATES
