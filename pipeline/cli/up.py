@@ -88,6 +88,7 @@ def up(settings: Settings, duration_s: float | None) -> int:
                 raise CommandError(str(Claimed(part, settings[BusSettings].location, holder)), BUSY)
         token = _try_ports(settings)
         _try_bus(settings)
+        _remove_stale_tracing()
         terminal = Terminal(settings, token)
         supervised = ["--supervised", *same_settings()]
         supervisor = Supervisor(
@@ -142,6 +143,14 @@ def _try_bus(settings: Settings) -> None:
     from laggard.pipeline.cli.opening import bus_of  # noqa: PLC0415 - only here: the supervisor stays small
 
     bus_of(settings).close()
+
+
+def _remove_stale_tracing() -> None:
+    """Remove the remains of a killed tracer, which slow down programs, even if nothing is to be traced from now on."""
+    from laggard.producers.trace.ftrace.instance import remove_stale  # noqa: PLC0415 - the supervisor stays small
+
+    for each in remove_stale():
+        click.echo(f"removed {each}, which a killed tracer had left", err=True)
 
 
 def introduction(settings: Settings, url: str, page: str, token: Token | None = None) -> str:

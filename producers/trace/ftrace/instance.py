@@ -32,6 +32,9 @@ CLOCK: Final = "mono"
 """CLOCK_MONOTONIC: the same on all CPUs, and readable by programs."""
 
 PREFIX: Final = "laggard-"
+LEAST_BUFFER_KIB: Final = 64
+"""The smallest buffer of a CPU, in KiB. The kernel keeps less than this when it frees the buffers of an instance."""
+
 _GROUP: Final = "laggard_"
 _MOUNTED: Final = re.compile(rf"/instances/({PREFIX}\w+)/trace_marker(?://deleted)?")
 _ESCAPED: Final = re.compile(r"\\(\d{3})")  # blanks and similar characters, in octal
@@ -281,6 +284,9 @@ class Instance:
 def remove_stale(root: Path = TRACEFS) -> list[str]:
     """Remove the remains of killed recorders: unused instances, and probes and markers without an instance.
 
+    An instance whose marker another program holds open cannot be removed yet. Its events are disabled and its probes
+    and markers are removed, so that it costs nothing; a later call removes it.
+
     Returns:
         The names of removed objects.
 
@@ -291,11 +297,13 @@ def remove_stale(root: Path = TRACEFS) -> list[str]:
             with contextlib.suppress(FileNotFoundError):  # another recorder was faster
                 if _removed(path):
                     removed.append(path.name)
+                elif _abandoned(path):
+                    (path / "events/enable").write_text("0")
     with contextlib.suppress(OSError):
         for line in (root / "dynamic_events").read_text().splitlines():
             event = line.split()[0].partition(":")[2]
             group = event.partition("/")[0]
-            if not group.startswith(_GROUP) or (root / "instances" / (PREFIX + group.removeprefix(_GROUP))).exists():
+            if not group.startswith(_GROUP) or _in_use(root, PREFIX + group.removeprefix(_GROUP)):
                 continue
             with contextlib.suppress(OSError):
                 _append(root / "dynamic_events", f"-:{event}")
@@ -308,8 +316,26 @@ def remove_stale(root: Path = TRACEFS) -> list[str]:
     return removed
 
 
+def _in_use(root: Path, name: str) -> bool:
+    """Return whether a recorder lives that has this instance."""
+    path = root / "instances" / name
+    return path.exists() and not _abandoned(path)
+
+
+def _abandoned(path: Path) -> bool:
+    """Return whether the recorder of an instance has ended: the kernel then stops it and frees its buffers.
+
+    A new instance has larger buffers, as has a recorder that pauses.
+    """
+    try:
+        stopped = (path / "tracing_on").read_text().strip() == "0"
+        return stopped and int((path / "buffer_size_kb").read_text().split()[0]) < LEAST_BUFFER_KIB
+    except (OSError, ValueError, IndexError):  # removed meanwhile, or CPUs with different sizes
+        return False
+
+
 def _stale_markers(root: Path) -> list[Path]:
-    """Return the mount points of marker files without an instance. Source: proc_pid_mountinfo(5)."""
+    """Return the mount points of marker files without a recorder. Source: proc_pid_mountinfo(5)."""
     device = root.stat().st_dev
     found = []
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
@@ -317,7 +343,7 @@ def _stale_markers(root: Path) -> list[Path]:
         match = _MOUNTED.fullmatch(inside)
         if not match or numbers != f"{os.major(device)}:{os.minor(device)}":
             continue
-        if not (root / "instances" / match[1]).exists():
+        if not _in_use(root, match[1]):
             found.append(Path(_ESCAPED.sub(lambda code: chr(int(code[1], 8)), place)))
     return found
 

@@ -119,6 +119,30 @@ def test_what_a_killed_one_leaves_is_removed(tmp_path: Path) -> None:
     assert not marker.exists()
 
 
+def test_a_program_that_holds_the_marker_of_a_killed_one(tmp_path: Path) -> None:
+    """It keeps the instance, but neither its events nor its marker: a program would be slowed down until it ends."""
+    marker = tmp_path / "marker"
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(marker)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        name = process.stdout.readline().strip()
+        enabled = TRACEFS / "instances" / name / "events/sched/sched_switch/enable"
+        with marker.open("wb", buffering=0):
+            remove_stale()
+            assert enabled.read_text() == "1\n"
+            assert os.path.ismount(marker)
+            process.kill()
+            process.wait()
+            remove_stale()
+            assert name in ours()
+            assert enabled.read_text() == "0\n"
+            assert probes(name.replace("-", "_")) == []
+            assert not marker.exists()
+    until = time.monotonic() + 10
+    while name in ours() and time.monotonic() < until:
+        remove_stale()
+    assert name not in ours()
+
+
 def test_only_the_group_may_mark() -> None:
     """Others could make up requests of any service."""
     marker = Path("/run") / f"laggard-test-{os.getpid()}" / "marker"
