@@ -108,6 +108,7 @@ def up(settings: Settings, duration_s: float | None) -> int:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, stop)
         code = supervisor.run(math.inf if duration_s is None else duration_s)
+        _remove_stale_tracing()  # of a tracer that was killed, and had not started again
         terminal.end()
         return code
 
