@@ -72,6 +72,7 @@ def live_of(settings: Settings) -> Live:
         marker=settings[TraceSettings].marker,
         marker_group=marker_group_of(settings),
         events_per_s=settings[TraceSettings].events_per_s,
+        buffer_bytes=settings[TraceSettings].buffer_bytes,
     )
 
 
@@ -83,4 +84,5 @@ def recorder_of(settings: Settings, folder: Path) -> Recorder:
         ports=services_of(settings),
         marker=settings[TraceSettings].marker,
         marker_group=marker_group_of(settings),
+        buffer_bytes=settings[TraceSettings].buffer_bytes,
     )

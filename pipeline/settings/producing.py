@@ -156,6 +156,12 @@ class TraceSettings(Section, table="trace"):
         "reports only requests that no pause overlaps.",
         minimum="1000",
     )
+    buffer_bytes = Size(
+        "64MiB",
+        "The kernel's buffers of all CPUs together, at least 1 MiB for each. Larger ones lose fewer events while the "
+        "tracer waits for a CPU.",
+        minimum="1MiB",
+    )
     memory_bytes = Size(
         "2GiB", "The most memory of `laggard trace` in `laggard up`, which restarts it above that.", minimum="128MiB"
     )

@@ -15,7 +15,7 @@ from laggard.producers.trace.ftrace.decoding import Decoder
 from laggard.producers.trace.ftrace.merging import merged
 from laggard.producers.trace.ftrace.names import name_rows, with_failures
 from laggard.producers.trace.ftrace.processes import Processes
-from laggard.producers.trace.ftrace.session import Session, devices, machine, wall_offset_ns
+from laggard.producers.trace.ftrace.session import BUFFER_BYTES, Session, devices, machine, wall_offset_ns
 
 if TYPE_CHECKING:
     import threading
@@ -69,6 +69,7 @@ class Live:
         marker_group: see `Session`.
         events_per_s: the most events per second, on average. At a higher rate, tracing pauses, which it reports as
             `Kind.LOST`.
+        buffer_bytes: see `Session`.
         minimal: see `Session`.
 
     Attributes:
@@ -88,12 +89,15 @@ class Live:
         marker: Path | None = None,
         marker_group: int = 0,
         events_per_s: float,
+        buffer_bytes: int = BUFFER_BYTES,
         minimal: bool = False,
     ) -> None:
         self._budget = Budget(events_per_s)
         self._connections = Connections(ports) if ports else None
         self._texts = Texts()
-        self._session = Session(probes=probes, marker=marker, marker_group=marker_group, minimal=minimal)
+        self._session = Session(
+            probes=probes, marker=marker, marker_group=marker_group, buffer_bytes=buffer_bytes, minimal=minimal
+        )
         self.notes: Sequence[str] = self._session.notes
         self.wall_offset_s = wall_offset_ns() / 1e9
         self._waiting: NDArray[np.void] = np.zeros(0, EVENT)

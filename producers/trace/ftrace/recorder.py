@@ -6,7 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Final, Self
 
-from laggard.producers.trace.ftrace.session import Session
+from laggard.producers.trace.ftrace.session import BUFFER_BYTES, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +40,7 @@ class Recorder:
         ports: servers with one request per connection: services by port.
         marker: the place where the marker file is offered; see `Session`.
         marker_group: see `Session`.
+        buffer_bytes: see `Session`.
         minimal: see `Session`.
 
     Attributes:
@@ -60,6 +61,7 @@ class Recorder:
         ports: Mapping[int, str] | None = None,
         marker: Path | None = None,
         marker_group: int = 0,
+        buffer_bytes: int = BUFFER_BYTES,
         minimal: bool = False,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -69,7 +71,9 @@ class Recorder:
         self._ports = dict(ports or {})
         self._files: dict[str, BufferedWriter] = {}
         self.bytes = 0
-        self.session = Session(probes=probes, marker=marker, marker_group=marker_group, minimal=minimal)
+        self.session = Session(
+            probes=probes, marker=marker, marker_group=marker_group, buffer_bytes=buffer_bytes, minimal=minimal
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 
     from laggard.producers.trace.boundaries.probes import Probe
 
-BUFFERS_KIB: Final = 64 << 10
-"""The buffers of all CPUs together; at 43 bytes an event, 1.5 million events."""
+BUFFER_BYTES: Final = 64 << 20
+"""The buffers of all CPUs together: at 43 bytes an event, 1.5 million events, for seconds of delay in reading."""
 
-_BUFFER_KIB: Final = (1 << 10, 16 << 10)  # of one CPU, at least and at most: enough for seconds of delay in reading
+LEAST_BUFFER_BYTES: Final = 1 << 20
+"""The smallest buffer of a CPU."""
+
 _FIRST_PID_NAMESPACE: Final = 0xEFFFFFFC  # PROC_PID_INIT_INO of include/linux/proc_ns.h
 _TAKEN_PAGES: Final = 1024  # at once
 
@@ -50,6 +52,7 @@ class Session:
         probes: boundaries in programs.
         marker: the place where the marker file is offered to programs.
         marker_group: the id of the group that may write it, in addition to root.
+        buffer_bytes: the size of the buffers of all CPUs together; each has at least `LEAST_BUFFER_BYTES`.
         minimal: whether to record only events for local states: no interrupts, timers, block devices and names.
         root: the mount point of tracefs.
 
@@ -71,6 +74,7 @@ class Session:
         probes: Sequence[Probe] = (),
         marker: Path | None = None,
         marker_group: int = 0,
+        buffer_bytes: int = BUFFER_BYTES,
         minimal: bool = False,
         root: Path = TRACEFS,
     ) -> None:
@@ -84,8 +88,7 @@ class Session:
         self.probes = tuple(probes)
         self._marker = marker
         self._marker_group = marker_group
-        cpus = os.cpu_count() or 1
-        buffer_kib = min(max(BUFFERS_KIB // cpus, _BUFFER_KIB[0]), _BUFFER_KIB[1])
+        buffer_kib = max(buffer_bytes // (os.cpu_count() or 1), LEAST_BUFFER_BYTES) >> 10
         self.instance = self._undo.enter_context(Instance(buffer_kib=buffer_kib, root=root))
         self.begin_ns = 0
         self.known = Known([], [])
