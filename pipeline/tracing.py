@@ -57,6 +57,7 @@ class Figures:
         discarded: the number of unpublished requests by reason.
         lost: the number of events that the kernel dropped.
         recorded_ratio: the recorded share of the time; less than 1 if events exceed their budget.
+        priority: the priority of the process, in words.
         cpu_s: the CPU time of the process.
         waiting: the number of requests on the way to the bus.
         dropped: the number of requests lost on the way to it.
@@ -80,6 +81,7 @@ class Figures:
     discarded: dict[str, int] = field(default_factory=dict)
     lost: int = 0
     recorded_ratio: float = 1.0
+    priority: str = ""
     cpu_s: float = 0.0
     waiting: int = 0
     dropped: int = 0

@@ -22,8 +22,10 @@ from laggard.pipeline.tracing import STATUS, Own, Rates, Tracing, begun
 from laggard.producers.trace.analysis import Analysis
 from laggard.producers.trace.boundaries.elf import ProgramError
 from laggard.producers.trace.ftrace.instance import TracingError
+from laggard.producers.trace.priority import raise_priority
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from laggard.pipeline.cli.part import Session
@@ -48,7 +50,8 @@ _REPORT_EVERY_S: Final = 1.0
 def follow(settings: Settings, running: Session, output: Path | None, *, supervised: bool) -> None:
     """Trace until it is stopped: publish requests, or record to the folder `output`."""
     figures = begun(traced_text(settings), supervised=supervised, output="" if output is None else str(output))
-    status = _Progress(settings, running, figures)
+    figures.priority, refusal = raise_priority()
+    status = _Progress(settings, running, figures, [refusal] if refusal else [])
     running.stop.progress = lambda: figures.recording
     last_error = ""
     while True:
@@ -77,8 +80,9 @@ def follow(settings: Settings, running: Session, output: Path | None, *, supervi
 class _Progress:
     """Reports the progress: in the file that `status` reads, to the supervisor, and to the service manager."""
 
-    def __init__(self, settings: Settings, running: Session, figures: Figures) -> None:
+    def __init__(self, settings: Settings, running: Session, figures: Figures, notes: Sequence[str]) -> None:
         self.figures = figures
+        self._notes = notes
         self._running = running
         self._path = settings[GeneralSettings].state / STATUS
         self._rates = Rates()
@@ -96,6 +100,10 @@ class _Progress:
         figures.write(self._path)
         self._running.report(requests=figures.requests, events_per_s=figures.events_per_s)
         self._running.manager.status(f"{counted(figures.requests, 'request')}, {figures.events_per_s:,.0f} events/s")
+
+    def limited(self, notes: Sequence[str]) -> None:
+        """Set the limitations of the tracing that begins, in addition to those of the process."""
+        self.figures.notes = [*self._notes, *notes]
 
     def recording(self) -> None:
         """Report that events arrive from now on."""
@@ -117,7 +125,7 @@ def _publish(settings: Settings, running: Session, status: _Progress) -> None:
         own = Own(beside.publish, host)
         live = stack.enter_context(live_of(settings))
         analysis = Analysis(host=host, clock_offset_s=live.wall_offset_s)
-        figures.notes = list(live.notes)
+        status.limited(live.notes)
         tracing = Tracing(publisher.publish, publisher, host, analysis)
 
         def update_status() -> None:
@@ -140,7 +148,7 @@ def _record(settings: Settings, running: Session, status: _Progress, output: Pat
     """Trace into a folder."""
     figures = status.figures
     with recorder_of(settings, output) as recorder:
-        figures.notes = list(recorder.session.notes)
+        status.limited(recorder.session.notes)
 
         def wanted() -> bool:
             figures.bytes = recorder.bytes

@@ -48,12 +48,9 @@ def status_lines(figures: Figures, now: float) -> Iterator[str]:
         f"laggard traces {figures.what}, since {moment(figures.began_ts)} ({readable_duration(lasted_s)}), "
         f"as process {figures.pid}{by}."
     )
-    took = max(figures.ts - figures.began_ts, 1e-9)
-    cost = f"{readable('share_ratio', figures.cpu_s / took)} of one core"
     if figures.output:
         yield f"  recorded  {readable('recorded_bytes', figures.bytes)} to {figures.output}"
-        yield f"  cost      {cost}"
-        yield from (f"  note      {note}" for note in figures.notes)
+        yield from _cost_lines(figures)
         return
     recorded = readable("share_ratio", figures.recorded_ratio)
     came = figures.events + figures.lost
@@ -67,5 +64,11 @@ def status_lines(figures: Figures, now: float) -> Iterator[str]:
         yield f"  discarded {reasons}"
     if figures.waiting or figures.dropped:
         yield f"  waiting   {figures.waiting:,} for the bus; {figures.dropped:,} lost"
-    yield f"  cost      {cost}"
+    yield from _cost_lines(figures)
+
+
+def _cost_lines(figures: Figures) -> Iterator[str]:
+    took = max(figures.ts - figures.began_ts, 1e-9)
+    priority = f", {figures.priority}" if figures.priority else ""
+    yield f"  cost      {readable('share_ratio', figures.cpu_s / took)} of one core{priority}"
     yield from (f"  note      {note}" for note in figures.notes)

@@ -33,6 +33,7 @@ from laggard.pipeline.settings.reading import Given
 from laggard.pipeline.tracing import STATUS, Figures, Numbering, Own, Rates, Tracing, read_figures
 from laggard.producers.trace.boundaries.elf import ProgramError
 from laggard.producers.trace.overhead import OWN_FEATURES, SCOPE
+from laggard.producers.trace.priority import NICE
 from tests.brokers.ports import free_port
 from tests.pipeline.methods.requests.told import normal
 from tests.pipeline.waiting import until
@@ -198,7 +199,10 @@ def test_from_start_to_stop(traced: Traced) -> None:
     assert code == 0
     assert re.search(r"^  events    [\d,]+/s, [\d,]+ so far; [\d.]+ % of the time is recorded$", out, re.MULTILINE)
     assert re.search(r"^  requests  [\d.]+/s, \d+ so far: shop \d+$", out, re.MULTILINE)
-    assert re.search(r"^  cost      [\d.]+ % of one core$", out, re.MULTILINE)
+    assert re.search(r"^  cost      [\d.]+ % of one core, nice -?\d+", out, re.MULTILINE)
+    threads = [path.name for path in Path(f"/proc/{pid}/task").iterdir()]
+    nice = os.getpriority(os.PRIO_PROCESS, 0) or NICE
+    assert {os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in threads} == {nice}
     code, out, err = traced.run("trace", "stop")
     assert (code, err) == (0, "")
     assert re.fullmatch(r"Stopped: 22 requests out of [\d,]+ events over \d+ s\.\n", out), out
@@ -427,13 +431,13 @@ def test_up_traces_where_the_settings_say_so(traced: Traced) -> None:
     assert "  traces   requests of programs that mark their requests\n" in out
     assert err.startswith("laggard: trace was killed by SIGKILL; it starts again in 0.5 s\n")
     assert not traced.pid()
+    assert not traced.marker.exists()
     assert len(traced.requests()) == 5
 
 
 @pytest.mark.slow
 def test_up_goes_on_where_nothing_can_be_traced(traced: Traced) -> None:
     up = traced.popen(
-    assert not traced.marker.exists()
         *LAGGARD, "up", "--interval", "500ms", "--set", "trace.functions=x=/bin/none:f", LAGGARD_TRACE_MARKER=""
     )
     assert up.stdout is not None
