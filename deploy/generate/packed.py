@@ -144,6 +144,12 @@ _REQUEST: Final = {
         "description": "Its critical path in the order of time. State and detail are indexes of `texts`.",
     },
     "notes": _texts("Limits of its reliability, in words."),
+    "missing_ratio": {
+        "type": "number",
+        "minimum": 0,
+        "description": "The share of the minute before its end in which the tracer missed events: other requests at "
+        "these times have no record.",
+    },
 }
 _WISH: Final = {
     "application": _text("The record's key."),

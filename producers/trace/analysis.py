@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,6 +15,7 @@ from laggard.producers.trace import paths, serving
 from laggard.producers.trace.calls import Does, does
 from laggard.producers.trace.critical_path import Timelines
 from laggard.producers.trace.events import NO_TEXT, Kind
+from laggard.producers.trace.gaps import Gaps
 from laggard.producers.trace.machine import Machine
 from laggard.producers.trace.request_names import RequestNames
 from laggard.producers.trace.serving import Board, Serving
@@ -43,6 +44,9 @@ LONGEST_S: Final = 120.0
 
 UNKNOWN_SHARE: Final = 0.01
 """A request with a larger share of unknown time gets a note."""
+
+LATELY_NS: Final = 60_000_000_000
+"""The time for which a request reports the share of missing events."""
 
 
 @dataclass(slots=True)
@@ -131,6 +135,8 @@ class Analysis:
         self._board = Board(self._ended)
         self._names = RequestNames()
         self._gaps: list[tuple[int, int]] = []
+        self._missing = Gaps()
+        self._first = FOREVER
         self._held: list[tuple[int, int, Request]] = []
         self._now = -FOREVER
 
@@ -146,7 +152,11 @@ class Analysis:
             return []
         self.report.events += len(events)
         gaps = events[events["kind"] == Kind.LOST]
-        self._gaps += zip(gaps["a"].tolist(), gaps["b"].tolist(), strict=True)
+        found = list(zip(gaps["a"].tolist(), gaps["b"].tolist(), strict=True))
+        self._gaps += found
+        for begin, end in found:
+            self._missing.add(begin, end)
+        self._first = min(self._first, int(events["ts"][0]))
         self.report.lost += len(gaps)
         requests = self._complete_requests()
         times = self._in_order(events["ts"])
@@ -254,17 +264,24 @@ class Analysis:
     def _complete_requests(self) -> list[Request]:
         """Return the delayed requests, except those that overlap a gap."""
         requests = []
+        self._missing.forget(min((end for _, end, _ in self._held), default=self._now) - LATELY_NS)
         for begin, end, request in self._held:
             if any(begin <= until and since <= end for since, until in self._gaps):
                 self._board.discarded[serving.LOST_EVENTS] += 1
             else:
-                requests.append(request)
+                missing_ratio = self._missing_ratio(end)
+                requests.append(replace(request, missing_ratio=missing_ratio) if missing_ratio else request)
         oldest = min(self._board.oldest(), self._now)
         self._gaps = [gap for gap in self._gaps if gap[1] >= oldest]
         self._held.clear()
         self.report.requests += len(requests)
         self._account()
         return requests
+
+    def _missing_ratio(self, end: int) -> float:
+        """Return the share of the minute before a time in which events are missing."""
+        begin = max(self._first, end - LATELY_NS)
+        return self._missing.missing(begin, end) / max(end - begin, 1)
 
     def _tidy(self) -> None:
         """Drop data that no open request needs, and discard a request that needs too much."""

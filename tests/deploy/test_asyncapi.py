@@ -111,7 +111,7 @@ def test_every_topic_is_there_and_every_part_is_used() -> None:
 
 OPTIONAL = {
     "frame": ("hosts",),
-    "request": ("host", "name", "critical_s", "spent", "threads", "path", "notes", "texts"),
+    "request": ("host", "name", "critical_s", "spent", "threads", "path", "notes", "missing_ratio", "texts"),
 }
 
 
@@ -137,6 +137,7 @@ OPTIONAL = {
             ("php-fpm[7]",),
             (Segment(0, 0.0, 0.1, "RS", ""),),
             ("clocks differ",),
+            0.2,
         ),
         Wish("shop", 5.0, "web-1/nginx:cpu_wait_ratio", "pin"),
         Feedback("host", "h1", 5.0, "f1", "usual", (Case("pg_dump", ("disk",), "io_write_bytes_per_s", 2e6), Case())),

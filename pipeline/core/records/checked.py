@@ -112,6 +112,7 @@ def request(fields: Mapping[str, Any], place: str) -> Request:
         threads=checks.texts(threads, "threads", place, MAX_NAME, shortest=1),
         path=checked_path(fields.get("path", ()), len(threads), place),
         notes=checks.texts(notes, "notes", place, MAX_NOTE, shortest=1),
+        missing_ratio=checks.amount(fields.get("missing_ratio", 0.0), "missing_ratio", place),
     )
 
 

@@ -14,9 +14,9 @@ Any form may have a `sequence`. The name of a row is the part of its id before t
 is empty), unless `names` has another one by row id. `commands`, `users` and `containers` have further texts for people,
 likewise. All of these are optional. The default scope is `process`, `performance` or `member`; `performance` is short
 for one row with the name of the application. A feature that a row does not have, or that is null, is NaN. A request may
-also have `host`, `name`, `critical_s`, `spent`, `threads`, `path` and `notes`, as in `Request`: an entry of `spent` is
-an object, `{"state": "BN", "syscall": "connect", "on": "127.0.0.1:3306", "result": "ECONNREFUSED", "times": 57,
-"time_s": 0.02}`, one of `path` a list, `[0, 0.0, 0.02, "BN", "connect"]`.
+also have `host`, `name`, `critical_s`, `spent`, `threads`, `path`, `notes` and `missing_ratio`, as in `Request`: an
+entry of `spent` is an object, `{"state": "BN", "syscall": "connect", "on": "127.0.0.1:3306", "result": "ECONNREFUSED",
+"times": 57, "time_s": 0.02}`, one of `path` a list, `[0, 0.0, 0.02, "BN", "connect"]`.
 
 The JSON is strict, see `strict_json.py`; infinity is written as `1e999`. A field that the form does not have is
 refused, so that no mistake is silent.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from laggard.pipeline.core.records.requests import Request
 
-LATER: Final = ("host", "name", "critical_s", "spent", "threads", "path", "notes")
+LATER: Final = ("host", "name", "critical_s", "spent", "threads", "path", "notes", "missing_ratio")
 """The fields that were added after version 1.0."""
 
 TEXTS: Final = "texts"

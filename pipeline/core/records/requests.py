@@ -106,6 +106,8 @@ class Request:
         threads: those of the path, `php-fpm[812]`, its own first; on other hosts `db-1/mysqld[99]`.
         path: the critical path in the order of time, at most `MAX_SEGMENTS` segments.
         notes: sentences on the limits of its reliability.
+        missing_ratio: the share of the minute before its end in which the tracer missed events: other requests at these
+            times have no record.
 
     """
 
@@ -124,6 +126,7 @@ class Request:
     threads: tuple[str, ...] = ()
     path: tuple[Segment, ...] = ()
     notes: tuple[str, ...] = ()
+    missing_ratio: float = 0.0
 
 
 def bounded(spent: Iterable[Spent]) -> tuple[Spent, ...]:

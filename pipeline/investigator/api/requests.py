@@ -48,6 +48,12 @@ class OneService(Answer, frozen=True):
     troubles: Annotated[list[OpenIncident], msgspec.Meta(description="incidents of the service that are open now")]
     young: Annotated[bool, msgspec.Meta(description="whether too few requests were known for reliable results")]
     cut: Annotated[bool, msgspec.Meta(description="whether there were more normal ones; the newest are counted")]
+    missing_ratio: Annotated[
+        float,
+        msgspec.Meta(
+            description="the largest share of a minute in which the tracer missed events, and so requests of this time"
+        ),
+    ]
 
 
 class Services(Asked, frozen=True):
@@ -179,6 +185,7 @@ def _service(reading: Reading, summary: Summary) -> OneService:
         [each for each in known if each.until is None],
         summary.young,
         summary.cut,
+        summary.missing_ratio,
     )
 
 

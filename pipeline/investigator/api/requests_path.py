@@ -21,7 +21,7 @@ from laggard.pipeline.methods.requests.lanes import (
     times_on,
 )
 from laggard.pipeline.methods.requests.queries import Found, find, lately, request_of
-from laggard.pipeline.methods.requests.report import listed, use_text
+from laggard.pipeline.methods.requests.report import listed, notes_of, use_text
 from laggard.pipeline.web.errors import RequestError
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def path(reading: Reading, question: Which) -> RequestPath:
         request.duration_s if lanes is None else lanes.duration_s,
         _states(found),
         [_spent(each) for each in request.spent],
-        list(request.notes),
+        notes_of(request),
         others,
     )
 

@@ -51,6 +51,7 @@ class Took(NamedTuple):
         name: its name; may be empty.
         host: the host that recorded it; may be empty.
         times_s: its seconds in each state.
+        missing_ratio: see `Request`.
 
     """
 
@@ -59,6 +60,7 @@ class Took(NamedTuple):
     name: str
     host: str
     times_s: Mapping[str, float]
+    missing_ratio: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ class Summary:
         clusters: the clusters of outliers, that with the longest total time first; outliers in none come last.
         young: whether there were too few requests for a reliable score of the newest outlier.
         cut: whether there were more than the `MOST_REQUESTS` newest that are read. Older normal ones are not counted.
+        missing_ratio: the largest `missing_ratio` of a request.
 
     """
 
@@ -118,6 +121,7 @@ class Summary:
     clusters: tuple[Clustered, ...]
     young: bool
     cut: bool
+    missing_ratio: float
 
 
 class Found(NamedTuple):
@@ -146,10 +150,12 @@ class RequestsFound:
 
     def add(self, record: Request | RequestOutput) -> None:
         """Add a record or an output; a repeated request counts once."""
-        self.put(record.service, record.request, took(record))
         if isinstance(record, RequestOutput):
             self.outputs[record.service, record.request] = record
+            self.took.setdefault((record.service, record.request), took(record))
             self.add_cause(record)
+        else:
+            self.put(record.service, record.request, took(record))
 
     def add_cause(self, record: RequestOutput) -> None:
         """Add the sentence on the cluster of an outlier, also if the outlier is outside of the time asked about."""
@@ -174,7 +180,8 @@ class RequestsFound:
 
 def took(record: Request | RequestOutput) -> Took:
     """Return the basic data of a request from its record or its output."""
-    return Took(record.ts, record.duration_s, record.name, record.host, record.times_s)
+    missing_ratio = record.missing_ratio if isinstance(record, Request) else 0.0
+    return Took(record.ts, record.duration_s, record.name, record.host, record.times_s, missing_ratio)
 
 
 def summaries(told: RequestsFound, begin: float = -math.inf, end: float = math.inf, service: str = "") -> list[Summary]:
@@ -208,6 +215,7 @@ def _summary(service: str, keys: Sequence[tuple[str, str]], recorded: RequestsFo
         tuple(ranked),
         newest is not None and newest.young,
         service in recorded.cut,
+        max(recorded.took[key].missing_ratio for key in keys),
     )
 
 

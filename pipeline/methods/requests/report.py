@@ -33,6 +33,9 @@ SHOWN_ALONE: Final = 5
 SHOWN_SPENT: Final = 6
 SHOWN_ID: Final = 48
 
+NOTABLE: Final = 0.01
+"""The least share of missing events that is reported."""
+
 NO_CLUSTER: Final = "in no cluster yet"
 
 _HEADS: Final = ("", "requests", "median", "95 %", "longest")
@@ -64,6 +67,8 @@ def _summary_lines(summary: Summary, page: Page, now: float, most: int) -> Itera
     yield line
     yield Text()
     yield from _durations_lines(summary)
+    if summary.missing_ratio >= NOTABLE:
+        yield Text(f"{missing_text(summary.missing_ratio, 'up to ')} These requests are not counted.", "yellow")
     if summary.cut:
         yield Text("There were more normal ones; the newest are counted.", "dim")
     alone = [each for each in summary.clusters if each.requests == 1][SHOWN_ALONE:]
@@ -143,6 +148,7 @@ def summary_json(summary: Summary) -> dict[str, Any]:
         ],
         "young": summary.young,
         "cut": summary.cut,
+        "missing_ratio": summary.missing_ratio,
     }
 
 
@@ -174,8 +180,21 @@ def request_lines(found: Found, page: Page) -> Iterator[Text]:
         yield Text()
         yield Text("What took longest:")
         yield from spent_lines(request.spent)
-    for note in request.notes:
+    for note in notes_of(request):
         yield Text(f"Note: {printable(note)}", "yellow")
+
+
+def notes_of(request: Request) -> list[str]:
+    """Return the limits of its reliability, in sentences."""
+    if request.missing_ratio < NOTABLE:
+        return list(request.notes)
+    return [*request.notes, f"{missing_text(request.missing_ratio)} Only complete requests such as this are reported."]
+
+
+def missing_text(missing_ratio: float, most: str = "") -> str:
+    """Return the share of a minute with missing events as a sentence."""
+    share = readable("share_ratio", missing_ratio)
+    return f"The tracer missed kernel events in {most}{share} of a minute, and with them the requests at these times."
 
 
 def differs(request: Request) -> bool:

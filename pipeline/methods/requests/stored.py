@@ -55,6 +55,7 @@ class _Brief(msgspec.Struct, gc=False):
     times_s: dict[str, _Amount]
     name: str = ""
     host: str = ""
+    missing_ratio: _Amount = 0.0
 
 
 _brief: Final = msgspec.msgpack.Decoder(_Brief)
@@ -100,8 +101,8 @@ class Stored:
                     cut.add(partition)
                 for _, record in records:
                     if isinstance(record, _Brief):
-                        what = Took(record.ts, record.duration_s, record.name, record.host, record.times_s)
-                        recorded.put(record.service, record.request, what)
+                        what = record.ts, record.duration_s, record.name, record.host, record.times_s
+                        recorded.put(record.service, record.request, Took(*what, record.missing_ratio))
             for partition in partitions_of(self._bus, self._topics, ANOMALIES, service):
                 for _, record in self._between(partition, begin, end)[0]:
                     if isinstance(record, RequestOutput):

@@ -145,6 +145,8 @@ def test_requests_that_overlap_a_gap_are_not_judged_also_those_that_ended_in_it(
     )
     # What a thread did before it was seen again is not known; what it does then is.
     assert found[1].times_s == {"RU": 100e-9}
+    # One who reads only the later request knows what share of the time before it is missing.
+    assert [each.missing_ratio for each in found] == [0.0, pytest.approx(200 / 700)]
 
 
 def test_a_gap_of_one_cpu_leaves_who_runs_on_another_known() -> None:

@@ -150,6 +150,7 @@ export default class View {
     return html`<h2 class="requests-name">${printable(service.service)}</h2>
       ${service.troubles.map((each) => html`<p><a class="alarm" href=${this.page.href("/incidents", { id: each.id })}>Open since ${time(each.from)}</a> ${sentence(printable(each.sentence))}</p>`)}
       ${service.young ? html`<p class="muted">Warm-up: too few requests for reliable scores.</p>` : nothing}
+      ${service.missing_ratio >= 0.01 ? html`<p class="muted">The tracer missed kernel events in up to ${readable("share_ratio", service.missing_ratio)} of a minute, and with them the requests at these times. They are not counted.</p>` : nothing}
       ${service.cut ? html`<p class="muted">Only the newest requests are counted, since there are too many.</p>` : nothing}
       <div class="requests-beside">
         ${this.#plane()}

@@ -171,6 +171,23 @@ def test_a_busy_service_pushes_out_what_was_normal_of_another(
     assert "There were more normal ones; the newest are counted." in here("api")[1]
 
 
+def test_missing_events_are_said_in_each_answer_that_they_touch(here: Called, tmp_path: Path) -> None:
+    """Slow requests are most often missing, so the figures look better than the service is."""
+    with EmbeddedBus(tmp_path / "laggard.db") as bus:
+        for each in normal("api", 60, begin=time.time() - AGO_S):
+            told = replace(each, missing_ratio=0.21 if each.request.endswith("7") else 0.004)
+            bus.append([Outgoing(TOPICS.name(REQUESTS), each.service, encode(told), each.ts)])
+    missed = "The tracer missed kernel events in {}21 % of a minute, and with them the requests at these times."
+    assert missed.format("up to ") in here("api")[1]
+    assert json.loads(here("api", "--json")[1])["missing_ratio"] == 0.21
+    assert "missed" not in here("shop")[1]
+    assert json.loads(here("shop", "--json")[1])["missing_ratio"] == 0.0
+    requests = [each.request for each in normal("api", 60)]
+    late, soon = (next(each for each in requests if each.endswith(number)) for number in ("7", "8"))
+    assert missed.format("") in " ".join(here("path", late, "--service", "api")[1].split())
+    assert "missed" not in here("path", soon, "--service", "api")[1]
+
+
 def test_of_recorded_requests_or_of_what_was_told_alone_less_is_known(call: Called, files: list[str]) -> None:
     code, out, _ = call(*files[:2])
     assert code == 0
