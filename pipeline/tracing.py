@@ -31,6 +31,15 @@ STATUS: Final = "trace.json"
 MOST_SERVICES: Final = 100
 """The most services that are counted by name."""
 
+SILENT_S: Final = 3.0
+"""The age of figures from which the tracer counts as late: it writes them every second."""
+
+LATE_S: Final = 5.0
+"""The lag from which a tracer is too late, in seconds."""
+
+COMPLETE: Final = 0.95
+"""The recorded share of the time below which too many requests are missing."""
+
 _MAX_BYTES: Final = 1 << 20
 _OTHERS: Final = "..."
 
@@ -56,7 +65,9 @@ class Figures:
         services: the number of requests by service.
         discarded: the number of unpublished requests by reason.
         lost: the number of events that the kernel dropped.
-        recorded_ratio: the recorded share of the time; less than 1 if events exceed their budget.
+        lost_per_s: their present rate.
+        recorded_ratio: the share of the time without missing events.
+        lag_s: the delay between an event and its analysis, in the last batch.
         priority: the priority of the process, in words.
         cpu_s: the CPU time of the process.
         waiting: the number of requests on the way to the bus.
@@ -80,13 +91,25 @@ class Figures:
     services: dict[str, int] = field(default_factory=dict)
     discarded: dict[str, int] = field(default_factory=dict)
     lost: int = 0
+    lost_per_s: float = 0.0
     recorded_ratio: float = 1.0
+    lag_s: float = 0.0
     priority: str = ""
     cpu_s: float = 0.0
     waiting: int = 0
     dropped: int = 0
     bytes: int = 0
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def lost_ratio(self) -> float:
+        """The lost share of the events so far."""
+        return self.lost / max(self.events + self.lost, 1)
+
+    def behind_s(self, now: float) -> float:
+        """Return by how much it lags at a time: also if it has written nothing since, since it waits for a CPU."""
+        silent_s = now - self.ts
+        return self.lag_s + (silent_s if silent_s > SILENT_S else 0.0)
 
     def write(self, path: Path) -> None:
         """Write them to the file for `laggard trace status`, atomically."""
@@ -199,10 +222,11 @@ class Own:
     def __init__(self, publish: Callable[[Sequence[Frame]], None], host: str) -> None:
         self._publish = publish
         self._host = host
-        self._next_ts = 0.0
+        self._next_ts = self._lag_s = 0.0
 
     def publish(self, figures: Figures) -> None:
         """Publish the figures, unless some were published recently. An error is no reason to stop tracing."""
+        self._lag_s = max(self._lag_s, figures.lag_s)
         if figures.ts < self._next_ts:
             return
         self._next_ts = figures.ts + OWN_EVERY_S
@@ -215,7 +239,9 @@ class Own:
             figures.recorded_ratio,
             figures.waiting,
             figures.dropped,
+            self._lag_s,
         )
+        self._lag_s = 0.0
         try:
             self._publish([own_frame(self._host, figures.ts, dict(zip(OWN_FEATURES, values, strict=True)))])
         except BusError as error:

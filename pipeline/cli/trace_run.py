@@ -96,7 +96,9 @@ class _Progress:
         self._next = at_s + _REPORT_EVERY_S
         figures = self.figures
         figures.ts, figures.cpu_s = time.time(), time.process_time()
-        figures.events_per_s, figures.requests_per_s = self._rates.of(at_s, figures.events, figures.requests)
+        figures.events_per_s, figures.lost_per_s, figures.requests_per_s = self._rates.of(
+            at_s, figures.events, figures.lost, figures.requests
+        )
         figures.write(self._path)
         self._running.report(requests=figures.requests, events_per_s=figures.events_per_s)
         self._running.manager.status(f"{counted(figures.requests, 'request')}, {figures.events_per_s:,.0f} events/s")
@@ -133,7 +135,7 @@ def _publish(settings: Settings, running: Session, status: _Progress) -> None:
             figures.events, figures.discarded = report.events, dict(report.discarded)
             figures.requests, figures.services = tracing.requests, dict(tracing.services)
             figures.waiting, figures.dropped = tracing.waiting, tracing.dropped
-            figures.lost, figures.recorded_ratio = cost.lost, cost.recorded_ratio
+            figures.lost, figures.recorded_ratio, figures.lag_s = cost.lost, cost.recorded_ratio, cost.lag_s
             if figures.recording:
                 status.show()
             else:
@@ -151,7 +153,7 @@ def _record(settings: Settings, running: Session, status: _Progress, output: Pat
         status.limited(recorder.session.notes)
 
         def wanted() -> bool:
-            figures.bytes = recorder.bytes
+            figures.bytes, figures.lost = recorder.bytes, recorder.session.instance.overruns()
             if figures.recording:
                 status.show()
             else:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.pipeline.explaining.units import counted, readable, readable_duration
 from laggard.pipeline.history.report import moment
+from laggard.pipeline.tracing import COMPLETE, LATE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,8 @@ def summary(figures: Figures) -> str:
     over = readable_duration(max(figures.ts - figures.began_ts, 0.0))
     if figures.output:
         return f"{readable('recorded_bytes', figures.bytes)} recorded over {over} to {figures.output}"
-    return f"{counted(figures.requests, 'request')} out of {counted(figures.events, 'event')} over {over}"
+    lost = f" ({readable('share_ratio', figures.lost_ratio)} of the events lost)" if figures.lost else ""
+    return f"{counted(figures.requests, 'request')} out of {counted(figures.events, 'event')} over {over}{lost}"
 
 
 def status_lines(figures: Figures, now: float) -> Iterator[str]:
@@ -49,14 +51,18 @@ def status_lines(figures: Figures, now: float) -> Iterator[str]:
         f"as process {figures.pid}{by}."
     )
     if figures.output:
-        yield f"  recorded  {readable('recorded_bytes', figures.bytes)} to {figures.output}"
+        lost = f"; {counted(figures.lost, 'event')} lost" if figures.lost else ""
+        yield f"  recorded  {readable('recorded_bytes', figures.bytes)} to {figures.output}{lost}"
         yield from _cost_lines(figures)
         return
     recorded = readable("share_ratio", figures.recorded_ratio)
-    came = figures.events + figures.lost
-    lost = f", {figures.lost:,} ({readable('share_ratio', figures.lost / came)}) lost" if figures.lost else ""
+    lost = f", {figures.lost:,} ({readable('share_ratio', figures.lost_ratio)}) lost" if figures.lost else ""
+    if figures.lost_per_s:
+        present = figures.lost_per_s / (figures.events_per_s + figures.lost_per_s)
+        lost += f", at present {readable('share_ratio', present)}"
     rate = f"{figures.events_per_s:,.0f}/s, {figures.events:,} so far{lost}"
     yield f"  events    {rate}; {recorded} of the time is recorded"
+    yield f"  lag       {readable('_s', figures.behind_s(now))}{_late(figures, now)}"
     services = ", ".join(f"{service} {count:,}" for service, count in figures.services.items())
     yield f"  requests  {figures.requests_per_s:,.1f}/s, {figures.requests:,} so far{': ' * bool(services)}{services}"
     if figures.discarded:
@@ -72,3 +78,12 @@ def _cost_lines(figures: Figures) -> Iterator[str]:
     priority = f", {figures.priority}" if figures.priority else ""
     yield f"  cost      {readable('share_ratio', figures.cpu_s / took)} of one core{priority}"
     yield from (f"  note      {note}" for note in figures.notes)
+
+
+def _late(figures: Figures, now: float) -> str:
+    """Return what a late or an incomplete tracing means, as the end of a line; empty if it is neither."""
+    if figures.behind_s(now) > LATE_S:
+        return ": it gets too little CPU time for these events"
+    if figures.recorded_ratio < COMPLETE:
+        return "; requests during missing events are discarded"
+    return ""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from laggard.pipeline.core.claims import holder_of
 from laggard.pipeline.doctor.finding import Finding
+from laggard.pipeline.explaining.units import readable
 from laggard.pipeline.probing import probes_of, services_of
+from laggard.pipeline.settings.general import BusSettings, GeneralSettings
 from laggard.pipeline.settings.producing import TraceSettings
+from laggard.pipeline.tracing import COMPLETE, LATE_S, STATUS, read_figures
 from laggard.producers.trace.boundaries.elf import ProgramError
 from laggard.producers.trace.ftrace.instance import TracingError
 from laggard.producers.trace.ftrace.session import Session
@@ -15,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from laggard.pipeline.settings import Settings
+    from laggard.pipeline.tracing import Figures
 
 CHECK: Final = "tracing"
 
@@ -30,12 +37,41 @@ def examine_tracing(settings: Settings) -> Finding:
             notes = session.notes
     except TracingError as error:
         refusal = error.strerror or str(error)
+    if not refusal and (late := late_of(_figures(settings), time.time())) is not None:
+        return late
     wanted = settings[TraceSettings].marker is not None or bool(services_of(settings))
     try:
         wanted = bool(probes_of(settings)) or wanted
     except ProgramError as error:
         wanted, missing = True, str(error)
     return finding_of(wanted=wanted, refusal=refusal, missing=missing, notes=notes)
+
+
+def _figures(settings: Settings) -> Figures | None:
+    """Return the figures of the tracer that runs here; None without one."""
+    state = settings[GeneralSettings].state
+    with suppress(OSError):
+        holder = holder_of(settings[BusSettings].location, state, "trace")
+        return None if holder is None else read_figures(state / STATUS, holder.pid)
+    return None
+
+
+def late_of(figures: Figures | None, now: float) -> Finding | None:
+    """Return the finding on a tracer that reads too late or misses events; None for another one."""
+    if figures is None or figures.output or not figures.recording:
+        return None
+    lag_s = figures.behind_s(now)
+    if lag_s <= LATE_S and figures.recorded_ratio >= COMPLETE:
+        return None
+    missing = readable("share_ratio", 1.0 - figures.recorded_ratio)
+    lost = readable("share_ratio", figures.lost_ratio)
+    return Finding(
+        CHECK,
+        "warning",
+        f"the tracer is {readable('_s', lag_s)} behind; it lost {lost} of the events, and missed some in {missing} "
+        "of the time, so requests are missing",
+        f"its priority is {figures.priority or 'unknown'}; raise it, trace.buffer_bytes or trace.events_per_s",
+    )
 
 
 def finding_of(*, wanted: bool, refusal: str, missing: str, notes: Sequence[str]) -> Finding:

@@ -133,7 +133,8 @@ OF_PRODUCERS: Final[tuple[Metric, ...]] = (
         "trace_recorded_ratio",
         "gauge",
         ("host",),
-        "The recorded share of the time: less than 1 if there are more events than `trace.events_per_s` allows.",
+        "The share of the time without missing events: less than 1 if there are more events than "
+        "`trace.events_per_s` allows, or than are read in time.",
         feature="trace_recorded_ratio",
     ),
     Metric(
@@ -149,6 +150,13 @@ OF_PRODUCERS: Final[tuple[Metric, ...]] = (
         ("host",),
         "Its requests that were dropped on the way to the bus, since it began.",
         feature="trace_dropped_records",
+    ),
+    Metric(
+        "trace_lag_seconds",
+        "gauge",
+        ("host",),
+        "The longest delay between an event and its analysis in the last 10 seconds.",
+        feature="trace_lag_s",
     ),
     Metric(
         "source_expected_places",

@@ -22,9 +22,11 @@ OWN_FEATURES: Final = (
     "trace_recorded_ratio",
     "trace_waiting_records",
     "trace_dropped_records",
+    "trace_lag_s",
 )
 """CPU time in seconds; events read, and dropped by the kernel; requests published, and discarded; the share of the time
-that was recorded; requests that wait for the bus, and that were dropped. Counts are since it began."""
+that was recorded; requests that wait for the bus, and that were dropped; the longest delay of reading since the figures
+before. Counts are since it began."""
 
 OWN_EVERY_S: Final = 10.0
 

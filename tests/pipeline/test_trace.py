@@ -198,6 +198,7 @@ def test_from_start_to_stop(traced: Traced) -> None:
     code, out, _ = traced.run("trace", "status")
     assert code == 0
     assert re.search(r"^  events    [\d,]+/s, [\d,]+ so far; [\d.]+ % of the time is recorded$", out, re.MULTILINE)
+    assert re.search(r"^  lag       [\d.]+ m?s", out, re.MULTILINE)
     assert re.search(r"^  requests  [\d.]+/s, \d+ so far: shop \d+$", out, re.MULTILINE)
     assert re.search(r"^  cost      [\d.]+ % of one core, nice -?\d+", out, re.MULTILINE)
     threads = [path.name for path in Path(f"/proc/{pid}/task").iterdir()]
@@ -226,6 +227,7 @@ def test_from_start_to_stop(traced: Traced) -> None:
     values = dict(zip(OWN_FEATURES, told[-1].values[0].tolist(), strict=True))
     assert 0.0 < values["trace_recorded_ratio"] <= 1.0
     assert values["trace_cpu_s"] > 0.0
+    assert values["trace_lag_s"] > 0.0
     slept = [each for each in found if each.name == "GET /sleep"]
     assert all(each.times_s["BS"] >= 0.1 for each in slept)
 
@@ -618,12 +620,14 @@ def test_tracing_publishes_its_own_state_every_10_s_and_survives_a_failure_to_pu
     own = Own(told.extend, "web-1")
     figures = Figures(7, 0.0, 1000.0, "PHP as blog", events=500, requests=20, discarded={"lost": 2, "open": 1}, lost=9)
     for second in range(25):
-        figures.ts = 1000.0 + second
+        figures.ts, figures.lag_s = 1000.0 + second, 8.0 if second == 7 else 0.5
         own.publish(figures)
     assert [frame.ts for frame in told] == [1000.0, 1010.0, 1020.0]
     values = dict(zip(OWN_FEATURES, told[0].values[0].tolist(), strict=True))
     assert (values["trace_events"], values["trace_requests"], values["trace_discarded_requests"]) == (500, 20, 3)
     assert values["trace_lost_events"] == 9
+    lags = [dict(zip(OWN_FEATURES, frame.values[0].tolist(), strict=True))["trace_lag_s"] for frame in told]
+    assert lags == [0.5, 8.0, 0.5]  # the longest delay since the frame before
 
     def refuse(_: Sequence[Frame]) -> None:
         raise BusUnavailable("locked")

@@ -62,7 +62,7 @@ def requests() -> Dashboard:
             Row("Durations", [_durations(), _scores()]),
             Row("States", [_states("normal"), _states("outlying")]),
             Row("Outliers", [_by_cluster(), _clusters()]),
-            Row("Cost of tracing", [_tracing_cpu(), _tracing_events(), _tracing_gaps()]),
+            Row("Cost of tracing", [_tracing_cpu(), _tracing_lag(), _tracing_events(), _tracing_gaps()]),
             Row("Incidents", [_incidents()]),
         ],
     )
@@ -243,7 +243,18 @@ def _tracing_cpu() -> PanelBuilder:
         "with short requests. `trace.events_per_s` limits both.",
         [(_tracing("cpu_seconds"), "{{host}}")],
         unit="percentunit",
-        span=8,
+        span=6,
+    )
+
+
+def _tracing_lag() -> PanelBuilder:
+    return graph(
+        "Delay of tracing",
+        "The longest delay between an event and its analysis. It grows if the tracer gets too little CPU time; then "
+        "events are lost.",
+        [(worst(HOST, series("laggard_trace_lag_seconds", *PLACE)), "{{host}}")],
+        unit="s",
+        span=6,
     )
 
 
@@ -253,7 +264,7 @@ def _tracing_events() -> PanelBuilder:
         "Events read and lost per second. The kernel drops events that come faster than they are read; requests that "
         "overlap such a gap are discarded.",
         [(_tracing("events"), "{{host}}"), (_tracing("lost_events"), "{{host}} lost")],
-        span=8,
+        span=6,
         symlog=True,
     )
 
@@ -263,12 +274,13 @@ def _tracing_gaps() -> PanelBuilder:
     discarded, published = _tracing("discarded_requests"), _tracing("requests")
     return graph(
         "Recorded time and discarded requests",
-        "Share of the time that was recorded: less than all if there are more events than `trace.events_per_s` "
-        "allows. Share of the requests that were discarded: `laggard trace status` has the reasons.",
+        "Share of the time without missing events: less than all if there are more events than "
+        "`trace.events_per_s` allows, or than are read in time. Share of the requests that were discarded: `laggard "
+        "trace status` has the reasons.",
         [(recorded, "{{host}} recorded"), (f"{discarded} / ({discarded} + {published} > 0)", "{{host}} discarded")],
         unit="percentunit",
         most=1.0,
-        span=8,
+        span=6,
     )
 
 

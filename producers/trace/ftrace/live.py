@@ -16,6 +16,7 @@ from laggard.producers.trace.ftrace.merging import merged
 from laggard.producers.trace.ftrace.names import name_rows, with_failures
 from laggard.producers.trace.ftrace.processes import Processes
 from laggard.producers.trace.ftrace.session import BUFFER_BYTES, Session, devices, machine, wall_offset_ns
+from laggard.producers.trace.gaps import Gaps
 
 if TYPE_CHECKING:
     import threading
@@ -33,6 +34,9 @@ EVERY_S: Final = 0.5
 _SETTLED_NS: Final = 2_000_000
 """The longest delay between an event's time and its place in the buffer, despite interrupts."""
 
+_GAPS_NS: Final = 600_000_000_000
+"""The age from which gaps are only summed: a CPU may report one late, when it continues."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cost:
@@ -40,11 +44,13 @@ class Cost:
 
     Attributes:
         seconds: the duration so far.
-        recorded_ratio: the recorded share of it: less than 1 if events came faster than the budget allows.
+        recorded_ratio: the share of it without missing events: less than 1 if events came faster than the budget
+            allows, or than they were read.
         events: the number of recorded events.
         events_per_s: their rate in the recorded time.
         lost: the number of events that came faster than they were read.
         lost_names: the same number for paths and addresses.
+        lag_s: the age of the oldest events of the last batch: the delay of what is found in them.
         cpu_s: the CPU time of this whole process since then, including the analysis of events. The kernel's time for
             writing an event is part of the traced program's.
 
@@ -56,6 +62,7 @@ class Cost:
     events_per_s: float
     lost: int
     lost_names: int
+    lag_s: float
     cpu_s: float
 
 
@@ -104,7 +111,8 @@ class Live:
         self._decoder: Decoder | None = None
         self._processes = Processes({})
         self._events = self._lost = 0
-        self._begin_ns = self._taken_ns = self._off_ns = self._paused_ns = 0
+        self._begin_ns = self._taken_ns = self._oldest_ns = self._off_ns = 0
+        self._gaps = Gaps()
         self._cpu_s = time.process_time()
 
     def __enter__(self) -> Self:
@@ -124,7 +132,7 @@ class Live:
         """Start the recording."""
         session = self._session
         session.start()
-        self._begin_ns = self._taken_ns = session.begin_ns
+        self._begin_ns = self._taken_ns = self._oldest_ns = session.begin_ns
         self._waiting = session.known.rows(session.begin_ns, self._texts)
         self._processes = Processes(session.known.processes())
         self._decoder = Decoder(
@@ -147,26 +155,26 @@ class Live:
         now = time.monotonic_ns()
         came = self._drain()
         wanted = self._budget.spend(came, (now - self._taken_ns) / 1e9)
-        self._taken_ns = now
+        self._oldest_ns, self._taken_ns = self._taken_ns, now
+        self._gaps.forget(now - _GAPS_NS)
         if wanted == bool(self._off_ns):
             self._switch(on=wanted)
         return self._ready(now - _SETTLED_NS)
 
     def finish(self) -> Events:
         """Stop the recording, and return the last events."""
-        if self._off_ns:
-            self._paused_ns += time.monotonic_ns() - self._off_ns
-        else:
+        if not self._off_ns:
             self._session.stop()
-        self._taken_ns = time.monotonic_ns()
+        self._oldest_ns, self._taken_ns = self._taken_ns, time.monotonic_ns()
         self._drain()
         return self._ready(1 << 62)
 
     def cost(self) -> Cost:
         """Return the cost so far."""
         seconds = max(self._taken_ns - self._begin_ns, 1) / 1e9
-        paused = self._paused_ns + (self._taken_ns - self._off_ns if self._off_ns else 0)
-        recorded = max(0.0, seconds - max(paused, 0) / 1e9)
+        if self._off_ns:
+            self._gaps.add(self._off_ns, self._taken_ns)
+        recorded = max(0.0, seconds - self._gaps.total(self._taken_ns) / 1e9)
         return Cost(
             seconds,
             recorded / seconds,
@@ -174,6 +182,7 @@ class Live:
             self._events / recorded if recorded else 0.0,
             self._lost,
             self._session.names.dropped if self._session.names else 0,
+            (time.monotonic_ns() - self._oldest_ns) / 1e9,
             time.process_time() - self._cpu_s,
         )
 
@@ -186,7 +195,10 @@ class Live:
         if batches:
             pages, cpus = (np.concatenate(each) for each in zip(*batches, strict=True))
             rows = self._decoder.decode(pages, cpus)
-            lost = int((rows["kind"] == Kind.LOST).sum())
+            missing = rows[rows["kind"] == Kind.LOST]
+            lost = len(missing)
+            for begin, end in zip(missing["a"].tolist(), missing["b"].tolist(), strict=True):
+                self._gaps.add(begin, min(end, time.monotonic_ns()))
             if lost:
                 # The pages themselves have the number only if there is room for it.
                 self._lost = self._session.instance.overruns()
@@ -213,7 +225,7 @@ class Live:
         gap["a"], gap["kind"], gap["cpu"], gap["tid"] = self._off_ns, Kind.LOST, -1, -1
         gap["text"] = gap["host"] = NO_TEXT
         self._waiting = merged([self._waiting, gap])
-        self._paused_ns += now - self._off_ns
+        self._gaps.add(self._off_ns, now)
         self._off_ns = 0
 
     def _ready(self, until: int) -> Events:

@@ -256,7 +256,7 @@ def busy() -> Page:
     serve(page, 7.5, "lock x.lock", request="r2", duration_s=0.51, times_s={"RU": 0.03, "BT": 0.48})
     page.exporter.marked("gaussian", Mark("web-1", TS, "slow"))
     page.exporter.received(
-        own_frame("web-1", TS, dict(zip(OWN_FEATURES, (1.5, 1e6, 12, 800, 3, 0.97, 4, 2), strict=True)))
+        own_frame("web-1", TS, dict(zip(OWN_FEATURES, (1.5, 1e6, 12, 800, 3, 0.97, 4, 2, 0.6), strict=True)))
     )
     page.exporter.received(host_frame({"cpu_busy_ratio": 0.5}))
     page.exporter.received(source_frame("prometheus", [2, 1, 0.012, 53, 4, 3, 0, 5, 1]))

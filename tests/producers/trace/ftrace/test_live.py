@@ -70,10 +70,38 @@ def test_requests_as_they_come() -> None:
     assert cost.lost or all(request.times_s["BS"] + request.times_s["BP"] >= 0.002 for request in ours)
     assert all(abs(request.ts - time.time()) < 30 for request in ours)
     assert len(late) >= 2
-    assert cost.recorded_ratio == 1
+    assert (cost.recorded_ratio == 1) == (cost.lost == 0)
+    assert 0 < cost.lag_s < 30
     assert cost.events > 40 * 10
     assert 0.8 < cost.seconds < 60
     assert 0 < cost.cpu_s < cost.seconds
+
+
+def test_lost_events_are_no_recorded_time(tmp_path: Path) -> None:
+    """A reader that waits for a CPU is late, and what the kernel dropped meanwhile was not recorded."""
+    stop = tmp_path / "stop"
+    with waiting(BUSY) as program, Live(events_per_s=1e9, buffer_bytes=1) as live:
+        thread = threading.Thread(target=program.go, args=(str(stop),))
+        thread.start()
+        batches = [live.take()]
+        until = time.monotonic() + 60
+        while not live._session.instance.overruns() and time.monotonic() < until:
+            time.sleep(0.2)
+        time.sleep(1.0)
+        batches.append(live.take())
+        late = live.cost()
+        stop.touch()
+        thread.join()
+        batches.append(live.finish())
+    assert late.lost > 0
+    assert late.lag_s > 1.0
+    assert late.recorded_ratio < 0.9
+    gaps = [row for batch in batches for row in batch.events[batch.events["kind"] == Kind.LOST]]
+    assert sum(int(row["b"] - row["a"]) for row in gaps) > 1e9
+    analysis = Analysis(host="web-1")
+    for batch in batches:
+        analysis.feed(batch)
+    assert analysis._missing_ratio(analysis._now) == pytest.approx(1 - late.recorded_ratio, abs=0.3)
 
 
 def test_more_events_than_the_budget_allows(tmp_path: Path) -> None:
