@@ -16,11 +16,12 @@ from laggard.producers.trace.calls import Does, does
 from laggard.producers.trace.critical_path import Timelines
 from laggard.producers.trace.events import NO_TEXT, Kind
 from laggard.producers.trace.gaps import Gaps
+from laggard.producers.trace.listening import Served
 from laggard.producers.trace.machine import Machine
 from laggard.producers.trace.request_names import RequestNames
 from laggard.producers.trace.serving import Board, Serving
 from laggard.producers.trace.spent import spent
-from laggard.producers.trace.states import BI, NAMES, UN
+from laggard.producers.trace.states import BI, BT, NAMES, UN
 from laggard.producers.trace.steady import asked_for
 from laggard.producers.trace.threads import FOREVER
 
@@ -224,13 +225,14 @@ class Analysis:
         """Make the record of an ended request."""
         assert self._texts is not None
         assert self._timelines is not None
-        local, critical = self._timelines.both(one.thread, one.begin, end)
+        local, critical = self._timelines.both(one.thread, one.since, end)
+        queued = self._queued(one, local, critical)
         machine = one.machine
-        service, _, name = one.text.partition("\t")
+        service, name = self._named(one)
         threads, path = paths.condensed(critical, self._texts, here=machine.name)
         ts = one.begin + self._offset_ns
         times = _sums(local)
-        syscalls = _system_calls(one.thread, one.begin, critical, self._texts)
+        syscalls = _system_calls(one.thread, one.boundary, critical, self._texts)
         request = Request(
             service=service[:MAX_KEY] or one.thread.process.name or "?",
             ts=ts / 1e9,
@@ -240,14 +242,42 @@ class Analysis:
             times_s=_in_seconds(times),
             syscalls=tuple(syscalls[:MAX_SYSCALLS]),
             host=machine.name,
-            name=self._names.name(service, asked_for(name)[:MAX_NAME]),
+            name=name,
             critical_s=_in_seconds(times if critical is local else _sums(critical)),
-            spent=spent(local, self._texts),
+            spent=spent(local, self._texts, queued),
             threads=threads,
             path=path,
             notes=tuple(self._notes(one, end, times, syscalls)),
         )
         self._held.append((one.begin, end, request))
+        if one.thread.queue is not None:
+            one.thread.queue.served(Served(one.since, end, name, one.thread.process.pid))
+
+    def _named(self, one: Serving) -> tuple[str, str]:
+        """Return the service and the name of a request."""
+        service, _, name = one.text.partition("\t")
+        return service, self._names.name(service, asked_for(name)[:MAX_NAME])
+
+    def _queued(self, one: Serving, local: list[Piece], critical: list[Piece]) -> dict[str, tuple[int, int]] | None:
+        """Add the wait in the listen queue to the pieces of a request, and return what kept the threads busy meanwhile.
+
+        Returns:
+            The result of `Queue.busy`; None if it did not wait there.
+
+        """
+        accepted = one.accepted
+        if accepted is None or one.begin >= one.since:
+            return None
+        piece: Piece = (one.thread, one.begin, one.since, BT, accepted.call, None, None, "")
+        local.insert(0, piece)
+        if critical is not local:
+            critical.insert(0, piece)
+        others = (
+            Served(each.since, one.since, self._named(each)[1], each.thread.process.pid)
+            for each in self._board.open
+            if each.thread.queue is accepted.queue
+        )
+        return accepted.queue.busy(one.begin, one.since, others)
 
     def _notes(self, one: Serving, end: int, times: dict[str, int], syscalls: list[str]) -> Iterable[str]:
         unknown = times.get(NAMES[UN], 0) / (end - one.begin)
@@ -288,13 +318,13 @@ class Analysis:
         while True:
             oldest = self._board.oldest()
             if oldest < self._now - self._longest_ns:
-                self._board.discard(next(iter(self._board.open)), serving.TOO_LONG)
+                self._board.discard_oldest(serving.TOO_LONG)
                 continue
-            before = min(oldest, self._now)
+            before = min([oldest, *(machine.listening.oldest(self._now) for machine in self._machines.values())])
             remaining = sum(machine.forget(before) for machine in self._machines.values())
             if remaining <= self._kept or oldest == FOREVER:
                 return
-            self._board.discard(next(iter(self._board.open)), serving.TOO_LONG)
+            self._board.discard_oldest(serving.TOO_LONG)
 
     def _account(self) -> None:
         self.report.discarded = self._board.discarded

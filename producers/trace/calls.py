@@ -25,6 +25,7 @@ class Does(IntEnum):
     """It waits for any of several descriptors."""
     IO_URING = 256
     CONNECTS = 512
+    ACCEPTS = 1024
 
 
 _DESCRIPTOR: Final = frozenset(
@@ -54,8 +55,8 @@ _OTHERS: Final = {
     "openat": Does.OPENS,
     "openat2": Does.OPENS,
     "creat": Does.OPENS,
-    "accept": Does.OPENS,
-    "accept4": Does.OPENS,
+    "accept": Does.OPENS | Does.ACCEPTS,
+    "accept4": Does.OPENS | Does.ACCEPTS,
     "socket": Does.OPENS,
     "epoll_create1": Does.OPENS,
     "eventfd2": Does.OPENS,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from laggard.producers.trace.events import Kind
 from laggard.producers.trace.holders import Holders
 from laggard.producers.trace.interrupts import Interrupts
+from laggard.producers.trace.listening import Listening
 from laggard.producers.trace.states import BP, RUNNING, UN, guessed
 from laggard.producers.trace.syscalls import SystemCalls
 from laggard.producers.trace.tasks import Tasks
@@ -31,6 +32,7 @@ class Machine:
         threads: the live threads, by thread id.
         processors: its CPUs, by number.
         tasks: adds, names and ends its threads and processes.
+        listening: its listen queues.
         out_of_step: how often a thread ran on a CPU without a switch to it, since an unknown time.
 
     """
@@ -43,7 +45,8 @@ class Machine:
         self._texts = texts
         self._holders = Holders()
         self.tasks = Tasks(name, self.threads, texts, self._holders)
-        self._calls = SystemCalls(self, texts, self.tasks, self._holders)
+        self.listening = Listening(texts)
+        self._calls = SystemCalls(self, texts, self.tasks, self._holders, self.listening)
         self._interrupts = Interrupts(self, texts, packets)
 
     def handlers(self) -> dict[int, Callable[[Row], None]]:
@@ -192,6 +195,7 @@ class Machine:
                 processor.switch(ts, None)
                 processor.seen = False
         self._holders.forget()
+        self.listening.forget()
 
     # Memory.
 

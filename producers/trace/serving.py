@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from laggard.producers.trace.events import Kind
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from laggard.producers.trace.events import Row, Texts
+    from laggard.producers.trace.listening import Accepted
     from laggard.producers.trace.machine import Machine
     from laggard.producers.trace.threads import Thread
 
@@ -32,7 +34,10 @@ class Serving:
         machine: its machine.
         thread: the thread on which it began.
         id: its number among those that are open on the thread.
-        begin: its start in nanoseconds of the trace's clock.
+        begin: its start in nanoseconds of the trace's clock: since when it could have been served.
+        since: the time since which its thread serves it.
+        boundary: the time at which the server reported its start.
+        accepted: its connection; None for a further request of a connection, and for an unknown one.
         text: the service and the name, with a tab between.
         depth: the number of open requests with the same id inside of it.
         mixed: whether another one overlaps it on its thread, neither inside of the other.
@@ -44,6 +49,9 @@ class Serving:
     thread: Thread
     id: int
     begin: int
+    since: int
+    boundary: int
+    accepted: Accepted | None
     text: str
     depth: int = 0
     mixed: bool = False
@@ -94,7 +102,9 @@ class Board:
                 one.depth += 1
                 return
         thread.open = [one for one in thread.open if one.id != number]
-        one = Serving(machine, thread, number, ts, text)
+        accepted = None if thread.open else machine.listening.begun(thread, ts)
+        begin, since = (ts, ts) if accepted is None else (accepted.queued, accepted.since)
+        one = Serving(machine, thread, number, begin, since, ts, accepted, text)
         thread.open.append(one)
         self.open[one] = None
 
@@ -122,7 +132,7 @@ class Board:
         del self.open[one]
         if one.mixed:
             self.discarded[EVENT_LOOP] += 1
-        elif ts <= one.begin:
+        elif ts <= one.boundary:
             self.discarded[NO_TIME] += 1
         elif place == 0:
             self.ended(one, ts)
@@ -139,5 +149,9 @@ class Board:
         self.discarded[reason] += 1
 
     def oldest(self) -> int:
-        """Return the start of the oldest open request; `FOREVER` without one."""
-        return next((one.begin for one in self.open), FOREVER)
+        """Return the time since which data is needed for the open requests; `FOREVER` without one."""
+        return min((one.since for one in self.open), default=FOREVER)
+
+    def discard_oldest(self, reason: str) -> None:
+        """Discard the request of `oldest`."""
+        self.discard(min(self.open, key=attrgetter("since")), reason)

@@ -9,12 +9,12 @@ from laggard.pipeline.core.records import Spent
 from laggard.pipeline.core.records.limits import MAX_SPENT
 from laggard.pipeline.core.records.requests import REST
 from laggard.producers.trace.calls import Does, does, failure
-from laggard.producers.trace.states import BD, BF, BI, BP, NAMES, RS, RU, UN
+from laggard.producers.trace.states import BD, BF, BI, BP, BT, NAMES, RS, RU, UN
 from laggard.producers.trace.steady import steady, steady_thread
 from laggard.producers.trace.threads import FOREVER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from laggard.producers.trace.critical_path import Piece
     from laggard.producers.trace.events import Texts
@@ -26,6 +26,9 @@ Key = tuple[int, str, str, str, str]
 MOST_FAILED: Final = 12
 """The most failed system calls that are listed however short they were."""
 
+
+MOST_BUSY: Final = 8
+"""The most requests that are named of those that kept the threads of a server busy."""
 
 _UNEXPLAINED: Final = frozenset({BI, UN})
 _EINPROGRESS: Final = -115
@@ -45,12 +48,21 @@ class _Sum:
         self.pids: dict[int, int] = {}
 
 
-def spent(pieces: Iterable[Piece], texts: Texts) -> tuple[Spent, ...]:
+def spent(
+    pieces: Iterable[Piece], texts: Texts, queued: Mapping[str, tuple[int, int]] | None = None
+) -> tuple[Spent, ...]:
     """Return the uses of the pieces of a thread's time, the longest first; their sum is that of the pieces.
 
     A wait for a CPU is divided among the threads that had it. A system call is counted once, however often it was
     interrupted. With more than `MAX_SPENT` entries, the longest ones remain, together with the most frequent failed
     system calls. The last entry is the sum of the rest.
+
+    Args:
+        pieces: the pieces.
+        texts: the texts of the trace.
+        queued: if the first piece is a wait in a listen queue, the nanoseconds that the server's threads spent on
+            requests meanwhile, and a process, by name: the wait is divided among these names.
+
     """
     sums: dict[Key, _Sum] = {}
     keys: dict[tuple[int, str, int], Key] = {}  # by the equal parts of system calls, so that the texts are made once
@@ -59,7 +71,10 @@ def spent(pieces: Iterable[Piece], texts: Texts) -> tuple[Spent, ...]:
     for piece in pieces:
         thread, begin, end, state, call, _, _, what = piece
         length = end - begin
-        if state == BP:
+        if queued is not None and call is not None:
+            _queued(sums, length, call, texts, queued)
+            queued = None
+        elif state == BP:
             _taken(sums, piece)
         elif state == RU:
             _add(sums, (RU, "", "", "", ""), length, times=running != RU)
@@ -129,6 +144,17 @@ def _taken(sums: dict[Key, _Sum], piece: Piece) -> None:
         by, pid = ("", 0) if who is None or who is thread else (called(who, thread), who.process.pid)
         _add(sums, (BP, "", "", by, ""), ns, pid, times=by not in counted)
         counted.add(by)
+
+
+def _queued(sums: dict[Key, _Sum], ns: int, call: Call, texts: Texts, busy: Mapping[str, tuple[int, int]]) -> None:
+    """Add a wait in a listen queue, by the requests that kept the server's threads busy."""
+    left, unnamed = ns, sum(each for each, _ in busy.values())
+    for name, (each, pid) in list(busy.items())[:MOST_BUSY]:
+        share = round(left * (each / unnamed))  # the last one gets the rest
+        left, unnamed = left - share, unnamed - each
+        _add(sums, (BT, texts[call[2]], _on(call), name, ""), share, pid)
+    if left:
+        _add(sums, (BT, texts[call[2]], _on(call), "", ""), left)
 
 
 def _on(call: Call) -> str:

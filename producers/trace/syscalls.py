@@ -8,6 +8,7 @@ from laggard.producers.diagnosis import system_calls
 from laggard.producers.trace import calls
 from laggard.producers.trace.events import Kind
 from laggard.producers.trace.holders import CHANGING, LOCKING
+from laggard.producers.trace.listening import QUEUING
 from laggard.producers.trace.states import RUNNING
 from laggard.producers.trace.threads import BEGINNING, NO_CALL
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from laggard.producers.trace.events import Row, Texts
     from laggard.producers.trace.holders import Holders
+    from laggard.producers.trace.listening import Listening
     from laggard.producers.trace.machine import Machine
     from laggard.producers.trace.tasks import Tasks
 
@@ -28,15 +30,17 @@ class SystemCalls:
         texts: the texts of its events.
         tasks: its threads.
         holders: the holders of file locks.
+        listening: the listen queues.
 
     """
 
-    def __init__(self, machine: Machine, texts: Texts, tasks: Tasks, holders: Holders) -> None:
+    def __init__(self, machine: Machine, texts: Texts, tasks: Tasks, holders: Holders, listening: Listening) -> None:
         self._machine = machine
         self._threads = machine.threads
         self._texts = texts
         self._tasks = tasks
         self._holders = holders
+        self._listening = listening
         self._kinds: dict[int, int] = {}  # of each name's place, what such calls do
         self._names: dict[int, int] = {}  # of each number, the place of its name
 
@@ -98,6 +102,8 @@ class SystemCalls:
         thread.entered = NO_CALL
         if thread.kinds & CHANGING:
             self._holders.changed(thread, result)
+        if thread.kinds & QUEUING:
+            self._listening.returned(thread, thread.calls[-1])
         if thread.opened:
             if result >= 0:
                 thread.process.files[result] = thread.opened

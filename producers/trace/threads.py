@@ -15,6 +15,7 @@ from laggard.producers.trace.states import UN
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from laggard.producers.trace.listening import Accepted, Queue
     from laggard.producers.trace.serving import Serving
 
 BEGINNING: Final = -(1 << 62)
@@ -49,7 +50,7 @@ KTHREADD: Final = 2
 class Process:
     """The shared state of the threads of a process."""
 
-    __slots__ = ("event_loop", "files", "name", "pid")
+    __slots__ = ("event_loop", "files", "name", "pid", "serves")
 
     def __init__(self, pid: int, files: dict[int, str] | None = None) -> None:
         self.pid = pid
@@ -58,6 +59,8 @@ class Process:
         self.name = ""
         self.event_loop = False
         """Whether one of its threads had several open requests that overlap."""
+        self.serves = False
+        """Whether a request has begun on one of its threads."""
 
 
 class Thread:
@@ -65,6 +68,7 @@ class Thread:
 
     __slots__ = (
         *(
+            "accepted",
             "argument",
             "born",
             "call",
@@ -78,8 +82,8 @@ class Thread:
             "kernel",
             "kinds",
         ),
-        *("known", "machine", "name", "on", "open", "opened", "parent", "process", "second", "segments", "since"),
-        *("state", "text", "tid", "woken"),
+        *("known", "machine", "name", "on", "open", "opened", "parent", "process", "queue", "second", "segments"),
+        *("since", "state", "text", "tid", "woken"),
     )
 
     def __init__(self, machine: str, tid: int, process: Process, ts: int) -> None:
@@ -116,6 +120,10 @@ class Thread:
         self.on = ""
         self.opened = ""
         self.holder: Thread | None = None
+        self.accepted: Accepted | None = None
+        """The connection that it has accepted, until a request begins."""
+        self.queue: Queue | None = None
+        """The listen queue from which it accepts connections."""
         self.open: list[Serving] = []
         """The requests that it serves, the outermost first."""
 

@@ -46,8 +46,8 @@ class Spent(NamedTuple):
         syscall: the system call; empty outside of any.
         on: path of a file, address of a socket (`127.0.0.1:3306`) or name of a device; empty if unknown. Parts that
             vary, such as a client's port, are omitted or are `*`: the same fault has the same text.
-        by: name of the thread or process that ended the wait, holds the lock or had the CPU; empty if there is none or
-            it is unknown.
+        by: name of the thread or process that ended the wait, holds the lock or had the CPU; of a wait in a listen
+            queue, a request that kept a worker busy; empty if there is none or it is unknown.
         pid: that process; of several, the one with most of the time; 0 if unknown.
         result: the error that the system call returned, `ECONNREFUSED`; empty for success.
         times: the number of pieces.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import os
 import socket
 import struct
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from laggard.producers.trace.analysis import Analysis
 from laggard.producers.trace.boundaries import usdt
 from laggard.producers.trace.boundaries.elf import Program, ProgramError
 from laggard.producers.trace.boundaries.functions import Function, function_probes
@@ -22,7 +25,7 @@ from laggard.producers.trace.events import Kind
 from laggard.producers.trace.ftrace.recorder import Recorder
 from laggard.producers.trace.ftrace.recording import Recording
 from tests.monitoring.servers import awaited
-from tests.producers.trace.ftrace.programs import TRACES
+from tests.producers.trace.ftrace.programs import TRACES, waiting
 from tests.programs import file_of, path_of
 
 if TYPE_CHECKING:
@@ -148,34 +151,97 @@ def fastcgi(socket_path: Path, **variables: str) -> bytes:
         return b"".join(iter(lambda: client.recv(4096), b""))
 
 
-@X86_64
-@TRACES
-def test_php_fpm_tells_what_the_client_asked_for_though_one_script_serves_all(tmp_path: Path) -> None:
-    script, listens, pool = tmp_path / "index.php", tmp_path / "fpm.socket", tmp_path / "fpm.conf"
-    script.write_text("<?php usleep(1000); echo 'served';")
+@contextmanager
+def php_fpm(folder: Path, page: str, workers: int = 1) -> Iterator[Path]:
+    """A pool that serves one script; yields its socket."""
+    listens, pool = folder / "fpm.socket", folder / "fpm.conf"
+    (folder / "index.php").write_text(page)
     pool.write_text(
-        f"[global]\nerror_log = {tmp_path}/log\n[www]\nuser = root\nlisten = {listens}\npm = static\n"
-        "pm.max_children = 1\n"
+        f"[global]\nerror_log = {folder}/log\n[www]\nuser = root\nlisten = {listens}\npm = static\n"
+        f"pm.max_children = {workers}\n"
     )
-    uris = ["/shop/cart/17?token=x", "/blog/2024/05/hello", "", "/" + "a" * 3_000, "/\x1b[1m"]
-    probes = php_probes(file_of("php-fpm"), "blog")
     command = f"{path_of('php-fpm')} --nodaemonize --allow-to-run-as-root --fpm-config {pool}".split()
     with subprocess.Popen(command, stdout=-3, stderr=-3) as server:
         try:
             awaited(listens.exists)
-            with Recorder(tmp_path / "folder", probes=probes) as recorder:
-                recorder.start()
-                for uri in [*uris, "/"]:  # a request ends after its answer
-                    variables = {"SCRIPT_FILENAME": str(script), "SCRIPT_NAME": "/index.php", "REQUEST_METHOD": "GET"}
-                    more = {"REQUEST_URI": uri} if uri else {}
-                    assert b"served" in fastcgi(listens, **variables, **more, HTTP_HOST="shop")
-                recorder.stop()
+            yield listens
         finally:
             server.terminate()
+
+
+def variables(folder: Path, uri: str) -> dict[str, str]:
+    script = {"SCRIPT_FILENAME": str(folder / "index.php"), "SCRIPT_NAME": "/index.php", "REQUEST_METHOD": "GET"}
+    return script | ({"REQUEST_URI": uri} if uri else {}) | {"HTTP_HOST": "shop"}
+
+
+@X86_64
+@TRACES
+def test_php_fpm_tells_what_the_client_asked_for_though_one_script_serves_all(tmp_path: Path) -> None:
+    uris = ["/shop/cart/17?token=x", "/blog/2024/05/hello", "", "/" + "a" * 3_000, "/\x1b[1m"]
+    probes = php_probes(file_of("php-fpm"), "blog")
+    with (
+        php_fpm(tmp_path, "<?php usleep(1000); echo 'served';") as listens,
+        Recorder(tmp_path / "folder", probes=probes) as recorder,
+    ):
+        recorder.start()
+        for uri in [*uris, "/"]:  # a request ends after its answer
+            assert b"served" in fastcgi(listens, **variables(tmp_path, uri))
+        recorder.stop()
     names = [text.partition("\t")[2] for kind, _, text in bounds(tmp_path / "folder") if kind == "BEGIN"]
     assert names[:3] == ["GET /shop/cart/*", "GET /blog/*/*/hello", "GET /index.php"]
     assert names[3].startswith("GET /a")
     assert names[4] == "GET /\x1b[1m"
+
+
+VISITORS = """
+import json, socket, struct, threading, time
+from pathlib import Path
+
+{fastcgi}
+
+socket_path, pages = json.loads(word)
+took = []
+
+def visit(page):
+    began = time.monotonic()
+    fastcgi(socket_path, **page)
+    took.append(time.monotonic() - began)
+
+threads = [threading.Thread(target=visit, args=(page,)) for page in pages]
+for thread in threads:
+    thread.start()
+    time.sleep(0.1)
+for thread in threads:
+    thread.join()
+print(json.dumps(took))
+"""
+
+
+@X86_64
+@TRACES
+def test_a_request_of_php_fpm_counts_from_its_connection_though_all_workers_are_busy(tmp_path: Path) -> None:
+    page = "<?php usleep(str_contains($_SERVER['REQUEST_URI'], 'report') ? 1000000 : 1000); echo 'served';"
+    pages = [variables(tmp_path, uri) for uri in ("/warm", "/report", "/report", "/cart/17", "/cart/18", "/last")]
+    code = VISITORS.format(fastcgi=inspect.getsource(fastcgi))
+    with (
+        php_fpm(tmp_path, page, workers=2) as listens,
+        waiting(code) as visitors,
+        Recorder(tmp_path / "folder", probes=php_probes(file_of("php-fpm"), "blog")) as recorder,
+    ):
+        recorder.start()
+        took = json.loads(visitors.go(json.dumps([str(listens), pages])))
+        recorder.stop()
+    analysis = Analysis()
+    requests = [each for batch in Recording(tmp_path / "folder") for each in analysis.feed(batch)] + analysis.finish()
+    carts = [each for each in requests if each.name == "GET /cart/*"]
+    assert len(carts) == 2
+    for cart in carts:
+        queued = [each for each in cart.spent if (each.state, each.syscall) == ("BT", "accept")]
+        assert (cart.spent[0], queued[0].by) == (queued[0], "GET /report")
+        assert queued[0].on.endswith("/fpm.socket")
+        assert 0.2 < sum(each.time_s for each in queued) <= cart.duration_s < max(took)
+    reports = [each for each in requests if each.name == "GET /report"]
+    assert all(each.spent[0].state == "BS" for each in reports)
 
 
 def test_no_php(program: Path) -> None:
