@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 LOCKS: Final = frozenset({"flock", "fcntl", "fcntl64"})
+ACCEPTS: Final = frozenset({"accept", "accept4"})
+"""A wait of a request in these is one in the listen queue: all workers are busy."""
+
 SLEEPS: Final = frozenset({"nanosleep", "clock_nanosleep", "pause"})
 POLLS: Final = frozenset({"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2"})
 ASKS: Final = frozenset({"getsockopt"})

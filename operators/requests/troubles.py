@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from laggard.operators.requests.results import Cluster
-from laggard.operators.requests.tries import LOCKS, PENDING, are_tries, is_failure, is_sleep
+from laggard.operators.requests.tries import ACCEPTS, LOCKS, PENDING, are_tries, is_failure, is_sleep
 from laggard.operators.requests.usual import Moments, Profile, common, evidence
 from laggard.operators.requests.work import WAITS, own_s, several_times
 
@@ -46,8 +46,9 @@ def signature(found: Profile, usual: Moments, *, lost_s: float) -> Signature:
     request without any lost time or excess has the calls that it lacks instead. One without these has the signature of
     all such requests, so that each does not become a cluster of its own.
 
-    Waits for answers are divided by what the others did on the critical path. See `tries` for failing tries, and
-    `work` for requests that do several times their usual work.
+    Waits for answers are divided by what the others did on the critical path. A wait for a free worker is one fault,
+    whatever the workers do. See `tries` for failing tries, and `work` for requests that do several times their usual
+    work.
     """
     weight = max(usual.weight, 1.0)
     blocks: Signature = {name: {} for name in _BLOCKS}
@@ -65,6 +66,7 @@ def signature(found: Profile, usual: Moments, *, lost_s: float) -> Signature:
                 call = "" if state in _WHERE_DOES_NOT_MATTER else call
                 on = on.rpartition("/")[0] or on if state in _BY_FOLDER else on
                 _add(blocks["call"], (state, call), excess_s, lost_s)
+                by = "" if call in ACCEPTS else by
                 what = (state, "", "", by, "") if state in _WHERE_DOES_NOT_MATTER else (state, call, on, by, result)
                 _add(blocks["spent"], what, excess_s, lost_s)
             case "ngram" if len(key) < 4:
@@ -97,7 +99,7 @@ def _work_first(blocks: Signature, found: Profile, usual: Moments, lost_s: float
 def _look_through(blocks: Signature, found: Profile, usual: Moments) -> None:
     """Divide waits for answers by what others did: a server that computes is not one that waits for a lock.
 
-    A wait for a lock stays whole: the lock is the fault, whatever its holder does.
+    A wait for a lock or for a free worker stays whole: this is the fault, whatever the others do.
     """
     weight = max(usual.weight, 1.0)
     did: dict[tuple[str, ...], float] = {}
@@ -110,11 +112,15 @@ def _look_through(blocks: Signature, found: Profile, usual: Moments) -> None:
     total_s = max(did_s, waited_s)
     for name in ("call", "spent") if did_s > 0.0 else ():
         block = blocks[name]
-        for key in [key for key in block if key[0] in WAITS and key[1] not in LOCKS and not key[1].startswith("futex")]:
+        for key in [key for key in block if key[0] in WAITS and not _stays_whole(key[1])]:
             excess_s = block[key]
             block[key] = excess_s * (1.0 - did_s / total_s)
             for what, time_s in did.items():
                 block[*key, *what] = excess_s * time_s / total_s
+
+
+def _stays_whole(call: str) -> bool:
+    return call in LOCKS | ACCEPTS or call.startswith("futex")
 
 
 def _tried(found: Profile, usual: Moments, weight: float) -> tuple[str, str, str, str, str] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from laggard.operators.requests.tries import LOCKS, PENDING, POLLS, TURNED_AWAY, is_failure, is_sleep
+from laggard.operators.requests.tries import ACCEPTS, LOCKS, PENDING, POLLS, TURNED_AWAY, is_failure, is_sleep
 from laggard.pipeline.explaining.units import readable
 from laggard.pipeline.methods.requests.spending import Alike, Spending, known, more_often, quoted, seconds, shown
 from laggard.pipeline.methods.requests.words import RESULTS, SPANS, STATES
@@ -64,6 +64,12 @@ def _off_cpu(alike: Alike) -> Words:
     by = f", the CPU is taken by {alike.who}" if alike.who else ""
     title = f"CPU taken by {shown(alike.culprit)}" if alike.culprit else "CPU taken"
     return Words(f"is off the CPU: {share} of the time runnable{by} ({alike.figures})", title)
+
+
+def _worker(alike: Alike) -> Words:
+    at = f" of {alike.where}" if alike.where else ""
+    by = f" with {alike.who.partition(' (pid ')[0]}" if alike.who else ""
+    return Words(f"waits for a free worker{at}: {alike.figures}; all workers are busy{by}", "all workers busy")
 
 
 def _lock(alike: Alike) -> Words:
@@ -270,6 +276,11 @@ def _own_code(alike: Alike) -> Words:
     )
 
 
+def is_queue(each: Spending) -> bool:
+    """Return whether it is a wait in a listen queue, `by` the requests that kept the workers busy."""
+    return each.state == "BT" and each.syscall in ACCEPTS
+
+
 def _waits(each: Spending) -> bool:
     return each.state not in RUNS
 
@@ -294,6 +305,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(_by_place(lambda each: each.state == "producer"), _handed_over),
     Rule(_all(lambda each: each.state == "self"), _own_code, state="self"),
     Rule(_all(lambda each: each.state == "BP"), _off_cpu, state="BP"),
+    Rule(_by_place(is_queue), _worker),
     Rule(_by_place(lambda each: each.syscall in LOCKS and each.result in TURNED_AWAY), _lock_tried, vain=True),
     Rule(_by_place(lambda each: each.syscall in LOCKS and _waits(each) and each.state != "BD"), _lock),
     Rule(_fails, _failing, vain=True),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from laggard.operators.requests.tries import are_tries
 from laggard.operators.requests.work import WAITS
-from laggard.pipeline.methods.requests.rules import RULES, SLEEP_RULE
+from laggard.pipeline.methods.requests.rules import RULES, SLEEP_RULE, is_queue
 from laggard.pipeline.methods.requests.spending import Alike, Spending, known, quoted, seconds
 from laggard.pipeline.methods.requests.words import SPANS, STATES
 
@@ -100,10 +100,12 @@ def _grouped(evidence: Evidence) -> Iterator[tuple[Rule, Sequence[Spending], Seq
     """Yield rules with their groups, the parts with most lost time first, and the sleeps between failing tries."""
     groups: dict[tuple[int, str], list[Spending]] = {}
     for each in evidence.differences:
-        # All waits for a CPU are reported together, so that each who had it has its true share.
-        if each.kind == "spent" and (each.statistic > CHANCE or each.what[0] == "BP"):
-            state, syscall, on, by, result = each.what
-            spending = Spending(state, syscall, on, by, result, each)
+        if each.kind != "spent":
+            continue
+        state, syscall, on, by, result = each.what
+        spending = Spending(state, syscall, on, by, result, each)
+        # All waits for a CPU are reported together, so that each who had it has its true share; likewise for a worker.
+        if each.statistic > CHANCE or state == "BP" or is_queue(spending):
             found = ((place, rule.key(spending)) for place, rule in enumerate(RULES))
             which = next(((place, key) for place, key in found if key is not None), None)
             if which is not None:
@@ -133,7 +135,8 @@ def _finding(rule: Rule, alike: Alike) -> Finding:
     text, title = rule.describe(alike)
     vague = bool(rule.state) and rule.state != "BP"
     repeated = rule.vain and alike.repeated
-    waits = not rule.state and bool(alike.parts) and alike.parts[0].state in WAITS
+    first = next(iter(alike.parts), None)
+    waits = not rule.state and first is not None and first.state in WAITS and not is_queue(first)
     return Finding(
         alike.lost_s, text, title, vague=vague, repeated=repeated, syscall=alike.syscall, state=rule.state, waits=waits
     )

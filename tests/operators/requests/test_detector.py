@@ -285,6 +285,28 @@ def test_waits_for_a_server_are_of_as_many_clusters_as_it_has_reasons() -> None:
     assert len(set.union(*clusters.values())) == 4
 
 
+def test_waits_for_a_free_worker_are_of_one_cluster_whatever_keeps_the_workers_busy() -> None:
+    chance = np.random.default_rng(21)
+    requests, clusters = Requests(minimum_points=20), {"queue": set[int](), "lock": set[int]()}
+    for number in range(1_500):
+        request, which = _normal(chance, number), ""
+        if number > 500 and number % 10 == 0:
+            which = "queue" if number % 20 else "lock"
+            waited_s = 0.5 * chance.lognormal(0.0, 0.5)
+            call, on, by = ("accept", "unix:/run/php.sock", f"GET /page-{number % 7}")
+            if which == "lock":
+                call, on, by = "flock", "/run/x.lock", "cron"
+            waited = Use(("BT", call, on, by, ""), 9, 1, waited_s)
+            times = {**request.times_s, "BT": waited_s}
+            made = _request(number, times, tuple(request.syscalls), [*request.uses, waited])
+            request = replace(made, beyond={("RU", "", "nginx"): 0.001 * (number % 3)})
+        [judged] = _judged(requests, [request])
+        if which and judged.outlier:
+            clusters[which].add(judged.cluster)
+    assert [len(numbers) for numbers in clusters.values()] == [1, 1]
+    assert clusters["queue"] != clusters["lock"]
+
+
 def test_waits_for_many_files_of_one_folder_explain_together() -> None:
     chance = np.random.default_rng(16)
     requests = Requests()

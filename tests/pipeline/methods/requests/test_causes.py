@@ -32,6 +32,19 @@ CASES = {
     "lock of many holders": evidence(
         510, 30, *[Spent(48, 0, "BT", "fcntl", "/run/x.lock", f"w{each}") for each in range(10)], requests=20
     ),
+    "all workers are busy": evidence(
+        3_100,
+        80,
+        Spent(2_100, 1, "BT", "accept", "unix:/run/php/php8.2-fpm.sock", "GET /report", pid=812),
+        Spent(700, 1, "BT", "accept", "unix:/run/php/php8.2-fpm.sock", "GET /cart/*", pid=813),
+        Spent(20, 0, "BT", "accept", "unix:/run/php/php8.2-fpm.sock", "GET /login", statistic=0.5),
+        Beyond(2_000, 0, "RU"),
+        requests=30,
+    ),
+    "all workers are busy with one page": evidence(
+        3_100, 80, Spent(2_800, 1, "BT", "accept4", "127.0.0.1:9000", "GET /report", pid=812)
+    ),
+    "all workers are busy, nobody knows with what": evidence(3_100, 80, Spent(2_800, 1, "BT", "accept4")),
     "lock that is tried": evidence(
         600,
         30,
