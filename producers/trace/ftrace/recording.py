@@ -15,7 +15,8 @@ from laggard.producers.trace.ftrace.decoding import Decoder
 from laggard.producers.trace.ftrace.formats import parse_format, parse_header_page
 from laggard.producers.trace.ftrace.known import Descriptor, Known, Thread
 from laggard.producers.trace.ftrace.merging import merged
-from laggard.producers.trace.ftrace.names import RECORD, name_rows, with_failures
+from laggard.producers.trace.ftrace.name_program import RECORD
+from laggard.producers.trace.ftrace.names import name_rows, with_failures
 from laggard.producers.trace.ftrace.pages import LATEST_NS
 from laggard.producers.trace.ftrace.processes import Processes
 from laggard.producers.trace.ftrace.recorder import DESCRIPTION, NAMES, VERSION

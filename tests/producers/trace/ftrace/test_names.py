@@ -8,7 +8,9 @@ import struct
 import numpy as np
 
 from laggard.producers.trace.events import EVENT, NO_TEXT, Kind, Texts
-from laggard.producers.trace.ftrace.names import FAILED, LONGEST, RECORD, name_rows, with_failures
+from laggard.producers.trace.ftrace.name_program import LONGEST, RECORD
+from laggard.producers.trace.ftrace.names import BUFFER_BYTES, FAILED, Names, name_rows, with_failures
+from tests.producers.trace.ftrace.programs import TRACES, waiting
 
 OPENAT, CONNECT, STAT, GETSOCKOPT = 257, 42, 4, 55
 ADDRESS = struct.pack("=H2s4s8x", socket.AF_INET, b"\x0c\xea", bytes([127, 0, 0, 1]))
@@ -82,3 +84,27 @@ def test_an_error_finds_its_call_behind_the_events_of_other_threads() -> None:
     rows["text"], rows["tid"], rows["kind"] = NO_TEXT, 6, Kind.SYSCALL_EXIT
     rows["tid"][[0, -1]], rows["kind"][0], rows["a"][0] = 5, FAILED, -111
     assert np.flatnonzero(with_failures(rows)["b"]).tolist() == [10_000]
+
+
+CONNECTS = """
+import os, socket
+for _ in range(int(word)):
+    os.access("/nonexistent", os.F_OK)
+with socket.socket(socket.AF_UNIX) as client:
+    client.connect_ex("/run/no-such-laggard-socket")
+"""
+
+
+@TRACES
+def test_files_do_not_push_out_addresses() -> None:
+    """The listen queues need each one, most of all where the reader is late."""
+    names = Names()
+    try:
+        with waiting(CONNECTS) as program:
+            program.go(str(2 * BUFFER_BYTES // RECORD.itemsize))
+        texts = Texts()
+        name_rows(names.take(), texts)
+        assert names.dropped > 0
+    finally:
+        names.close()
+    assert "unix:/run/no-such-laggard-socket" in texts.texts

@@ -17,7 +17,7 @@ import pytest
 from laggard.producers.trace.errors import TraceError
 from laggard.producers.trace.events import EVENT, Flags, Kind
 from laggard.producers.trace.ftrace import recording
-from laggard.producers.trace.ftrace.names import LONGEST, RECORD
+from laggard.producers.trace.ftrace.name_program import LONGEST, RECORD
 from laggard.producers.trace.ftrace.recording import Recording
 
 if TYPE_CHECKING:
