@@ -1,7 +1,8 @@
 """The stage that re-keys to applications: reads the counters of hosts that serve one, and writes them to its topic.
 
 All processes of one name on a host become one row, `HOST/NAME`, since models hold for months while processes come and
-go. The row of the host itself is `HOST`.
+go. The row of the host itself is `HOST`. Kernel threads have no row: their work follows that of others, and no one can
+change it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 GROUP: Final = "application"
 """The group of the pattern with the name of the application."""
+
+_ADDRESS_SPACE: Final = "memory_virtual_bytes"
+"""The feature that is 0 for a kernel thread and for a zombie: they have no address space (proc_pid_stat(5))."""
 
 _SHARED: Final = ("cpus", "cpu_quota_throttled", "cpu_pressure_", "io_pressure_", "memory_pressure_")
 """The beginnings of features that processes share: their greatest value counts, not their sum."""
@@ -112,7 +116,7 @@ class _Groups(NamedTuple):
 
     Attributes:
         layout: the layout of the application's frame.
-        order: the rows in an order by name; None for the scope `host`, whose rows are not grouped.
+        order: the rows with a place, in an order by name; None for the scope `host`, whose rows are not grouped.
         starts: the place in that order at which each name begins.
         shared: the columns of which the greatest value counts.
 
@@ -128,7 +132,7 @@ class Rows:
     """Re-keys frames, and remembers how while names do not change."""
 
     def __init__(self) -> None:
-        self._groups: OrderedDict[tuple[str, str], tuple[Layout, _Groups]] = OrderedDict()
+        self._groups: OrderedDict[tuple[str, str], tuple[Layout, NDArray[np.bool_], _Groups]] = OrderedDict()
 
     def rekeyed(self, frame: Frame, application: str) -> Frame:
         """Return the frame of a host as a frame of an application.
@@ -138,22 +142,28 @@ class Rows:
             application: the application that the host serves.
 
         Returns:
-            All processes of one name as one row. Its values are sums, NaN only if all are NaN. Of values that processes
-            share, such as the quota of their control group, it has the greatest.
+            All processes of one name as one row, without those of kernel threads alone. Its values are sums, NaN only
+            if all are NaN. Of values that processes share, such as the quota of their group, it has the greatest.
 
         Raises:
             RecordError: names are too long with the name of the host.
 
         """
-        known = self._groups.get((frame.key, frame.scope))
-        if known is None or (known[0] is not frame.layout and known[0].packed != frame.layout.packed):
-            known = frame.layout, _grouped(frame)
+        known, left_out = self._groups.get((frame.key, frame.scope)), _left_out(frame)
+        if (
+            known is None
+            or (known[0] is not frame.layout and known[0].packed != frame.layout.packed)
+            or not np.array_equal(known[1], left_out)
+        ):
+            known = frame.layout, left_out, _grouped(frame, left_out)
             self._groups[frame.key, frame.scope] = known
             if len(self._groups) > MAX_LAYOUTS:
                 self._groups.popitem(last=False)
-        groups = known[1]
+        groups = known[2]
         values = frame.values
-        if groups.order is not None and len(values):
+        if groups.order is not None and not len(groups.order):
+            values = values[:0]
+        elif groups.order is not None:
             ordered = values[groups.order]
             there = np.add.reduceat(np.isfinite(ordered), groups.starts, axis=0, dtype=np.intp)
             with np.errstate(over="ignore"):
@@ -166,16 +176,25 @@ class Rows:
         )
 
 
-def _grouped(frame: Frame) -> _Groups:
+def _left_out(frame: Frame) -> NDArray[np.bool_]:
+    """Return which rows are kernel threads or zombies, shape (rows,)."""
+    if frame.scope == "host" or _ADDRESS_SPACE not in frame.layout.features:
+        return np.zeros(len(frame.layout.rows), np.bool_)
+    return np.asarray(frame.values[:, frame.layout.features.index(_ADDRESS_SPACE)] == 0.0)
+
+
+def _grouped(frame: Frame, left_out: NDArray[np.bool_]) -> _Groups:
     layout, host = frame.layout, frame.key
     shared = np.array([at for at, name in enumerate(layout.features) if name.startswith(_SHARED)], np.intp)
     if frame.scope == "host":
         rows = [host if len(layout.rows) == 1 else f"{host}/{row}" for row in layout.rows]
         return _Groups(make_layout(rows, rows, layout.features), None, np.zeros(0, np.intp), shared)
-    names = dict.fromkeys(layout.names)
+    kept = np.flatnonzero(~left_out)
+    mine = [layout.names[at] for at in kept.tolist()]
+    names = dict.fromkeys(mine)
     places = {name: place for place, name in enumerate(names)}
-    group = np.array([places[name] for name in layout.names], np.intp)
+    group = np.array([places[name] for name in mine], np.intp)
     order = np.argsort(group, kind="stable")
     rows = [f"{host}/{name}" for name in names]
     starts = np.searchsorted(group[order], np.arange(len(names)))
-    return _Groups(make_layout(rows, names, layout.features), order, starts, shared)
+    return _Groups(make_layout(rows, names, layout.features), kept[order], starts, shared)

@@ -75,6 +75,22 @@ def test_processes_of_one_name_are_one_row_and_the_hosts_own_is_called_like_the_
     assert (frame.layout.rows, frame.values.tolist()) == (("web-1",), [[0.5]])
 
 
+def test_kernel_threads_have_no_row() -> None:
+    """They have no address space; nor does a zombie, whose name stays while another process has it."""
+    names, rows = ("kworker/0", "nginx", "nginx", "cron"), Rows()
+    layout = make_layout([f"{name}[{at}@1]" for at, name in enumerate(names)], names, ("x", "memory_virtual_bytes"))
+
+    def shown(*sizes: float) -> dict[str, list[float]]:
+        values = np.array([[1.0, size] for size in sizes])
+        frame = rows.rekeyed(Frame("host", "web-1", "process", T0, 7, layout, values), "shop")
+        return dict(zip(frame.layout.rows, frame.values.tolist(), strict=True))
+
+    assert shown(0.0, 4e6, 5e6, 1e6) == {"web-1/nginx": [2.0, 9e6], "web-1/cron": [1.0, 1e6]}
+    assert shown(0.0, 4e6, 0.0, 0.0) == {"web-1/nginx": [1.0, 4e6]}
+    assert shown(0.0, 0.0, 0.0, 0.0) == {}
+    assert list(shown(0.0, 4e6, 5e6, NAN)) == ["web-1/nginx", "web-1/cron"]
+
+
 @given(st.integers(0, 1 << 32))
 def test_sums_are_those_of_the_plainest_way(seed: int) -> None:
     """NaN only where all are; the names are looked at anew where they change."""
